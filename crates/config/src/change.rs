@@ -9,6 +9,7 @@
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 use fairlane_classify::Rule;
 
@@ -48,7 +49,8 @@ impl Link {
     /// where the longest packet, what may wait in all (or the room that is kept of it meanwhile),
     /// or the algorithm among the classes without
     /// a parent is another one, and where anything changes in CBQ. Names may change, and filters.
-    /// O(classes and filters).
+    /// O(classes and filters); where it was read again after `running`, only what may have become another is
+    /// compared.
     pub fn steps_from(&self, running: &Link) -> Option<Steps> {
         let same = self.algorithm == running.algorithm
             && self.longest == running.longest
@@ -56,7 +58,9 @@ impl Link {
         if !same {
             return None;
         }
-        let steps = Matching::new(running, self).steps();
+        let known = self.differs_from(running);
+        let steps = known.and_then(|but| in_place(running, self, but));
+        let steps = steps.unwrap_or_else(|| Matching::new(running, self).steps());
         let fixed = self.algorithm == LinkAlgorithm::Cbq;
         let moved = fixed && (!steps.is_empty() || self.rate != running.rate);
         (!moved && self.has_room_for(&steps, running)).then_some(steps)
@@ -84,6 +88,20 @@ impl Link {
         }
         children
     }
+}
+
+/// The steps of a link whose classes are the same but for those at these places, if none of them became one of
+/// another kind.
+fn in_place(old: &Link, new: &Link, but: &[Range<usize>]) -> Option<Steps> {
+    let places = || but.iter().cloned().flatten();
+    let stay = |place: usize| same_kind(&old.classes[place], &new.classes[place]);
+    let differ = |&place: &usize| !same_parameters(old, place, new, place);
+    places().all(stay).then(|| Steps {
+        stays: (0..new.classes.len()).map(Some).collect(),
+        added: Vec::new(),
+        changed: places().filter(differ).collect(),
+        gone: Vec::new(),
+    })
 }
 
 /// A link with what is looked up in it.

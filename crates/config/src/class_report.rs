@@ -9,6 +9,7 @@ use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use serde::Serialize;
 
+use crate::site::Like;
 use crate::{Class, ClassKind, Flows, Guarantee, Link, NoGuarantee};
 
 /// What a class is, and what it is promised; null where there is none. `cap_bps`, `bound_us` and
@@ -158,7 +159,12 @@ fn terms_of(link: &Link, former: &[Arc<ClassTerms>]) -> Arc<[Arc<ClassTerms>]> {
     let mut all: Vec<Arc<ClassTerms>> = Vec::with_capacity(link.classes.len());
     let guarantees = link.kept_guarantees();
     let mut bounds = Bounds::default();
+    let known = link.differs_from_those(former);
     for (at, (class, guarantee)) in link.classes.iter().zip(guarantees).enumerate() {
+        if known.is_some_and(|but| !Like::excepts(but, at)) {
+            all.push(Arc::clone(&former[at]));
+            continue;
+        }
         // Parents come before their children.
         let parent = class.parent.map(|parent| &all[parent]);
         let terms = ClassTerms {

@@ -145,12 +145,14 @@ impl Draft {
 
     /// Whether a class has others below it.
     pub fn has_children(&self, link: usize, name: &str) -> bool {
-        let classes = self.of_link(link).map_or(&[][..], |link| &link.class);
+        let Some(link) = self.of_link(link) else {
+            return false;
+        };
         let parent = |class: &Arc<At<Class>>| {
             let parent = class.value().parent.as_ref();
             parent.is_some_and(|parent| parent.value() == name)
         };
-        classes.iter().any(parent)
+        link.class.iter().any(parent)
     }
 
     /// How many classes and filters a link has.
@@ -161,8 +163,10 @@ impl Draft {
 
     /// The places of the filters that lead to a class.
     pub fn filters_to(&self, link: usize, class: &str) -> Vec<usize> {
-        let filters = self.of_link(link).map_or(&[][..], |link| &link.filter);
-        let filters = filters.iter().enumerate();
+        let Some(link) = self.of_link(link) else {
+            return Vec::new();
+        };
+        let filters = link.filter.iter().enumerate();
         let leads = |(at, filter): (usize, &Arc<At<Filter>>)| {
             (filter.value().class.value() == class).then_some(at)
         };
@@ -217,13 +221,13 @@ impl Draft {
                 let Alone {
                     link: OneClass { class: [class] },
                 } = read(text)?;
-                self.link_mut(link)?.class[at] = class;
+                self.link_mut(link)?.class.set(at, class);
             }
             Table::Filter(link, at) => {
                 let Alone {
                     link: OneFilter { filter: [filter] },
                 } = read(text)?;
-                self.link_mut(link)?.filter[at] = filter;
+                self.link_mut(link)?.filter.set(at, filter);
             }
         }
         self.parts[part].new = Some(Arc::from(text));
@@ -240,7 +244,7 @@ impl Draft {
                     link: OneClass { class: [class] },
                 } = read(text)?;
                 let part = self.place_for(table, Table::Class(link, at.checked_sub(1)?))?;
-                self.link_mut(link)?.class.insert(at, class);
+                self.link_mut(link)?.class.all_mut().insert(at, class);
                 (TableKind::Class, part)
             }
             Table::Filter(link, at) => {
@@ -248,7 +252,7 @@ impl Draft {
                     link: OneFilter { filter: [filter] },
                 } = read(text)?;
                 let part = self.place_for(table, Table::Filter(link, at.saturating_sub(1)))?;
-                self.link_mut(link)?.filter.insert(at, filter);
+                self.link_mut(link)?.filter.all_mut().insert(at, filter);
                 (TableKind::Filter, part)
             }
         };
@@ -274,8 +278,8 @@ impl Draft {
         let part = self.part(table)?;
         match table {
             Table::Link(_) => return None,
-            Table::Class(link, at) => drop(self.link_mut(link)?.class.remove(at)),
-            Table::Filter(link, at) => drop(self.link_mut(link)?.filter.remove(at)),
+            Table::Class(link, at) => drop(self.link_mut(link)?.class.all_mut().remove(at)),
+            Table::Filter(link, at) => drop(self.link_mut(link)?.filter.all_mut().remove(at)),
         }
         self.parts.remove(part);
         Some(())

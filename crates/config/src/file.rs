@@ -10,6 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::list::List;
 #[cfg(test)]
 use crate::schema;
 use crate::written::{At, Scalar, Text};
@@ -129,11 +130,13 @@ pub(crate) struct Link {
     pub limit: Option<At<Limit>>,
     /// The classes. Without any, all packets are in one.
     #[serde(default)]
-    pub class: Vec<Arc<At<Class>>>,
+    #[cfg_attr(test, schemars(with = "Vec<Arc<At<Class>>>"))]
+    pub class: List<Arc<At<Class>>>,
     /// Which packets are of which class. The first that matches counts, by priority, then by
     /// place in the file.
     #[serde(default)]
-    pub filter: Vec<Arc<At<Filter>>>,
+    #[cfg_attr(test, schemars(with = "Vec<Arc<At<Filter>>>"))]
+    pub filter: List<Arc<At<Filter>>>,
 }
 
 /// Packets and bytes that may wait, or for which room is kept; both hold.

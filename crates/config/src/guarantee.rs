@@ -146,11 +146,16 @@ impl Taken {
     }
 }
 
+/// Children of a node, no two of them alike, of which it is kept what they have.
+const KNOWN: usize = 16;
+
 /// What classes are below: the link, or a class.
 struct Node {
     order: Order,
     /// What may be taken by all of them that are at a level or above, where levels count.
     taken: HashMap<u32, Taken>,
+    /// By weight and by what is told of a head: what some children have, of which many are alike.
+    known: Vec<(Weight, Head, Result<Served, NoGuarantee>)>,
     /// The algorithms from the root to it.
     path: Arc<[Algorithm]>,
 }
@@ -172,6 +177,7 @@ impl Node {
                 Sharing::Levels => taken(children, classes),
                 _ => HashMap::new(),
             },
+            known: Vec::new(),
             path: above.iter().copied().chain([algorithm]).collect(),
         }
     }
@@ -257,8 +263,8 @@ impl Link {
     /// The same, for those weights.
     pub(crate) fn guarantees_for(&self, hold: Hold) -> Vec<Guarantee> {
         let mut classes = self.classes.clone();
-        let root = (self.algorithm, self.rate, self.longest);
-        let guarantees = walk_for(hold, root, &mut classes, |_, _, _| ());
+        let top = Top::of_link(self.algorithm, self.rate, self.longest);
+        let guarantees = walk_for(hold, top, self.longest, &mut classes, |_, _, _| ());
         granted(guarantees, &self.classes, self.shortest())
     }
 
@@ -279,9 +285,9 @@ impl Link {
             let beside =
                 (0..self.classes.len()).filter(|&other| self.classes[other].parent == class.parent);
             let beside: Vec<_> = beside.collect();
-            let node = Node::new(hold, algorithm, self.longest, &self.classes, &beside, &path);
+            let mut node = Node::new(hold, algorithm, self.longest, &self.classes, &beside, &path);
             let has = above
-                .and_then(|above| share(&node, above, class, self.longest))
+                .and_then(|above| share(&mut node, above, class, self.longest))
                 .map(|free| free.below_ceiling(class.ceiling, self.longest));
             match class.kind {
                 ClassKind::Inner(below) if here != at => algorithm = below,
@@ -313,22 +319,47 @@ pub(crate) fn granted(
 /// make the ceiling's burst longer: from the root down. Classes beside it under strict priority
 /// learn of that in another walk.
 pub(crate) fn walk(
-    algorithm: LinkAlgorithm,
-    rate: Rate,
+    top: Top<'_>,
     longest: Length,
     classes: &mut [Class],
     meet: impl FnMut(usize, &mut Class, Service),
 ) -> Vec<Guarantee> {
-    walk_for(Hold::AsTheyAre, (algorithm, rate, longest), classes, meet)
+    walk_for(Hold::AsTheyAre, top, longest, classes, meet)
 }
 
-/// Where what is below a class stands, or below the link.
+/// What is above some classes: the link, or one of its classes.
+#[derive(Clone, Copy)]
+pub(crate) struct Top<'a> {
+    /// Who is next among those without a parent.
+    pub algorithm: LinkAlgorithm,
+    /// What it is served.
+    pub service: Result<Service, NoGuarantee>,
+    /// The algorithms above it, from the root down.
+    pub path: &'a [Algorithm],
+}
+
+impl Top<'static> {
+    pub(crate) fn of_link(algorithm: LinkAlgorithm, rate: Rate, longest: Length) -> Top<'static> {
+        Top {
+            algorithm,
+            service: Ok(Service::of_link(rate, longest)),
+            path: &[],
+        }
+    }
+}
+
+/// Where what is below a class stands, or below the top.
 fn below(parent: Option<usize>) -> usize {
     parent.map_or(0, |parent| parent + 1)
 }
 
 /// What classes are below, by [place](below).
-fn nodes(hold: Hold, root: Algorithm, longest: Length, classes: &[Class]) -> Vec<Option<Node>> {
+fn nodes(
+    hold: Hold,
+    (root, path): (Algorithm, &[Algorithm]),
+    longest: Length,
+    classes: &[Class],
+) -> Vec<Option<Node>> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
     for (at, class) in classes.iter().enumerate() {
         children[below(class.parent)].push(at);
@@ -337,7 +368,7 @@ fn nodes(hold: Hold, root: Algorithm, longest: Length, classes: &[Class]) -> Vec
         Node::new(hold, algorithm, longest, classes, &children[at], above)
     };
     let mut nodes: Vec<Option<Node>> = (0..classes.len() + 1).map(|_| None).collect();
-    nodes[0] = Some(node(0, root, &[]));
+    nodes[0] = Some(node(0, root, path));
     for (at, class) in classes.iter().enumerate() {
         if let ClassKind::Inner(algorithm) = class.kind {
             // Parents come before their children.
@@ -351,26 +382,26 @@ fn nodes(hold: Hold, root: Algorithm, longest: Length, classes: &[Class]) -> Vec
 
 fn walk_for(
     hold: Hold,
-    (algorithm, rate, longest): (LinkAlgorithm, Rate, Length),
+    top: Top<'_>,
+    longest: Length,
     classes: &mut [Class],
     mut meet: impl FnMut(usize, &mut Class, Service),
 ) -> Vec<Guarantee> {
-    let LinkAlgorithm::Tree(root) = algorithm else {
+    let LinkAlgorithm::Tree(root) = top.algorithm else {
         return classes
             .iter()
             .map(|class| by_estimate(&class.kind))
             .collect();
     };
-    let nodes = nodes(hold, root, longest, classes);
-    let link = Service::of_link(rate, longest);
+    let mut nodes = nodes(hold, (root, top.path), longest, classes);
     let mut served: Vec<Result<Served, NoGuarantee>> = Vec::with_capacity(classes.len());
     let mut guarantees: Vec<Guarantee> = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter_mut().enumerate() {
-        let node = nodes[below(class.parent)].as_ref();
+        let node = nodes[below(class.parent)].as_mut();
         let node = node.expect("who has children is inner");
         let above = match class.parent {
             Some(parent) => served[parent].and_then(|served| served.service),
-            None => Ok(link),
+            None => top.service,
         };
         let free = above.and_then(|above| share(node, above, class, longest));
         if let Ok(free) = free {
@@ -433,9 +464,9 @@ fn head(kind: &ClassKind) -> Head {
     }
 }
 
-/// A class's part of what its parent has, before its own ceiling.
+/// A class's part of what its parent has, before its own ceiling; `above` is the same for all children of a node.
 fn share(
-    node: &Node,
+    node: &mut Node,
     above: Service,
     class: &Class,
     longest: Length,
@@ -443,7 +474,16 @@ fn share(
     match &node.order {
         Order::None(reason) => Err(*reason),
         Order::Shares(siblings) => {
-            within(siblings, above, class.weight, head(&class.kind), longest)
+            let (weight, head) = (class.weight, head(&class.kind));
+            let mut known = node.known.iter();
+            if let Some(&(.., has)) = known.find(|one| (one.0, one.1) == (weight, head)) {
+                return has;
+            }
+            let has = within(siblings, above, weight, head, longest);
+            if node.known.len() < KNOWN {
+                node.known.push((weight, head, has));
+            }
+            has
         }
         Order::Levels => {
             let others = node.taken[&class.level].without(class.ceiling);

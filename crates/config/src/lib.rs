@@ -165,6 +165,7 @@ mod file;
 mod grants;
 mod guarantee;
 pub mod link_report;
+mod list;
 mod parse;
 mod read;
 mod schema;

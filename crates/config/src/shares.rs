@@ -8,9 +8,10 @@
 //! ```
 //!
 //! which add up to P; so the algorithm's weights are proportional to them. Those are whole
-//! numbers up to 10^6: if the proportions fit, they are exact. Otherwise the largest is 10^6,
-//! what a rate needs is rounded up, and what lies beyond is rounded down to pay for it. Where
-//! rates leave nothing to pay with, n siblings may miss theirs by n parts in 10^6.
+//! numbers up to 10^6: if the proportions fit, they are exact, and the smallest that there are; of more than 64
+//! siblings, in units of what the rates and E share, where that fits: so most stay where one weight changes.
+//! Otherwise the largest is 10^6, what a rate needs is rounded up, and what lies beyond is rounded down to pay for
+//! it. Where rates leave nothing to pay with, n siblings may miss theirs by n parts in 10^6.
 
 use fairlane_core::Weight;
 use fairlane_core::units::MAX_WEIGHT;
@@ -31,6 +32,9 @@ pub(crate) struct Part {
     pub entitled: u64,
 }
 
+/// More claims than these are many: a change of all their numbers takes a while.
+const MANY: usize = 64;
+
 /// Divides `available` bits per second. The rates add up to no more. O(claims).
 pub(crate) fn divide(available: u64, claims: &[Claim]) -> Vec<Part> {
     let available = u128::from(available);
@@ -44,10 +48,16 @@ pub(crate) fn divide(available: u64, claims: &[Claim]) -> Vec<Part> {
     };
     let portions: Vec<u128> = claims.iter().map(portion).collect();
     let total: u128 = portions.iter().sum::<u128>().max(1);
+    let exact = unit(claims, if weights == 0 { 0 } else { rest })
+        .and_then(|unit| exactly(&portions, unit))
+        .or_else(|| {
+            let shared = portions.iter().copied().fold(0, greatest_common_divisor);
+            exactly(&portions, shared)
+        });
     claims
         .iter()
         .zip(&portions)
-        .zip(exactly(&portions).unwrap_or_else(|| nearly(available, claims, &portions)))
+        .zip(exact.unwrap_or_else(|| nearly(available, claims, &portions)))
         .map(|((claim, portion), weight)| Part {
             weight: Weight::new(weight).unwrap_or(Weight::ONE),
             entitled: (share_of(*portion, total, available) as u64).max(claim.rate),
@@ -68,9 +78,15 @@ fn share_of(portion: u128, total: u128, available: u128) -> u128 {
     (portion >> shift) * available / (total >> shift).max(1)
 }
 
+/// Of many claims, what the portions share whatever the weights are: so one that becomes another has few others
+/// have another number. Few have the smallest numbers that there are.
+fn unit(claims: &[Claim], rest: u128) -> Option<u128> {
+    let rates = claims.iter().map(|claim| u128::from(claim.rate));
+    (claims.len() > MANY).then(|| rates.fold(rest, greatest_common_divisor))
+}
+
 /// The portions themselves, if they are small numbers once divided by what they share.
-fn exactly(portions: &[u128]) -> Option<Vec<u32>> {
-    let divisor = portions.iter().copied().fold(0, greatest_common_divisor);
+fn exactly(portions: &[u128], divisor: u128) -> Option<Vec<u32>> {
     let weight = |&portion: &u128| {
         let weight = u32::try_from(portion.checked_div(divisor)?).ok()?;
         (1..=MAX_WEIGHT).contains(&weight).then_some(weight)
@@ -146,6 +162,33 @@ mod tests {
         let claims = [claim(10_000_000, 0), claim(0, 5)];
         assert_eq!(weights(10_000_000, &claims), [1_000_000, 1]);
         assert_eq!(entitled(10_000_000, &claims), [10_000_000, 0]);
+    }
+
+    #[test]
+    fn of_many_siblings_most_keep_their_numbers_where_one_has_another_weight() {
+        let of = |count: u32, last: u32| {
+            let mut claims = vec![claim(8_000_000, 0)];
+            claims.extend((0..count).map(|at| claim(0, 1 + at % 7)));
+            claims.push(claim(0, last));
+            claims
+        };
+        let weights = |claims: &[Claim]| weights(200_000_000, claims);
+        let differ = |count: u32, last: u32| {
+            let [one, other] = [last, last + 1].map(|last| weights(&of(count, last)));
+            one.iter().zip(&other).filter(|(a, b)| a != b).count()
+        };
+        for last in 1..30 {
+            // The rest is 192 of 200: 24 for each part of it, where 8 are all parts.
+            let claims = of(200, last);
+            let sum: u32 = claims.iter().map(|claim| claim.weight).sum();
+            let expected = claims.iter().map(|claim| match claim.rate {
+                0 => 24 * claim.weight,
+                _ => sum,
+            });
+            assert!(expected.eq(weights(&claims)), "{last}");
+            assert_eq!(differ(200, last), 2, "{last}");
+        }
+        assert!((1..30).any(|last| differ(20, last) > 2));
     }
 
     #[test]

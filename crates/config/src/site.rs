@@ -1,8 +1,10 @@
 //! A site as it was found to be sound.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use fairlane_classify::{Origin, Per, Rule};
 use fairlane_core::aqm::AqmConfig;
@@ -266,19 +268,52 @@ pub struct Link {
 }
 
 /// What is looked up once of a link, and kept.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Found {
     pub(crate) guarantees: OnceLock<Vec<Guarantee>>,
     pub(crate) terms: OnceLock<Arc<[Arc<ClassTerms>]>>,
+    /// Another link whose classes are the same, but for some.
+    like: Option<Like>,
 }
 
 impl Found {
-    /// The guarantees alone.
-    pub(crate) fn of(guarantees: Vec<Guarantee>) -> Found {
+    /// What is guaranteed, and what other link it is like.
+    pub(crate) fn of(guarantees: Vec<Guarantee>, like: Option<Like>) -> Found {
         Found {
             guarantees: OnceLock::from(guarantees),
             terms: OnceLock::new(),
+            like,
         }
+    }
+}
+
+/// A link that was read before, and which classes may be others by now: of all the rest it is known that they are
+/// what they were, with the same guarantees, in the same places; so is the default class.
+#[derive(Debug)]
+pub(crate) struct Like {
+    /// Only to tell it from others: it is not kept.
+    link: Weak<Link>,
+    but: Vec<Range<usize>>,
+}
+
+impl Like {
+    /// All classes but those at these places, which are in order.
+    pub(crate) fn of(link: &Arc<Link>, but: Vec<Range<usize>>) -> Like {
+        let link = Arc::downgrade(link);
+        Like { link, but }
+    }
+
+    /// Whether the class at this place may be another.
+    pub(crate) fn excepts(but: &[Range<usize>], place: usize) -> bool {
+        let next = but.partition_point(|places| places.end <= place);
+        but.get(next).is_some_and(|places| places.contains(&place))
+    }
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It follows from the rest of the link, whenever it was found.
+        f.debug_struct("Found").finish_non_exhaustive()
     }
 }
 
@@ -297,6 +332,20 @@ pub(crate) fn shortest(longest: Length, overhead: u32) -> Length {
 }
 
 impl Link {
+    /// The places of the classes that may be others than in this link, in order; `None` where nothing is known.
+    pub(crate) fn differs_from(&self, other: &Link) -> Option<&[Range<usize>]> {
+        let like = self.found.like.as_ref()?;
+        // No other link can be at that place in memory: a weak reference keeps it.
+        std::ptr::eq(like.link.as_ptr(), other).then_some(&*like.but)
+    }
+
+    /// The same of the link that these are the terms of.
+    pub(crate) fn differs_from_those(&self, terms: &[Arc<ClassTerms>]) -> Option<&[Range<usize>]> {
+        let other = self.found.like.as_ref()?.link.upgrade()?;
+        let known = other.found.terms.get()?;
+        std::ptr::eq(&**known, terms).then(|| self.differs_from(&other))?
+    }
+
     /// What a packet counts for at least where room is reckoned in packets: the shortest Ethernet
     /// frame, overhead included.
     pub fn shortest(&self) -> Length {

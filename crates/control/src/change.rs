@@ -7,7 +7,8 @@ use std::sync::Arc;
 use fairlane_config::class_report::ClassTerms;
 use fairlane_config::{Broken, Grant, Link, NotGranted, Site, SiteError};
 use fairlane_site::{Error, Handle, Source};
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use crate::document::{Document, EditError};
 use crate::draft::Drafts;
@@ -56,24 +57,22 @@ impl From<&Broken> for Ended {
     }
 }
 
-/// What becomes of a class.
-#[derive(Clone, Debug, Serialize)]
+/// What becomes of a class: in JSON `link`, `class`, and `before` and `after` as [`Promise`]s.
+#[derive(Clone, Debug)]
 pub struct Effect {
     /// Its link.
-    pub link: String,
-    /// Its name.
-    pub class: Arc<str>,
-    /// What it was promised; null where it comes.
-    pub before: Option<Promise>,
-    /// What it is promised then; null where it goes.
-    pub after: Option<Promise>,
+    pub link: Arc<str>,
+    /// What it was promised; `None` where it comes.
+    pub before: Option<Arc<ClassTerms>>,
+    /// What it is promised then; `None` where it goes.
+    pub after: Option<Arc<ClassTerms>>,
 }
 
-/// What a class is promised; null where it is not.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Promise {
+/// What a class is promised, of all that is told of it; null where it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Promise<'a> {
     /// The class above it.
-    pub parent: Option<Arc<str>>,
+    pub parent: Option<&'a str>,
     /// Its weight beside its siblings.
     pub weight: u32,
     /// The rate that it never exceeds.
@@ -252,26 +251,47 @@ pub(crate) fn changed(applied: bool, before: &Site, after: &Site) -> Changed {
 }
 
 impl Changed {
-    /// Keeps so many effects, those that lose most first; the counts stay. O(effects log effects).
+    /// Keeps so many effects, those that lose most first; the counts stay. O(effects + most log most).
     pub fn shorten(&mut self, most: usize) {
+        let losses = self.effects.iter().map(Effect::loss);
+        let mut worst: Vec<(f64, usize)> = losses.zip(0..).collect();
         // Whoever loses as much stays in the order of the file.
-        self.effects
-            .sort_by(|one, other| other.loss().total_cmp(&one.loss()));
-        self.effects.truncate(most);
+        let order = |one: &(f64, usize), other: &(f64, usize)| {
+            other.0.total_cmp(&one.0).then(one.1.cmp(&other.1))
+        };
+        if most < worst.len() {
+            worst.select_nth_unstable_by(most, order);
+            worst.truncate(most);
+        }
+        worst.sort_unstable_by(order);
+        self.effects = (worst.iter())
+            .map(|&(_, at)| self.effects[at].clone())
+            .collect();
     }
 }
 
 impl Effect {
+    /// The name of the class.
+    pub fn class(&self) -> &str {
+        let either = self.after.as_ref().or(self.before.as_ref());
+        either.map_or("", |terms| &*terms.name)
+    }
+
+    /// What it was promised, and what it is promised then.
+    pub fn promises(&self) -> [Option<Promise<'_>>; 2] {
+        [&self.before, &self.after].map(|terms| terms.as_deref().map(Promise::of))
+    }
+
     /// The part of its promise that it loses, 0 to 1: of its rate, or by how much of it the delay is longer
     /// than it was, whichever is more. 0 where it loses nothing.
     fn loss(&self) -> f64 {
-        let Some(before) = &self.before else {
+        let [Some(before), after] = self.promises() else {
             return 0.0;
         };
         let rate = |promise: &Promise| promise.guaranteed_bps.unwrap_or(0) as f64;
         // No bound is as bad as an endless one.
         let delay = |promise: &Promise| promise.bound_us.unwrap_or(f64::INFINITY);
-        let (rate_after, delay_after) = match &self.after {
+        let (rate_after, delay_after) = match &after {
             Some(after) => (rate(after), delay(after)),
             None => (0.0, f64::INFINITY),
         };
@@ -280,14 +300,27 @@ impl Effect {
             true => 1.0 - less / more,
             false => 0.0,
         };
-        lost(rate(before), rate_after).max(lost(delay_after, delay(before)))
+        lost(rate(&before), rate_after).max(lost(delay_after, delay(&before)))
     }
 }
 
-impl Promise {
-    fn of(terms: &ClassTerms) -> Promise {
+impl Serialize for Effect {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let [before, after] = self.promises();
+        let mut effect = serializer.serialize_struct("Effect", 4)?;
+        effect.serialize_field("link", &*self.link)?;
+        effect.serialize_field("class", self.class())?;
+        effect.serialize_field("before", &before)?;
+        effect.serialize_field("after", &after)?;
+        effect.end()
+    }
+}
+
+impl Promise<'_> {
+    /// Of all that is told of a class.
+    pub fn of(terms: &ClassTerms) -> Promise<'_> {
         Promise {
-            parent: terms.parent.clone(),
+            parent: terms.parent.as_deref(),
             weight: terms.weight,
             ceil_bps: terms.ceil_bps,
             guaranteed_bps: terms.guaranteed_bps,
@@ -310,20 +343,20 @@ pub(crate) fn effects(before: &Site, after: &Site) -> Vec<Effect> {
 fn effects_on(before: Option<&Link>, after: &Link) -> Vec<Effect> {
     let was = before.map_or_else(Arc::default, ClassTerms::of);
     let is = ClassTerms::after(after, &was);
-    let mut pairs = was.iter().zip(&*is);
+    let same = |(was, is): (&Arc<ClassTerms>, &Arc<ClassTerms>)| {
+        Arc::ptr_eq(was, is) || was.name == is.name
+    };
     // Where nobody comes or goes, nobody is to be looked for.
-    let in_place = was.len() == is.len() && pairs.all(|(was, is)| was.name == is.name);
+    let in_place = was.len() == is.len() && was.iter().zip(&*is).all(same);
     let mut former: HashMap<&str, &Arc<ClassTerms>> = HashMap::new();
     if !in_place {
         former.extend(was.iter().map(|terms| (&*terms.name, terms)));
     }
+    let link: Arc<str> = Arc::from(after.name.as_str());
     let effect = |was: Option<&Arc<ClassTerms>>, is: Option<&Arc<ClassTerms>>| Effect {
-        link: after.name.clone(),
-        class: is
-            .or(was)
-            .map_or_else(Arc::default, |terms| Arc::clone(&terms.name)),
-        before: was.map(|terms| Promise::of(terms)),
-        after: is.map(|terms| Promise::of(terms)),
+        link: Arc::clone(&link),
+        before: was.cloned(),
+        after: is.cloned(),
     };
     let mut effects = Vec::new();
     for (at, terms) in is.iter().enumerate() {
@@ -334,9 +367,8 @@ fn effects_on(before: Option<&Link>, after: &Link) -> Vec<Effect> {
         if was.is_some_and(|was| Arc::ptr_eq(was, terms)) {
             continue;
         }
-        let effect = effect(was, Some(terms));
-        if effect.before != effect.after {
-            effects.push(effect);
+        if was.map(|was| Promise::of(was)) != Some(Promise::of(terms)) {
+            effects.push(effect(was, Some(terms)));
         }
     }
     let gone = was.iter().filter(|terms| former.contains_key(&*terms.name));
@@ -346,6 +378,8 @@ fn effects_on(before: Option<&Link>, after: &Link) -> Vec<Effect> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn site(classes: &str) -> Site {
@@ -353,58 +387,105 @@ mod tests {
         Site::parse(&text, "site").unwrap()
     }
 
+    /// What is told of classes by name, rate and bound.
+    fn teller() -> impl Fn(&str, Option<u64>, Option<f64>) -> Option<Arc<ClassTerms>> {
+        let any = ClassTerms::of(&site("").links[0]);
+        move |name, guaranteed_bps, bound_us| {
+            Some(Arc::new(ClassTerms {
+                name: name.into(),
+                guaranteed_bps,
+                bound_us,
+                ..(*any[0]).clone()
+            }))
+        }
+    }
+
+    fn of(effects: Vec<Effect>) -> Changed {
+        Changed {
+            applied: true,
+            effects_total: effects.len(),
+            effects_worse: effects.iter().filter(|it| it.loss() > 0.0).count(),
+            effects,
+            warnings: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
     #[test]
     fn a_shortened_answer_has_who_loses_most_and_how_many_there_are() {
-        let promise = |rate, bound_us| Promise {
-            parent: None,
-            weight: 1,
-            ceil_bps: None,
-            guaranteed_bps: rate,
-            bound_us,
-            room_packets: None,
-        };
-        let two = || Some(promise(Some(2_000), Some(10.0)));
-        let effect = |class: &str, before, after| Effect {
-            link: "up".to_owned(),
-            class: class.into(),
+        let terms = teller();
+        let effect = |before, after| Effect {
+            link: "up".into(),
             before,
             after,
         };
-        let all = || {
-            vec![
-                effect("comes", None, two()),
-                effect("more", two(), Some(promise(Some(3_000), Some(9.0)))),
-                effect("later", two(), Some(promise(Some(2_000), Some(12.5)))),
-                effect("slower", two(), Some(promise(Some(1_000), Some(11.0)))),
-                effect("goes", two(), None),
-                effect("unbounded", two(), Some(promise(Some(2_000), None))),
-                effect(
-                    "never",
-                    Some(promise(None, None)),
-                    Some(promise(None, None)),
-                ),
-            ]
-        };
+        let two = |name: &str| terms(name, Some(2_000), Some(10.0));
+        let becomes = |name: &str, rate, bound| effect(two(name), terms(name, rate, bound));
+        let all = of(vec![
+            effect(None, two("comes")),
+            becomes("more", Some(3_000), Some(9.0)),
+            becomes("later", Some(2_000), Some(12.5)),
+            becomes("slower", Some(1_000), Some(11.0)),
+            effect(two("goes"), None),
+            becomes("unbounded", Some(2_000), None),
+            effect(terms("never", None, None), terms("never", None, None)),
+        ]);
+        assert_eq!((all.effects_total, all.effects_worse), (7, 4));
         let shortened = |most| {
-            let effects = all();
-            let mut changed = Changed {
-                applied: false,
-                effects_total: effects.len(),
-                effects_worse: 4,
-                effects,
-                warnings: Vec::new(),
-                ended: Vec::new(),
-            };
+            let mut changed = all.clone();
             changed.shorten(most);
-            assert_eq!(changed.effects_total, 7);
-            let names = changed.effects.iter().map(|it| it.class.to_string());
+            assert_eq!((changed.effects_total, changed.effects_worse), (7, 4));
+            let names = changed.effects.iter().map(|it| it.class().to_owned());
             names.collect::<Vec<_>>()
         };
         assert_eq!(shortened(4), ["goes", "unbounded", "slower", "later"]);
         assert_eq!(shortened(9)[4..], ["comes", "more", "never"]);
         assert!(shortened(0).is_empty());
-        let less = all().iter().filter(|it| it.loss() > 0.0).count();
-        assert_eq!(less, 4);
+    }
+
+    /// A class as it may be promised before or after a change, few figures of each.
+    fn promised() -> impl Strategy<Value = Option<(Option<u64>, Option<u8>)>> {
+        let rate = prop::option::of(0..4u64);
+        prop::option::weighted(0.9, (rate, prop::option::of(1..5u8)))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_told_of_the_worst_is_what_all_of_them_say(
+            figures in prop::collection::vec((promised(), promised()), 0..40),
+            most in 0..45usize,
+        ) {
+            let terms = teller();
+            let told = |at: usize, promise: Option<(Option<u64>, Option<u8>)>| {
+                let (rate, bound) = promise?;
+                terms(&format!("c{at}"), rate, bound.map(f64::from))
+            };
+            let effects = figures.into_iter().enumerate().map(|(at, (was, is))| Effect {
+                link: "up".into(),
+                before: told(at, was),
+                after: told(at, is),
+            });
+            let all = of(effects.collect());
+            // What a reader makes of the whole list.
+            let mut by_hand = all.effects.clone();
+            by_hand.sort_by(|one, other| other.loss().total_cmp(&one.loss()));
+            by_hand.truncate(most);
+            let mut short = all.clone();
+            short.shorten(most);
+            let json = |it: &[Effect]| serde_json::to_string(it).unwrap();
+            prop_assert_eq!(json(&short.effects), json(&by_hand));
+            let less = |effect: &Effect| match effect.promises() {
+                [None, _] => false,
+                [Some(_), None] => effect.loss() > 0.0,
+                [Some(was), Some(is)] => {
+                    let bound = |it: Promise| it.bound_us.unwrap_or(f64::INFINITY);
+                    is.guaranteed_bps.unwrap_or(0) < was.guaranteed_bps.unwrap_or(0)
+                        || bound(is) > bound(was)
+                }
+            };
+            let worse = all.effects.iter().filter(|effect| less(effect)).count();
+            prop_assert_eq!((short.effects_total, short.effects_worse), (all.effects.len(), worse));
+        }
     }
 
     #[test]
@@ -422,7 +503,7 @@ mod tests {
         let named = |name: &str| {
             effects
                 .iter()
-                .find(|effect| &*effect.class == name)
+                .find(|effect| effect.class() == name)
                 .unwrap()
         };
         let web = named("web");

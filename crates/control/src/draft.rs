@@ -27,6 +27,8 @@ pub(crate) struct Drafts(Mutex<Last>);
 #[derive(Debug, Default)]
 struct Last {
     draft: Option<Draft>,
+    /// The one before, which nobody needs.
+    former: Option<Draft>,
     /// Since it was last looked whether anybody needs it.
     is_used: bool,
 }
@@ -79,7 +81,15 @@ impl Drafts {
     /// What runs by now.
     pub(crate) fn keep(&self, draft: Draft) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.draft = Some(draft);
+        last.former = last.draft.replace(draft);
+    }
+
+    /// Lets go of what ran before: for when nobody waits for it.
+    pub(crate) fn tidy_up(&self) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let former = last.former.take();
+        drop(last);
+        drop(former);
     }
 
     /// Lets go of a draft that nobody changes any more: it is as large as what it is of. Does not end.

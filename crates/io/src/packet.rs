@@ -96,6 +96,7 @@ use std::iter::repeat_n;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -178,6 +179,11 @@ pub struct PacketBackend<F = Vec<u8>> {
     interface: Interface,
     /// Frames leave by a socket of their own: what it has in flight is what was sent.
     sender: OwnedFd,
+    /// By another where one lacks its checksum, with all that is sent in the same call: to be told what is
+    /// left to do costs the kernel time, of every frame.
+    unsummed: OwnedFd,
+    /// That one had frames in flight when last heard of.
+    is_summing: AtomicBool,
     ring: Ring,
     budget: Budget,
     /// Calls of `receive` running that found nothing, modulo [`LOOKS_PER_QUESTION`].
@@ -226,11 +232,8 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
             ));
         }
         let index = interface.index();
-        packet::bind(sender.as_fd(), index, Hears::Nothing).map_err(explained)?;
-        packet::leave_to_hardware(sender.as_fd()).map_err(explained)?;
-        // What the kernel grants at most caps the budget.
-        let wanted = usize::try_from(options.budget.as_bytes()).unwrap_or(usize::MAX);
-        sys::set_buffer(sender.as_fd(), sys::Buffer::Send, wanted).map_err(explained)?;
+        prepare(&sender, index, options.budget).map_err(explained)?;
+        let unsummed = unsummed(index, options.budget).map_err(explained)?;
 
         let block = block_size(mtu);
         let blocks = options.ring.div_ceil(block).max(2);
@@ -261,11 +264,25 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
         if options.promiscuous {
             packet::hear_all_addresses(ring.as_fd(), index).map_err(explained)?;
         }
-        Ok(Self::over(name, interface, sender, ring, options.budget))
+        let senders = [sender, unsummed];
+        Ok(Self::over(name, interface, senders, ring, options.budget))
     }
 }
 
 impl<F: PacketFrame> PacketBackend<F> {
+    /// Sends at most `count` frames, in one call, by the one or the other socket.
+    fn send(&self, batch: &VecDeque<F>, count: usize) -> io::Result<usize> {
+        let lacks = |frame: &F| frame.lacks().is_some();
+        if !F::MAY_LACK || !batch.iter().take(count).any(lacks) {
+            return packet::send(self.sender.as_fd(), batch, count);
+        }
+        self.is_summing.store(true, Ordering::Relaxed);
+        packet::send_with(self.unsummed.as_fd(), batch, count, |frame| {
+            let lacks = frame.lacks();
+            lacks.map_or([0; segment::HEADER], Unsummed::header)
+        })
+    }
+
     /// What is left of a frame that is being cut: frames that came before all that is in the ring. With
     /// how long that has waited.
     pub fn rest(&mut self, into: &mut Vec<F>) -> Duration {
@@ -286,8 +303,9 @@ impl<F> PacketBackend<F> {
         let explained = |error| explain(name, error);
         let interface = Interface::find(name).map_err(explained)?;
         let ring = Ring::shared(sockets.receiver, sockets.ring).map_err(explained)?;
-        packet::leave_to_hardware(sockets.sender.as_fd()).map_err(explained)?;
-        Ok(Self::over(name, interface, sockets.sender, ring, budget))
+        let unsummed = unsummed(interface.index(), budget).map_err(explained)?;
+        let senders = [sockets.sender, unsummed];
+        Ok(Self::over(name, interface, senders, ring, budget))
     }
 
     /// Its sockets, for another process; `None` where frames come in blocks. Two system calls.
@@ -317,11 +335,19 @@ impl<F> PacketBackend<F> {
         self.ring.go_on_from((position.block, position.at));
     }
 
-    fn over(name: &str, interface: Interface, sender: OwnedFd, ring: Ring, budget: Budget) -> Self {
+    fn over(
+        name: &str,
+        interface: Interface,
+        [sender, unsummed]: [OwnedFd; 2],
+        ring: Ring,
+        budget: Budget,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             interface,
             sender,
+            unsummed,
+            is_summing: AtomicBool::new(false),
             ring,
             budget,
             vain: 0,
@@ -392,6 +418,17 @@ impl<F> PacketBackend<F> {
         Gate(Target::Socket(Arc::downgrade(self.ring.socket())))
     }
 
+    /// Bytes of kernel memory that is charged for what has not left.
+    fn unsent(&self) -> io::Result<u64> {
+        let mut bytes = sys::unsent(self.sender.as_fd())?;
+        if self.is_summing.load(Ordering::Relaxed) {
+            let more = sys::unsent(self.unsummed.as_fd())?;
+            self.is_summing.store(more > 0, Ordering::Relaxed);
+            bytes += more;
+        }
+        Ok(bytes)
+    }
+
     /// Learns what became of the interface, if something has.
     fn look_for_errors(&mut self) -> io::Result<()> {
         match self.ring.take_error() {
@@ -424,9 +461,8 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
     ///
     /// `NotFound` when the interface has been removed.
     fn transmit(&mut self, batch: &mut VecDeque<F>) -> io::Result<usize> {
-        let socket = self.sender.as_fd();
-        let (budget, name) = (self.budget, &self.name);
-        verdict::transmit(batch, &mut self.refused, |batch| {
+        let (budget, mut refused) = (self.budget, 0);
+        let sent = verdict::transmit(batch, &mut refused, |batch| {
             let costs = batch
                 .iter()
                 .map(|frame| kernel_memory(frame.as_ref().len()));
@@ -437,17 +473,19 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
             {
                 return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
             }
-            let room = budget.room_for(sys::unsent(socket)?, costs.take(sys::BATCH));
+            let room = budget.room_for(self.unsent()?, costs.take(sys::BATCH));
             if room == 0 {
                 return Ok(0);
             }
-            let header = |frame: &F| frame.lacks().map_or([0; segment::HEADER], Unsummed::header);
-            packet::send(socket, batch, room, header).or_else(|error| match error.raw_os_error() {
-                Some(libc::ENETDOWN) => Ok(0),
-                Some(libc::ENXIO | libc::ENODEV) => Err(removed(name)),
-                _ => Err(error),
-            })
-        })
+            self.send(batch, room)
+                .or_else(|error| match error.raw_os_error() {
+                    Some(libc::ENETDOWN) => Ok(0),
+                    Some(libc::ENXIO | libc::ENODEV) => Err(removed(&self.name)),
+                    _ => Err(error),
+                })
+        });
+        self.refused += refused;
+        sent
     }
 
     /// # Errors
@@ -504,7 +542,7 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
     /// what the kernel allots beside them. Some devices (a virtual cable among them) let go of a
     /// frame before it has left.
     fn in_flight(&self) -> io::Result<u64> {
-        sys::unsent(self.sender.as_fd())
+        self.unsent()
     }
 
     /// Always 0: the kernel sends what it has taken.
@@ -522,6 +560,22 @@ impl<F> AsFd for PacketBackend<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }
+}
+
+/// Makes a socket one that frames leave by, through the interface of this index.
+fn prepare(socket: &OwnedFd, index: u32, budget: Budget) -> io::Result<()> {
+    packet::bind(socket.as_fd(), index, Hears::Nothing)?;
+    // What the kernel grants at most caps the budget.
+    let wanted = usize::try_from(budget.as_bytes()).unwrap_or(usize::MAX);
+    sys::set_buffer(socket.as_fd(), sys::Buffer::Send, wanted).map(drop)
+}
+
+/// Such a one that is told what is left to do.
+fn unsummed(index: u32, budget: Budget) -> io::Result<OwnedFd> {
+    let socket = packet::open()?;
+    prepare(&socket, index, budget)?;
+    packet::leave_to_hardware(socket.as_fd())?;
+    Ok(socket)
 }
 
 /// What is known, by a look, of a frame of which the kernel noted when it came and whether others

@@ -194,8 +194,8 @@ impl Network {
         let ports = &mut self.senders.carrier;
         let number = ports.ports.len();
         ports.routes.clear();
-        ports.of_nodes[usize::from(from)].push(number);
-        ports.ports.push(Port::new(from, to, wire));
+        ports.of_nodes[usize::from(from)].push((number, to));
+        ports.ports.push(Port::new(from, wire));
         Ok(number)
     }
 
@@ -322,7 +322,6 @@ impl Network {
 struct Port {
     server: Server<Tree<ClassPacket>, (), ClassFlow, Tag>,
     from: u16,
-    to: u16,
     delay: Picos,
     /// Of each flow.
     limits: Limits,
@@ -334,7 +333,7 @@ struct Port {
 }
 
 impl Port {
-    fn new(from: u16, to: u16, wire: Wire) -> Port {
+    fn new(from: u16, wire: Wire) -> Port {
         let mut tree = Tree::new(wire.algorithm, None, wire.limits);
         let common = (wire.algorithm == Algorithm::Fifo).then(|| {
             let all = ClassConfig::new(Weight::ONE, Length::MAX);
@@ -344,7 +343,6 @@ impl Port {
         Port {
             server: Server::over(tree, wire.rate, TransmitQueue::NONE, ()),
             from,
-            to,
             delay: wire.delay,
             limits: wire.limits.per_flow,
             common,
@@ -392,8 +390,8 @@ enum Due {
 #[derive(Debug)]
 struct Ports {
     ports: Vec<Port>,
-    /// Those of each node.
-    of_nodes: Vec<Vec<usize>>,
+    /// Those of each node, and where their wires lead.
+    of_nodes: Vec<Vec<(usize, u16)>>,
     /// Ways that were looked for since a wire was laid.
     routes: BTreeMap<(u16, u16), Vec<usize>>,
     /// By source.
@@ -410,8 +408,7 @@ impl Ports {
         let mut came_by = vec![None; self.of_nodes.len()];
         let mut reached = VecDeque::from([from]);
         'all: while let Some(node) = reached.pop_front() {
-            for &number in &self.of_nodes[usize::from(node)] {
-                let next = self.ports[number].to;
+            for &(number, next) in &self.of_nodes[usize::from(node)] {
                 if next != from && came_by[usize::from(next)].is_none() {
                     came_by[usize::from(next)] = Some(number);
                     if next == to {

@@ -37,7 +37,7 @@ pub use take::Running;
 pub(crate) use take::{Parts, Taking, Took};
 
 /// Of what is said here. A version that says something else refuses the other.
-const VERSION: u32 = 2;
+const VERSION: u32 = 1;
 /// The longest message: configurations of 10,000 classes have some megabytes.
 const LONGEST: u32 = 64 << 20;
 /// How long either side may be silent while nothing is forwarded.

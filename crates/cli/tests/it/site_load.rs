@@ -100,7 +100,7 @@ fn asked(socket: &Path, method: &str, path: &str, body: &str) -> Value {
     serde_json::from_str(&answered(socket, method, path, body)).unwrap()
 }
 
-/// The same, unread: that of a change which alters every promise has megabytes.
+/// The same, unread.
 fn answered(socket: &Path, method: &str, path: &str, body: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     let head = format!(

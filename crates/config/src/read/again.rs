@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use fairlane_core::Length;
 
+use super::entitlements::Basis;
 use super::family::Family;
 use crate::file;
+use crate::list::List;
 use crate::site::{Class, Link, LinkAlgorithm};
 use crate::written::At;
 
@@ -17,7 +19,11 @@ pub(crate) struct Reading {
     pub(super) link: Arc<Link>,
     pub(super) family: Arc<Family>,
     /// Each class as if there were no others, in the order of the file.
-    pub(super) alone: Vec<Arc<Class>>,
+    pub(super) alone: List<Arc<Class>>,
+    /// What the children of each class of the link are settled by.
+    pub(super) bases: Vec<Basis>,
+    /// Whether a filter has names of users or groups, which the machine may know otherwise by now.
+    pub(super) asks_names: bool,
 }
 
 impl Reading {
@@ -29,7 +35,11 @@ impl Reading {
     /// Who is whose parent, if that is so among these classes too.
     pub(super) fn family_of(&self, link: &file::Link) -> Option<Arc<Family>> {
         let (was, is) = (&self.link().class, &link.class);
-        let mut pairs = was.iter().zip(is);
+        if let Some(mut places) = was.unlike(is) {
+            let same = places.all(|at| names(was[at].value()) == names(is[at].value()));
+            return same.then(|| Arc::clone(&self.family));
+        }
+        let mut pairs = was.iter().zip(is.iter());
         let same = was.len() == is.len()
             && pairs
                 .all(|(was, is)| Arc::ptr_eq(was, is) || names(was.value()) == names(is.value()));
@@ -45,22 +55,31 @@ impl Reading {
 /// Which of some tables are those of a former list: of as many, those in their places; else those
 /// before the first that is another, and those behind the last.
 pub(super) struct Same<'a, T> {
-    former: &'a [Arc<T>],
-    now: &'a [Arc<T>],
+    former: &'a List<Arc<T>>,
+    now: &'a List<Arc<T>>,
     first: usize,
     last: usize,
 }
 
 impl<'a, T> Same<'a, T> {
-    pub(super) fn of(former: &'a [Arc<T>], now: &'a [Arc<T>]) -> Same<'a, T> {
-        let same = |(was, is): &(&Arc<T>, &Arc<T>)| Arc::ptr_eq(was, is);
-        let first = former.iter().zip(now).take_while(same).count();
-        let left = former[first..].iter().rev().zip(now[first..].iter().rev());
+    pub(super) fn of(former: &'a List<Arc<T>>, now: &'a List<Arc<T>>) -> Same<'a, T> {
+        let (was, is) = (former.len(), now.len());
+        let differ = |&at: &usize| !Arc::ptr_eq(&former[at], &now[at]);
+        let first = match former.unlike(now) {
+            Some(places) => places.filter(differ).min(),
+            None => (0..was.min(is)).find(differ),
+        };
+        let first = first.unwrap_or(was.min(is));
+        let from_end = |count: &usize| Arc::ptr_eq(&former[was - count - 1], &now[is - count - 1]);
         Same {
             former,
             now,
             first,
-            last: left.take_while(same).count(),
+            // Of as many, each is looked at in its place.
+            last: match was == is {
+                true => 0,
+                false => (0..was.min(is) - first).take_while(from_end).count(),
+            },
         }
     }
 

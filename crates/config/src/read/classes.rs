@@ -1,5 +1,6 @@
 //! Classes: what each one is.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use fairlane_core::room::Room;
@@ -10,14 +11,15 @@ use fairlane_core::{Length, Nanos, Rate, Weight};
 use super::Names;
 use super::above::Above;
 use super::again::{Reading, Same};
-use super::entitlements::{Entitlements, bursts};
+use super::entitlements::Basis;
 use super::family::{DEFAULT, Family, Tree};
 use super::queue::{self, DEFAULT_ALGORITHM};
-use super::rooms::Rooms;
+use super::settle::{self, Owner, Settled};
 use crate::algorithms;
 use crate::diagnostic::Report;
 use crate::file;
-use crate::guarantee::{Guarantee, granted};
+use crate::guarantee::Guarantee;
+use crate::list::List;
 use crate::site::{Ceiling, Class, ClassKind, Flows, LinkAlgorithm};
 use crate::units::Time;
 use crate::written::{At, Text};
@@ -37,11 +39,16 @@ pub(super) struct Classes {
     pub default: u32,
     pub family: Arc<Family>,
     /// Each as if there were no others, in the order of the file.
-    pub alone: Vec<Arc<Class>>,
+    pub alone: List<Arc<Class>>,
     /// Which of them were read before.
     pub known: Vec<bool>,
     /// What each is guaranteed.
     pub guarantees: Vec<Guarantee>,
+    /// What the children of each are settled by.
+    pub bases: Vec<Basis>,
+    /// The places of those that may be others than what was read before in the same places; none where the places
+    /// are not the same.
+    pub again: Option<Vec<Range<usize>>>,
 }
 
 impl Classes {
@@ -62,17 +69,72 @@ pub(super) fn read(
     let before = report.errors();
     if former.is_none_or(|former| former.family_of(link).is_none()) {
         let mut names = Names::new("class");
-        for at in &link.class {
+        for at in link.class.iter() {
             names.insert(&at.value().name, report);
         }
     }
     let tree = Tree::of(link, former, report)?;
-    let default = tree.default(report);
     let former = former.filter(|former| former.is_alike(algorithm, longest));
     let (alone, known) = alone(&tree, link, longest, algorithm, former, report);
+    let lengths = (longest, shortest);
+    if let Some(former) = former.filter(|_| report.errors() == before)
+        && let Some((settled, again)) =
+            settle::again(former, &tree, (&alone, &known[..]), rate, lengths, report)
+    {
+        return Some(Classes {
+            classes: settled.classes,
+            default: former.link.default,
+            family: tree.family,
+            alone,
+            known,
+            guarantees: settled.guarantees,
+            bases: settled.bases,
+            again: Some(again),
+        });
+    }
+    let default = tree.default(report);
     if report.errors() > before {
         return None;
     }
+    let (mut classes, numbers) = placed(&tree, &alone);
+    let default = match default {
+        Some(at) => numbers[at],
+        None => {
+            classes.push(made(algorithm, rate, &classes, link, report));
+            classes.len() - 1
+        }
+    };
+    let places: Vec<_> = tree.order.iter().map(|&at| tree.written[at]).collect();
+    let name = format!("link '{}'", link.name.value());
+    let owner = Owner::link(&name, algorithm, rate, longest);
+    let Settled {
+        classes,
+        guarantees,
+        bases,
+    } = owner.settle(classes, &places, lengths, before, report);
+    if default == tree.order.len() {
+        warn_of_default(link, &classes, default, algorithm, report);
+    }
+    // Any of them may be another, and all are in their places.
+    let same = former.filter(|former| {
+        Arc::ptr_eq(&former.family, &tree.family)
+            && (former.link.default as usize, former.link.classes.len()) == (default, classes.len())
+    });
+    let again = same.map(|_| std::iter::once(0..classes.len()).collect());
+    (report.errors() == before).then_some(Classes {
+        default: default as u32,
+        classes,
+        family: tree.family,
+        alone,
+        known,
+        guarantees,
+        bases,
+        again,
+    })
+}
+
+/// Each class in its place behind its parent, and its place by that in the file.
+fn placed(tree: &Tree, alone: &List<Arc<Class>>) -> (Vec<Class>, Vec<usize>) {
     let mut classes = Vec::with_capacity(tree.order.len() + 1);
     let mut numbers = vec![0; tree.written.len()];
     for &at in &tree.order {
@@ -82,42 +144,7 @@ pub(super) fn read(
             ..(*alone[at]).clone()
         });
     }
-    let default = match default {
-        Some(at) => numbers[at],
-        None => {
-            classes.push(made(algorithm, rate, &classes, link, report));
-            classes.len() - 1
-        }
-    };
-    let places: Vec<_> = tree.order.iter().map(|&at| tree.written[at]).collect();
-    Entitlements {
-        link: link.name.value(),
-        algorithm,
-        places: &places,
-    }
-    .settle(&mut classes, rate, report);
-    let mut guarantees = Vec::new();
-    if report.errors() == before {
-        guarantees = bursts(&mut classes, &places, algorithm, rate, longest, report);
-        Rooms {
-            longest,
-            shortest,
-            places: &places,
-        }
-        .settle(&mut classes, &guarantees, report);
-        guarantees = granted(guarantees, &classes, shortest);
-    }
-    if default == tree.order.len() {
-        warn_of_default(link, &classes, default, algorithm, report);
-    }
-    (report.errors() == before).then_some(Classes {
-        default: default as u32,
-        classes,
-        family: tree.family,
-        alone,
-        known,
-        guarantees,
-    })
+    (classes, numbers)
 }
 
 /// Each class as if there were no others, in the order of the file, and whether it was read before.
@@ -128,36 +155,44 @@ fn alone(
     algorithm: LinkAlgorithm,
     former: Option<&Reading>,
     report: &mut Report,
-) -> (Vec<Arc<Class>>, Vec<bool>) {
+) -> (List<Arc<Class>>, Vec<bool>) {
     let same = former.map(|former| (former, Same::of(&former.link().class, &link.class)));
-    let mut known = vec![false; tree.written.len()];
-    let classes = (0..tree.written.len()).filter_map(|at| {
-        let again = same.as_ref().and_then(|(former, same)| {
-            let was = same.former(at)?;
-            let parent = match tree.parents[at] {
-                // What is above decides which of its keys count.
-                Some(parent) => Some(same.former(parent)?),
-                None => None,
-            };
-            let alike = former.family.parents[was] == parent
-                && former.family.has_children[was] == tree.has_children[at];
-            alike.then(|| &former.alone[was])
-        });
-        match again {
-            Some(class) => {
-                known[at] = true;
-                Some(match class.number == at {
-                    true => Arc::clone(class),
-                    false => Arc::new(Class {
-                        number: at,
-                        ..(**class).clone()
-                    }),
-                })
-            }
-            None => class(tree, at, longest, algorithm, report).map(Arc::new),
-        }
+    let places = 0..tree.written.len();
+    let was = places.clone().map(|at| {
+        let (former, same) = same.as_ref()?;
+        let was = same.former(at)?;
+        let parent = match tree.parents[at] {
+            // What is above decides which of its keys count.
+            Some(parent) => Some(same.former(parent)?),
+            None => None,
+        };
+        let alike = former.family.parents[was] == parent
+            && former.family.has_children[was] == tree.has_children[at];
+        alike.then_some((was, &former.alone))
     });
-    (classes.collect(), known)
+    let was: Vec<_> = was.collect();
+    let known = was.iter().map(Option::is_some).collect();
+    let mut read = |at| class(tree, at, longest, algorithm, report).map(Arc::new);
+    let stays = |at: usize| was[at].is_none_or(|(was, _)| was == at);
+    let in_place = former.filter(|former| former.alone.len() == places.len());
+    if let Some(former) = in_place.filter(|_| places.clone().all(stays)) {
+        let mut alone = former.alone.clone();
+        for at in places.filter(|&at| was[at].is_none()) {
+            if let Some(class) = read(at) {
+                alone.set(at, class);
+            }
+        }
+        return (alone, known);
+    }
+    let alone = places.filter_map(|at| match was[at] {
+        Some((was, alone)) if was == at => Some(Arc::clone(&alone[was])),
+        Some((was, alone)) => Some(Arc::new(Class {
+            number: at,
+            ..(*alone[was]).clone()
+        })),
+        None => read(at),
+    });
+    (List::from(alone.collect::<Vec<_>>()), known)
 }
 
 /// Tells of a default class that was made and takes part of what the file's weights share.

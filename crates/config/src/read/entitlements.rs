@@ -9,30 +9,43 @@ use fairlane_core::{Length, Rate};
 
 use crate::diagnostic::Report;
 use crate::file;
-use crate::guarantee::{Guarantee, NoGuarantee, walk};
+use crate::guarantee::{Guarantee, NoGuarantee, Top, walk};
 use crate::shares::{Claim, divide, scale};
 use crate::site::{Class, ClassKind, LinkAlgorithm};
 use crate::units::Size;
 
+/// What a class is entitled to and served, as far as what is below it follows from that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Basis {
+    /// Bits per second.
+    pub entitled: u64,
+    /// What it is served before bursts that the file does not have are made longer.
+    pub at_first: Result<Service, NoGuarantee>,
+}
+
 /// Makes bursts that the file does not have as long as the guarantees ask for, and tells of
-/// those that it has and are too short.
-/// Returns what each class is guaranteed then, but for its room.
+/// those that it has and are too short. What is above these classes may be served otherwise `at_first`.
+/// Returns what each class is guaranteed then, but for its room, and what it is served at first.
 pub(super) fn bursts(
     classes: &mut [Class],
     places: &[&file::Class],
-    algorithm: LinkAlgorithm,
-    link: Rate,
+    top: Top<'_>,
+    at_first: Result<Service, NoGuarantee>,
     longest: Length,
     report: &mut Report,
-) -> Vec<Guarantee> {
+) -> (Vec<Guarantee>, Vec<Result<Service, NoGuarantee>>) {
     let mut needed = vec![0; classes.len()];
     let mut need = |at: usize, class: &Class, service: Service| {
         if let Some(ceiling) = class.ceiling {
             needed[at] = service.burst_for(class.rate.unwrap_or(ceiling.rate), longest);
         }
     };
-    let mut longer = false;
-    let mut guarantees = walk(algorithm, link, longest, classes, |at, class, service| {
+    let mut longer = at_first != top.service;
+    let before = Top {
+        service: at_first,
+        ..top
+    };
+    let mut guarantees = walk(before, longest, classes, |at, class, service| {
         if let (Some(ceiling), Some(None)) =
             (&mut class.ceiling, places.get(at).map(|place| &place.burst))
         {
@@ -42,8 +55,10 @@ pub(super) fn bursts(
         }
         need(at, class, service);
     });
+    let services = guarantees.iter().map(|guarantee| guarantee.service);
+    let services = services.collect();
     if longer {
-        guarantees = walk(algorithm, link, longest, classes, |at, class, service| {
+        guarantees = walk(top, longest, classes, |at, class, service| {
             need(at, class, service);
         });
     }
@@ -77,25 +92,28 @@ pub(super) fn bursts(
             ),
         );
     }
-    guarantees
+    (guarantees, services)
 }
 
 /// What each class is entitled to: weights, and rates that are kept.
 pub(super) struct Entitlements<'a> {
-    pub link: &'a str,
+    /// What is above those without a parent, as sentences call it.
+    pub owner: &'a str,
+    /// Who is next among them.
     pub algorithm: LinkAlgorithm,
     /// As the file has them, for those that it has.
     pub places: &'a [&'a file::Class],
 }
 
 impl Entitlements<'_> {
-    /// Weights for all, or the rates that cannot be kept are reported.
-    pub(super) fn settle(&self, classes: &mut [Class], rate: Rate, report: &mut Report) {
+    /// Weights for all, or the rates that cannot be kept are reported. What is above those without a parent
+    /// has so many bits per second. Returns what each is entitled to.
+    pub(super) fn settle(&self, classes: &mut [Class], has: u64, report: &mut Report) -> Vec<u64> {
         let mut siblings: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
         for (at, class) in classes.iter().enumerate() {
             siblings[class.parent.map_or(0, |parent| parent + 1)].push(at);
         }
-        let mut entitled = vec![rate.bps(); classes.len() + 1];
+        let mut entitled = vec![has; classes.len() + 1];
         for (parent, children) in siblings.iter().enumerate() {
             if children.is_empty() {
                 continue;
@@ -104,7 +122,7 @@ impl Entitlements<'_> {
             let above = parent.checked_sub(1).map(|parent| &classes[parent]);
             let owner = match above {
                 Some(class) => format!("class '{}'", class.name),
-                None => format!("link '{}'", self.link),
+                None => self.owner.to_owned(),
             };
             let algorithm = match (self.algorithm, above.map(|class| &class.kind)) {
                 (LinkAlgorithm::Cbq, _) => None,
@@ -126,6 +144,7 @@ impl Entitlements<'_> {
                 entitled[child + 1] = gets.min(ceiling);
             }
         }
+        entitled.split_off(1)
     }
 
     fn place(&self, child: usize) -> Option<Range<usize>> {

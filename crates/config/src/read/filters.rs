@@ -105,12 +105,7 @@ impl<'a> Known<'a> {
     fn all(&self) -> Option<Arc<[Rule<u32>]>> {
         let same = self.filters.is_whole()
             && Arc::ptr_eq(&self.former.family, &self.is.family)
-            && !self
-                .former
-                .link()
-                .filter
-                .iter()
-                .any(|at| asks_names(at.value()));
+            && !self.former.asks_names;
         same.then(|| Arc::clone(&self.former.link.rules))
     }
 
@@ -132,7 +127,12 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Whether a filter has names of users or groups, which the machine may know otherwise by now.
+/// Whether any filter of a link has names of users or groups, which the machine may know otherwise by now.
+pub(super) fn ask_names(link: &file::Link) -> bool {
+    link.filter.iter().any(|at| asks_names(at.value()))
+}
+
+/// Whether this one has.
 fn asks_names(filter: &file::Filter) -> bool {
     let named = |at: &Option<At<Scalar>>| {
         let scalar = at.as_ref().map(|at| at.value());

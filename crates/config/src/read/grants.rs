@@ -13,6 +13,7 @@ use crate::diagnostic::{Report, suggestion};
 use crate::file;
 use crate::grants::{Broken, Grant};
 use crate::guarantee::{Guarantee, Hold};
+use crate::list::List;
 use crate::parse::parse;
 use crate::site::{ClassKind, Found, Link, LinkAlgorithm, MtuOf, Role, Site};
 use crate::written::At;
@@ -211,8 +212,8 @@ fn add(file: &mut file::File, written: &[Written]) -> Vec<(usize, usize)> {
         let classes: Vec<_> = ours().map(|one| made(one.class.clone())).collect();
         let filters: Vec<_> = ours().flat_map(|one| one.filters.clone()).collect();
         added.push((classes.len(), filters.len()));
-        link.class.extend(classes);
-        link.filter.splice(0..0, filters);
+        link.class.all_mut().extend(classes);
+        link.filter.all_mut().splice(0..0, filters);
     }
     added
 }
@@ -221,8 +222,9 @@ fn add(file: &mut file::File, written: &[Written]) -> Vec<(usize, usize)> {
 fn take_out(file: &mut file::File, added: &[(usize, usize)]) {
     for (at, &(classes, filters)) in file.link.iter_mut().zip(added) {
         let link = Arc::make_mut(at).value_mut();
-        link.class.truncate(link.class.len() - classes);
-        link.filter.drain(..filters);
+        let own = link.class.len() - classes;
+        link.class.all_mut().truncate(own);
+        link.filter.all_mut().drain(..filters);
     }
 }
 
@@ -299,7 +301,7 @@ impl<'a> Trial<'a> {
         around: &'a Surroundings<'a>,
     ) -> Trial<'a> {
         let written = Arc::make_mut(link).value_mut();
-        written.filter.clear();
+        written.filter = List::default();
         Trial {
             own: written.class.len(),
             link,
@@ -317,8 +319,9 @@ impl<'a> Trial<'a> {
         #[cfg(test)]
         READS.set(READS.get() + 1);
         let written = Arc::make_mut(self.link).value_mut();
-        written.class.truncate(self.own);
-        written.class.extend(classes.map(made));
+        let all = written.class.all_mut();
+        all.truncate(self.own);
+        all.extend(classes.map(made));
         let mut report = Report::new("", "");
         let former = self.former.as_ref();
         let read = unfiltered(written, self.to, self.around, former, &mut report);
@@ -329,10 +332,13 @@ impl<'a> Trial<'a> {
                     link: Arc::new(link.clone()),
                     family: classes.family,
                     alone: classes.alone,
+                    bases: classes.bases,
+                    // Of its filters nothing is read.
+                    asks_names: true,
                 });
                 Ok(Link {
                     classes: classes.classes,
-                    found: Found::of(classes.guarantees),
+                    found: Found::of(classes.guarantees, None),
                     ..link
                 })
             }

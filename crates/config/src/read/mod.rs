@@ -11,6 +11,7 @@ mod grants;
 mod longest;
 mod queue;
 mod rooms;
+mod settle;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -28,8 +29,8 @@ pub(crate) use grants::together;
 pub(crate) use rooms::{grant, kept, kept_for};
 
 use crate::site::{
-    Attach, Backend, Class, Control, Found, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role,
-    Site,
+    Attach, Backend, Class, Control, Found, Interfaces, Like, Link, LinkAlgorithm, MtuOf, Near,
+    Role, Site,
 };
 use crate::units::Size;
 use crate::written::{At, Scalar, Text};
@@ -474,10 +475,17 @@ fn link(
     let written = at.value();
     let (link, mut classes) = unfiltered(written, to, around, former, report)?;
     let rules = filters::read(written, to, &classes, around, former, report);
+    let asks_names = match former {
+        Some(former) if Arc::ptr_eq(&former.link.rules, &rules) => former.asks_names,
+        _ => filters::ask_names(written),
+    };
+    let like = former
+        .zip(classes.again.take())
+        .map(|(former, again)| Like::of(&former.link, again));
     let link = Link {
         classes: std::mem::take(&mut classes.classes),
         rules,
-        found: Found::of(std::mem::take(&mut classes.guarantees)),
+        found: Found::of(std::mem::take(&mut classes.guarantees), like),
         ..link?
     };
     // What was overlooked above is found here, not in front of a running link; of a tree that is as it
@@ -499,6 +507,8 @@ fn link(
         link: Arc::new(link),
         family: classes.family,
         alone: classes.alone,
+        bases: classes.bases,
+        asks_names,
     })
 }
 

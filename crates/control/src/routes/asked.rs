@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 
 use super::answers::{Result, fail};
+use crate::change::Changed;
 use crate::metrics::Format;
 use crate::service::PATIENCE;
 
@@ -17,6 +18,32 @@ use crate::service::PATIENCE;
 pub(super) const BREAK_GRANTS: &str = "break-grants";
 /// The parameter that says how many effects of a change are told.
 pub(super) const EFFECTS: &str = "effects";
+
+/// Which effects of a change are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listed {
+    /// Of a dry run all; of a change that was made so many as are soon told ([`UNASKED`]).
+    AsUsual,
+    All,
+    /// So many, those that lose most first.
+    Worst(usize),
+}
+
+/// Effects of a change that was made which are told unasked: where there are more, those that lose most.
+const UNASKED: usize = 100;
+
+impl Listed {
+    /// Leaves out the others.
+    pub(super) fn shorten(self, changed: &mut Changed) {
+        match self {
+            Listed::AsUsual if changed.applied && changed.effects.len() > UNASKED => {
+                changed.shorten(UNASKED);
+            }
+            Listed::AsUsual | Listed::All => {}
+            Listed::Worst(most) => changed.shorten(most),
+        }
+    }
+}
 
 /// What a request is about.
 pub(super) struct Asked {
@@ -86,23 +113,26 @@ impl Asked {
         }
     }
 
-    /// Whether a change is only to be looked at, whether it may break what was granted, and how many of its
+    /// Whether a change is only to be looked at, whether it may break what was granted, and which of its
     /// effects are to be told.
-    pub(super) fn change(&self) -> Result<(bool, bool, Option<usize>)> {
+    pub(super) fn change(&self) -> Result<(bool, bool, Listed)> {
         let dry = self.is_dry(&[BREAK_GRANTS, EFFECTS])?;
-        Ok((dry, self.breaks()?, self.shortens()?))
+        Ok((dry, self.breaks()?, self.listed()?))
     }
 
-    /// As many effects of a change as are wanted: all of them, or those that lose most.
-    pub(super) fn shortens(&self) -> Result<Option<usize>> {
-        let Some(wanted) = self.parameter(EFFECTS) else {
-            return Ok(None);
-        };
-        match wanted.parse() {
-            Ok(most) => Ok(Some(most)),
-            Err(_) => {
-                let sentence =
-                    format!("{EFFECTS}={wanted}: it is how many effects are to be told, from 0");
+    /// Which effects of a change are wanted.
+    pub(super) fn listed(&self) -> Result<Listed> {
+        match self
+            .parameter(EFFECTS)
+            .map(|wanted| (wanted, wanted.parse()))
+        {
+            None => Ok(Listed::AsUsual),
+            Some(("all", _)) => Ok(Listed::All),
+            Some((_, Ok(most))) => Ok(Listed::Worst(most)),
+            Some((wanted, Err(_))) => {
+                let sentence = format!(
+                    "{EFFECTS}={wanted}: it is how many effects are to be told, from 0, or 'all'"
+                );
                 fail(StatusCode::BAD_REQUEST, sentence)
             }
         }
@@ -144,5 +174,49 @@ pub(super) async fn whole(body: Incoming, most: usize) -> Result<Bytes> {
             StatusCode::REQUEST_TIMEOUT,
             format!("the body did not come within {} s", PATIENCE.as_secs()),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::change::Effect;
+
+    use super::*;
+
+    /// Of so many effects: how many are told, and whether they are told in the order of the file.
+    fn told(listed: Listed, applied: bool, effects: usize) -> (usize, bool) {
+        let effect = |at: usize| Effect {
+            link: format!("{at}").into(),
+            before: None,
+            after: None,
+        };
+        let mut changed = Changed {
+            applied,
+            effects: (0..effects).map(effect).collect(),
+            effects_total: effects,
+            effects_worse: 0,
+            warnings: Vec::new(),
+            ended: Vec::new(),
+        };
+        listed.shorten(&mut changed);
+        assert_eq!(changed.effects_total, effects);
+        let mut pairs = changed.effects.iter().enumerate();
+        let in_order = pairs.all(|(at, effect)| *effect.link == at.to_string());
+        (changed.effects.len(), in_order)
+    }
+
+    #[test]
+    fn unasked_a_dry_run_tells_all_and_a_change_that_was_made_a_hundred() {
+        for (listed, applied, effects, expected) in [
+            (Listed::AsUsual, false, 101, 101),
+            (Listed::AsUsual, true, 100, 100),
+            (Listed::AsUsual, true, 101, 100),
+            (Listed::All, true, 101, 101),
+            (Listed::Worst(7), true, 101, 7),
+            (Listed::Worst(7), false, 3, 3),
+        ] {
+            let told = told(listed, applied, effects);
+            assert_eq!(told, (expected, true), "{listed:?} {applied} {effects}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::answers::{Answer, Failure, JSON, Result, fail, object, tag, text};
-use super::asked::{Asked, BREAK_GRANTS, EFFECTS};
+use super::asked::{Asked, BREAK_GRANTS, EFFECTS, Listed};
 use super::{Api, not_here};
 use crate::change::{ATTEMPTS, Changed, Ended, Refused, beside, broken_by, change_beside, replace};
 use crate::edit::{Edit, Edits, keys};
@@ -39,6 +39,7 @@ impl Api {
         let started = thread.spawn(move || {
             // Whoever does not wait any more needs no answer.
             let _ = told.send(self.write(&asked, &body, if_match.as_deref()));
+            self.drafts.tidy_up();
         });
         match (started, answer.await) {
             (Ok(_), Ok(answer)) => answer,
@@ -58,10 +59,10 @@ impl Api {
                 Some(&"filters") => &["at", BREAK_GRANTS, EFFECTS][..],
                 _ => &[BREAK_GRANTS, EFFECTS],
             };
-            let (dry, breaks, most) = (asked.is_dry(also)?, asked.breaks()?, asked.shortens()?);
+            let (dry, breaks, listed) = (asked.is_dry(also)?, asked.breaks()?, asked.listed()?);
             let make =
                 |grants: Option<&[_]>| change_beside(&self.site, &self.drafts, dry, grants, edits);
-            answer(self.grants.despite(breaks, make), most)
+            answer(self.grants.despite(breaks, make), listed)
         };
         if let ["v1", "links", link, "classes", class] = path[..] {
             self.grants.guard(link, class)?;
@@ -112,10 +113,10 @@ impl Api {
         match (&asked.method, path) {
             (&Method::POST, ["v1", "links", link, "grants"]) => {
                 let wanted = Wanted::of(keys(body)?)?;
-                let (dry, most) = (asked.is_dry(&[EFFECTS])?, asked.shortens()?);
+                let (dry, listed) = (asked.is_dry(&[EFFECTS])?, asked.listed()?);
                 match self.grants.grant(link, &wanted, dry) {
                     Ok(mut granted) => {
-                        shorten(&mut granted.changed, most);
+                        listed.shorten(&mut granted.changed);
                         object(&granted)
                     }
                     Err(Refused::NotGranted(refused @ NotGranted::Full { .. })) => {
@@ -130,8 +131,8 @@ impl Api {
                 object(&self.grants.renew(number, &keys(body)?, dry)?)
             }
             (&Method::DELETE, ["v1", "grants", number]) => {
-                let (dry, breaks, most) = asked.change()?;
-                answer(self.grants.revoke(number, dry, breaks), most)
+                let (dry, breaks, listed) = asked.change()?;
+                answer(self.grants.revoke(number, dry, breaks), listed)
             }
             _ => not_here(asked),
         }
@@ -149,10 +150,10 @@ impl Api {
                 object(&operate::detach(&self.site, interface)?)
             }
             (&Method::POST, ["v1", "interfaces", place, "attach"]) => {
-                let (dry, breaks, most) = asked.change()?;
+                let (dry, breaks, listed) = asked.change()?;
                 let attach =
                     |grants: Option<&[_]>| operate::attach(&self.site, place, body, dry, grants);
-                answer(self.grants.despite(breaks, attach), most)
+                answer(self.grants.despite(breaks, attach), listed)
             }
             (&Method::POST, ["v1", "links", link, "flush"]) => {
                 asked.has_no_parameters()?;
@@ -168,7 +169,7 @@ impl Api {
 
     /// Has another configuration take over; where `if_match` is given, only if what runs is that.
     fn go_on_as(&self, asked: &Asked, source: &Source, if_match: Option<&[u8]>) -> Result<Answer> {
-        let (dry, breaks, most) = asked.change()?;
+        let (dry, breaks, listed) = asked.change()?;
         let make = |grants: Option<&[_]>| {
             for _ in 0..ATTEMPTS {
                 let before = self.site.site();
@@ -188,7 +189,7 @@ impl Api {
             }
             Err(Refused::Site(Error::Outdated))
         };
-        answer(self.grants.despite(breaks, make), most)
+        answer(self.grants.despite(breaks, make), listed)
     }
 
     /// Writes what runs to the file that it was read from.
@@ -233,17 +234,11 @@ impl Api {
     }
 }
 
-fn shorten(changed: &mut Changed, most: Option<usize>) {
-    if let Some(most) = most {
-        changed.shorten(most);
-    }
-}
-
-/// What came of a change, with so many effects at most; of one that was refused for grants, which they are.
-fn answer(changed: std::result::Result<Changed, Refused>, most: Option<usize>) -> Result<Answer> {
+/// What came of a change, with these of its effects; of one that was refused for grants, which they are.
+fn answer(changed: std::result::Result<Changed, Refused>, listed: Listed) -> Result<Answer> {
     let refused = match changed {
         Ok(mut changed) => {
-            shorten(&mut changed, most);
+            listed.shorten(&mut changed);
             return object(&changed);
         }
         Err(refused) if broken_by(&refused).is_empty() => return Err(refused.into()),

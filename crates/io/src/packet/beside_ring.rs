@@ -36,7 +36,7 @@ fn send(link: &Link, wholes: impl IntoIterator<Item = Whole>) {
     for whole in wholes {
         let (header, frame) = whole.made();
         let batch = VecDeque::from([frame]);
-        let sent = packet::send(socket.as_fd(), &batch, 1, |_| header);
+        let sent = packet::send_with(socket.as_fd(), &batch, 1, |_| header);
         assert_eq!(sent.unwrap(), 1);
     }
 }

@@ -7,12 +7,13 @@
 
 use std::collections::VecDeque;
 
-use fairlane_netlab::{LabError, Link, Namespace, or_skip, veth};
+use fairlane_netlab::{LabError, Link, Namespace, cable, or_skip, veth};
 
 use super::like_kernel::{Lab, collect, listen, of_all_kinds, sender};
 use super::*;
 use crate::KeptBytes;
-use crate::segment::whole::Whole;
+use crate::checksum::unsummed;
+use crate::segment::whole::{Ip, Transport, Whole};
 
 /// The links of our own way.
 struct Ours {
@@ -53,7 +54,7 @@ fn compare(lab: &Lab, ours: &Ours, wholes: &[Whole], none: bool) {
         let count = whole.frames();
         let mut attempt = || {
             for socket in [&by_bridge, &by_us] {
-                let sent = packet::send(socket.as_fd(), &batch, 1, |_| header);
+                let sent = packet::send_with(socket.as_fd(), &batch, 1, |_| header);
                 assert_eq!(sent.unwrap(), 1, "{whole:?}");
             }
             let mut batch = VecDeque::from(collect(&mut here, count, 7));
@@ -91,4 +92,51 @@ fn what_lacks_its_checksum_is_completed_as_what_the_kernels_bridge_sends() {
     compare(&lab, &ours, &wholes, false);
     ours.away.turn_offloads_off().unwrap();
     compare(&lab, &ours, &wholes, true);
+}
+
+#[test]
+fn frames_that_lack_their_checksums_and_others_leave_in_their_order() {
+    let Some((near, far)) = or_skip("frames of both kinds", cable(1_500)) else {
+        return;
+    };
+    const FRAMES: u32 = 2_000;
+    let made = |number: u32| Whole {
+        tags: Vec::new(),
+        ip: Ip::Six {
+            class: 0,
+            extensions: Vec::new(),
+        },
+        transport: Transport::Udp,
+        payload: number.to_be_bytes().repeat(10),
+        size: None,
+    };
+    let lacks = |number: u32| (number / 70).is_multiple_of(2) || number.is_multiple_of(13);
+    let mut frames = (0..FRAMES).map(|number| {
+        let (_, mut frame) = made(number).made();
+        let checksum = unsummed(&frame).expect("it shows");
+        if lacks(number) {
+            return KeptBytes::lacking(frame, checksum);
+        }
+        checksum.complete(&mut frame);
+        frame.into()
+    });
+    let [mut near, mut far] = [&near, &far].map(|link| listen::<KeptBytes>(link, true));
+    let (mut batch, mut length) = (VecDeque::new(), 0);
+    loop {
+        length = length % 90 + 7;
+        batch.extend(frames.by_ref().take(length));
+        if batch.is_empty() {
+            break;
+        }
+        near.transmit(&mut batch).unwrap();
+    }
+    let came = collect(&mut far, FRAMES as usize, usize::MAX);
+    assert_eq!(came.len(), FRAMES as usize);
+    for (number, mut came) in (0..).zip(came) {
+        came.complete();
+        let (_, mut frame) = made(number).made();
+        unsummed(&frame).unwrap().complete(&mut frame);
+        assert!(*came == *frame, "{number}: {came:?}");
+    }
+    assert_eq!(near.refused(), 0);
 }

@@ -124,7 +124,7 @@ fn compare(lab: &Lab, wholes: &[Whole]) {
         let batch = VecDeque::from([frame]);
         let count = whole.frames();
         let mut attempt = || {
-            let sent = packet::send(socket.as_fd(), &batch, 1, |_| header);
+            let sent = packet::send_with(socket.as_fd(), &batch, 1, |_| header);
             assert!(sent.is_ok(), "{sent:?}: {whole:?}");
             [
                 collect(&mut kernel, count, usize::MAX),

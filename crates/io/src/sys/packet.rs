@@ -79,10 +79,25 @@ pub(crate) fn hear_all_addresses(socket: BorrowedFd<'_>, index: u32) -> io::Resu
     set(socket, libc::PACKET_ADD_MEMBERSHIP, membership)
 }
 
-/// Sends the first `count`, at most [`BATCH`], frames of `batch`, each behind what `header` says is left
-/// to do to it, by a socket that is to [leave that to hardware](leave_to_hardware). Returns how many the
-/// kernel took: at least one if `count` is not 0. An error is about the first frame or the socket.
+/// Sends the first `count`, at most [`BATCH`], frames of `batch` and returns how many the kernel
+/// took: at least one if `count` is not 0. An error is about the first frame or the socket.
 pub(crate) fn send<F: AsRef<[u8]>>(
+    socket: BorrowedFd<'_>,
+    batch: &VecDeque<F>,
+    count: usize,
+) -> io::Result<usize> {
+    let count = count.min(batch.len()).min(BATCH);
+    let mut payloads = [[IoSlice::new(&[])]; BATCH];
+    for (payload, frame) in payloads.iter_mut().zip(batch).take(count) {
+        *payload = [IoSlice::new(frame.as_ref())];
+    }
+    // SAFETY: there are no addresses.
+    unsafe { super::send_messages(socket, &mut payloads[..count], |_| (ptr::null_mut(), 0)) }
+}
+
+/// The same of frames each of which goes behind what `header` says is left to do to it, by a socket that is
+/// to [leave that to hardware](leave_to_hardware).
+pub(crate) fn send_with<F: AsRef<[u8]>>(
     socket: BorrowedFd<'_>,
     batch: &VecDeque<F>,
     count: usize,

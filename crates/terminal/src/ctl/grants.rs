@@ -7,7 +7,7 @@ use fairlane_core::Nanos;
 use serde_json::{Map, Value as Json};
 
 use super::edits::pair;
-use super::{Change, LISTED, Site, effects, of_link};
+use super::{ALL, Change, LISTED, Site, effects, of_link};
 use crate::plain::{plain, told};
 use crate::{figures, output, table};
 
@@ -59,10 +59,13 @@ pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
             dry_run,
         } => {
             let listed = match site.json {
-                true => String::new(),
-                false => format!("&effects={LISTED}"),
+                true => ALL.to_owned(),
+                false => LISTED.to_string(),
             };
-            let path = format!("{}/grants?dry-run={dry_run}{listed}", of_link(link));
+            let path = format!(
+                "{}/grants?dry-run={dry_run}&effects={listed}",
+                of_link(link)
+            );
             let body = request(keys, lifetime)?.to_string();
             let granted = site.client.json(Method::POST, &path, body)?;
             if site.json {

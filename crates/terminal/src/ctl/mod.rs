@@ -77,6 +77,8 @@ struct Change {
 
 /// Effects that are listed for people where nothing is said.
 const LISTED: usize = 20;
+/// The word for all of them, which programs are told.
+const ALL: &str = "all";
 
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
@@ -296,11 +298,15 @@ impl Site {
         change: &Change,
     ) -> Result<()> {
         let mut path = path.to_owned();
-        let listed = change.effects.or((!self.json).then_some(LISTED));
+        let listed = match (change.effects, self.json) {
+            (Some(most), _) => most.to_string(),
+            (None, true) => ALL.to_owned(),
+            (None, false) => LISTED.to_string(),
+        };
         let parameters = [
             change.dry_run.then(|| "dry-run=true".to_owned()),
             change.break_grants.then(|| "break-grants=true".to_owned()),
-            listed.map(|most| format!("effects={most}")),
+            Some(format!("effects={listed}")),
         ];
         for parameter in parameters.into_iter().flatten() {
             path.push(if path.contains('?') { '&' } else { '?' });

@@ -17,6 +17,8 @@ const MOST_RTT: Nanos = Nanos::from_millis(100_000);
 const TCP_WINDOW: u32 = 4096;
 /// A backlogged source that sees none of its packets leave for so long sends one more.
 const PATIENCE: Picos = Picos::from_millis(200);
+/// Spans of sending that a packet may take: each is drawn, and meanwhile nobody looks at Ctrl-C.
+const MOST_SPANS: u128 = 10_000;
 /// Shape of the spans of an on-off source: their variance is infinite, as measured of real ones.
 const SHAPE: f64 = 1.5;
 
@@ -90,6 +92,17 @@ impl Form<'_> {
         };
         let lengths = self.lengths(report);
         let traffic = self.traffic(report);
+        if let Some((Traffic::ParetoOnOff { mean_on, peak, .. }, _)) = &traffic
+            && let Some(Lengths::Fixed(longest) | Lengths::Uniform(_, longest)) = lengths
+            && let Some(text) = &source.on
+            && takes(longest, *peak).0 > mean_on.0 * MOST_SPANS
+        {
+            let sentence = format!(
+                "on '{}': a packet of {longest} at {peak} takes more than {MOST_SPANS} times as long",
+                text.value()
+            );
+            report.error(&text.span(), sentence);
+        }
         let start = time("start", &source.start, report).unwrap_or(Nanos::ZERO);
         let stop = time("stop", &source.stop, report);
         if let (Some(stop), Some(text)) = (stop, &source.stop)
@@ -231,14 +244,17 @@ impl Form<'_> {
     }
 }
 
+/// How long a packet takes at a rate.
+fn takes(len: Length, rate: Rate) -> Picos {
+    let picos = u128::from(len.get()) * 8 * u128::from(fairlane_sim::PICOS_PER_SECOND);
+    Picos(picos / u128::from(rate.bps()))
+}
+
 /// The time over which the beginnings of sources alike are spread, so that they do not send as
 /// one: that between two packets, or two spans of sending.
 fn apart(traffic: &Traffic, lengths: &Lengths) -> Picos {
     match (traffic, lengths) {
-        (Traffic::Cbr(rate), Lengths::Fixed(len) | Lengths::Uniform(len, _)) => {
-            let picos = u128::from(len.get()) * 8 * u128::from(fairlane_sim::PICOS_PER_SECOND);
-            Picos(picos / u128::from(rate.bps()))
-        }
+        (Traffic::Cbr(rate), Lengths::Fixed(len) | Lengths::Uniform(len, _)) => takes(*len, *rate),
         (
             Traffic::ParetoOnOff {
                 mean_on, mean_off, ..

@@ -209,7 +209,8 @@ EXPERIMENT = Experiment(
     "long packets are (200 bytes here), what flows weigh (by their rates; those of best effort together nine "
     "tenths of what the others leave of the link), when they begin (those alike take turns), and at which routers "
     "the hosts of best effort are (at the two ends, as all others); a table has the same with other weights, and "
-    "with all flows of 160 kbit/s sending as one. Deviations are means over seeds, maxima the longest of all.",
+    "with all flows of 160 kbit/s sending as one. Only best effort is random, and it nearly always has something to "
+    "send: seeds differ little. Deviations are means over seeds, maxima the longest of all.",
     full=Parameters(),
     quick=Parameters(seconds=5.0, seeds=(1,), weights=(16, 59)),
     seconds=(20.0, 4.0),

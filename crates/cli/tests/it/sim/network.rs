@@ -192,6 +192,11 @@ fn what_is_wrong_with_a_network_is_named() {
             &["to 'a': the wire begins there"],
         ),
         (9, "rtt = \"1ms\"\ntraffic = \"tcp\"", &["rtt: "]),
+        (
+            9,
+            "on = \"1us\"\noff = \"1s\"\ntraffic = \"on-off\"\nrate = \"1kbit\"",
+            &["on '1us'", "1500 bytes", "10000 times"],
+        ),
         (9, "class = \"x\"\ntraffic = \"backlogged\"", &["class: "]),
     ] {
         if line == 9 {

@@ -1,0 +1,212 @@
+//! What classes are beside one another: weights, guarantees and room. Of classes that were read before, only what
+//! may have become another is settled again.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use fairlane_core::bounds::Service;
+use fairlane_core::{Length, Rate};
+
+use super::again::Reading;
+use super::entitlements::{Basis, Entitlements, bursts};
+use super::family::Tree;
+use super::rooms::Rooms;
+use crate::diagnostic::Report;
+use crate::file;
+use crate::guarantee::{Guarantee, Top, granted};
+use crate::list::List;
+use crate::site::{Class, ClassKind, LinkAlgorithm};
+
+/// Classes, parents first, as they are beside one another.
+pub(super) struct Settled {
+    pub classes: Vec<Class>,
+    /// What each is guaranteed, and what its children are settled by; none where something is wrong.
+    pub guarantees: Vec<Guarantee>,
+    pub bases: Vec<Basis>,
+}
+
+/// What is above some classes: the link, or one of its classes.
+pub(super) struct Owner<'a> {
+    /// As sentences call it.
+    pub name: &'a str,
+    pub basis: Basis,
+    pub top: Top<'a>,
+}
+
+impl Owner<'_> {
+    pub(super) fn link(
+        name: &str,
+        algorithm: LinkAlgorithm,
+        rate: Rate,
+        longest: Length,
+    ) -> Owner<'_> {
+        Owner {
+            name,
+            basis: Basis {
+                entitled: rate.bps(),
+                at_first: Ok(Service::of_link(rate, longest)),
+            },
+            top: Top::of_link(algorithm, rate, longest),
+        }
+    }
+
+    /// Settles all classes below, which begin as if each was alone; `places` are their tables, of those that
+    /// the file has. Where there are more than so many errors by then, guarantees are not looked at.
+    pub(super) fn settle(
+        &self,
+        mut classes: Vec<Class>,
+        places: &[&file::Class],
+        (longest, shortest): (Length, Length),
+        errors: usize,
+        report: &mut Report,
+    ) -> Settled {
+        let entitled = Entitlements {
+            owner: self.name,
+            algorithm: self.top.algorithm,
+            places,
+        }
+        .settle(&mut classes, self.basis.entitled, report);
+        if report.errors() > errors {
+            let (guarantees, bases) = (Vec::new(), Vec::new());
+            return Settled {
+                classes,
+                guarantees,
+                bases,
+            };
+        }
+        let at_first = self.basis.at_first;
+        let (guarantees, at_first) =
+            bursts(&mut classes, places, self.top, at_first, longest, report);
+        Rooms {
+            longest,
+            shortest,
+            places,
+        }
+        .settle(&mut classes, &guarantees, report);
+        let bases = entitled.into_iter().zip(at_first);
+        Settled {
+            guarantees: granted(guarantees, &classes, shortest),
+            classes,
+            bases: bases
+                .map(|(entitled, at_first)| Basis { entitled, at_first })
+                .collect(),
+        }
+    }
+}
+
+/// The classes of a link as they were, but for those that are below the parent of one that has become another:
+/// these are settled again. Also says which these are, by place. `None` where that is all of them, and where
+/// anything else of the link counts. `alone` has each class alone, and whether it was read before, in the order
+/// of the file. O(classes), with a small constant, and what settling takes.
+pub(super) fn again(
+    former: &Reading,
+    tree: &Tree,
+    (alone, known): (&List<Arc<Class>>, &[bool]),
+    rate: Rate,
+    lengths: (Length, Length),
+    report: &mut Report,
+) -> Option<(Settled, Vec<Range<usize>>)> {
+    let link = &former.link;
+    let guarantees = link.found.guarantees.get()?;
+    let all = link.classes.len();
+    let is_same = Arc::ptr_eq(&former.family, &tree.family)
+        && (link.rate, link.longest, link.shortest()) == (rate, lengths.0, lengths.1)
+        && matches!(link.algorithm, LinkAlgorithm::Tree(_))
+        && (guarantees.len(), former.bases.len()) == (all, all)
+        && tree.order.len() <= all;
+    if !is_same {
+        return None;
+    }
+    let is_default = |class: &file::Class| class.default.as_ref().is_some_and(|at| *at.value());
+    let mut parents = Vec::new();
+    for (place, &at) in tree.order.iter().enumerate() {
+        if known[at] {
+            continue;
+        }
+        if is_default(former.link().class[at].value()) != is_default(tree.written[at]) {
+            return None;
+        }
+        parents.push(link.classes[place].parent?);
+    }
+    let mut settled = Settled {
+        classes: link.classes.clone(),
+        guarantees: guarantees.clone(),
+        bases: former.bases.clone(),
+    };
+    let places = below(&settled.classes, parents);
+    let written: Vec<_> = tree.order.iter().map(|&at| tree.written[at]).collect();
+    let alone = |place: usize| (*alone[tree.order[place]]).clone();
+    for places in &places {
+        settled.settle_below(places, alone, &written[places.clone()], lengths, report)?;
+    }
+    Some((settled, places))
+}
+
+/// The places of all classes below these, in order: each of them once.
+fn below(classes: &[Class], mut parents: Vec<usize>) -> Vec<Range<usize>> {
+    parents.sort_unstable();
+    let mut all: Vec<Range<usize>> = Vec::new();
+    for parent in parents {
+        if all.last().is_some_and(|last| parent < last.end) {
+            continue;
+        }
+        // A class comes behind the one above it, and before all that are not below that.
+        let is_below = |class: &&Class| class.parent.is_some_and(|above| above >= parent);
+        let count = classes[parent + 1..].iter().take_while(is_below).count();
+        all.push(parent + 1..parent + 1 + count);
+    }
+    all
+}
+
+impl Settled {
+    /// Settles all classes below one again, those at these places. `None` where something is wrong.
+    fn settle_below(
+        &mut self,
+        places: &Range<usize>,
+        alone: impl Fn(usize) -> Class,
+        written: &[&file::Class],
+        lengths: (Length, Length),
+        report: &mut Report,
+    ) -> Option<()> {
+        let first = places.start;
+        let above = first.checked_sub(1)?;
+        let ClassKind::Inner(algorithm) = self.classes[above].kind else {
+            return None;
+        };
+        let classes = places.clone().map(|place| {
+            let parent = self.classes[place].parent;
+            Class {
+                parent: parent.and_then(|parent| parent.checked_sub(first)),
+                ..alone(place)
+            }
+        });
+        let classes = classes.collect();
+        let own = Owner {
+            name: &format!("class '{}'", self.classes[above].name),
+            basis: self.bases[above],
+            top: Top {
+                algorithm: LinkAlgorithm::Tree(algorithm),
+                service: self.guarantees[above].service,
+                path: &Arc::clone(&self.guarantees[above].path),
+            },
+        }
+        .settle(classes, written, lengths, report.errors(), report);
+        if own.guarantees.len() != places.len() || own.bases.len() != places.len() {
+            return None;
+        }
+        let own = (own.classes.into_iter()).zip(own.guarantees).zip(own.bases);
+        for (place, ((class, guarantee), basis)) in places.clone().zip(own) {
+            let parent = class.parent.map_or(above, |parent| parent + first);
+            self.classes[place] = Class {
+                parent: Some(parent),
+                ..class
+            };
+            self.guarantees[place] = guarantee;
+            self.bases[place] = basis;
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
