@@ -12,7 +12,7 @@ use crate::{bench, check, compare, completions, ctl, init, manual, replay, run, 
 #[command(
     name = "fairlane",
     version,
-    about = "Shares a link fairly among many senders, at memory speed",
+    about = "Schedules packets so that many senders share a network link fairly",
     subcommand_required = true,
     arg_required_else_help = true
 )]

@@ -1,5 +1,6 @@
-//! What ARCHITECTURE.md says of the crates is true of their files.
+//! What ARCHITECTURE.md says of the crates is true of their files, and what it and other pages name is there.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -38,17 +39,24 @@ fn read(path: &Path) -> String {
 
 /// All Rust files below `folder`.
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
+    files(folder, "rs")
+}
+
+/// All files below `folder` with this extension, but for what is built there.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     for entry in entries {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
+            if !path.ends_with("target") {
+                found.extend(files(&path, extension));
+            }
+        } else if path.extension().is_some_and(|end| end == extension) {
+            found.push(path);
         }
     }
-    files
+    found
 }
 
 /// The crates of ours that a manifest depends on, for building and for tests.
@@ -299,5 +307,90 @@ fn what_is_published_is_whole() {
     assert_eq!(
         unversioned,
         ["fairlane-testkit = { path = \"crates/testkit\" }"]
+    );
+}
+
+/// What stands between backticks on a page, but for its blocks of code.
+fn code_spans(page: &str) -> Vec<String> {
+    let mut is_code = false;
+    let prose = page.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        is_code ^= fence;
+        !fence && !is_code
+    });
+    let prose = prose.collect::<Vec<_>>().join("\n");
+    let spans = prose.split('`').skip(1).step_by(2);
+    spans.map(str::to_owned).collect()
+}
+
+/// Whether it is the path of a source of ours, which may begin anywhere above its name. What else ends in
+/// `.toml` may be a user's.
+fn is_path(span: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let source = span.ends_with(".rs") || span.ends_with(".py");
+    span.chars().all(plain)
+        && !span.starts_with('/')
+        && (source || span.ends_with(".toml") && span.contains('/'))
+}
+
+/// Whether it can only be the name of a test: four words or more, and no metric.
+fn is_test(span: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let metric = ["_total", "_seconds", "_per_second"];
+    span.chars().all(plain)
+        && span.split('_').filter(|word| !word.is_empty()).count() > 3
+        && !metric.iter().any(|end| span.ends_with(end))
+}
+
+/// The names of all functions that begin a line.
+fn functions(sources: &[PathBuf]) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for source in sources {
+        let text = read(source);
+        let begins = text.lines().filter_map(|line| {
+            let line = line.trim_start();
+            line.strip_prefix("async ")
+                .unwrap_or(line)
+                .strip_prefix("fn ")
+        });
+        names.extend(begins.filter_map(|rest| Some(rest.split_once('(')?.0.to_owned())));
+    }
+    names
+}
+
+#[test]
+fn files_and_tests_that_pages_name_are_there() {
+    let root = crates().join("..");
+    let folders = [
+        "capi", "crates", "docs", "examples", "fuzz", "lab", "python",
+    ];
+    let all = |extension: &str| -> Vec<PathBuf> {
+        let found = folders.iter();
+        let found = found.flat_map(|folder| files(&root.join(folder), extension));
+        found.collect()
+    };
+    let rust = all("rs");
+    let functions = functions(&rust);
+    let there = [rust, all("py"), all("toml")].concat();
+    let own = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"];
+    let pages = [all("md"), own.map(|page| root.join(page)).to_vec()].concat();
+    let (mut paths, mut tests) = (0, 0);
+    for page in pages {
+        for span in code_spans(&read(&page)) {
+            let place = page.display();
+            if is_path(&span) {
+                paths += 1;
+                let found = there.iter().any(|file| file.ends_with(&span));
+                assert!(found, "{place}: there is no file `{span}`");
+            } else if is_test(&span) {
+                tests += 1;
+                let found = functions.contains(&span);
+                assert!(found, "{place}: there is no function `{span}`");
+            }
+        }
+    }
+    assert!(
+        paths > 50 && tests > 30,
+        "the pages are read: {paths}, {tests}"
     );
 }

@@ -35,7 +35,7 @@ pub struct Shaper<Q: Queue, R> {
     /// Packets of clients that passed by the queue, and the bytes that the link carries for them.
     passed: Count,
     /// Steps since idle flows last expired.
-    untidied: u32,
+    since_expiry: u32,
     /// The flow of each packet that the queue has discarded and nobody was told of.
     discarded: Vec<FlowId>,
 }
@@ -61,7 +61,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
             limit: limit.max(1),
             open: false,
             passed: Count::default(),
-            untidied: 0,
+            since_expiry: 0,
             discarded: Vec::new(),
         }
     }
@@ -177,9 +177,9 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
             }
         };
         self.pacer.close(window);
-        self.untidied += 1;
-        if released == 0 || self.untidied == PATIENCE {
-            self.untidied = 0;
+        self.since_expiry += 1;
+        if released == 0 || self.since_expiry == PATIENCE {
+            self.since_expiry = 0;
             self.queue.expire_idle(now);
         }
         let next = match stop {

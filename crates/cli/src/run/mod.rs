@@ -42,7 +42,7 @@ Examples:
   fairlane run                                until Ctrl-C
   fairlane run --seconds 5 --json             five seconds, one JSON object at the end
   fairlane run --rate 250mbit --weights 1,1,10 --packet 500 --alg drr
-  fairlane run --weights none --attach /run/fairlane.sock --allow uid=1000:4 --allow any:1";
+  fairlane run --weights none --attach /run/fairlane-attach.sock --allow uid=1000:4 --allow any:1";
 
 /// Options of `fairlane run`.
 #[derive(Clone, Debug, clap::Args)]

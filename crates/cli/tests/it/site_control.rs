@@ -772,6 +772,7 @@ fn nobody_writes_over_what_he_has_not_read() {
         "PUT /v1/state HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
     );
     assert!(method.starts_with("HTTP/1.1 405 "), "{method}");
+    assert!(method.contains("\r\nallow: GET, HEAD\r\n"), "{method}");
     asked.site.stop();
 }
 

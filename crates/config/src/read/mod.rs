@@ -15,7 +15,7 @@ mod settle;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fairlane_core::Rate;
@@ -92,6 +92,7 @@ pub(crate) fn site_again(
     }
     let attach = attach.map(|attach| attached(attach, report));
     let control = (file.control.as_ref()).map(|written| control(written, report));
+    refuse_one_socket_for_both(file, report);
     (!report.failed()).then(|| {
         let site = Site {
             interfaces: interfaces.flatten(),
@@ -255,7 +256,7 @@ fn attached(written: &file::Attach, report: &mut Report) -> Option<Attach> {
     if written.socket.value().is_empty() {
         report.error(
             &written.socket.span(),
-            "socket: a path is needed, as in \"/run/fairlane.sock\"",
+            "socket: a path is needed, as in \"/run/fairlane-attach.sock\"",
         );
     }
     let processes = match &written.processes {
@@ -276,6 +277,22 @@ fn attached(written: &file::Attach, report: &mut Report) -> Option<Attach> {
         processes_per_user,
         memory,
     })
+}
+
+/// Processes attach at another socket than the one where the site is asked.
+fn refuse_one_socket_for_both(file: &file::File, report: &mut Report) {
+    let attach = file.attach.as_ref().map(|at| &at.value().socket);
+    let control = file.control.as_ref();
+    let control = control.and_then(|at| at.value().socket.as_ref());
+    if let (Some(attach), Some(control)) = (attach, control)
+        && Path::new(attach.value()) == Path::new(control.value())
+    {
+        let sentence = format!(
+            "socket '{}': it is the socket of [control] too; [attach] needs a path of its own",
+            attach.value()
+        );
+        report.error(&attach.span(), sentence);
+    }
 }
 
 fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {

@@ -178,7 +178,7 @@ fn tenants_are_told_apart_by_user_and_group() {
     let site = example("tenants.toml");
     assert_eq!(site.interfaces.as_ref().unwrap().near, Near::Nothing);
     let attach = site.attach.as_ref().unwrap();
-    assert_eq!(attach.socket, Path::new("/run/fairlane.sock"));
+    assert_eq!(attach.socket, Path::new("/run/fairlane-attach.sock"));
     assert_eq!((attach.processes, attach.processes_per_user), (256, 64));
     let out = &site.links[0];
     let mut names = classifier(out);

@@ -205,6 +205,27 @@ fn places_to_be_asked_that_cannot_be() {
 }
 
 #[test]
+fn one_socket_for_processes_and_for_who_asks() {
+    let link = "[[link]]\nname='a'\nrate='1mbit'\n";
+    for (attach, control) in [
+        ("/run/f.sock", "/run/f.sock"),
+        ("/run//f.sock", "/run/f.sock"),
+    ] {
+        let sentence = format!(
+            "2:10: socket '{attach}': it is the socket of [control] too; [attach] needs a path of its own"
+        );
+        refuses(
+            &format!("[attach]\nsocket = '{attach}'\n[control]\nsocket = '{control}'\n{link}"),
+            &[&sentence],
+        );
+    }
+    refuses(
+        &format!("[attach]\nsocket = '/run/a.sock'\n[control]\nsocket = '/run/f.sock'\n{link}"),
+        &[],
+    );
+}
+
+#[test]
 fn interfaces_that_are_no_pair() {
     refuses(
         "[interfaces]\noutside = 'wan0'\n[[link]]\nname='a'\nrate='1mbit'\n",
@@ -254,7 +275,7 @@ fn interfaces_that_are_no_pair() {
     );
     refuses(
         "[attach]\nsocket=''\n[[link]]\nname='a'\nrate='1mbit'\n",
-        &["2:8: socket: a path is needed, as in \"/run/fairlane.sock\""],
+        &["2:8: socket: a path is needed, as in \"/run/fairlane-attach.sock\""],
     );
     refuses("[attach]\n", &["1:1: the key 'socket' is missing"]);
     for (keys, sentence) in [

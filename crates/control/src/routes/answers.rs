@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::change::{Refused, broken_by};
 use crate::document::EditError;
@@ -67,6 +68,11 @@ pub(crate) fn tag(content: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     format!("\"{:016x}\"", hasher.finish())
+}
+
+/// A refusal, with one sentence.
+pub(super) fn refusal(status: StatusCode, sentence: &str) -> Answer {
+    text(status, JSON, json!({ "error": sentence }).to_string())
 }
 
 pub(super) fn object(value: &(impl Serialize + ?Sized)) -> Result<Answer> {

@@ -13,16 +13,15 @@ use std::sync::Arc;
 use fairlane_config::MAX_FILE;
 use fairlane_site::Handle;
 use hyper::body::Incoming;
-use hyper::header::{HeaderValue, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, HeaderValue, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
 use hyper::{Method, Request, StatusCode};
-use serde_json::json;
 use tokio::sync::Semaphore;
 use tracing::debug;
 
 pub(crate) use access::Access;
 use access::from_loopback;
 pub(crate) use answers::{Answer, tag, text};
-use answers::{Failure, JSON, Result, fail};
+use answers::{Failure, Result, fail, refusal};
 use asked::{Asked, whole};
 
 use crate::draft::Drafts;
@@ -132,7 +131,7 @@ impl Api {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let answered = self.respond(request, access).await;
         let answer = answered.unwrap_or_else(|Failure(status, sentence)| {
-            let mut answer = text(status, JSON, json!({ "error": sentence }).to_string());
+            let mut answer = refusal(status, &sentence);
             if status == StatusCode::UNAUTHORIZED {
                 let scheme = HeaderValue::from_static("Bearer");
                 answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
@@ -200,15 +199,21 @@ fn is_there(asked: &Asked) -> bool {
     methods(&asked.path).is_some_and(|methods| methods.contains(&method))
 }
 
+/// The methods of a path as the header `Allow` has them: where there is GET, there is HEAD.
+fn allowed(methods: &[&str]) -> String {
+    methods.join(", ").replace("GET", "GET, HEAD")
+}
+
 fn not_here(asked: &Asked) -> Result<Answer> {
     let (method, path) = (&asked.method, asked.path.join("/"));
     let of_page = || page::asset(&asked.path).map(|_| &["GET"][..]);
     if let Some(methods) = methods(&asked.path).or_else(of_page) {
-        let sentence = format!(
-            "{method} is not for /{path}: there is {}",
-            methods.join(", ")
-        );
-        return fail(StatusCode::METHOD_NOT_ALLOWED, sentence);
+        let methods = allowed(methods);
+        let sentence = format!("{method} is not for /{path}: there is {methods}");
+        let mut answer = refusal(StatusCode::METHOD_NOT_ALLOWED, &sentence);
+        let methods = HeaderValue::try_from(methods).expect("methods are words");
+        answer.headers_mut().insert(ALLOW, methods);
+        return Ok(answer);
     }
     let all = ROUTES.map(|(route, methods)| format!("{route} ({})", methods.join(", ")));
     let sentence = format!(
@@ -243,6 +248,22 @@ mod tests {
             methods.map(|method| (*path, (*method).to_owned()))
         });
         assert_eq!(answered.collect::<BTreeSet<_>>(), described);
+    }
+
+    #[test]
+    fn who_asks_by_another_method_is_told_which_there_are() {
+        for (method, path, allow) in [
+            ("PUT", "/v1/state", "GET, HEAD"),
+            ("DELETE", "/v1/config", "GET, HEAD, PUT"),
+            ("HEAD", "/v1/save", "POST"),
+            ("POST", "/", "GET, HEAD"),
+        ] {
+            let request = Request::builder().method(method).uri(path);
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            let answer = not_here(&Asked::of(&parts).unwrap()).unwrap();
+            assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(answer.headers()[ALLOW], allow, "{method} {path}");
+        }
     }
 
     #[test]

@@ -113,10 +113,10 @@ impl<P> Tree<P> {
                 Ok(Room::NONE)
             }
             Body::Leaf {
-                config, licence, ..
+                config, soft_limit, ..
             } => {
                 let child = self.nodes[class.parent as usize].order.child(class.slot);
-                for held in [counted(licence), child.queued(licence)] {
+                for held in [counted(soft_limit), child.queued(soft_limit)] {
                     let beyond = self.measure.beyond(held, config.room);
                     ensure_invariant!(
                         beyond <= known,

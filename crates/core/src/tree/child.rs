@@ -55,7 +55,7 @@ pub(super) struct Tag {
 /// tell. `first` counts packets, and is a flow's digest; `second` counts bytes, or says when a flow was
 /// last left without packets. `side` is by kind the class of a leaf, the node of an inner class, the entry
 /// of a flow in the table of what few flows need, or the next free record. Room is what the limits leave, of
-/// a leaf its licence ([`displace`](super::displace)); of an idle flow, it is the neighbours in the list of
+/// a leaf its soft limit ([`displace`](super::displace)); of an idle flow, it is the neighbours in the list of
 /// idle ones.
 pub(super) type Child = Record<Tag>;
 

@@ -5,7 +5,7 @@
 //! its own, and in a class of flows of the flow that does; if its own class is the one, a flow
 //! within its own still displaces the longest of the others.
 //!
-//! A leaf has a *licence*: how much it may hold before it must ask, and by that, how far beyond its
+//! A leaf has a *soft limit*: how much it may hold before it must ask, and by that, how far beyond its
 //! own the heap of classes takes it to be. So a packet that comes within it is accepted
 //! without a word here. It grows in steps, and is cut back to what the leaf holds when the leaf comes
 //! to the top of the heap.
@@ -23,7 +23,7 @@ use super::child::{Child, ChildKind, flag};
 use super::dynamic::Flows;
 use super::{Body, Class, ClassId, Discarded, Reason, Tree, TreeError};
 
-/// Least packets that a licence grows by.
+/// Least packets that a soft limit grows by.
 const STEP: u64 = 16;
 
 /// A packet that asks for room: where it would wait, and what waits there without it.
@@ -100,7 +100,7 @@ impl<P> Tree<P> {
     pub(super) fn extend(&mut self, at: u32, slot: u32, class: ClassId, len: Length) {
         let Some(Class {
             body: Body::Leaf {
-                config, licence, ..
+                config, soft_limit, ..
             },
             ..
         }) = &mut self.classes[class.index()]
@@ -108,7 +108,7 @@ impl<P> Tree<P> {
             return;
         };
         let child = self.nodes[at as usize].order.child_mut(slot);
-        let held = child.queued(*licence);
+        let held = child.queued(*soft_limit);
         let step = STEP.max(held.packets / 8);
         let wanted = Count {
             packets: held.packets.max(config.room.packets.into()) + step,
@@ -119,28 +119,28 @@ impl<P> Tree<P> {
             packets: wanted.packets.min(config.limits.packets.into()) as u32,
             bytes: wanted.bytes.min(config.limits.bytes.into()) as u32,
         };
-        child.relimit(*licence, grown);
-        *licence = grown;
+        child.relimit(*soft_limit, grown);
+        *soft_limit = grown;
         let bound = self.measure.beyond(counted(grown), config.room);
         self.beyond.raise(class.number(), bound);
     }
 
-    /// What a class holds beyond its own. It is licensed for no more from then on.
+    /// What a class holds beyond its own. That is its soft limit from then on.
     fn trim(&mut self, number: u32) -> u64 {
         let Some(class) = &mut self.classes[number as usize] else {
             return 0;
         };
         match &mut class.body {
             Body::Leaf {
-                config, licence, ..
+                config, soft_limit, ..
             } => {
                 let child = self.nodes[class.parent as usize]
                     .order
                     .child_mut(class.slot);
-                let held = child.queued(*licence);
-                let trimmed = licence_for(held, config.room, config.limits);
-                child.relimit(*licence, trimmed);
-                *licence = trimmed;
+                let held = child.queued(*soft_limit);
+                let trimmed = soft_limit_for(held, config.room, config.limits);
+                child.relimit(*soft_limit, trimmed);
+                *soft_limit = trimmed;
                 self.measure.beyond(held, config.room)
             }
             Body::Flows { node } => match &mut self.nodes[*node as usize].flows {
@@ -154,7 +154,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// A leaf or a class of flows was changed: its licence and its place in the heap follow.
+    /// A leaf or a class of flows was changed: its soft limit and its place in the heap follow.
     pub(super) fn settle_room(&mut self, number: u32) {
         self.beyond.remove(number);
         let beyond = self.trim(number);
@@ -346,14 +346,14 @@ impl<P> Tree<P> {
         };
         let Some(Class {
             body: Body::Leaf {
-                config, licence, ..
+                config, soft_limit, ..
             },
             ..
         }) = class
         else {
             return child.has_room(len);
         };
-        let held = child.queued(*licence);
+        let held = child.queued(*soft_limit);
         held.packets < config.limits.packets.into()
             && held.bytes + u64::from(len.get()) <= config.limits.bytes.into()
     }
@@ -384,8 +384,8 @@ impl<P> Tree<P> {
     }
 }
 
-/// The licence of a leaf that holds so much.
-pub(super) fn licence_for(held: Count, room: Room, limits: Limits) -> Limits {
+/// The soft limit of a leaf that holds so much.
+pub(super) fn soft_limit_for(held: Count, room: Room, limits: Limits) -> Limits {
     let packets = held.packets.max(room.packets.into());
     let bytes = held.bytes.max(room.bytes.into());
     Limits {

@@ -84,7 +84,7 @@ impl<P> Tree<P> {
     }
 
     /// Accepts a packet for a flow, for a leaf with queue management or a ceiling, beyond a leaf's
-    /// licence, into a full tree or into a slab that must grow; or says what is against it.
+    /// soft limit, into a full tree or into a slab that must grow; or says what is against it.
     #[inline(never)]
     fn offer_special(
         &mut self,
@@ -185,7 +185,7 @@ impl<P> Tree<P> {
         if !self.fits(len) && !self.make_room(self.claim(class, at, slot, len), now, discard) {
             return Err(self.reject(class, at, slot, len, now));
         }
-        // Its licence may have been cut back meanwhile.
+        // Its soft limit may have been cut back meanwhile.
         if child.tag.kind == ChildKind::Leaf
             && !self.nodes[at as usize].order.child(slot).has_room(len)
         {

@@ -238,7 +238,7 @@ enum Body {
     Leaf {
         config: LeafConfig,
         extra: u32,
-        licence: Limits,
+        soft_limit: Limits,
         due: Option<wane::Due>,
     },
     /// A class with children, in this node.

@@ -122,10 +122,10 @@ impl<P> Tree<P> {
             ..ClassStats::default()
         };
         match class.body {
-            Body::Leaf { licence, .. } => {
+            Body::Leaf { soft_limit, .. } => {
                 let child = self.nodes[class.parent as usize].order.child(class.slot);
                 own.accepted = child.accepted();
-                own.queued = child.queued(licence);
+                own.queued = child.queued(soft_limit);
                 own.sent = own.accepted.minus(own.discarded).minus(own.queued);
             }
             Body::Flows { node } => {
@@ -179,15 +179,15 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Limits of a queue, by which its room counts: of a leaf, its licence.
+    /// Limits of a queue, by which its room counts: of a leaf, its soft limit.
     pub(super) fn limits_of(&self, at: u32, child: &Child) -> Limits {
         match (child.tag.kind, &self.nodes[at as usize].flows) {
             (ChildKind::Flow, Some(flows)) => flows.config.leaf.limits,
             _ => match &self.classes[child.side as usize] {
                 Some(Class {
-                    body: Body::Leaf { licence, .. },
+                    body: Body::Leaf { soft_limit, .. },
                     ..
-                }) => *licence,
+                }) => *soft_limit,
                 _ => Limits::NONE,
             },
         }

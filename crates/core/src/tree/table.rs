@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 
 use super::ceiling::NONE;
 use super::child::{Child, ChildKind, flag};
-use super::displace::licence_for;
+use super::displace::soft_limit_for;
 use super::dynamic::Flows;
 use super::order::{Order, Selected};
 use super::{
@@ -50,14 +50,14 @@ impl<P> Tree<P> {
         let leaf = clamped(leaf);
         let (above, share, longest) = self.admit(parent, &config, Some(&leaf.aqm))?;
         let flags = flags(config.ceiling, &leaf.aqm);
-        let licence = licence_for(Count::default(), leaf.room, leaf.limits);
+        let soft_limit = soft_limit_for(Count::default(), leaf.room, leaf.limits);
         let body = Body::Leaf {
             config: leaf,
             extra: NONE,
-            licence,
+            soft_limit,
             due: None,
         };
-        let child = Child::leaf(NONE, licence, longest, flags);
+        let child = Child::leaf(NONE, soft_limit, longest, flags);
         self.keep_needed(leaf.room, None, Room::NONE)?;
         let class = self.enter(parent, child, share, Class::new(config, longest, body));
         let Ok((class, slot)) = class else {

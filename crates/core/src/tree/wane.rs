@@ -119,13 +119,13 @@ impl<P> Tree<P> {
     fn leaf_of(&self, id: ClassId) -> Option<(LeafConfig, Count)> {
         let class = self.classes.get(id.index())?.as_ref()?;
         let Body::Leaf {
-            config, licence, ..
+            config, soft_limit, ..
         } = class.body
         else {
             return None;
         };
         let child = self.nodes[class.parent as usize].order.child(class.slot);
-        Some((config, child.queued(licence)))
+        Some((config, child.queued(soft_limit)))
     }
 
     /// What was due to a leaf before.
