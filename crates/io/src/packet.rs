@@ -38,7 +38,7 @@
 //! exist are completed, unless the frame is received as a [`PacketFrame`] that can say that it lacks
 //! one. And what such a sender left uncut, up to 64 KiB in one frame, or what the
 //! kernel has joined on its way in (GRO), is cut, byte by byte as the kernel's own bridge would
-//! ([`segment`](crate::segment)): each piece is a frame of its own, and no more of them are given
+//! ([`segment`]): each piece is a frame of its own, and no more of them are given
 //! out by a call than it asked for. What cannot be cut, a tunnel most likely, is thrown away and
 //! counted by [`uncut`](PacketBackend::uncut). What a *device* has joined (LRO) has lost what it
 //! was joined of: turn that off where you forward ([`Hold`](crate::Hold::single_frames_of_device)).
@@ -402,7 +402,7 @@ impl<F> PacketBackend<F> {
     }
 
     /// Frames received and thrown away, since this backend was made, because they were left to be
-    /// cut into segments and cannot be: tunnels, most likely. See [`segment`](crate::segment).
+    /// cut into segments and cannot be: tunnels, most likely. See [`segment`].
     pub fn uncut(&self) -> u64 {
         self.cutter.uncut()
     }
