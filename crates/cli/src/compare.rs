@@ -156,7 +156,7 @@ impl Options {
             flows: recorded.flows.len(),
             algorithms: Vec::new(),
         };
-        let costs = costs(self, &recorded, &chosen, custom)?;
+        let costs = costs(self, &recorded, &chosen, custom, progress)?;
         for ((done, algorithm), cost) in (1..).zip(chosen).zip(costs) {
             progress.set_message(algorithm.name());
             let setup = Setup {
@@ -207,6 +207,7 @@ fn costs(
     recorded: &Recorded,
     chosen: &[Algorithm],
     custom: &[Custom],
+    progress: &ProgressBar,
 ) -> Result<Vec<Option<f64>>> {
     if options.loops == 0 {
         return Ok(vec![None; chosen.len()]);
@@ -234,7 +235,8 @@ fn costs(
     let contenders = chosen.iter().copied().map(Contender::Algorithm);
     let contenders: Vec<Contender> = iter::once(Contender::None).chain(contenders).collect();
     let mut least = vec![f64::INFINITY; contenders.len()];
-    for _ in 0..ROUNDS {
+    for round in 1..=ROUNDS {
+        progress.set_message(format!("cost of a packet, round {round} of {ROUNDS}"));
         for (least, &contender) in least.iter_mut().zip(&contenders) {
             *least = least.min(measured(&case, contender, custom)?.ns_per_pair);
         }
