@@ -82,7 +82,7 @@
 //!
 //! ```
 //! use fairlane_classify::{
-//!     Asked, Classifier, DigestKey, Effort, Family, Header, Hit, Layer, LinkClassifier, Malformed,
+//!     Asked, Classifier, DigestKey, Effort, Family, Found, Header, Hit, Layer, LinkClassifier, Malformed,
 //!     Match, Origin, Per, Protocol, Reason, Rule, Segment, Unreachable, WORDS, mark_ce,
 //!     parse_partly, segment, words,
 //! };
@@ -117,6 +117,9 @@
 //! let mut link = LinkClassifier::new(rules, classes, 1, DigestKey([1, 2]));
 //! assert_eq!(link.classify(&packet, Layer::Ip, &origin).class, ClassId::new(8));
 //! assert_eq!(link.malformed(), 1);
+//! // By a thread that shares the filters, and counts nothing.
+//! let (to, found) = link.find(&packet, Layer::Ip, &origin);
+//! assert_eq!((to.class, found), (ClassId::new(8), Found::Unreadable));
 //!
 //! assert!(mark_ce(&mut packet, Layer::Ip) && packet[1] == 0b11);
 //! let of_tcp: Option<Segment> = segment(&packet, Layer::Ip);
@@ -160,7 +163,7 @@ pub use flow_key::FlowKey;
 pub use headers::{
     Family, Fragment, Header, Headers, Layer, Malformed, Origin, Owner, Ports, Reason,
 };
-pub use link::LinkClassifier;
+pub use link::{Found, LinkClassifier};
 pub use parse::{parse, parse_partly};
 pub use rule::{Match, Rule};
 pub use tcp::{Segment, segment};

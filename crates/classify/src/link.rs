@@ -19,6 +19,17 @@ pub struct LinkClassifier {
     unmatched: u64,
 }
 
+/// Why a packet goes where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It matches a filter.
+    Filter,
+    /// It matches none.
+    NoFilter,
+    /// It cannot be read.
+    Unreadable,
+}
+
 impl LinkClassifier {
     /// The targets of `rules`, and `default`, are places in `classes`: the number that each class
     /// has in the queues, and what tells its flows apart if it has any. `key` is drawn at random,
@@ -101,17 +112,39 @@ impl LinkClassifier {
     /// without flows, and if it cannot be read.
     #[inline]
     pub fn classify(&mut self, bytes: &[u8], layer: Layer, origin: &Origin) -> ClassFlow {
+        let (to, found) = self.find(bytes, layer, origin);
+        self.count(found);
+        to
+    }
+
+    /// The same without counting, and what is to be [counted](Self::count): for threads that share the
+    /// filters.
+    #[inline]
+    pub fn find(&self, bytes: &[u8], layer: Layer, origin: &Origin) -> (ClassFlow, Found) {
         let mut headers = Headers::default();
         if read(bytes, layer, &mut headers).is_err() {
-            self.malformed += 1;
-            return self.classes[self.default as usize].0.into();
+            let default = self.classes[self.default as usize].0;
+            return (default.into(), Found::Unreadable);
         }
         let hit = self.rules.classify(&headers, origin);
-        self.unmatched += u64::from(hit.is_none());
+        let found = match hit {
+            Some(_) => Found::Filter,
+            None => Found::NoFilter,
+        };
         let place = hit.map_or(self.default, |hit| hit.target);
         let (class, per) = self.classes[place as usize];
         let flow = per.map_or(0, |per| per.digest(&headers, origin, &self.key));
-        ClassFlow { class, flow }
+        (ClassFlow { class, flow }, found)
+    }
+
+    /// Counts what was found of a packet by these filters.
+    #[inline]
+    pub fn count(&mut self, found: Found) {
+        match found {
+            Found::Filter => {}
+            Found::NoFilter => self.unmatched += 1,
+            Found::Unreadable => self.malformed += 1,
+        }
     }
 
     /// Packets so far that could not be read.

@@ -411,7 +411,7 @@ fn parts(text: &str) -> Option<Vec<Part>> {
             "[[link]]" => TableKind::Link,
             "[[link.class]]" => TableKind::Class,
             "[[link.filter]]" => TableKind::Filter,
-            "[interfaces]" | "[attach]" | "[control]" => TableKind::Other,
+            "[interfaces]" | "[attach]" | "[control]" | "[workers]" => TableKind::Other,
             "[link.limit]" if kind == TableKind::Link => continue,
             _ if kind == TableKind::Class && header.starts_with("[link.class.") => continue,
             _ => return None,

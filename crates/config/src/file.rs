@@ -29,6 +29,8 @@ pub(crate) struct File {
     pub attach: Option<At<Attach>>,
     /// Where a running site is asked for its state, and changed.
     pub control: Option<At<Control>>,
+    /// Threads that receive, beside the one that forwards. Without this table that one does everything.
+    pub workers: Option<At<Workers>>,
     /// The shaped directions, one each. A direction without one is forwarded as it comes.
     #[serde(default)]
     pub link: Vec<Arc<At<Link>>>,
@@ -96,6 +98,19 @@ pub(crate) struct Control {
     /// Path of a file with a token to read the state over HTTP with, if not everybody on this
     /// machine may.
     pub read_token: Option<Text>,
+}
+
+/// Threads that receive frames and find their classes; one more thread decides and transmits.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[cfg_attr(test, schemars(rename = "workers"))]
+pub(crate) struct Workers {
+    /// How many at each interface: 1, as frames are received from one queue.
+    pub receive: Option<At<i64>>,
+    /// The cores that they stay on, as in [2, 3]: one for each, the one at `inside` first. Without this
+    /// key they run where the system has them run.
+    pub cores: Option<At<Vec<i64>>>,
 }
 
 /// One shaped direction: all that leaves by one interface.

@@ -6,7 +6,7 @@
 //! ```
 //! use fairlane_config::{
 //!     Backend, ClassKind, Diagnostic, Each, Flows, Guarantee, Interfaces, Link, LinkAlgorithm,
-//!     LongestBy, Near, NoGuarantee, Queue, Role, Site, SiteError, Unmatched,
+//!     LongestBy, Near, NoGuarantee, Queue, Role, Site, SiteError, Unmatched, Workers,
 //! };
 //! use fairlane_core::Discipline;
 //! use fairlane_core::sched::Algorithm;
@@ -15,6 +15,9 @@
 //! [interfaces]
 //! inside = "lan0"
 //! outside = "wan0"
+//!
+//! [workers]
+//! cores = [2, 3]
 //!
 //! [[link]]
 //! name = "up"
@@ -39,6 +42,8 @@
 //! let site = Site::parse(text, "site.toml")?;
 //! let Interfaces { near, backend, .. } = site.interfaces.as_ref().ok_or("no interfaces")?;
 //! assert_eq!((near, backend), (&Near::Inside("lan0".to_owned()), &Backend::Packet));
+//! let workers = Workers { receive: 1, cores: vec![2, 3] };
+//! assert_eq!(site.workers.as_ref(), Some(&workers));
 //!
 //! let link: &Link = site.link("up").ok_or("no link")?;
 //! assert_eq!((link.to, link.longest_by), (Role::Outside, LongestBy::Assumed));
@@ -186,7 +191,7 @@ pub use read::{INTERFACE_NAME, XDP_MOST_WAITING, is_interface_name};
 pub use schema::schema;
 pub use site::{
     Attach, Backend, Ceiling, Class, ClassKind, Control, Flows, Interfaces, Link, LinkAlgorithm,
-    LongestBy, MtuOf, Near, Queue, Role, Site, Tables,
+    LongestBy, MtuOf, Near, Queue, Role, Site, Tables, Workers,
 };
 pub use text::{MAX_FILE, read as read_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};

@@ -37,6 +37,8 @@ pub struct Site {
     pub attach: Option<Attach>,
     /// Where it is asked for its state, and changed.
     pub control: Option<Control>,
+    /// Threads that receive; one thread does everything without.
+    pub workers: Option<Workers>,
     /// The shaped directions, at least one; no two leave by the same interface.
     pub links: Vec<Arc<Link>>,
     /// The text that says all this; empty where it is a part of another file.
@@ -180,6 +182,16 @@ pub struct Control {
     pub token: Option<PathBuf>,
     /// The file with the token that reading over HTTP needs, if it does.
     pub read_token: Option<PathBuf>,
+}
+
+/// Threads that receive, beside the one that forwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// How many at each interface, at least one.
+    pub receive: usize,
+    /// The cores that they stay on, in the order of the interfaces, `inside` first; none, or as many as there
+    /// are workers.
+    pub cores: Vec<usize>,
 }
 
 /// What is on the side that is not outside.

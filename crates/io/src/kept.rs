@@ -1,3 +1,20 @@
+
+/// Takes out, piece by piece, what this thread keeps, for a thread that receives: that one keeps a piece by
+/// [making](KeptBytes::new) a frame of it and dropping that. O(1) each.
+///
+/// ```
+/// use fairlane_io::{KeptBytes, take_kept};
+///
+/// drop(KeptBytes::new(Vec::with_capacity(256)));
+/// let pieces: Vec<Vec<u8>> = take_kept().collect();
+/// assert_eq!((pieces.len(), take_kept().count()), (1, 0));
+/// ```
+pub fn take_kept() -> impl Iterator<Item = Vec<u8>> {
+    iter::from_fn(|| {
+        let taken = KEPT.try_with(|kept| kept.borrow_mut().iter_mut().find_map(Vec::pop));
+        taken.ok().flatten()
+    })
+}
 //! Memory of frames that is kept for those to come.
 //!
 //! A general allocator gives memory back to the system once much of it is free in one piece: where a queue of
@@ -7,7 +24,7 @@
 //! ends; their lengths are rounded up to few, so that what is kept of the one serves the other.
 
 use std::cell::RefCell;
-use std::mem;
+use std::{iter, mem};
 
 #[cfg(target_os = "linux")]
 use crate::unsummed::{PacketFrame, Unsummed};
@@ -132,6 +149,27 @@ mod tests {
         assert_eq!(second.as_ptr(), place);
         let third = room(1_500);
         assert_ne!(third.as_ptr(), place, "it is taken");
+    }
+
+    #[test]
+    fn what_one_thread_keeps_is_another_ones_once_it_was_taken_out() {
+        let rooms = [1_500, 1_500, 60].map(room);
+        let mut places = rooms.each_ref().map(|room| room.as_ptr() as usize);
+        rooms.into_iter().map(KeptBytes::new).for_each(drop);
+        let mut taken = take_kept();
+        let two: Vec<Vec<u8>> = taken.by_ref().take(2).collect();
+        let rest: Vec<Vec<u8>> = taken.collect();
+        assert_eq!((two.len(), rest.len()), (2, 1));
+        assert_eq!(take_kept().count(), 0);
+        let there = std::thread::spawn(move || {
+            let all = two.into_iter().chain(rest);
+            all.map(KeptBytes::new).for_each(drop);
+            [1_500, 60, 1_500].map(|bytes| room(bytes).as_ptr() as usize)
+        });
+        let mut there = there.join().unwrap();
+        places.sort_unstable();
+        there.sort_unstable();
+        assert_eq!(there, places);
     }
 
     #[test]

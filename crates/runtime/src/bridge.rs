@@ -34,7 +34,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use std::{fmt, io};
 
-use fairlane_core::{ChangeError, Count, FlowConfig, FlowId, Length, Nanos, Rejection};
+use fairlane_core::{ChangeError, Count, FlowConfig, FlowId, Length, Nanos, Rejected, Rejection};
 use fairlane_io::{Arrival, Backend, ByteLen, Waiter};
 
 use crate::Woken;
@@ -380,7 +380,55 @@ where
         match &mut ways[leaves_by.index()] {
             Way::Shaped(arbiter, flow, _) => {
                 let make = |frame| make.make(frame, leaves_by.other(), came);
-                enqueue(arbiter, *flow, stats, frame, make, now);
+                enqueue(arbiter, *flow, stats, frame, make, |arbiter, flow, len, packet| {
+                    arbiter.enqueue(flow, len, packet, now)
+                });
+            }
+            Way::Open(out, _) => {
+                stats.received.add(frame.byte_len());
+                out.push(frame);
+            }
+        }
+    }
+
+    /// How many frames at most are to be [taken in](Self::take_in_by) now that are to leave by this device: none
+    /// while the device has not taken all that was to leave before.
+    pub fn room(&self, leaves_by: Side) -> usize {
+        match self.is_closed {
+            true => 0,
+            false => BATCH * self.ways[leaves_by.index()].batches(),
+        }
+    }
+
+    /// Takes in a frame that another thread has received, as a round does one that it has received itself:
+    /// where it is shaped, `put` queues it, a packet of the flow given of which the link carries as many bytes as
+    /// are given.
+    #[inline]
+    pub fn take_in_by(
+        &mut self,
+        frame: F,
+        leaves_by: Side,
+        came: Came,
+        put: impl FnOnce(
+            &mut Arbiter<Q, Straight<D>>,
+            FlowId,
+            Length,
+            Q::Payload,
+        ) -> Result<(), Rejected<Q::Payload>>,
+    ) {
+        let Bridge {
+            ways, stats, make, ..
+        } = self;
+        let stats = &mut stats[leaves_by.index()];
+        match &mut ways[leaves_by.index()] {
+            Way::Shaped(arbiter, flow, _) if !arbiter.is_open() => {
+                let make = |frame| make.make(frame, leaves_by.other(), came);
+                enqueue(arbiter, *flow, stats, frame, make, put);
+            }
+            Way::Shaped(arbiter, ..) => {
+                stats.received.add(frame.byte_len());
+                stats.passed.add(frame.byte_len());
+                arbiter.release_mut().push(frame);
             }
             Way::Open(out, _) => {
                 stats.received.add(frame.byte_len());
@@ -448,7 +496,9 @@ where
             let arrival = arrivals.next().copied().unwrap_or_default();
             let make = &mut self.make;
             let make = |frame| make.make(frame, leaves_by.other(), Came::of(arrival, now));
-            enqueue(arbiter, flow, stats, frame, make, now);
+            enqueue(arbiter, flow, stats, frame, make, |arbiter, flow, len, packet| {
+                arbiter.enqueue(flow, len, packet, now)
+            });
         }
     }
 
@@ -545,7 +595,7 @@ where
     }
 }
 
-/// Queues a frame, as `make` makes it, or counts why not.
+/// Queues a frame by `put`, as `make` makes it, or counts why not.
 #[inline]
 fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend, F: ByteLen>(
     arbiter: &mut Arbiter<Q, Straight<D>>,
@@ -553,7 +603,12 @@ fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend, F: ByteLen>(
     stats: &mut LaneStats,
     frame: F,
     make: impl FnOnce(F) -> Q::Payload,
-    now: Nanos,
+    put: impl FnOnce(
+        &mut Arbiter<Q, Straight<D>>,
+        FlowId,
+        Length,
+        Q::Payload,
+    ) -> Result<(), Rejected<Q::Payload>>,
 ) {
     let bytes = frame.byte_len();
     stats.received.add(bytes);
@@ -562,7 +617,7 @@ fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend, F: ByteLen>(
         stats.oversized.add(bytes);
         return;
     };
-    if let Err(rejected) = arbiter.enqueue(flow, carried, make(frame), now) {
+    if let Err(rejected) = put(arbiter, flow, carried, make(frame)) {
         stats.rejected.add(bytes);
         if let Rejection::TooLong { .. } = rejected.reason {
             stats.oversized.add(bytes);

@@ -258,6 +258,74 @@ where
         !self.holding
     }
 
+    /// The same as [`enqueue`](Queue::enqueue) where something else says where the packet goes: `to`, which is
+    /// asked at once, or the classifier later if packets are [held](Self::hold).
+    ///
+    /// # Errors
+    ///
+    /// The packet comes back with the reason, and is counted.
+    #[inline]
+    pub fn enqueue_by(
+        &mut self,
+        flow: FlowId,
+        len: Length,
+        payload: P,
+        now: Nanos,
+        to: impl FnOnce(&mut K, &P) -> ClassFlow,
+        mut on_discard: impl FnMut(Packet<P>),
+    ) -> Result<(), Rejected<P>> {
+        let Classified {
+            classes,
+            classify,
+            ports,
+            ..
+        } = self;
+        let Some(Some(port)) = ports.ports.get_mut(flow.number() as usize) else {
+            ports.gone.dropped.add(len);
+            let reason = Rejection::Unknown;
+            return Err(Rejected { payload, reason });
+        };
+        if len > port.max_length {
+            port.stats.dropped.add(len);
+            let max = port.max_length;
+            let reason = Rejection::TooLong { max };
+            return Err(Rejected { payload, reason });
+        }
+        // Taken back if it is not: seldom.
+        port.stats.accepted.add(len);
+        let packet = FromPort {
+            port: flow,
+            payload,
+        };
+        if self.holding {
+            self.held.push_back((len, packet));
+            self.came = self.came.map(|came| came + 1);
+            return Ok(());
+        }
+        let to = to(classify, &packet.payload);
+        let gives_way = |gone: tree::Discarded<FromPort<P>>| {
+            let FromPort { port, payload } = gone.payload;
+            classify.no_room(gone.class, &payload);
+            ports.of(port).discarded.add(gone.len);
+            on_discard(Packet {
+                owner: port,
+                len: gone.len,
+                payload,
+            });
+        };
+        let Err(rejected) = classes.enqueue(to.class, to.flow, len, packet, now, gives_way) else {
+            return Ok(());
+        };
+        let (payload, reason) = (rejected.payload.payload, rejected.reason);
+        if is_want_of_room(reason) {
+            classify.no_room(to.class, &payload);
+        }
+        let stats = ports.of(flow);
+        stats.accepted.subtract(len);
+        stats.dropped.add(len);
+        Err(Rejected { payload, reason })
+    }
+
     fn place(&mut self, to: ClassFlow, len: Length, packet: FromPort<P>, now: Nanos) {
         let port = packet.port;
         let ClassFlow { class, flow } = to;
@@ -308,58 +376,10 @@ where
         len: Length,
         payload: P,
         now: Nanos,
-        mut on_discard: impl FnMut(Packet<P>),
+        on_discard: impl FnMut(Packet<P>),
     ) -> Result<(), Rejected<P>> {
-        let Classified {
-            classes,
-            classify,
-            ports,
-            ..
-        } = self;
-        let Some(Some(port)) = ports.ports.get_mut(flow.number() as usize) else {
-            ports.gone.dropped.add(len);
-            let reason = Rejection::Unknown;
-            return Err(Rejected { payload, reason });
-        };
-        if len > port.max_length {
-            port.stats.dropped.add(len);
-            let max = port.max_length;
-            let reason = Rejection::TooLong { max };
-            return Err(Rejected { payload, reason });
-        }
-        // Taken back if it is not: seldom.
-        port.stats.accepted.add(len);
-        let packet = FromPort {
-            port: flow,
-            payload,
-        };
-        if self.holding {
-            self.held.push_back((len, packet));
-            self.came = self.came.map(|came| came + 1);
-            return Ok(());
-        }
-        let to = classify.classify(&packet.payload, len, now);
-        let gives_way = |gone: tree::Discarded<FromPort<P>>| {
-            let FromPort { port, payload } = gone.payload;
-            classify.no_room(gone.class, &payload);
-            ports.of(port).discarded.add(gone.len);
-            on_discard(Packet {
-                owner: port,
-                len: gone.len,
-                payload,
-            });
-        };
-        let Err(rejected) = classes.enqueue(to.class, to.flow, len, packet, now, gives_way) else {
-            return Ok(());
-        };
-        let (payload, reason) = (rejected.payload.payload, rejected.reason);
-        if is_want_of_room(reason) {
-            classify.no_room(to.class, &payload);
-        }
-        let stats = ports.of(flow);
-        stats.accepted.subtract(len);
-        stats.dropped.add(len);
-        Err(Rejected { payload, reason })
+        let to = |classify: &mut K, payload: &P| classify.classify(payload, len, now);
+        self.enqueue_by(flow, len, payload, now, to, on_discard)
     }
 
     #[inline]

@@ -3,12 +3,14 @@
 use std::{fmt, io};
 
 use fairlane_core::scheduler::Violation;
+use fairlane_core::tree::{ClassFlow, ClassQueue};
 use fairlane_core::{
     ChangeError, Count, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, Rate,
     Rejected, Rejection, TotalStats,
 };
 use fairlane_io::Backend;
 
+use crate::classified::{Classified, Classify, FromPort};
 use crate::driver::Next;
 use crate::link::{Link, Pacer};
 use crate::queue::Queue;
@@ -319,6 +321,33 @@ impl<Q: Queue, R> Shaper<Q, R> {
     /// Checks the queue's invariants, for tests.
     pub fn invariants(&self) -> Result<(), Violation> {
         self.queue.invariants()
+    }
+}
+
+impl<P, C, K, R> Shaper<Classified<P, C, K>, R>
+where
+    P: Send,
+    C: ClassQueue<FromPort<P>>,
+    K: Classify<P>,
+{
+    /// Queues a packet of which the link carries `len` bytes where `to` says
+    /// ([`Classified::enqueue_by`]); else as [`admit`](Self::admit).
+    ///
+    /// # Errors
+    ///
+    /// The packet comes back with the reason, and the queue has counted it.
+    #[inline]
+    pub fn enqueue_by(
+        &mut self,
+        flow: FlowId,
+        len: Length,
+        payload: P,
+        now: Nanos,
+        to: impl FnOnce(&mut K, &P) -> ClassFlow,
+    ) -> Result<(), Rejected<P>> {
+        let discarded = &mut self.discarded;
+        let gone = |packet: Packet<P>| discarded.push(packet.owner);
+        (self.queue).enqueue_by(flow, len, payload, now, to, gone)
     }
 }
 

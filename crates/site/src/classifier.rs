@@ -10,10 +10,11 @@ use fairlane_io::EarlyDrop;
 use fairlane_runtime::Classify;
 
 use crate::early::words;
-use crate::flows::names::{Naming, Note};
+use crate::flows::names::{self, Naming};
 use crate::frame::Received;
 use crate::meter::Meter;
 use crate::passing::Watch;
+use crate::workers::Note;
 
 /// Classifies the frames of one link, and measures how long they stay. Made off the forwarding
 /// thread and exchanged whole.
@@ -28,6 +29,8 @@ pub(crate) struct FrameClassifier {
     places: Vec<Option<u32>>,
     /// Where it is noted what flows are, while somebody asks.
     pub(crate) naming: Option<Box<Naming>>,
+    /// The table of these filters that workers go by; 0 for none.
+    pub(crate) table: u32,
 }
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
@@ -54,6 +57,7 @@ impl FrameClassifier {
             watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
             naming: None,
+            table: 0,
         }
     }
 
@@ -91,7 +95,7 @@ impl FrameClassifier {
             self.filters.key(place as usize, bytes, layer, origin)
         };
         if let Some((per, key)) = place.and_then(key) {
-            naming.note(Note { per, flow, key });
+            naming.note(names::Note { per, flow, key });
         }
     }
 
@@ -105,6 +109,36 @@ impl FrameClassifier {
     pub(crate) fn by_filters(&mut self, received: &Received) -> ClassFlow {
         let bytes = received.frame.bytes();
         (self.filters).classify(bytes, Layer::Ethernet, &received.origin)
+    }
+
+    /// The same of a frame of which a worker has said it, if that was by these filters.
+    #[inline]
+    pub(crate) fn sorted(&mut self, received: &Received, note: Note) -> ClassFlow {
+        let to = match note.table != 0 && note.table == self.table {
+            true => {
+                self.filters.count(note.found);
+                note.to
+            }
+            false => self.by_filters(received),
+        };
+        self.comes(to, received);
+        to
+    }
+
+    /// A frame that goes there has come.
+    #[inline]
+    fn comes(&mut self, to: ClassFlow, received: &Received) {
+        if received.losing
+            && let Some(meter) = self.meter(to.class)
+        {
+            meter.record_beside_lost();
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.see(received.frame.bytes(), to, received.came);
+        }
+        if self.naming.is_some() {
+            self.note(to, received);
+        }
     }
 
     /// Where a frame goes that stays in the class at this place.
@@ -131,17 +165,7 @@ impl Classify<Received> for FrameClassifier {
     #[inline]
     fn classify(&mut self, received: &Received, _: Length, _: Nanos) -> ClassFlow {
         let to = self.by_filters(received);
-        if received.losing
-            && let Some(meter) = self.meter(to.class)
-        {
-            meter.record_beside_lost();
-        }
-        if let Some(watch) = &mut self.watch {
-            watch.see(received.frame.bytes(), to, received.came);
-        }
-        if self.naming.is_some() {
-            self.note(to, received);
-        }
+        self.comes(to, received);
         to
     }
 

@@ -31,9 +31,9 @@ use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
 use crate::report::Report;
 use crate::stop::Stop;
-use crate::stretch::Longest;
 use crate::task::Attaching;
 use crate::unshaped::{forget_arrived, hear};
+use crate::workers::{Sorting, hirings};
 
 /// Longest frame of an attached process in bytes, where the link's is longer: what its mailbox
 /// has slots for.
@@ -277,13 +277,16 @@ impl Daemon {
             true => ports(interfaces, &notify),
             false => [None, None],
         };
+        let clock = Clock::start();
+        let hirings = hirings(&site, clock)?;
         let needs = Needs::of(&site);
-        let opened = device::open(interfaces, needs, options, &notify, &ports)?;
+        let opened = device::open(interfaces, needs, options, &notify, &ports, &hirings)?;
         let base = Base {
             opened,
             near: near_role(interfaces),
             ports,
-            clock: Clock::start(),
+            sortings: hirings.map(|hiring| Some(hiring?.sorting)),
+            clock,
             listener: hand_over::listen(&interfaces.outside),
             taking: None,
         };
@@ -325,6 +328,7 @@ impl Daemon {
             opened,
             near: near_role(interfaces),
             ports,
+            sortings: [None, None],
             clock,
             listener: Some(listener),
             taking: Some(taking),
@@ -340,6 +344,7 @@ impl Daemon {
             opened,
             near,
             ports,
+            sortings,
             clock,
             listener,
             taking,
@@ -353,6 +358,7 @@ impl Daemon {
         let mut lanes = Lanes {
             site: &site,
             ports,
+            sortings,
             now: clock.now(),
             plans: Vec::new(),
             registrar: None,
@@ -364,10 +370,8 @@ impl Daemon {
             plans, registrar, ..
         } = lanes;
         let bridge = Bridge::new(left, right, Maker { near }).map_err(never)?;
-        let attach = match &site.attach {
-            Some(attach) => Some(let_attach(attach, registrar, clock)?),
-            None => None,
-        };
+        let listen = |attach| let_attach(attach, registrar, clock);
+        let attach = site.attach.as_ref().map(listen).transpose()?;
         let (orders, to_do) = mailbox(2).map_err(never)?;
         let (answers, done) = mailbox(2).map_err(never)?;
         let (to_control, events) = channel();
@@ -380,14 +384,14 @@ impl Daemon {
             file: Arc::new(Mutex::new(Arc::clone(&site.text))),
             site: Arc::new(Mutex::new(Arc::new(site))),
         };
-        let longest = Arc::new(Longest::default());
         let forwarding = Forwarding {
             clock,
             stop: Arc::clone(&handle.stop),
             rounds,
             orders: to_do,
             answers,
-            longest: Arc::clone(&longest),
+            longest: Arc::default(),
+            has_workers: handle.site().workers.is_some(),
             taking,
         };
         let control = Control {
@@ -396,7 +400,7 @@ impl Daemon {
             handle,
             notify,
             attach,
-            longest,
+            longest: Arc::clone(&forwarding.longest),
             needs,
             devices,
             keepers,
@@ -479,6 +483,10 @@ impl Daemon {
             listener,
             beside,
         } = self;
+        let mut sides = Side::BOTH.into_iter();
+        if let Err(error) = sides.try_for_each(|side| bridge.device_mut(side).start()) {
+            return Outcome::failed(error);
+        }
         let start = control.start();
         let offer = listener.map(|listener| {
             let (handle, clock) = (control.handle.clone(), control.clock);
@@ -520,6 +528,8 @@ struct Base {
     /// What the near one of these is.
     near: Role,
     ports: Ports,
+    /// Where workers at each find the filters.
+    sortings: Sortings,
     clock: Clock,
     listener: Option<Listener>,
     taking: Option<Taking>,
@@ -555,10 +565,14 @@ fn ports(interfaces: &Interfaces, notify: &Notify) -> Ports {
     ]
 }
 
+/// The filters for workers at each device, where there are any.
+type Sortings = [Option<Arc<Sorting>>; 2];
+
 /// Both directions of a site, as they are made.
 struct Lanes<'a> {
     site: &'a Site,
     ports: Ports,
+    sortings: Sortings,
     now: Nanos,
     plans: Vec<Plan>,
     /// Where processes attach, and the longest packet there.
@@ -580,6 +594,9 @@ impl Lanes<'_> {
         if let Some((watch, findings)) = self.watches[side as usize].take() {
             arbiter.queue_mut().classifier_mut().watch = Some(Box::new(watch));
             plan.findings = Some(findings);
+        }
+        if let Some(sorting) = &self.sortings[side.other() as usize] {
+            plan.sorted_by(sorting, arbiter.queue_mut().classifier_mut());
         }
         if attach.is_some() {
             self.registrar = Some((arbiter.registrar(), link.longest));

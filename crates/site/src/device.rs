@@ -1,6 +1,7 @@
 //! The devices that a site names, each a way for frames in and out.
 
 mod lasting;
+mod worked;
 mod xdp;
 
 use std::collections::VecDeque;
@@ -23,8 +24,10 @@ use crate::early::Port;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::{Notice, Notify};
+use crate::workers::{Hiring, Sorted};
 use lasting::Lasting;
 pub(crate) use lasting::{ToKeep, ToKeeper};
+pub(crate) use worked::Worked;
 use xdp::Shared;
 
 /// A way for frames in and out that can be waited for.
@@ -94,6 +97,25 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     /// Whether its interface is this process's from now on, or another's that has it too.
     fn own(&mut self, ours: bool) {
         let _ = ours;
+    }
+
+    /// Has a thread of its own receive from now on, where one is to.
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Appends at most `most` frames that a thread of its own has received, oldest first; how many.
+    fn take_sorted(&mut self, into: &mut Vec<Sorted>, most: usize) -> io::Result<usize> {
+        let _ = (into, most);
+        Ok(0)
+    }
+
+    /// Gives that thread back what frames were in that this one has dropped.
+    fn give_back(&mut self) {}
+
+    /// Whether no frame of that thread waits: then the descriptor tells of one that does.
+    fn may_wait(&mut self) -> bool {
+        true
     }
 }
 
@@ -166,29 +188,32 @@ pub(crate) fn open(
     options: &Options,
     notify: &Notify,
     ports: &Ports,
+    [near_hiring, hiring]: &[Option<Hiring>; 2],
 ) -> Result<[(String, AnyDevice); 2]> {
     let outside = &interfaces.outside;
     let umem = match interfaces.backend {
         config::Backend::Packet => None,
         config::Backend::Xdp => Some(xdp::umem(interfaces, needs)?),
     };
-    let open = |name: &str, port: &Option<Arc<Port>>| -> Result<(String, AnyDevice)> {
+    let open = |name: &str, port: &Option<Arc<Port>>, hiring: &Option<Hiring>| {
         let opener = Opener {
             name: name.to_owned(),
             umem: umem.clone(),
             notify: Arc::clone(notify),
             port: port.clone(),
+            hiring: hiring.clone(),
         };
         let lasting = Lasting::open(opener, options.on_loss, options.deaf)?;
-        Ok((name.to_owned(), Box::new(lasting)))
+        let device: AnyDevice = Box::new(lasting);
+        Ok::<_, Error>((name.to_owned(), device))
     };
     let [near_port, port] = ports;
     let near = match &interfaces.near {
-        Near::Inside(name) => open(name, near_port)?,
+        Near::Inside(name) => open(name, near_port, near_hiring)?,
         Near::Tap(name) => tap(name)?,
         Near::Nothing => (String::new(), nothing()?),
     };
-    Ok([near, open(outside, port)?])
+    Ok([near, open(outside, port, hiring)?])
 }
 
 /// The same two, of another process that is to hand them over.
@@ -205,6 +230,7 @@ pub(crate) fn go_on_with(
             umem: None,
             notify: Arc::clone(notify),
             port: port.clone(),
+            hiring: None,
         };
         let opened = opener.go_on_with(passed)?;
         let device: AnyDevice = Box::new(Lasting::over(opened, opener, options.on_loss)?);
@@ -226,6 +252,8 @@ struct Opener {
     umem: Option<Umem>,
     notify: Notify,
     port: Option<Arc<Port>>,
+    /// How a thread of its own receives, if one is to.
+    hiring: Option<Hiring>,
 }
 
 /// A device that is open, and its interface, held. Dropping it takes a while.
@@ -249,7 +277,13 @@ impl Opener {
                 let backend = PacketBackend::open(name, &of_packets(deaf))?;
                 // What the kernel joins is cut again.
                 hold.single_frames_of_device(name)?;
-                Box::new(backend)
+                match &self.hiring {
+                    None => Box::new(backend),
+                    Some(hiring) => {
+                        let sender = PacketBackend::open(name, &sending())?;
+                        Box::new(Worked::new(name, sender, backend, hiring))
+                    }
+                }
             }
             Some(umem) => {
                 let shared = Shared::bind(umem, name, deaf)?;
@@ -264,6 +298,13 @@ impl Opener {
             port.opened(name, gate);
         }
         Ok(Opened { device, hold })
+    }
+
+    /// The same while frames pass: whoever is to receive begins.
+    fn open_again(&self) -> Result<Opened> {
+        let mut opened = self.open(false)?;
+        opened.device.start()?;
+        Ok(opened)
     }
 
     /// Goes on with an interface that another process has, and will have until this one owns it.
@@ -288,6 +329,15 @@ fn of_packets(deaf: bool) -> packet::Options {
         promiscuous: true,
         ring: PACKET_RING,
         ..packet::Options::default()
+    }
+}
+
+/// The same where frames arrive elsewhere.
+fn sending() -> packet::Options {
+    packet::Options {
+        ring: 0,
+        promiscuous: false,
+        ..of_packets(true)
     }
 }
 

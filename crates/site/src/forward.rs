@@ -4,11 +4,12 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
 use fairlane_runtime::bridge::{BATCH, Side};
-use fairlane_runtime::{Clock, Idling, drive};
+use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive};
 use rustix::process::setpriority_process;
 
 use crate::daemon::{SiteBridge, nanos};
@@ -17,6 +18,7 @@ use crate::hand_over::Taking;
 use crate::order::Order;
 use crate::stop::Stop;
 use crate::stretch::{Doing, Longest};
+use crate::workers::Sorted;
 
 /// The priority before all others, as `nice` counts: a guarantee of 20 ms is worth nothing in a
 /// thread that waits for as long behind a dozen processes that never sleep.
@@ -44,6 +46,8 @@ pub(crate) struct Forwarding {
     pub(crate) answers: Producer<Order>,
     /// The longest times between two rounds while something was ordered.
     pub(crate) longest: Arc<Longest>,
+    /// Whether other threads receive.
+    pub(crate) has_workers: bool,
     /// What another process forwards until this one begins.
     pub(crate) taking: Option<Taking>,
 }
@@ -67,7 +71,9 @@ impl Forwarding {
         let mut rounds = 0;
         let mut draining = None;
         let mut ordered: Option<Nanos> = None;
-        let outcome = drive(bridge, &self.clock, idling, |bridge, now, round| {
+        let mut rounds_of = Rounds::of(bridge, self.has_workers);
+        let outcome = drive(&mut rounds_of, &self.clock, idling, |rounds_of, now, round| {
+            let bridge = &mut *rounds_of.bridge;
             rounds += 1;
             self.rounds.store(rounds, Ordering::Relaxed);
             for (side, guard) in Side::BOTH.into_iter().zip(&mut guards) {
@@ -108,6 +114,107 @@ impl Forwarding {
             answer(&mut self.answers, Some(order));
         }
         outcome
+    }
+}
+
+/// The rounds of a bridge, each with what workers have received by then.
+pub(crate) struct Rounds<'a> {
+    pub(crate) bridge: &'a mut SiteBridge,
+    has_workers: bool,
+    /// What was just taken from one of them.
+    sorted: Vec<Sorted>,
+}
+
+impl<'a> Rounds<'a> {
+    pub(crate) fn of(bridge: &'a mut SiteBridge, has_workers: bool) -> Rounds<'a> {
+        Rounds {
+            bridge,
+            has_workers,
+            sorted: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Takes in what workers have received, as much as a round does: how many frames, and whether there may
+    /// be more.
+    fn take_in(&mut self, now: Nanos) -> io::Result<(usize, bool)> {
+        let (mut came, mut is_more) = (0, false);
+        for leaves_by in Side::BOTH {
+            let room = self.bridge.room(leaves_by);
+            let mut left = room;
+            while left > 0 {
+                let device = self.bridge.device_mut(leaves_by.other());
+                let took = device.take_sorted(&mut self.sorted, BATCH)?;
+                for sorted in self.sorted.drain(..) {
+                    take_in(self.bridge, sorted, leaves_by, now);
+                }
+                (came, left) = (came + took, left - took);
+                if took < BATCH {
+                    break;
+                }
+            }
+            is_more |= room > 0 && left == 0;
+        }
+        Ok((came, is_more))
+    }
+
+    /// Whether no worker has handed on anything that is to be taken in.
+    fn may_wait(&mut self) -> bool {
+        !self.has_workers
+            || Side::BOTH.into_iter().all(|leaves_by| {
+                self.bridge.room(leaves_by) == 0
+                    || self.bridge.device_mut(leaves_by.other()).may_wait()
+            })
+    }
+}
+
+/// Queues a frame where a worker has said.
+#[inline]
+fn take_in(bridge: &mut SiteBridge, sorted: Sorted, leaves_by: Side, now: Nanos) {
+    let (came, note) = (sorted.came(), sorted.note());
+    bridge.take_in_by(sorted.frame, leaves_by, came, |arbiter, flow, len, packet| {
+        arbiter.enqueue_by(flow, len, packet, now, |classifier, received| {
+            classifier.sorted(received, note)
+        })
+    });
+}
+
+impl Steps for Rounds<'_> {
+    fn step(&mut self, now: Nanos) -> io::Result<Step> {
+        if !self.has_workers {
+            return self.bridge.round(now);
+        }
+        let (came, is_more) = self.take_in(now)?;
+        let mut round = self.bridge.round(now)?;
+        round.drained += came;
+        if is_more {
+            round.next = Next::Now;
+        }
+        for side in Side::BOTH {
+            self.bridge.device_mut(side).give_back();
+        }
+        Ok(round)
+    }
+
+    fn nap(&mut self, span: Duration) -> io::Result<()> {
+        match self.may_wait() {
+            true => self.bridge.nap(span),
+            false => Ok(()),
+        }
+    }
+
+    fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+        match self.may_wait() {
+            true => self.bridge.sleep(longest),
+            false => Ok(None),
+        }
+    }
+
+    fn took(&mut self, span: Nanos) {
+        self.bridge.took(span);
+    }
+
+    fn is_hurried(&self) -> bool {
+        self.bridge.is_hurried()
     }
 }
 

@@ -61,6 +61,7 @@ mod stop;
 mod stretch;
 mod task;
 mod unshaped;
+mod workers;
 
 pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
 pub use error::Error;

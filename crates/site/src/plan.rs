@@ -19,6 +19,7 @@ use crate::frame::{Frame, Received};
 use crate::meter::{Delays, Meter};
 use crate::order::{Adding, Gone, Taking};
 use crate::passing::{Finding, Findings, What};
+use crate::workers::Sorting;
 
 /// Mailboxes of processes that a round looks at, and packets that it takes from each: about as many
 /// in all as it takes in from a device, so that processes that push as fast as they can leave the
@@ -121,6 +122,8 @@ pub(crate) struct Plan {
     early: Option<Tables>,
     /// What was seen of them.
     pub(crate) findings: Option<Findings>,
+    /// Where workers find its filters, if there are any where its frames arrive.
+    sorting: Option<Arc<Sorting>>,
 }
 
 /// A link that is to take over, with all of it that takes time made.
@@ -242,6 +245,7 @@ impl Plan {
             port,
             early,
             findings: None,
+            sorting: None,
         };
         plan.enter();
         let early = plan.early.as_ref().map(|tables| Arc::clone(&tables.early));
@@ -260,6 +264,18 @@ impl Plan {
             plan,
             Arbiter::over(queue, config, Straight::to(device), now),
         )
+    }
+
+    /// Workers where its frames arrive find its filters here, which this classifier has.
+    pub(crate) fn sorted_by(&mut self, sorting: &Arc<Sorting>, classifier: &mut FrameClassifier) {
+        self.sorting = Some(Arc::clone(sorting));
+        self.publish(classifier);
+    }
+
+    fn publish(&self, classifier: &mut FrameClassifier) {
+        if let Some(sorting) = &self.sorting {
+            classifier.table = sorting.publish(&classifier.filters);
+        }
     }
 
     /// The link is described otherwise, and is the same.
@@ -408,12 +424,14 @@ impl Plan {
             early,
             // They come with the plan that takes over.
             findings: None,
+            sorting: self.sorting.clone(),
         };
         plan.enter();
         let early = plan.early.as_ref().map(|tables| Arc::clone(&tables.early));
         // Those that go still have packets to send until they have moved.
         let metered = self.metered().chain(plan.metered());
-        let classifier = FrameClassifier::new(filters, metered, early, &plan.ids);
+        let mut classifier = FrameClassifier::new(filters, metered, early, &plan.ids);
+        plan.publish(&mut classifier);
         let changed = steps.changed.iter().map(|&place| (place, plan.ids[place]));
         let mut taking = Taking::new(self.side, link, changed.collect(), Some(classifier), gone);
         taking.anew = anew;

@@ -116,8 +116,11 @@ impl Former {
         if site.interfaces != self.interfaces
             || site.attach != before.attach
             || site.control != before.control
+            || site.workers != before.workers
         {
-            return unfit("[interfaces], [attach] and [control] cannot change without a restart");
+            return unfit(
+                "[interfaces], [attach], [control] and [workers] cannot change without a restart",
+            );
         }
         let shared = matches!(&site.interfaces, Some(named) if named.backend == Backend::Xdp);
         if shared && !self.needs.cover(Needs::of(site)) {

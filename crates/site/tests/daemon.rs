@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_config::Site;
 use fairlane_netlab::{Wire, or_skip};
-use fairlane_site::{Daemon, Error, Notice, Options, Outcome, Report, Source};
+use fairlane_site::{Attaching, Daemon, Error, Notice, Options, Outcome, Report, Source};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -228,6 +228,52 @@ fn a_change_is_answered_and_is_made_only_to_what_it_was_made_from() {
     assert_eq!(report.reloads, 2);
     let late = handle.change(source("voice"), None);
     assert!(matches!(late, Err(Error::Ended)), "{late:?}");
+}
+
+#[test]
+fn a_site_with_workers_forwards_takes_over_and_goes_on_with_another_interface() {
+    let Some(wire) = or_skip("a site with workers", Wire::new(1)) else {
+        return;
+    };
+    let with = |class| site(&format!("{INTERFACES}[workers]\n"), class);
+    let (tell, notices) = channel();
+    let notify = move |notice| tell.send(notice).unwrap();
+    let opened = (wire.middle()).run(|| Daemon::open(with("voice"), &options(), notify));
+    let daemon = opened.unwrap();
+    for interface in daemon.interfaces() {
+        assert_eq!(interface.backend, "packet, 1 worker");
+    }
+    let handle = daemon.handle();
+    let Outcome { report, result, .. } = std::thread::scope(|scope| {
+        let running = scope.spawn(move || daemon.run(|_| {}));
+        assert!(wire.is_through(PATIENCE).unwrap());
+        handle.change(Source::Site(Box::new(with("calls"))), None).unwrap();
+        assert!(wire.is_through(PATIENCE).unwrap());
+        let refused = handle.change(Source::Site(Box::new(site(INTERFACES, "calls"))), None);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("[workers] cannot change"), "{refused}");
+        handle.shape("outside", false).unwrap();
+        assert!(wire.is_through(PATIENCE).unwrap());
+        handle.shape("outside", true).unwrap();
+        handle.detach("outside").unwrap();
+        wait(&notices, |notice| matches!(notice, Notice::Detached(_)));
+        let attaching = Attaching {
+            place: "outside".to_owned(),
+            interface: "outside".to_owned(),
+        };
+        let source = Source::Site(Box::new(with("calls")));
+        handle.attach(attaching, source, handle.site()).unwrap();
+        assert!(wire.is_through(PATIENCE).unwrap());
+        handle.stop();
+        running.join().unwrap()
+    });
+    result.unwrap();
+    let [calls, rest] = &report.links[0].classes[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!((&*calls.terms.name, calls.dropped), ("calls", 0));
+    assert!(rest.sent_packets > 0 && rest.delay_us.is_some(), "{rest:?}");
+    assert_eq!(report.interfaces[1].backend, "packet, 1 worker");
 }
 
 #[test]

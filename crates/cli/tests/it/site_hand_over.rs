@@ -450,6 +450,11 @@ fn what_cannot_take_over_or_be_taken_over_is_said_and_goes_on() {
             "a site that processes attach to",
         ),
         (
+            up("packet", "20mbit") + "[workers]\n",
+            &[],
+            "a site with [workers] cannot be handed over",
+        ),
+        (
             up("packet", "20mbit"),
             &["--fail-open"],
             "runs with --fail-open",

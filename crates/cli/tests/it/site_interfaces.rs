@@ -61,12 +61,24 @@ impl Line {
 
     /// Runs the program in the middle, with the output of a command in reach.
     fn start(&self, backend: &str, more: &[&str]) -> (Running, tempfile::TempDir) {
+        self.start_as(&up(backend, "100mbit"), more)
+    }
+
+    /// The same with what its file says.
+    fn start_as(&self, config: &str, more: &[&str]) -> (Running, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("site.toml");
-        std::fs::write(&file, up(backend, "100mbit")).unwrap();
+        std::fs::write(&file, config).unwrap();
         let arguments = [&["run", file.to_str().unwrap(), "--json"], more].concat();
         (self.middle.run(|| start(&arguments)), folder)
     }
+}
+
+/// A site of each backend, and one with workers.
+fn sites() -> [String; 3] {
+    let [packet, xdp] = BACKENDS.map(|backend| up(backend, "100mbit"));
+    let worked = packet.clone() + "[workers]\n";
+    [packet, xdp, worked]
 }
 
 pub(crate) fn frame(number: u8) -> Vec<u8> {
@@ -166,11 +178,11 @@ fn receive_offloads_that_a_killed_program_left_off_are_on_after_the_next() {
 
 #[test]
 fn an_interface_that_was_deleted_is_used_again_when_it_is_back() {
-    for backend in BACKENDS {
+    for site in sites() {
         let Some(line) = Line::new("an interface that comes back", 1_500) else {
             return;
         };
-        let (mut running, _folder) = line.start(backend, &[]);
+        let (mut running, _folder) = line.start_as(&site, &[]);
         let [mut from, mut to] = [0, 1].map(|side| line.host(side));
         until_through(&mut from, &mut to, 1);
         for side in [1, 0] {
@@ -208,11 +220,11 @@ fn an_interface_that_was_deleted_is_used_again_when_it_is_back() {
 
 #[test]
 fn who_does_not_want_to_wait_for_an_interface_is_told_that_it_is_gone() {
-    for backend in BACKENDS {
+    for site in sites() {
         let Some(line) = Line::new("an interface that goes", 1_500) else {
             return;
         };
-        let (running, _folder) = line.start(backend, &["--exit-on-loss"]);
+        let (running, _folder) = line.start_as(&site, &["--exit-on-loss"]);
         let [mut from, mut to] = [0, 1].map(|side| line.host(side));
         until_through(&mut from, &mut to, 1);
         line.near(1).delete().unwrap();

@@ -30,7 +30,7 @@ pub(crate) use rooms::{grant, kept, kept_for};
 
 use crate::site::{
     Attach, Backend, Class, Control, Found, Interfaces, Like, Link, LinkAlgorithm, MtuOf, Near,
-    Role, Site,
+    Role, Site, Workers,
 };
 use crate::units::Size;
 use crate::written::{At, Scalar, Text};
@@ -92,12 +92,17 @@ pub(crate) fn site_again(
     }
     let attach = attach.map(|attach| attached(attach, report));
     let control = (file.control.as_ref()).map(|written| control(written, report));
+    let workers = file.workers.as_ref().map(|at| {
+        let interfaces = interfaces.as_ref().and_then(Option::as_ref);
+        workers(at, interfaces, report)
+    });
     refuse_one_socket_for_both(file, report);
     (!report.failed()).then(|| {
         let site = Site {
             interfaces: interfaces.flatten(),
             attach: attach.flatten(),
             control: control.flatten(),
+            workers: workers.flatten(),
             links: links.iter().map(|one| Arc::clone(&one.link)).collect(),
             text: Arc::default(),
             warnings: Vec::new(),
@@ -345,6 +350,70 @@ fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {
         http,
         token,
         read_token,
+    })
+}
+
+/// Workers at these interfaces, as far as they are known.
+fn workers(
+    at: &At<file::Workers>,
+    interfaces: Option<&Interfaces>,
+    report: &mut Report,
+) -> Option<Workers> {
+    /// Queues of an interface that frames are received from.
+    const QUEUES: i64 = 1;
+    const MOST_CORES: i64 = 1 << 16;
+    let written = at.value();
+    if let Some(receive) = &written.receive
+        && *receive.value() != QUEUES
+    {
+        let sentence = format!(
+            "receive {}: an interface has {QUEUES} worker for each queue that frames are received from, \
+             and that is {QUEUES} queue: write {QUEUES}, or leave it out",
+            receive.value()
+        );
+        report.error(&receive.span(), sentence);
+        return None;
+    }
+    if interfaces.is_some_and(|interfaces| interfaces.backend == Backend::Xdp) {
+        report.error(
+            &at.span(),
+            "[workers]: with the backend \"xdp\" one thread receives and transmits: leave out \
+             [workers], or use the backend \"packet\"",
+        );
+        return None;
+    }
+    let Some(cores) = &written.cores else {
+        return Some(Workers {
+            receive: QUEUES as usize,
+            cores: Vec::new(),
+        });
+    };
+    let there = |&core: &i64| usize::try_from(core).ok().filter(|_| core < MOST_CORES);
+    let numbers: Option<Vec<usize>> = cores.value().iter().map(there).collect();
+    let Some(numbers) = numbers else {
+        report.error(
+            &cores.span(),
+            format!("cores: a core is a number from 0 to {}", MOST_CORES - 1),
+        );
+        return None;
+    };
+    let sides = interfaces.map(|interfaces| match interfaces.near {
+        Near::Inside(_) => 2,
+        Near::Tap(_) | Near::Nothing => 1,
+    });
+    if let Some(sides) = sides.filter(|&sides| sides != numbers.len()) {
+        report.error(
+            &cores.span(),
+            format!(
+                "cores: {} named, and {sides} receive: name a core for each of them, or leave it out",
+                numbers.len()
+            ),
+        );
+        return None;
+    }
+    Some(Workers {
+        receive: QUEUES as usize,
+        cores: numbers,
     })
 }
 

@@ -115,7 +115,7 @@ fn a_file_that_is_not_toml_or_has_other_keys() {
     );
     refuses(
         "colour = 1\n",
-        &["1:1: unknown key 'colour': the keys here are interfaces, attach, control, link"],
+        &["1:1: unknown key 'colour': the keys here are interfaces, attach, control, workers, link"],
     );
     refuses(
         "",
@@ -222,6 +222,40 @@ fn one_socket_for_processes_and_for_who_asks() {
     refuses(
         &format!("[attach]\nsocket = '/run/a.sock'\n[control]\nsocket = '/run/f.sock'\n{link}"),
         &[],
+    );
+}
+
+#[test]
+fn workers_that_cannot_be() {
+    let with = |interfaces: &str, keys: &str| {
+        format!(
+            "[interfaces]\noutside = 'b'\n{interfaces}\n[workers]\n{keys}\n[[link]]\nname = 'up'\nrate = '40mbit'\n"
+        )
+    };
+    let two = "inside = 'a'";
+    for sound in ["", "receive = 1", "cores = [0, 7]", "cores = [3, 3]"] {
+        refuses(&with(two, sound), &[]);
+    }
+    refuses(&with("tap = 't'", "cores = [0]"), &[]);
+    for receive in ["2", "0", "-1"] {
+        let sentence = format!(
+            "5:11: receive {receive}: an interface has 1 worker for each queue that frames are received \
+             from, and that is 1 queue: write 1, or leave it out"
+        );
+        refuses(&with(two, &format!("receive = {receive}")), &[sentence.as_str()]);
+    }
+    refuses(
+        &with("inside = 'a'\nbackend = 'xdp'", ""),
+        &["5:1: [workers]: with the backend \"xdp\" one thread receives and transmits: leave out \
+           [workers], or use the backend \"packet\""],
+    );
+    refuses(
+        &with(two, "cores = [0]"),
+        &["5:9: cores: 1 named, and 2 receive: name a core for each of them, or leave it out"],
+    );
+    refuses(
+        &with(two, "cores = [0, -1]"),
+        &["5:9: cores: a core is a number from 0 to 65535"],
     );
 }
 

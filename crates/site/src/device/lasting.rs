@@ -25,6 +25,7 @@ use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::Notice;
 use crate::task::Waiting;
+use crate::workers::Sorted;
 
 /// How often an interface that is away is looked for.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -164,7 +165,7 @@ fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
                     name,
                     ..opener.clone()
                 };
-                let opened = other.open(false);
+                let opened = other.open_again();
                 if opened.is_ok() {
                     opener = other;
                     missing = None;
@@ -189,7 +190,7 @@ fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
 /// Opens the interface again if it is there; whether it is used. Says once why it cannot be.
 fn look_for(opener: &Opener, said: &mut String, back: &Sender<Opened>) -> bool {
     let Opener { name, notify, .. } = opener;
-    match opener.open(false) {
+    match opener.open_again() {
         Ok(opened) => {
             notify(Notice::Back(name.clone()));
             // Where nobody takes it, it is closed, and the end is told soon.
@@ -375,5 +376,36 @@ impl Device for Lasting {
                 false => opened.hold.leave(),
             }
         }
+    }
+
+    fn start(&mut self) -> Result<()> {
+        match &mut self.opened {
+            Some(opened) => opened.device.start(),
+            None => Ok(()),
+        }
+    }
+
+    fn take_sorted(&mut self, into: &mut Vec<Sorted>, most: usize) -> io::Result<usize> {
+        let Some(opened) = &mut self.opened else {
+            return Ok(0);
+        };
+        match opened.device.take_sorted(into, most) {
+            Err(error) if self.is_away(&error) => {
+                self.lose();
+                Ok(0)
+            }
+            came => came,
+        }
+    }
+
+    fn give_back(&mut self) {
+        if let Some(opened) = &mut self.opened {
+            opened.device.give_back();
+        }
+    }
+
+    fn may_wait(&mut self) -> bool {
+        let opened = self.opened.as_mut();
+        opened.is_none_or(|opened| opened.device.may_wait())
     }
 }

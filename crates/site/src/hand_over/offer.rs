@@ -335,6 +335,10 @@ impl Control {
                 "a site that processes attach to ([attach]) cannot be handed over: their mailboxes go \
                  with its process"
             }
+            _ if site.workers.is_some() => {
+                "a site with [workers] cannot be handed over: they have frames that no other process \
+                 finds"
+            }
             _ if self.is_busy() => {
                 return Err(Error::Conflict(
                     "the running configuration is being changed: try again in a moment".to_owned(),

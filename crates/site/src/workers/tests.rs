@@ -1,0 +1,527 @@
+//! Frames that workers receive fare as they do on one thread.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use fairlane_config::Link;
+use fairlane_core::random::splitmix64;
+use fairlane_core::tree::ClassStats;
+use fairlane_core::{FlowConfig, Length, Weight};
+use fairlane_io::{Arrival, Backend, MemoryBackend, memory};
+use fairlane_runtime::bridge::{Bridge, Lane, LaneStats, Side};
+
+use super::*;
+use crate::daemon::{Maker, SiteBridge};
+use crate::device::{AnyDevice, Worked};
+use crate::forward::Rounds;
+use crate::order::{Counting, Order};
+use crate::plan::Plan;
+use crate::rig;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Frames that a device holds.
+const ROOM: usize = 1 << 16;
+
+/// Two directions, in one of them a queue for each machine of a class; what no filter matches has a queue of so
+/// many packets. Turned, filters lead elsewhere, and a class comes.
+fn site(rate: &str, rest: u32, turned: bool) -> Site {
+    let (one, other) = if turned { ("b", "a") } else { ("a", "b") };
+    let link = |name: &str, to: &str, more: &str| {
+        format!(
+            "[[link]]\nname = \"{name}\"\nto = \"{to}\"\nrate = \"{rate}\"\n\
+             limit = {{ packets = 60000, bytes = \"64mb\" }}\n\
+             [[link.class]]\nname = \"a\"\nweight = 3\nlimit = {{ packets = 40000 }}\n\
+             [[link.class]]\nname = \"b\"\nlimit = {{ packets = 40000 }}\n{more}\
+             [[link.class]]\nname = \"rest\"\ndefault = true\nlimit = {{ packets = {rest} }}\n\
+             [[link.filter]]\nclass = \"{one}\"\nsource = \"10.0.0.0/30\"\n\
+             [[link.filter]]\nclass = \"{other}\"\nsource = \"10.0.0.4/30\"\n"
+        )
+    };
+    let (up, down) = (
+        link("up", "outside", "per = \"source-ip\"\n"),
+        link("down", "inside", ""),
+    );
+    let more = if turned { "[[link.class]]\nname = \"new\"\n" } else { "" };
+    let text = format!(
+        "[interfaces]\ninside = \"i\"\noutside = \"o\"\n[workers]\n{up}{more}{down}"
+    );
+    Site::parse(&text, "test").unwrap()
+}
+
+/// Of each link: what became of the frames of its classes, how many could not be read and matched no filter,
+/// and what became of all.
+type Counts = [(Vec<ClassStats>, [u64; 2], LaneStats); 2];
+
+/// A device in memory, made of what it sends to and what it receives from.
+struct Wire {
+    out: MemoryBackend<Frame>,
+    arriving: MemoryBackend<Frame>,
+    /// Once nothing arrives any more.
+    is_gone: bool,
+    /// Always readable, as memory tells nobody.
+    ready: OwnedFd,
+}
+
+impl Wire {
+    fn new(out: MemoryBackend<Frame>, arriving: MemoryBackend<Frame>) -> Wire {
+        Wire {
+            out,
+            arriving,
+            is_gone: false,
+            ready: eventfd(1, EventfdFlags::CLOEXEC).unwrap(),
+        }
+    }
+}
+
+impl Backend for Wire {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        self.out.transmit(batch)
+    }
+
+    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        match self.arriving.receive(into, max)? {
+            0 if self.is_gone => Err(io::ErrorKind::NotFound.into()),
+            came => Ok(came),
+        }
+    }
+
+    fn arrivals(&self) -> &[Arrival] {
+        &[]
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        self.out.in_flight()
+    }
+
+    fn refused(&self) -> u64 {
+        self.out.refused()
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}
+
+impl Device for Wire {
+    fn backend(&self) -> String {
+        "memory".to_owned()
+    }
+}
+
+/// A machine at an end.
+struct Host {
+    to: MemoryBackend<Frame>,
+    from: MemoryBackend<Frame>,
+}
+
+impl Host {
+    fn send(&mut self, frames: impl IntoIterator<Item = Vec<u8>>) {
+        let mut batch: VecDeque<Frame> = frames.into_iter().map(Frame::from).collect();
+        self.to.transmit(&mut batch).unwrap();
+        assert!(batch.is_empty(), "there is room");
+    }
+
+    fn heard(&mut self) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        self.from.receive(&mut frames, usize::MAX).unwrap();
+        frames.iter().map(|frame| frame.bytes().to_vec()).collect()
+    }
+}
+
+fn unused() -> MemoryBackend<Frame> {
+    memory::pair(0).0
+}
+
+fn hiring(role: Role) -> Hiring {
+    Hiring {
+        clock: Clock::start(),
+        sorting: Arc::default(),
+        ingress: role.ingress(),
+        core: None,
+    }
+}
+
+/// A site between two hosts.
+struct Rig {
+    hosts: [Host; 2],
+    bridge: SiteBridge,
+    plans: Vec<Plan>,
+    hirings: [Hiring; 2],
+    /// That have no thread.
+    workers: Vec<Worker<Wire>>,
+}
+
+impl Rig {
+    /// With workers whose mailboxes have so many places, or without.
+    fn new(site: &Site, slots: Option<usize>) -> Rig {
+        let hirings = [Role::Inside, Role::Outside].map(hiring);
+        let (mut hosts, mut plans, mut workers) = (Vec::new(), Vec::new(), Vec::new());
+        let lanes = Side::BOTH.map(|side| {
+            let (to, arriving) = memory::pair(ROOM);
+            let (out, from) = memory::pair(ROOM);
+            hosts.push(Host { to, from });
+            let device: AnyDevice = match slots {
+                None => Box::new(Wire::new(out, arriving)),
+                Some(slots) => {
+                    let hiring = &hirings[side as usize];
+                    let receiver = Wire::new(unused(), arriving);
+                    let (worker, hired) = with_slots(receiver, hiring, slots).unwrap();
+                    workers.push(worker);
+                    let sender = Wire::new(out, unused());
+                    let unheard = Wire::new(unused(), unused());
+                    Box::new(Worked::new("memory", sender, unheard, hiring).working(hired))
+                }
+            };
+            let role = if side == Side::Left { Role::Inside } else { Role::Outside };
+            let link = site.links.iter().find(|link| link.to == role).unwrap();
+            let (mut plan, mut arbiter) = Plan::start(link, side, device, 0, None, Nanos::ZERO);
+            if slots.is_some() {
+                let sorting = &hirings[side.other() as usize].sorting;
+                plan.sorted_by(sorting, arbiter.queue_mut().classifier_mut());
+            }
+            plans.push(plan);
+            Lane::Shaped(Box::new(arbiter), FlowConfig::new(Weight::ONE, Length::MAX))
+        });
+        let [left, right] = lanes;
+        Rig {
+            hosts: hosts.try_into().map_err(drop).unwrap(),
+            bridge: Bridge::new(left, right, Maker { near: Role::Inside }).unwrap(),
+            plans,
+            hirings,
+            workers,
+        }
+    }
+
+    /// Workers that have no thread receive all that there is room for.
+    fn receive(&mut self, now: Nanos) {
+        for worker in &mut self.workers {
+            while worker.step(now).unwrap().moved() > 0 {}
+        }
+    }
+
+    fn round(&mut self, now: Nanos) -> Step {
+        Rounds::of(&mut self.bridge, true).step(now).unwrap()
+    }
+
+    fn done(&mut self, mut order: Order, now: Nanos) -> Order {
+        while !order.step(&mut self.bridge, now) {}
+        order
+    }
+
+    /// Goes on as another site, as the control thread has it done.
+    fn go_on_as(&mut self, site: &Site, now: Nanos) {
+        for at in 0..self.plans.len() {
+            let side = self.plans[at].side;
+            let role = if side == Side::Left { Role::Inside } else { Role::Outside };
+            let link: &Arc<Link> = site.links.iter().find(|link| link.to == role).unwrap();
+            let next = self.plans[at].running().becomes(Arc::clone(link));
+            let adding = self.plans[at].adding(&next);
+            let ids = adding.map(|adding| {
+                let Order::Add(added) = self.done(Order::Add(Box::new(adding)), now) else {
+                    panic!("it was to add");
+                };
+                added.ids
+            });
+            let (taking, mut after) = self.plans[at].taking(next, ids);
+            let Order::Take(taken) = self.done(Order::Take(Box::new(taking)), now) else {
+                panic!("it was to take over");
+            };
+            assert!(taken.error.is_none());
+            after.inherit(&self.plans[at], &taken);
+            self.plans[at] = after;
+        }
+    }
+
+    /// What became of the frames of each class, and of all.
+    fn counts(&mut self) -> Counts {
+        let mut counting = Counting::of([0, 1].map(|at| self.plans[at].ids.clone()));
+        while !counting.step(&mut self.bridge) {}
+        let Counting { links, devices, .. } = counting;
+        let mut both = links.into_iter().zip(devices).map(|(link, device)| {
+            let unclear = [link.malformed, link.unmatched];
+            (link.classes, unclear, device.lane)
+        });
+        [(); 2].map(|()| both.next().unwrap())
+    }
+}
+
+/// A frame of a source, the one of this number.
+fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
+    let mut frame = rig::frame(source, bytes.max(64));
+    frame[40..44].copy_from_slice(&source.to_be_bytes());
+    frame[44..48].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// Of a frame that was made so.
+fn source_and_number(frame: &[u8]) -> (u32, u32) {
+    let word = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
+    (word(40), word(44))
+}
+
+/// What leaves in each round on either side, and what is counted, while others take over.
+fn fares(slots: Option<usize>) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
+    let [first, turned] = [false, true].map(|turned| site("10mbit", 100, turned));
+    let mut rig = Rig::new(&first, slots);
+    let (mut left, mut seed, mut number) = (Vec::new(), 7, 0);
+    for round in 1..400 {
+        let now = Nanos::from_millis(round);
+        for side in 0..2 {
+            let frames: Vec<Vec<u8>> = (0..splitmix64(&mut seed) % 12)
+                .map(|_| {
+                    number += 1;
+                    let random = splitmix64(&mut seed);
+                    let mut frame = frame(random as u32 % 16, number, (random >> 32) as usize % 1_500);
+                    if random.is_multiple_of(37) {
+                        frame.truncate(20);
+                    }
+                    frame
+                })
+                .collect();
+            rig.hosts[side].send(frames);
+        }
+        // By the filters that count until then.
+        rig.receive(now);
+        if round % 50 == 25 {
+            let other = if round % 100 == 25 { &turned } else { &first };
+            rig.go_on_as(other, now);
+        }
+        rig.round(now);
+        left.push(rig.hosts.each_mut().map(Host::heard));
+    }
+    (left, rig.counts())
+}
+
+#[test]
+fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
+    let (alone, counted) = fares(None);
+    let (worked, counted_so) = fares(Some(SLOTS));
+    let sent: usize = alone.iter().flatten().map(Vec::len).sum();
+    assert!(sent > 1_000, "{sent}");
+    for (_, [malformed, unmatched], lane) in &counted {
+        assert!(*malformed > 10 && *unmatched > 100, "{counted:?}");
+        assert!(lane.rejected.frames > 10, "the link is too slow for all: {lane:?}");
+    }
+    for (round, (alone, worked)) in alone.iter().zip(&worked).enumerate() {
+        assert_eq!(alone, worked, "in round {round}");
+    }
+    assert_eq!(format!("{counted:?}"), format!("{counted_so:?}"));
+}
+
+#[test]
+fn a_note_is_taken_while_its_filters_count_and_no_longer() {
+    let mut rig = Rig::new(&site("20mbit", 100, false), Some(64));
+    let now = Nanos::from_millis(1);
+    let table = |rig: &Rig| {
+        let arbiter = rig.bridge.arbiter(Side::Right).unwrap();
+        arbiter.queue().classifier().table
+    };
+    assert_eq!(table(&rig), 1);
+    rig.hosts[0].send([frame(1, 1, 100)]);
+    rig.receive(now);
+    rig.go_on_as(&site("20mbit", 100, true), now);
+    assert_eq!(table(&rig), 2);
+    rig.round(now);
+    rig.round(Nanos::from_millis(5));
+    assert_eq!(rig.hosts[1].heard().len(), 1);
+    let [_, (classes, ..)] = rig.counts();
+    // The second class, as the filters that count now have it.
+    assert_eq!((classes[0].sent.packets, classes[1].sent.packets), (0, 1));
+}
+
+#[test]
+fn a_worker_leaves_in_the_device_what_its_mailbox_has_no_room_for() {
+    const FRAMES: usize = 300;
+    let mut rig = Rig::new(&site("10gbit", 1_000, false), Some(2));
+    rig.hosts[0].send((0..FRAMES).map(|number| frame(1, number as u32, 100)));
+    let full = loop {
+        let step = rig.workers[0].step(Nanos::ZERO).unwrap();
+        if step.moved() == 0 {
+            break step;
+        }
+    };
+    assert_eq!(full.next, Next::WhenBackendTakesMore);
+    assert!(rig.hosts[0].to.queued() > FRAMES - 2 * BATCH, "no more than a batch is taken");
+    let mut came = Vec::new();
+    for round in 1.. {
+        assert!(round < 10 * FRAMES as u64, "it stands still");
+        let now = Nanos::from_micros(round);
+        rig.receive(now);
+        rig.round(now);
+        came.extend(rig.hosts[1].heard());
+        if came.len() == FRAMES {
+            break;
+        }
+    }
+    let in_order = (0..FRAMES as u32).map(|number| (1, number));
+    assert!(came.iter().map(|frame| source_and_number(frame)).eq(in_order));
+}
+
+#[test]
+fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() {
+    const FRAMES: u32 = 20_000;
+    const SOURCES: u32 = 16;
+    let sites = [false, true].map(|turned| site("100gbit", 60_000, turned));
+    // So few places that each end waits for the other one.
+    let mut rig = Rig::new(&sites[0], Some(64));
+    for host in &mut rig.hosts {
+        let all = 0..FRAMES;
+        host.send(all.map(|number| frame(number % SOURCES, number / SOURCES, 64)));
+    }
+    let working = rig.workers.drain(..).zip(&rig.hirings);
+    let threads: Vec<_> = working
+        .map(|(worker, hiring)| {
+            let hiring = hiring.clone();
+            let shared = Arc::clone(&worker.shared);
+            (shared, thread::spawn(move || worker.run(&hiring)))
+        })
+        .collect();
+    let (clock, begun) = (Clock::start(), Instant::now());
+    let mut came = [Vec::new(), Vec::new()];
+    let mut rounds = 0;
+    while came.iter().any(|came| came.len() < FRAMES as usize) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", came.map(|came| came.len()));
+        let now = clock.now();
+        rig.round(now);
+        rounds += 1;
+        if rounds % 64 == 0 {
+            rig.go_on_as(&sites[rounds / 64 % 2], now);
+        }
+        for (host, came) in rig.hosts.iter_mut().zip(&mut came) {
+            came.extend(host.heard());
+        }
+    }
+    for came in &came {
+        let mut next: HashMap<u32, u32> = HashMap::new();
+        for frame in came {
+            let (source, number) = source_and_number(frame);
+            let next = next.entry(source).or_default();
+            assert_eq!(number, *next, "of {source}");
+            *next += 1;
+        }
+        assert_eq!(came.len(), FRAMES as usize, "none comes twice");
+    }
+    for (_, _, lane) in rig.counts() {
+        assert_eq!((lane.received.frames, lane.transmitted), (FRAMES.into(), FRAMES.into()));
+        assert_eq!((lane.rejected.frames, lane.oversized.frames), (0, 0));
+    }
+    for (shared, thread) in threads {
+        shared.stop.store(true, Ordering::Relaxed);
+        shared.bell.ring();
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn what_frames_were_in_goes_back_to_whoever_receives_as_many_as_come() {
+    let piece = || drop(KeptBytes::new(Vec::with_capacity(128)));
+    let (to, arriving) = memory::pair(ROOM);
+    let mut host = Host { to, from: unused() };
+    let receiver = Wire::new(unused(), arriving);
+    let (mut worker, mut hired) = with_slots(receiver, &hiring(Role::Inside), 128).unwrap();
+    assert_eq!(take_kept().count(), 0);
+    (0..100).for_each(|_| piece());
+    hired.give_back();
+    assert_eq!(take_kept().count(), 0, "all are on their way");
+    host.send((0..30).map(|number| frame(1, number, 64)));
+    worker.step(Nanos::ZERO).unwrap();
+    assert_eq!(take_kept().count(), 30);
+    worker.step(Nanos::ZERO).unwrap();
+    assert_eq!(take_kept().count(), 0, "nothing came");
+    // What there is no room for stays here.
+    (0..1_000).for_each(|_| piece());
+    hired.give_back();
+    let rest = take_kept().count();
+    assert!((500..1_000).contains(&rest), "{rest}");
+}
+
+#[test]
+fn a_worker_that_loses_its_device_says_so_behind_its_last_frame() {
+    let (to, arriving) = memory::pair(ROOM);
+    let mut host = Host { to, from: unused() };
+    host.send((0..100).map(|number| frame(1, number, 64)));
+    let mut receiver = Wire::new(unused(), arriving);
+    receiver.is_gone = true;
+    let hiring = hiring(Role::Inside);
+    let (worker, mut hired) = hire(receiver, &hiring).unwrap();
+    hired.start(worker, &hiring, "receive memory".to_owned()).unwrap();
+    let (mut came, begun) = (Vec::new(), Instant::now());
+    let error = loop {
+        assert!(begun.elapsed() < PATIENCE);
+        match hired.take(&mut came, 7) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((came.len(), error.kind()), (100, io::ErrorKind::NotFound));
+    assert!(!hired.may_wait(), "there is nothing to wait for");
+}
+
+#[test]
+fn whoever_waits_for_frames_is_woken_by_the_first_one() {
+    let (to, arriving) = memory::pair(ROOM);
+    let mut host = Host { to, from: unused() };
+    let receiver = Wire::new(unused(), arriving);
+    let (mut worker, mut hired) = hire(receiver, &hiring(Role::Inside)).unwrap();
+    let mut waiter = Waiter::new();
+    let mut is_rung = |hired: &Hired| {
+        let rung = waiter.wait_readable(&[hired.bell()], Duration::ZERO).unwrap();
+        rung.count() > 0
+    };
+    assert!(hired.may_wait() && !is_rung(&hired));
+    host.send([frame(1, 1, 64)]);
+    worker.step(Nanos::ZERO).unwrap();
+    assert!(is_rung(&hired) && !hired.may_wait());
+    let mut came = Vec::new();
+    assert_eq!(hired.take(&mut came, 8).unwrap(), 1);
+    assert!(!is_rung(&hired), "until it waits again");
+    host.send([frame(1, 2, 64)]);
+    worker.step(Nanos::ZERO).unwrap();
+    assert!(!is_rung(&hired), "nobody waits");
+    assert!(!hired.may_wait());
+}
+
+#[test]
+fn a_note_goes_by_the_mailbox_as_it_is() {
+    let to = ClassFlow {
+        class: ClassId::new(123_456),
+        flow: u64::MAX - 1,
+    };
+    for found in [Found::Filter, Found::NoFilter, Found::Unreadable] {
+        for (table, losing) in [(1, true), (NUMBERS - 1, false)] {
+            let (note, at) = (Note { table, to, found }, Nanos::from_millis(7));
+            let sorted = Sorted::new(vec![0_u8; 64].into(), Came { at, losing }, note);
+            assert_eq!((sorted.note(), sorted.came()), (note, Came { at, losing }));
+        }
+    }
+}
+
+#[test]
+fn the_numbers_of_tables_begin_again_at_one() {
+    let sorting = Sorting::default();
+    let site = site("20mbit", 100, false);
+    let (_, ids) = site.links[0].discipline::<Vec<u8>>();
+    let filters = site.links[0].classifier(&ids, crate::classifier::random_key());
+    sorting.number.store(NUMBERS - 2, Ordering::Relaxed);
+    assert_eq!([(); 2].map(|()| sorting.publish(&filters)), [NUMBERS - 1, 1]);
+}
+
+#[test]
+fn a_core_that_is_not_there_is_named_before_anything_is_opened() {
+    let text = "[interfaces]\ninside = 'i'\noutside = 'o'\n[workers]\ncores = [0, 65535]\n\
+                [[link]]\nname = 'up'\nrate = '1mbit'\n";
+    let site = Site::parse(text, "test").unwrap();
+    let clock = Clock::start();
+    let sentence = hirings(&site, clock).unwrap_err().to_string();
+    assert!(sentence.contains("[workers] names core 65535"), "{sentence}");
+    let without = Site::parse(&text.replace("cores = [0, 65535]\n", ""), "test").unwrap();
+    let both = hirings(&without, clock).unwrap();
+    let ingress = both.map(|hiring| hiring.unwrap().ingress);
+    assert_eq!(ingress, [Role::Inside, Role::Outside].map(Role::ingress));
+}
