@@ -323,12 +323,13 @@ impl Daemon {
             taking,
             took,
         } = running.parts()?;
-        let opened = device::go_on_with(names, devices, options, &notify, &ports)?;
+        let hirings = hirings(&site, clock)?;
+        let opened = device::go_on_with(names, devices, options, &notify, &ports, &hirings)?;
         let base = Base {
             opened,
             near: near_role(interfaces),
             ports,
-            sortings: [None, None],
+            sortings: hirings.map(|hiring| Some(hiring?.sorting)),
             clock,
             listener: Some(listener),
             taking: Some(taking),
@@ -483,10 +484,6 @@ impl Daemon {
             listener,
             beside,
         } = self;
-        let mut sides = Side::BOTH.into_iter();
-        if let Err(error) = sides.try_for_each(|side| bridge.device_mut(side).start()) {
-            return Outcome::failed(error);
-        }
         let start = control.start();
         let offer = listener.map(|listener| {
             let (handle, clock) = (control.handle.clone(), control.clock);

@@ -100,7 +100,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Has a thread of its own receive from now on, where one is to.
-    fn start(&mut self) -> Result<()> {
+    fn start(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -223,14 +223,15 @@ pub(crate) fn go_on_with(
     options: &Options,
     notify: &Notify,
     ports: &Ports,
+    [near_hiring, hiring]: &[Option<Hiring>; 2],
 ) -> Result<[(String, AnyDevice); 2]> {
-    let go_on = |name: String, passed, port: &Option<Arc<Port>>| {
+    let go_on = |name: String, passed, port: &Option<Arc<Port>>, hiring: &Option<Hiring>| {
         let opener = Opener {
             name: name.clone(),
             umem: None,
             notify: Arc::clone(notify),
             port: port.clone(),
-            hiring: None,
+            hiring: hiring.clone(),
         };
         let opened = opener.go_on_with(passed)?;
         let device: AnyDevice = Box::new(Lasting::over(opened, opener, options.on_loss)?);
@@ -239,8 +240,8 @@ pub(crate) fn go_on_with(
     let ([near, outside], [of_near, of_outside]) = (names, passed);
     let [near_port, port] = ports;
     Ok([
-        go_on(near, of_near, near_port)?,
-        go_on(outside, of_outside, port)?,
+        go_on(near, of_near, near_port, near_hiring)?,
+        go_on(outside, of_outside, port, hiring)?,
     ])
 }
 
@@ -277,13 +278,7 @@ impl Opener {
                 let backend = PacketBackend::open(name, &of_packets(deaf))?;
                 // What the kernel joins is cut again.
                 hold.single_frames_of_device(name)?;
-                match &self.hiring {
-                    None => Box::new(backend),
-                    Some(hiring) => {
-                        let sender = PacketBackend::open(name, &sending())?;
-                        Box::new(Worked::new(name, sender, backend, hiring))
-                    }
-                }
+                self.received_by(backend)?
             }
             Some(umem) => {
                 let shared = Shared::bind(umem, name, deaf)?;
@@ -300,6 +295,15 @@ impl Opener {
         Ok(Opened { device, hold })
     }
 
+    /// The device whose frames arrive at this one.
+    fn received_by(&self, backend: PacketBackend<Frame>) -> Result<AnyDevice> {
+        let Some(hiring) = &self.hiring else {
+            return Ok(Box::new(backend));
+        };
+        let sender = PacketBackend::open(&self.name, &sending())?;
+        Ok(Box::new(Worked::new(&self.name, sender, backend, hiring)))
+    }
+
     /// The same while frames pass: whoever is to receive begins.
     fn open_again(&self) -> Result<Opened> {
         let mut opened = self.open(false)?;
@@ -312,7 +316,7 @@ impl Opener {
         let name = &self.name;
         let hold = Hold::share(name, passed.note)?;
         let backend = PacketBackend::from_sockets(name, of_packets(false).budget, passed.sockets)?;
-        let device: AnyDevice = Box::new(backend);
+        let device = self.received_by(backend)?;
         if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
             port.opened(name, gate);
         }

@@ -60,6 +60,7 @@ impl Forwarding {
         if let Some(taking) = self.taking.take() {
             taking.take(bridge, &self.clock)?;
         }
+        start_workers(bridge)?;
         let idling = Idling {
             longest_sleep: LONGEST_SLEEP,
             ..Idling::default()
@@ -115,6 +116,12 @@ impl Forwarding {
         }
         outcome
     }
+}
+
+/// Workers begin to receive, where any are to and do not yet.
+pub(crate) fn start_workers(bridge: &mut SiteBridge) -> io::Result<()> {
+    let mut sides = Side::BOTH.into_iter();
+    sides.try_for_each(|side| bridge.device_mut(side).start())
 }
 
 /// The rounds of a bridge, each with what workers have received by then.

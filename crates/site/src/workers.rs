@@ -159,7 +159,7 @@ impl Sorted {
 /// How frames are to be received at an interface by a thread of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Hiring {
-    clock: Clock,
+    pub(crate) clock: Clock,
     pub(crate) sorting: Arc<Sorting>,
     /// Where frames come from, as filters know it.
     ingress: u16,
@@ -205,9 +205,9 @@ pub(crate) fn hirings(site: &Site, clock: Clock) -> Result<[Option<Hiring>; 2]> 
 struct Bell(OwnedFd);
 
 impl Bell {
-    fn new() -> Result<Bell> {
+    fn new() -> io::Result<Bell> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Bell(eventfd(0, flags).doing("making an event")?))
+        Ok(Bell(eventfd(0, flags)?))
     }
 
     fn ring(&self) {
@@ -262,7 +262,7 @@ pub(crate) struct Worker<D> {
 }
 
 /// A worker, to the thread that forwards. Dropping it ends the worker, and waits for that.
-pub(crate) struct Hired {
+pub(crate) struct Hired<D> {
     frames: Consumer<Sorted>,
     back: Producer<Vec<u8>>,
     shared: Arc<Shared>,
@@ -270,16 +270,23 @@ pub(crate) struct Hired {
     waker: Waker,
     /// It has waited, or was to, since it looked for frames last.
     has_waited: bool,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Left<D>>>,
 }
 
+/// What a worker leaves at its end: its device, and what it could not hand on.
+type Left<D> = (D, VecDeque<Sorted>);
+
 /// A worker at a device, and what the thread that forwards has of it.
-pub(crate) fn hire<D: Device>(device: D, hiring: &Hiring) -> Result<(Worker<D>, Hired)> {
+pub(crate) fn hire<D: Device>(device: D, hiring: &Hiring) -> io::Result<(Worker<D>, Hired<D>)> {
     with_slots(device, hiring, SLOTS)
 }
 
 /// The same with mailboxes of so many places.
-fn with_slots<D: Device>(device: D, hiring: &Hiring, slots: usize) -> Result<(Worker<D>, Hired)> {
+fn with_slots<D: Device>(
+    device: D,
+    hiring: &Hiring,
+    slots: usize,
+) -> io::Result<(Worker<D>, Hired<D>)> {
     let never = |error| io::Error::other(format!("{error}"));
     let (frames, received) = mailbox(slots).map_err(never)?;
     let (giving, back) = mailbox(slots).map_err(never)?;
@@ -321,7 +328,7 @@ fn with_slots<D: Device>(device: D, hiring: &Hiring, slots: usize) -> Result<(Wo
 
 impl<D: Device> Worker<D> {
     /// Receives until it is to end, or the device is gone.
-    fn run(mut self, hiring: &Hiring) {
+    fn run(mut self, hiring: &Hiring) -> Left<D> {
         before_all_others();
         if let Some(core) = hiring.core {
             // It was there when the site was opened; if it is not any more, any other will do.
@@ -330,11 +337,18 @@ impl<D: Device> Worker<D> {
         let goes_on = |worker: &mut Self, _, _: &Step| !worker.shared.stop.load(Ordering::Relaxed);
         let outcome = drive(&mut self, &hiring.clock, Idling::default(), goes_on);
         self.tell_losses();
-        let Worker { frames, shared, .. } = self;
+        let Worker {
+            device,
+            sorted,
+            frames,
+            shared,
+            ..
+        } = self;
         *lock(&shared.failed) = outcome.err();
         // Whoever waits for frames looks, and finds that there will be none.
         drop(frames);
         shared.frames.freed();
+        (device, sorted)
     }
 
     /// Hands on what has been looked at, as far as there is room: how many.
@@ -445,19 +459,36 @@ impl<D: Device> Steps for Worker<D> {
     }
 }
 
-impl Hired {
+impl<D: Device + 'static> Hired<D> {
     /// Has the worker work, on a thread of this name.
-    pub(crate) fn start<D: Device + 'static>(
+    pub(crate) fn start(
         &mut self,
         worker: Worker<D>,
         hiring: &Hiring,
         name: String,
-    ) -> Result<()> {
+    ) -> io::Result<()> {
         let hiring = hiring.clone();
         let thread = thread::Builder::new().name(name);
-        let started = thread.spawn(move || worker.run(&hiring));
-        self.thread = Some(started.doing("starting a thread")?);
+        self.thread = Some(thread.spawn(move || worker.run(&hiring))?);
         Ok(())
+    }
+}
+
+impl<D> Hired<D> {
+    /// Ends the worker, and waits for that: its device, and the frames that nobody has taken, oldest first.
+    /// Nothing of one that has panicked.
+    pub(crate) fn end(mut self) -> Option<(D, Vec<Sorted>)> {
+        self.stop();
+        let (device, left) = self.thread.take()?.join().ok()?;
+        let mut sorted = Vec::new();
+        self.frames.pop_batch(usize::MAX, |frame| sorted.push(frame));
+        sorted.extend(left);
+        Some((device, sorted))
+    }
+
+    fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.bell.ring();
     }
 
     /// Appends at most `most` frames, the oldest first; how many.
@@ -510,12 +541,11 @@ impl Hired {
     }
 }
 
-impl Drop for Hired {
+impl<D> Drop for Hired<D> {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.shared.bell.ring();
+        self.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic of its has been seen.
+            // What it leaves goes with it; a panic of its has been seen.
             let _ = thread.join();
         }
     }

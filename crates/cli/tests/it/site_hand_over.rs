@@ -146,16 +146,25 @@ fn numbers_of(load: &Load, port: u16) -> Vec<u32> {
 
 #[test]
 fn a_loaded_link_is_handed_over_again_and_again_and_nothing_is_lost_or_out_of_order() {
+    is_handed_over("", 5);
+}
+
+#[test]
+fn frames_that_workers_have_are_handed_over_too() {
+    is_handed_over("[workers]\n", 2);
+}
+
+/// So often, with a file that says more.
+fn is_handed_over(more: &str, times: usize) {
     let Some(wire) = wire("a site that is handed over", 1) else {
         return;
     };
-    const TIMES: usize = 5;
     // A link that has a backlog also where senders are starved of a processor.
-    let mut asked = Asked::over(&wire, &of_rates("8mbit", "6mbit"), "");
+    let mut asked = Asked::over(&wire, &(of_rates("8mbit", "6mbit") + more), "");
     let pressure = Pressure::begin();
     let mut ended = Vec::new();
     let hand_over = || {
-        for _ in 0..TIMES {
+        for _ in 0..times {
             until_backlog(&asked, BACKLOG);
             ended.push(asked.site.hand_over(&wire));
             thread::sleep(Duration::from_millis(200));
@@ -168,7 +177,7 @@ fn a_loaded_link_is_handed_over_again_and_again_and_nothing_is_lost_or_out_of_or
         told.split(' ').next()?.parse::<u64>().ok()
     });
     let waited: Vec<_> = waited.collect();
-    assert_eq!(waited.len(), TIMES, "{ended:#?}");
+    assert_eq!(waited.len(), times, "{ended:#?}");
     assert!(
         waited.iter().all(|&waited| waited > 20),
         "no backlog: {waited:?}"
@@ -199,7 +208,7 @@ fn a_loaded_link_is_handed_over_again_and_again_and_nothing_is_lost_or_out_of_or
         told.split(' ').next()?.parse().ok()
     });
     let stood: Vec<f64> = stood.collect();
-    assert_eq!(stood.len(), TIMES, "{ended:#?}");
+    assert_eq!(stood.len(), times, "{ended:#?}");
     let gap = load.longest_gap();
     eprintln!("{gap:?} between two frames; without a round {stood:?} us; {waited:?} waited");
     // Several threads wait for one another meanwhile, each perhaps for a processor.
@@ -448,11 +457,6 @@ fn what_cannot_take_over_or_be_taken_over_is_said_and_goes_on() {
             up("packet", "20mbit") + &attach,
             &[],
             "a site that processes attach to",
-        ),
-        (
-            up("packet", "20mbit") + "[workers]\n",
-            &[],
-            "a site with [workers] cannot be handed over",
         ),
         (
             up("packet", "20mbit"),

@@ -378,7 +378,7 @@ impl Device for Lasting {
         }
     }
 
-    fn start(&mut self) -> Result<()> {
+    fn start(&mut self) -> io::Result<()> {
         match &mut self.opened {
             Some(opened) => opened.device.start(),
             None => Ok(()),

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use fairlane_io::early::Gate;
+use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::{Arrival, Backend};
 
-use super::{Device, Losses};
-use crate::error::Result;
+use super::{Device, Losses, ToPass};
 use crate::frame::Frame;
 use crate::workers::{Hired, Hiring, Sorted, hire};
 
@@ -18,6 +19,8 @@ pub(crate) struct Worked<D> {
     name: String,
     sender: D,
     at: At<D>,
+    /// What another process needs of the receiver, while that is a worker's.
+    sockets: Option<Sockets>,
     hiring: Hiring,
 }
 
@@ -26,8 +29,8 @@ enum At<D> {
     /// Here.
     Here(D),
     /// At the worker.
-    Worker(Hired),
-    /// Nowhere: there is no worker after all.
+    Worker(Hired<D>),
+    /// Nowhere: the worker could not start, or has panicked.
     Nowhere,
 }
 
@@ -38,13 +41,14 @@ impl<D: Device + 'static> Worked<D> {
             name: name.to_owned(),
             sender,
             at: At::Here(receiver),
+            sockets: None,
             hiring: hiring.clone(),
         }
     }
 
     /// What is had of the worker that has started.
     #[cfg(test)]
-    pub(crate) fn working(mut self, hired: Hired) -> Worked<D> {
+    pub(crate) fn working(mut self, hired: Hired<D>) -> Worked<D> {
         self.at = At::Worker(hired);
         self
     }
@@ -68,7 +72,8 @@ impl<D: Device + 'static> Backend for Worked<D> {
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         match &mut self.at {
             At::Here(receiver) => receiver.receive(into, max),
-            At::Worker(_) | At::Nowhere => Ok(0),
+            At::Worker(_) => Ok(0),
+            At::Nowhere => Err(io::Error::other("a thread that receives has ended")),
         }
     }
 
@@ -128,7 +133,54 @@ impl<D: Device + 'static> Device for Worked<D> {
         format!("{}, 1 worker", self.sender.backend())
     }
 
-    fn start(&mut self) -> Result<()> {
+    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+        let Some(sockets) = &self.sockets else {
+            return self.receiver().map_or(Ok(None), |it| it.to_pass());
+        };
+        Ok(Some(ToPass {
+            sockets: Sockets {
+                sender: sockets.sender.try_clone()?,
+                receiver: sockets.receiver.try_clone()?,
+                ring: sockets.ring,
+            },
+            note: None,
+        }))
+    }
+
+    /// Ends the worker: from here on frames arrive here.
+    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+        let mut waited = Duration::ZERO;
+        self.at = match std::mem::replace(&mut self.at, At::Nowhere) {
+            At::Worker(hired) => match hired.end() {
+                Some((receiver, sorted)) => {
+                    let now = self.hiring.clock.now();
+                    let oldest = sorted.first().map(|sorted| now.since(sorted.came().at));
+                    waited = oldest.map_or(Duration::ZERO, Duration::from);
+                    into.extend(sorted.into_iter().map(|sorted| sorted.frame));
+                    At::Here(receiver)
+                }
+                None => At::Nowhere,
+            },
+            at => at,
+        };
+        match &mut self.at {
+            At::Here(receiver) => waited.max(receiver.rest(into)),
+            At::Worker(_) | At::Nowhere => waited,
+        }
+    }
+
+    fn position(&self) -> Position {
+        let receiver = self.receiver();
+        receiver.map_or_else(Position::default, |receiver| receiver.position())
+    }
+
+    fn go_on_from(&mut self, position: Position) {
+        if let At::Here(receiver) = &mut self.at {
+            receiver.go_on_from(position);
+        }
+    }
+
+    fn start(&mut self) -> io::Result<()> {
         let receiver = match std::mem::replace(&mut self.at, At::Nowhere) {
             At::Here(receiver) => receiver,
             other => {
@@ -136,6 +188,7 @@ impl<D: Device + 'static> Device for Worked<D> {
                 return Ok(());
             }
         };
+        self.sockets = receiver.to_pass()?.map(|passed| passed.sockets);
         let (worker, mut hired) = hire(receiver, &self.hiring)?;
         hired.start(worker, &self.hiring, format!("receive {}", self.name))?;
         self.at = At::Worker(hired);

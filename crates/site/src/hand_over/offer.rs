@@ -25,6 +25,7 @@ use crate::control::{Asked, Control, Event};
 use crate::daemon::{Handle, SiteBridge, nanos};
 use crate::device::ToPass;
 use crate::error::{Doing, Error, Result};
+use crate::forward::start_workers;
 use crate::frame::Frame;
 use crate::notice::Notice;
 use crate::order::Order;
@@ -335,10 +336,6 @@ impl Control {
                 "a site that processes attach to ([attach]) cannot be handed over: their mailboxes go \
                  with its process"
             }
-            _ if site.workers.is_some() => {
-                "a site with [workers] cannot be handed over: they have frames that no other process \
-                 finds"
-            }
             _ if self.is_busy() => {
                 return Err(Error::Conflict(
                     "the running configuration is being changed: try again in a moment".to_owned(),
@@ -460,7 +457,7 @@ impl Handing {
                 let mut said = [0];
                 match (&self.stream).read(&mut said) {
                     Ok(1) if said == [TAKEN] => Ok(0),
-                    _ => Err(error),
+                    _ => Err(start_workers(bridge).err().unwrap_or(error)),
                 }
             }
         };

@@ -464,13 +464,36 @@ fn a_worker_that_loses_its_device_says_so_behind_its_last_frame() {
 }
 
 #[test]
+fn an_ended_worker_leaves_its_device_and_all_that_nobody_has_taken_in_order() {
+    const FRAMES: u32 = 300;
+    let (to, arriving) = memory::pair(ROOM);
+    let mut host = Host { to, from: unused() };
+    host.send((0..FRAMES).map(|number| frame(1, number, 64)));
+    let receiver = Wire::new(unused(), arriving);
+    let hiring = hiring(Role::Inside);
+    let (worker, mut hired) = with_slots(receiver, &hiring, 2).unwrap();
+    hired.start(worker, &hiring, "receive memory".to_owned()).unwrap();
+    let (mut came, begun) = (Vec::new(), Instant::now());
+    while came.len() < 50 {
+        assert!(begun.elapsed() < PATIENCE);
+        hired.take(&mut came, 8).unwrap();
+    }
+    let (mut receiver, left) = hired.end().unwrap();
+    came.extend(left);
+    let mut frames: Vec<Frame> = came.into_iter().map(|sorted| sorted.frame).collect();
+    receiver.receive(&mut frames, usize::MAX).unwrap();
+    let all = frames.iter().map(|frame| source_and_number(frame.bytes()));
+    assert!(all.eq((0..FRAMES).map(|number| (1, number))));
+}
+
+#[test]
 fn whoever_waits_for_frames_is_woken_by_the_first_one() {
     let (to, arriving) = memory::pair(ROOM);
     let mut host = Host { to, from: unused() };
     let receiver = Wire::new(unused(), arriving);
     let (mut worker, mut hired) = hire(receiver, &hiring(Role::Inside)).unwrap();
     let mut waiter = Waiter::new();
-    let mut is_rung = |hired: &Hired| {
+    let mut is_rung = |hired: &Hired<Wire>| {
         let rung = waiter.wait_readable(&[hired.bell()], Duration::ZERO).unwrap();
         rung.count() > 0
     };
