@@ -1,20 +1,3 @@
-
-/// Takes out, piece by piece, what this thread keeps, for a thread that receives: that one keeps a piece by
-/// [making](KeptBytes::new) a frame of it and dropping that. O(1) each.
-///
-/// ```
-/// use fairlane_io::{KeptBytes, take_kept};
-///
-/// drop(KeptBytes::new(Vec::with_capacity(256)));
-/// let pieces: Vec<Vec<u8>> = take_kept().collect();
-/// assert_eq!((pieces.len(), take_kept().count()), (1, 0));
-/// ```
-pub fn take_kept() -> impl Iterator<Item = Vec<u8>> {
-    iter::from_fn(|| {
-        let taken = KEPT.try_with(|kept| kept.borrow_mut().iter_mut().find_map(Vec::pop));
-        taken.ok().flatten()
-    })
-}
 //! Memory of frames that is kept for those to come.
 //!
 //! A general allocator gives memory back to the system once much of it is free in one piece: where a queue of
@@ -49,6 +32,23 @@ pub(crate) fn room(bytes: usize) -> Vec<u8> {
     kept.ok()
         .flatten()
         .unwrap_or_else(|| Vec::with_capacity(ROOMS[number]))
+}
+
+/// Takes out, piece by piece, what this thread keeps, for a thread that receives: that one keeps a piece by
+/// [making](KeptBytes::new) a frame of it and dropping that. O(1) each.
+///
+/// ```
+/// use fairlane_io::{KeptBytes, take_kept};
+///
+/// drop(KeptBytes::new(Vec::with_capacity(256)));
+/// let pieces: Vec<Vec<u8>> = take_kept().collect();
+/// assert_eq!((pieces.len(), take_kept().count()), (1, 0));
+/// ```
+pub fn take_kept() -> impl Iterator<Item = Vec<u8>> {
+    iter::from_fn(|| {
+        let taken = KEPT.try_with(|kept| kept.borrow_mut().iter_mut().find_map(Vec::pop));
+        taken.ok().flatten()
+    })
 }
 
 /// The bytes of a frame that a backend has received. Where they are dropped, their memory is kept for

@@ -380,9 +380,14 @@ where
         match &mut ways[leaves_by.index()] {
             Way::Shaped(arbiter, flow, _) => {
                 let make = |frame| make.make(frame, leaves_by.other(), came);
-                enqueue(arbiter, *flow, stats, frame, make, |arbiter, flow, len, packet| {
-                    arbiter.enqueue(flow, len, packet, now)
-                });
+                enqueue(
+                    arbiter,
+                    *flow,
+                    stats,
+                    frame,
+                    make,
+                    |arbiter, flow, len, packet| arbiter.enqueue(flow, len, packet, now),
+                );
             }
             Way::Open(out, _) => {
                 stats.received.add(frame.byte_len());
@@ -496,9 +501,14 @@ where
             let arrival = arrivals.next().copied().unwrap_or_default();
             let make = &mut self.make;
             let make = |frame| make.make(frame, leaves_by.other(), Came::of(arrival, now));
-            enqueue(arbiter, flow, stats, frame, make, |arbiter, flow, len, packet| {
-                arbiter.enqueue(flow, len, packet, now)
-            });
+            enqueue(
+                arbiter,
+                flow,
+                stats,
+                frame,
+                make,
+                |arbiter, flow, len, packet| arbiter.enqueue(flow, len, packet, now),
+            );
         }
     }
 

@@ -73,43 +73,48 @@ impl Forwarding {
         let mut draining = None;
         let mut ordered: Option<Nanos> = None;
         let mut rounds_of = Rounds::of(bridge, self.has_workers);
-        let outcome = drive(&mut rounds_of, &self.clock, idling, |rounds_of, now, round| {
-            let bridge = &mut *rounds_of.bridge;
-            rounds += 1;
-            self.rounds.store(rounds, Ordering::Relaxed);
-            for (side, guard) in Side::BOTH.into_iter().zip(&mut guards) {
-                if let Some(arbiter) = bridge.arbiter(side)
-                    && let Some(early) = arbiter.queue().classifier().early()
-                {
-                    if arbiter.is_open() {
-                        // Nothing is classified: nobody takes more than his share.
-                        guard.rest(early);
-                        continue;
+        let outcome = drive(
+            &mut rounds_of,
+            &self.clock,
+            idling,
+            |rounds_of, now, round| {
+                let bridge = &mut *rounds_of.bridge;
+                rounds += 1;
+                self.rounds.store(rounds, Ordering::Relaxed);
+                for (side, guard) in Side::BOTH.into_iter().zip(&mut guards) {
+                    if let Some(arbiter) = bridge.arbiter(side)
+                        && let Some(early) = arbiter.queue().classifier().early()
+                    {
+                        if arbiter.is_open() {
+                            // Nothing is classified: nobody takes more than his share.
+                            guard.rest(early);
+                            continue;
+                        }
+                        // Where fewer than a batch came there are no others.
+                        let filling =
+                            round.moved() >= BATCH && bridge.device(side.other()).is_filling();
+                        guard.look(early, filling, now);
                     }
-                    // Where fewer than a batch came there are no others.
-                    let filling =
-                        round.moved() >= BATCH && bridge.device(side.other()).is_filling();
-                    guard.look(early, filling, now);
                 }
-            }
-            if let Some((before, doing)) = worked_at.take() {
-                self.longest.took(doing, now.since(before).0);
-            }
-            if doing.is_none() {
-                doing = self.orders.pop();
-            }
-            if let Some(order) = &mut doing {
-                bridge.hurry();
-                let what = order.doing();
-                worked_at = Some((now, what));
-                ordered = Some(now);
-                if self.longest.during(what, || order.step(bridge, now)) {
-                    answer(&mut self.answers, doing.take());
+                if let Some((before, doing)) = worked_at.take() {
+                    self.longest.took(doing, now.since(before).0);
                 }
-            }
-            bridge.set_attentive(ordered.is_some_and(|then| now.since(then) < ATTENTIVE));
-            now < end && goes_on(&self.stop, bridge, now, &mut draining)
-        });
+                if doing.is_none() {
+                    doing = self.orders.pop();
+                }
+                if let Some(order) = &mut doing {
+                    bridge.hurry();
+                    let what = order.doing();
+                    worked_at = Some((now, what));
+                    ordered = Some(now);
+                    if self.longest.during(what, || order.step(bridge, now)) {
+                        answer(&mut self.answers, doing.take());
+                    }
+                }
+                bridge.set_attentive(ordered.is_some_and(|then| now.since(then) < ATTENTIVE));
+                now < end && goes_on(&self.stop, bridge, now, &mut draining)
+            },
+        );
         if let Some(mut order) = doing.or_else(|| self.orders.pop()) {
             while !order.step(bridge, self.clock.now()) {}
             answer(&mut self.answers, Some(order));
@@ -178,11 +183,16 @@ impl<'a> Rounds<'a> {
 #[inline]
 fn take_in(bridge: &mut SiteBridge, sorted: Sorted, leaves_by: Side, now: Nanos) {
     let (came, note) = (sorted.came(), sorted.note());
-    bridge.take_in_by(sorted.frame, leaves_by, came, |arbiter, flow, len, packet| {
-        arbiter.enqueue_by(flow, len, packet, now, |classifier, received| {
-            classifier.sorted(received, note)
-        })
-    });
+    bridge.take_in_by(
+        sorted.frame,
+        leaves_by,
+        came,
+        |arbiter, flow, len, packet| {
+            arbiter.enqueue_by(flow, len, packet, now, |classifier, received| {
+                classifier.sorted(received, note)
+            })
+        },
+    );
 }
 
 impl Steps for Rounds<'_> {

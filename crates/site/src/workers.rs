@@ -481,7 +481,8 @@ impl<D> Hired<D> {
         self.stop();
         let (device, left) = self.thread.take()?.join().ok()?;
         let mut sorted = Vec::new();
-        self.frames.pop_batch(usize::MAX, |frame| sorted.push(frame));
+        self.frames
+            .pop_batch(usize::MAX, |frame| sorted.push(frame));
         sorted.extend(left);
         Some((device, sorted))
     }
@@ -503,7 +504,9 @@ impl<D> Hired<D> {
         let came = self.frames.pop_batch(most, |sorted| into.push(sorted));
         if came == 0 && most > 0 && self.frames.is_abandoned() && self.frames.is_empty() {
             let failed = lock(&self.shared.failed).take();
-            return Err(failed.unwrap_or_else(|| io::Error::other("a thread that receives has ended")));
+            return Err(
+                failed.unwrap_or_else(|| io::Error::other("a thread that receives has ended"))
+            );
         }
         Ok(came)
     }
@@ -518,7 +521,11 @@ impl<D> Hired<D> {
         let frames = &self.frames;
         let nothing = || frames.is_empty() && !frames.is_abandoned();
         let mut waits = Context::from_waker(&self.waker);
-        let may = self.shared.frames.poll_room(&mut waits, nothing).is_pending();
+        let may = self
+            .shared
+            .frames
+            .poll_room(&mut waits, nothing)
+            .is_pending();
         self.has_waited |= may;
         may
     }

@@ -247,7 +247,9 @@ fn a_site_with_workers_forwards_takes_over_and_goes_on_with_another_interface() 
     let Outcome { report, result, .. } = std::thread::scope(|scope| {
         let running = scope.spawn(move || daemon.run(|_| {}));
         assert!(wire.is_through(PATIENCE).unwrap());
-        handle.change(Source::Site(Box::new(with("calls"))), None).unwrap();
+        handle
+            .change(Source::Site(Box::new(with("calls"))), None)
+            .unwrap();
         assert!(wire.is_through(PATIENCE).unwrap());
         let refused = handle.change(Source::Site(Box::new(site(INTERFACES, "calls"))), None);
         let refused = refused.unwrap_err().to_string();

@@ -115,7 +115,9 @@ fn a_file_that_is_not_toml_or_has_other_keys() {
     );
     refuses(
         "colour = 1\n",
-        &["1:1: unknown key 'colour': the keys here are interfaces, attach, control, workers, link"],
+        &[
+            "1:1: unknown key 'colour': the keys here are interfaces, attach, control, workers, link",
+        ],
     );
     refuses(
         "",
@@ -242,12 +244,17 @@ fn workers_that_cannot_be() {
             "5:11: receive {receive}: an interface has 1 worker for each queue that frames are received \
              from, and that is 1 queue: write 1, or leave it out"
         );
-        refuses(&with(two, &format!("receive = {receive}")), &[sentence.as_str()]);
+        refuses(
+            &with(two, &format!("receive = {receive}")),
+            &[sentence.as_str()],
+        );
     }
     refuses(
         &with("inside = 'a'\nbackend = 'xdp'", ""),
-        &["5:1: [workers]: with the backend \"xdp\" one thread receives and transmits: leave out \
-           [workers], or use the backend \"packet\""],
+        &[
+            "5:1: [workers]: with the backend \"xdp\" one thread receives and transmits: leave out \
+           [workers], or use the backend \"packet\"",
+        ],
     );
     refuses(
         &with(two, "cores = [0]"),

@@ -42,10 +42,13 @@ fn site(rate: &str, rest: u32, turned: bool) -> Site {
         link("up", "outside", "per = \"source-ip\"\n"),
         link("down", "inside", ""),
     );
-    let more = if turned { "[[link.class]]\nname = \"new\"\n" } else { "" };
-    let text = format!(
-        "[interfaces]\ninside = \"i\"\noutside = \"o\"\n[workers]\n{up}{more}{down}"
-    );
+    let more = if turned {
+        "[[link.class]]\nname = \"new\"\n"
+    } else {
+        ""
+    };
+    let text =
+        format!("[interfaces]\ninside = \"i\"\noutside = \"o\"\n[workers]\n{up}{more}{down}");
     Site::parse(&text, "test").unwrap()
 }
 
@@ -178,7 +181,11 @@ impl Rig {
                     Box::new(Worked::new("memory", sender, unheard, hiring).working(hired))
                 }
             };
-            let role = if side == Side::Left { Role::Inside } else { Role::Outside };
+            let role = if side == Side::Left {
+                Role::Inside
+            } else {
+                Role::Outside
+            };
             let link = site.links.iter().find(|link| link.to == role).unwrap();
             let (mut plan, mut arbiter) = Plan::start(link, side, device, 0, None, Nanos::ZERO);
             if slots.is_some() {
@@ -218,7 +225,11 @@ impl Rig {
     fn go_on_as(&mut self, site: &Site, now: Nanos) {
         for at in 0..self.plans.len() {
             let side = self.plans[at].side;
-            let role = if side == Side::Left { Role::Inside } else { Role::Outside };
+            let role = if side == Side::Left {
+                Role::Inside
+            } else {
+                Role::Outside
+            };
             let link: &Arc<Link> = site.links.iter().find(|link| link.to == role).unwrap();
             let next = self.plans[at].running().becomes(Arc::clone(link));
             let adding = self.plans[at].adding(&next);
@@ -277,7 +288,8 @@ fn fares(slots: Option<usize>) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
                 .map(|_| {
                     number += 1;
                     let random = splitmix64(&mut seed);
-                    let mut frame = frame(random as u32 % 16, number, (random >> 32) as usize % 1_500);
+                    let mut frame =
+                        frame(random as u32 % 16, number, (random >> 32) as usize % 1_500);
                     if random.is_multiple_of(37) {
                         frame.truncate(20);
                     }
@@ -306,7 +318,10 @@ fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
     assert!(sent > 1_000, "{sent}");
     for (_, [malformed, unmatched], lane) in &counted {
         assert!(*malformed > 10 && *unmatched > 100, "{counted:?}");
-        assert!(lane.rejected.frames > 10, "the link is too slow for all: {lane:?}");
+        assert!(
+            lane.rejected.frames > 10,
+            "the link is too slow for all: {lane:?}"
+        );
     }
     for (round, (alone, worked)) in alone.iter().zip(&worked).enumerate() {
         assert_eq!(alone, worked, "in round {round}");
@@ -347,7 +362,10 @@ fn a_worker_leaves_in_the_device_what_its_mailbox_has_no_room_for() {
         }
     };
     assert_eq!(full.next, Next::WhenBackendTakesMore);
-    assert!(rig.hosts[0].to.queued() > FRAMES - 2 * BATCH, "no more than a batch is taken");
+    assert!(
+        rig.hosts[0].to.queued() > FRAMES - 2 * BATCH,
+        "no more than a batch is taken"
+    );
     let mut came = Vec::new();
     for round in 1.. {
         assert!(round < 10 * FRAMES as u64, "it stands still");
@@ -360,7 +378,11 @@ fn a_worker_leaves_in_the_device_what_its_mailbox_has_no_room_for() {
         }
     }
     let in_order = (0..FRAMES as u32).map(|number| (1, number));
-    assert!(came.iter().map(|frame| source_and_number(frame)).eq(in_order));
+    assert!(
+        came.iter()
+            .map(|frame| source_and_number(frame))
+            .eq(in_order)
+    );
 }
 
 #[test]
@@ -386,7 +408,11 @@ fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() 
     let mut came = [Vec::new(), Vec::new()];
     let mut rounds = 0;
     while came.iter().any(|came| came.len() < FRAMES as usize) {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", came.map(|came| came.len()));
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{:?}",
+            came.map(|came| came.len())
+        );
         let now = clock.now();
         rig.round(now);
         rounds += 1;
@@ -408,7 +434,10 @@ fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() 
         assert_eq!(came.len(), FRAMES as usize, "none comes twice");
     }
     for (_, _, lane) in rig.counts() {
-        assert_eq!((lane.received.frames, lane.transmitted), (FRAMES.into(), FRAMES.into()));
+        assert_eq!(
+            (lane.received.frames, lane.transmitted),
+            (FRAMES.into(), FRAMES.into())
+        );
         assert_eq!((lane.rejected.frames, lane.oversized.frames), (0, 0));
     }
     for (shared, thread) in threads {
@@ -450,7 +479,9 @@ fn a_worker_that_loses_its_device_says_so_behind_its_last_frame() {
     receiver.is_gone = true;
     let hiring = hiring(Role::Inside);
     let (worker, mut hired) = hire(receiver, &hiring).unwrap();
-    hired.start(worker, &hiring, "receive memory".to_owned()).unwrap();
+    hired
+        .start(worker, &hiring, "receive memory".to_owned())
+        .unwrap();
     let (mut came, begun) = (Vec::new(), Instant::now());
     let error = loop {
         assert!(begun.elapsed() < PATIENCE);
@@ -472,7 +503,9 @@ fn an_ended_worker_leaves_its_device_and_all_that_nobody_has_taken_in_order() {
     let receiver = Wire::new(unused(), arriving);
     let hiring = hiring(Role::Inside);
     let (worker, mut hired) = with_slots(receiver, &hiring, 2).unwrap();
-    hired.start(worker, &hiring, "receive memory".to_owned()).unwrap();
+    hired
+        .start(worker, &hiring, "receive memory".to_owned())
+        .unwrap();
     let (mut came, begun) = (Vec::new(), Instant::now());
     while came.len() < 50 {
         assert!(begun.elapsed() < PATIENCE);
@@ -494,7 +527,9 @@ fn whoever_waits_for_frames_is_woken_by_the_first_one() {
     let (mut worker, mut hired) = hire(receiver, &hiring(Role::Inside)).unwrap();
     let mut waiter = Waiter::new();
     let mut is_rung = |hired: &Hired<Wire>| {
-        let rung = waiter.wait_readable(&[hired.bell()], Duration::ZERO).unwrap();
+        let rung = waiter
+            .wait_readable(&[hired.bell()], Duration::ZERO)
+            .unwrap();
         rung.count() > 0
     };
     assert!(hired.may_wait() && !is_rung(&hired));
@@ -532,7 +567,10 @@ fn the_numbers_of_tables_begin_again_at_one() {
     let (_, ids) = site.links[0].discipline::<Vec<u8>>();
     let filters = site.links[0].classifier(&ids, crate::classifier::random_key());
     sorting.number.store(NUMBERS - 2, Ordering::Relaxed);
-    assert_eq!([(); 2].map(|()| sorting.publish(&filters)), [NUMBERS - 1, 1]);
+    assert_eq!(
+        [(); 2].map(|()| sorting.publish(&filters)),
+        [NUMBERS - 1, 1]
+    );
 }
 
 #[test]
@@ -542,7 +580,10 @@ fn a_core_that_is_not_there_is_named_before_anything_is_opened() {
     let site = Site::parse(text, "test").unwrap();
     let clock = Clock::start();
     let sentence = hirings(&site, clock).unwrap_err().to_string();
-    assert!(sentence.contains("[workers] names core 65535"), "{sentence}");
+    assert!(
+        sentence.contains("[workers] names core 65535"),
+        "{sentence}"
+    );
     let without = Site::parse(&text.replace("cores = [0, 65535]\n", ""), "test").unwrap();
     let both = hirings(&without, clock).unwrap();
     let ingress = both.map(|hiring| hiring.unwrap().ingress);
