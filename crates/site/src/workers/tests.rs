@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const ROOM: usize = 1 << 16;
 
 /// Two directions, in one of them a queue for each machine of a class; what no filter matches has a queue of so
-/// many packets. Turned, filters lead elsewhere, and a class comes.
-fn site(rate: &str, rest: u32, turned: bool) -> Site {
+/// many packets. Turned, filters lead elsewhere; with more, there is a class and a filter more, for nobody.
+fn site(rate: &str, rest: u32, (turned, has_more): (bool, bool)) -> Site {
     let (one, other) = if turned { ("b", "a") } else { ("a", "b") };
     let link = |name: &str, to: &str, more: &str| {
         format!(
@@ -42,10 +42,12 @@ fn site(rate: &str, rest: u32, turned: bool) -> Site {
         link("up", "outside", "per = \"source-ip\"\n"),
         link("down", "inside", ""),
     );
-    let more = if turned {
-        "[[link.class]]\nname = \"new\"\n"
-    } else {
-        ""
+    let more = match has_more {
+        true => {
+            "[[link.class]]\nname = \"new\"\n\
+             [[link.filter]]\nclass = \"new\"\nsource = \"10.9.0.0/16\"\n"
+        }
+        false => "",
     };
     let text =
         format!("[interfaces]\ninside = \"i\"\noutside = \"o\"\n[workers]\n{up}{more}{down}");
@@ -62,7 +64,7 @@ struct Wire {
     arriving: MemoryBackend<Frame>,
     /// Once nothing arrives any more.
     is_gone: bool,
-    /// Always readable, as memory tells nobody.
+    /// Never readable: what a worker receives is there before it looks.
     ready: OwnedFd,
 }
 
@@ -72,7 +74,7 @@ impl Wire {
             out,
             arriving,
             is_gone: false,
-            ready: eventfd(1, EventfdFlags::CLOEXEC).unwrap(),
+            ready: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
         }
     }
 }
@@ -278,7 +280,7 @@ fn source_and_number(frame: &[u8]) -> (u32, u32) {
 
 /// What leaves in each round on either side, and what is counted, while others take over.
 fn fares(slots: Option<usize>) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
-    let [first, turned] = [false, true].map(|turned| site("10mbit", 100, turned));
+    let [first, turned] = [false, true].map(|turned| site("10mbit", 100, (turned, turned)));
     let mut rig = Rig::new(&first, slots);
     let (mut left, mut seed, mut number) = (Vec::new(), 7, 0);
     for round in 1..400 {
@@ -331,7 +333,7 @@ fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
 
 #[test]
 fn a_note_is_taken_while_its_filters_count_and_no_longer() {
-    let mut rig = Rig::new(&site("20mbit", 100, false), Some(64));
+    let mut rig = Rig::new(&site("20mbit", 100, (false, false)), Some(64));
     let now = Nanos::from_millis(1);
     let table = |rig: &Rig| {
         let arbiter = rig.bridge.arbiter(Side::Right).unwrap();
@@ -340,7 +342,7 @@ fn a_note_is_taken_while_its_filters_count_and_no_longer() {
     assert_eq!(table(&rig), 1);
     rig.hosts[0].send([frame(1, 1, 100)]);
     rig.receive(now);
-    rig.go_on_as(&site("20mbit", 100, true), now);
+    rig.go_on_as(&site("20mbit", 100, (true, true)), now);
     assert_eq!(table(&rig), 2);
     rig.round(now);
     rig.round(Nanos::from_millis(5));
@@ -353,7 +355,7 @@ fn a_note_is_taken_while_its_filters_count_and_no_longer() {
 #[test]
 fn a_worker_leaves_in_the_device_what_its_mailbox_has_no_room_for() {
     const FRAMES: usize = 300;
-    let mut rig = Rig::new(&site("10gbit", 1_000, false), Some(2));
+    let mut rig = Rig::new(&site("10gbit", 1_000, (false, false)), Some(2));
     rig.hosts[0].send((0..FRAMES).map(|number| frame(1, number as u32, 100)));
     let full = loop {
         let step = rig.workers[0].step(Nanos::ZERO).unwrap();
@@ -389,7 +391,7 @@ fn a_worker_leaves_in_the_device_what_its_mailbox_has_no_room_for() {
 fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() {
     const FRAMES: u32 = 20_000;
     const SOURCES: u32 = 16;
-    let sites = [false, true].map(|turned| site("100gbit", 60_000, turned));
+    let sites = [false, true].map(|more| site("100gbit", 60_000, (false, more)));
     // So few places that each end waits for the other one.
     let mut rig = Rig::new(&sites[0], Some(64));
     for host in &mut rig.hosts {
@@ -563,7 +565,7 @@ fn a_note_goes_by_the_mailbox_as_it_is() {
 #[test]
 fn the_numbers_of_tables_begin_again_at_one() {
     let sorting = Sorting::default();
-    let site = site("20mbit", 100, false);
+    let site = site("20mbit", 100, (false, false));
     let (_, ids) = site.links[0].discipline::<Vec<u8>>();
     let filters = site.links[0].classifier(&ids, crate::classifier::random_key());
     sorting.number.store(NUMBERS - 2, Ordering::Relaxed);
