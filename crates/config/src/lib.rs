@@ -67,7 +67,7 @@
 //! let (warnings, unmatched): (Vec<Diagnostic>, Vec<Unmatched>) = (site.warnings.clone(), site.unmatched());
 //! assert!(warnings.is_empty() && unmatched.is_empty());
 //! let error = Site::parse(&text.replace("wf2q+", "wf3q+"), "site.toml").unwrap_err();
-//! assert!(matches!(&error, SiteError::Invalid(sentences) if sentences[0].line == 10), "{error}");
+//! assert!(matches!(&error, SiteError::Invalid(sentences) if sentences[0].line == 13), "{error}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
