@@ -164,7 +164,8 @@ mod tests {
         let there = std::thread::spawn(move || {
             let all = two.into_iter().chain(rest);
             all.map(KeptBytes::new).for_each(drop);
-            [1_500, 60, 1_500].map(|bytes| room(bytes).as_ptr() as usize)
+            let rooms = [1_500, 60, 1_500].map(room);
+            rooms.each_ref().map(|room| room.as_ptr() as usize)
         });
         let mut there = there.join().unwrap();
         places.sort_unstable();
