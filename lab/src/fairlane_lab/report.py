@@ -102,7 +102,9 @@ def _tables(result: Result) -> Tables:
     if experiment.beside is None:
         return result.tables
     both = experiment.beside(result.tables, experiment.paper)
-    return {BESIDE: both.assign(deviation_percent=(both["here"] / both["paper"] - 1) * 100), **result.tables}
+    # Of nothing there is no part.
+    off = (both["here"] / both["paper"].where(both["paper"] != 0) - 1) * 100
+    return {BESIDE: both.assign(deviation_percent=off), **result.tables}
 
 
 def _shown(found: dict[str, Any], tables: Tables, svg: bytes | None) -> dict[str, Any]:

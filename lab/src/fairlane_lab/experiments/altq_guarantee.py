@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from .. import drawing
 from ..model import Experiment, Tables, Verdict
 from . import _altq
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -194,6 +195,12 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """What each class had, the median of all runs."""
+    ours = tables["classes"].groupby("class", as_index=False)["mean_on_link_mbit"].median()
+    return beside(ours, paper, ["class"], {"what it received (Mbit/s)": ("on_link_mbit", "mean_on_link_mbit")})
+
+
 EXPERIMENT = Experiment(
     name="altq-guarantee",
     title="classes that get what they were promised, whoever comes and goes",
@@ -210,6 +217,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(11.0, 4.8),
     needs_instruments=True,
     network="tcp",

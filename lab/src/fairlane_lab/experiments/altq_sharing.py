@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from .. import drawing
 from ..model import Experiment, Tables, Verdict
 from . import _altq
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -300,6 +301,19 @@ def _draw_one(axes: Axes, of: pd.DataFrame, paper: pd.DataFrame) -> None:
     axes.set_ylim(bottom=0)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """The least and the most that each agency had in a phase, over its part, by discipline."""
+    agencies = tables["agencies"]
+    part = (agencies["mean_on_link_mbit"] / agencies["part_mbit"]).rename("part")
+    of = part.groupby([agencies["discipline"], agencies["agency"]]).agg(["min", "max"]).reset_index()
+    theirs = paper.assign(min=1.0, max=1.0)
+    figures = {"mean of a phase / its part, least": ("min", "min"), "mean of a phase / its part, most": ("max", "max")}
+    found = [
+        beside(one, theirs, ["agency"], figures).assign(discipline=name) for name, one in of.groupby("discipline", sort=False)
+    ]
+    return pd.concat(found, ignore_index=True)[["discipline", "agency", "figure", "paper", "here"]]
+
+
 EXPERIMENT = Experiment(
     name="altq-sharing",
     title="two agencies share a link, and each one's classes what the other leaves",
@@ -319,6 +333,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(12.5, 4.6),
     needs_instruments=True,
     network="tcp",

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from .. import drawing, machine
 from ..model import Experiment, Tables, Verdict
 from . import _pspat
+from ._beside import beside
 from ._pspat import Case
 
 if TYPE_CHECKING:
@@ -232,6 +233,12 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """Millions a second, where the text has the number of clients."""
+    known = paper.dropna(subset=["clients"]).astype({"clients": int})
+    return beside(tables["rates"], known, ["curve", "clients"], {"millions a second": ("mpps", "mpps")})
+
+
 EXPERIMENT = Experiment(
     name="pspat-throughput",
     title="packets and decisions a second against the number of clients",
@@ -251,6 +258,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(10.5, 5.0),
     needs_program=True,
     lacks=lambda: machine.lacks_cores(2),

@@ -72,6 +72,11 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     drawing.legend_outside(figure, [_cost.NAMES[name] for name in _cost.ALGORITHMS])
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """Times over that of the environment alone."""
+    return _cost.beside_paper(tables["costs"], paper, ["flows"])
+
+
 EXPERIMENT = Experiment(
     name="qfq-fig10",
     title="cost of a pair against the number of flows",
@@ -86,6 +91,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(11.0, 4.8),
     needs_program=True,
 )

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 
 from .. import drawing, machine
 from ..model import Experiment, Tables, Verdict
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -225,6 +226,13 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """Both tables; the paper's S-KPS beside both of ours."""
+    again = [paper[paper["algorithm"] == theirs].assign(algorithm=ours) for ours, theirs in PAPERS.items()]
+    figures = {f"{name} (ms)": (f"{name}_ms", f"{name}_ms") for name in ("mean", "deviation", "max")}
+    return beside(tables["delays"], pd.concat([paper, *again]), ["flow", "algorithm"], figures)
+
+
 EXPERIMENT = Experiment(
     name="qfq-ns2",
     title="delays from end to end over two bottlenecks",
@@ -246,5 +254,6 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(9.0, 4.4),
 )

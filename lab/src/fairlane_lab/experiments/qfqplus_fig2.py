@@ -10,6 +10,7 @@ import pandas as pd
 from .. import drawing
 from ..model import Experiment, Tables, Verdict
 from . import _cost
+from ._beside import beside
 from ._flowsets import FLOW_SETS, as_sets, count
 
 if TYPE_CHECKING:
@@ -119,6 +120,14 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     drawing.legend_outside(figure, names)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """The range over the sets of flows."""
+    over = _over_qfq(tables["costs"], "ns")
+    ours = pd.DataFrame({"m": over.columns, "least": over.min().to_numpy(), "most": over.max().to_numpy()})
+    figures = {f"time / QFQ's, the {name} of all sets": (f"{name}_of_qfq", name) for name in ("least", "most")}
+    return beside(ours, paper, ["m"], figures)
+
+
 EXPERIMENT = Experiment(
     name="qfqplus-fig2",
     title="cost of QFQ+ against M",
@@ -134,6 +143,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(10.0, 4.6),
     needs_program=True,
 )
