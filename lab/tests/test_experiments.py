@@ -20,7 +20,7 @@ BY_THE_INSTRUMENTS = {"qfqplus-fig3-7": {"sets": ("1k-wmix",)}}
 
 #: Each has a file of its own: `test_pspat.py`, `test_altq.py`.
 ELSEWHERE = [
-    *("pspat-table1", "pspat-table2", "pspat-throughput", "pspat-allocation", "pspat-latency"),
+    *("pspat-table1", "pspat-table2", "pspat-throughput", "pspat-allocation", "pspat-latency", "pspat-scan"),
     *("altq-overhead", "altq-filters", "altq-allocation", "altq-guarantee", "altq-sharing"),
 ]
 
