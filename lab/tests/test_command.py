@@ -139,6 +139,28 @@ def test_an_interrupt_ends_the_program_that_measures(tmp_path):
     assert ended.exists()
 
 
+def test_an_interrupt_ends_the_programs_of_all_threads(tmp_path):
+    script = tmp_path / "instruments"
+    script.write_text(
+        f"#!/bin/sh\ntrap 'touch {tmp_path}/ended-$2; exit 1' TERM\ntouch {tmp_path}/begun-$2\n"
+        "while :; do sleep 0.05; done\n"
+    )
+    script.chmod(0o755)
+    run = running.Run(None)
+
+    def work(number):
+        if number == 2:
+            while len(list(tmp_path.glob("begun-*"))) < 2:
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+        Instruments(script).figures("spinlock", number)
+
+    with pytest.raises(KeyboardInterrupt):
+        run.each(range(3), work, jobs=3)
+    # The pool has waited for its threads.
+    assert len(list(tmp_path.glob("ended-*"))) == 2
+
+
 def test_a_folder_with_other_files_is_not_replaced(capsys, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     sentence = refused(capsys, "reproduce", "qfqplus-table2", "--out", str(tmp_path))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from . import build, experiments, machine
 from .draws import SplitMix64
 from .model import Experiment, LabError, Result
-from .program import Executable, Instruments, Program, Tools
+from .program import Executable, Instruments, Program, Tools, end_all
 from .progress import Progress
 
 Item = TypeVar("Item")
@@ -58,6 +58,7 @@ class Run:
                     self._progress.tick()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                end_all()
                 raise
             return [future.result() for future in futures]
 
