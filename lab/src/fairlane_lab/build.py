@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import subprocess
@@ -62,9 +63,15 @@ def _files(folder: Path) -> list[Path]:
 def _digest(files: Iterable[Path]) -> str:
     whole = hashlib.sha256()
     for path in files:
-        whole.update(hashlib.sha256(path.read_bytes()).digest())
+        state = path.stat()
+        whole.update(_of_file(path, state.st_mtime_ns, state.st_size))
         whole.update(path.name.encode())
     return whole.hexdigest()[:12]
+
+
+@functools.cache
+def _of_file(path: Path, _changed: int, _size: int) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def _checkout() -> Path | None:

@@ -250,8 +250,9 @@ EXPERIMENT = Experiment(
     "clients (and the dispatcher) have the others; without it they have all. The lock is ours around the same "
     "algorithms, not Linux' TC: it is fair, as those of kernels are, and of the clients of one core one contends at "
     "a time, as a kernel's thread that holds a lock or waits for it keeps its core. Fig. 7 is of the paper's "
-    "in-kernel version, which is faster by what a system call costs. Clients that neither ask nor send are no "
-    "figure: the paper has no such curve.",
+    "in-kernel version, which is faster by what a system call costs. Figs. 8 and 10 "
+    "need a network card of many queues, and forty hyperthreads on two sockets, and are not here; they show of a lock and of "
+    "PSPAT what these do. Clients that neither ask nor send are no figure: the paper has no such curve.",
     full=Parameters(),
     quick=Parameters(clients=(1, 5, 50), seconds=0.1, rounds=1),
     seconds=(100.0, 8.0),
