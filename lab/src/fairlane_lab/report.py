@@ -123,7 +123,7 @@ def write(result: Result, folder: Path) -> None:
     read."""
     tables, found = _tables(result), record(result)
     for name, frame in tables.items():
-        frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+        frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n", float_format="%.9g")
     result.experiment.paper.to_csv(folder / "paper.csv", index=False, lineterminator="\n")
     figure = result.plot()
     for kind in ("svg", "png"):

@@ -26,6 +26,8 @@ class Run:
         self.parameters = parameters
         self._tools = tools or Tools()
         self._progress = progress or Progress({})
+        #: Whether it was given up: nothing more is to be started.
+        self.ended = False
 
     @property
     def program(self) -> Program:
@@ -58,6 +60,7 @@ class Run:
                     self._progress.tick()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                self.ended = True
                 end_all()
                 raise
             return [future.result() for future in futures]
