@@ -67,7 +67,7 @@ class Executable:
             if given:
                 return cls._at(Path(given))
         for folder in (*Path(__file__).resolve().parents, Path.cwd()):
-            built = folder / "target/release" / cls.name
+            built = folder / os.environ.get("CARGO_TARGET_DIR", "target") / "release" / cls.name
             if (folder / "Cargo.toml").is_file() and built.is_file():
                 return cls._at(built)
         in_path = shutil.which(cls.name)

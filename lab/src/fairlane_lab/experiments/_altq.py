@@ -136,14 +136,15 @@ AGAIN = 2
 
 def _figures(run: Run, *words: object) -> dict[str, Any]:
     """What an instrument of the paper's hosts finds."""
-    for left in range(AGAIN, -1, -1):
+    failures = 0
+    while True:
         try:
             return run.instruments.figures("altq", *words)
         except LabError as error:
-            if left == 0 or run.ended:
+            failures += 1
+            if failures > AGAIN or run.ended:
                 raise
             print(f"again, since {error}", file=sys.stderr)
-    raise AssertionError
 
 
 @dataclass(frozen=True)
