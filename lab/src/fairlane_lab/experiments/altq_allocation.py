@@ -277,7 +277,8 @@ def _draw_whole(axes: Axes, timed: pd.DataFrame, paper: pd.DataFrame) -> None:
 def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
     """CBQ with the paper's timer of 10 ms over 100 Mbit/s."""
     keys = ["link_mbit", "timer_ms", "share_percent"]
-    return beside(tables["cbq_with_timer"], paper, keys, {"what the class had (Mbit/s)": ("tcp_mbit", "on_link_mbit")})
+    theirs = paper.astype({"link_mbit": float})
+    return beside(tables["cbq_with_timer"], theirs, keys, {"what the class had (Mbit/s)": ("tcp_mbit", "on_link_mbit")})
 
 
 EXPERIMENT = Experiment(
