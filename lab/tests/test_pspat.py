@@ -220,7 +220,7 @@ def test_looking_at_all_mailboxes_is_judged_by_what_it_carries_and_how_long_it_t
     few = (20, (5.0, 30.0), (5.0, 10.0), (4.9, 5.0))
     assert judge(few) == ["holds", "holds"]
     assert judge(few, (1000, (14.0, 800.0), (20.0, 100.0), (3.0, 30.0))) == ["does not hold", "holds"]
-    assert judge(few, (1000, (14.0, 800.0), (20.0, 100.0), (19.0, 300.0))) == ["holds", "does not hold"]
+    assert judge(few, (1000, (14.0, 800.0), (20.0, 100.0), (19.0, 900.0))) == ["holds", "does not hold"]
 
 
 #: A form of a second of each; what is judged by time is only whether it is judged.
