@@ -323,7 +323,7 @@ def test_sharing_is_judged_by_discipline_and_the_flaw_by_itself():
     tree_bad = sharing(lambda discipline: {"X": 66.0, "Y": 34.0} if discipline == "tree" else fair)
     assert holds(tree_bad)[:3] == [False, True, True]
     none_more = sharing(lambda discipline: {"X": 85.0, "Y": 15.0} if discipline == "cbq" else fair)
-    assert holds(none_more) == [True, False, True, False]
+    assert holds(none_more) == [True, False, True, False] and len(judged(none_more)) == 4
     assert holds(sharing(lambda discipline: fair, 5.0)) == [None] * 4
 
 

@@ -13,7 +13,7 @@ import time
 
 import fairlane
 import pytest
-from fairlane_lab import build, experiments, machine, report, running
+from fairlane_lab import build, drawing, experiments, machine, report, running
 from fairlane_lab.cli import main
 from fairlane_lab.model import LabError
 from fairlane_lab.output import Destination
@@ -237,6 +237,8 @@ def measured(monkeypatch):
     """Names of those that were measured, where there are two, and one build whatever happens around it."""
     this = build.of([])
     monkeypatch.setattr(build, "of", lambda _: this)
+    # Plots take time.
+    monkeypatch.setattr(drawing, "rendered", lambda _, kind: kind.encode())
     both = tuple(experiments.named(name) for name in TWO)
     names, measure = [], running.measured
 

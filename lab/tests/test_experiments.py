@@ -41,6 +41,10 @@ def judged(result):
         # A unit, or what it is over, stands at each axis that has figures; one of a row may be shared.
         assert axes.get_xlabel() or axes.get_xticklabels()
         assert axes.lines or axes.containers
+        # No curve is cut off.
+        of_data = [line for line in axes.lines if line.get_transform() == axes.transData]
+        highest = max((float(y) for line in of_data for y in line.get_ydata() if math.isfinite(y)), default=0.0)
+        assert highest <= max(axes.get_ylim()), axes.get_title()
     assert any(axes.get_ylabel() for axes in figure.axes)
     assert "<table>" in result._repr_html_()
     return {verdict.claim: verdict for verdict in verdicts}

@@ -184,7 +184,8 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
         axes.plot(wide.index + step / 2, wide.sum(axis=1), color="#333333", linewidth=0.9)
         axes.set_xlabel("seconds")
         axes.set_title(f"daemon over {way}", fontsize=9)
-        axes.set_ylim(bottom=0)
+    # Of all, which share it.
+    figure.axes[0].set_ylim(bottom=0)
     figure.axes[0].set_ylabel("what arrived, frames included (Mbit/s)")
     handles = [
         Line2D([], [], label=f"{name} ({share[name]:g} Mbit/s)" if name in share.index else name, **drawing.ours(number))

@@ -276,6 +276,8 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
         of = trace[(trace["discipline"] == discipline) & (trace["round"] == 0)]
         _draw_one(axes, of[of["way"] == of["way"].iloc[0]], paper)
         axes.set_title(DISCIPLINES[discipline], fontsize=9)
+    # Of all, which share it.
+    figure.axes[0].set_ylim(bottom=0)
     figure.axes[0].set_ylabel("what arrived, frames included (Mbit/s)")
     shares = paper.set_index("agency")["percent"]
     handles = [
@@ -298,7 +300,6 @@ def _draw_one(axes: Axes, of: pd.DataFrame, paper: pd.DataFrame) -> None:
         axes.plot(middle, wide[own].sum(axis=1), **drawing.ours(number), markevery=(number, every))
     axes.plot(middle, wide["class-4"], **drawing.ours(len(paper)), markevery=(2, every))
     axes.set_xlabel("seconds")
-    axes.set_ylim(bottom=0)
 
 
 def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:

@@ -116,7 +116,8 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
         drawing.plain_numbers(axes, x=True)
         axes.set_xlabel("M, the most flows of an aggregate")
         axes.set_ylabel(f"{'time' if unit == 'ns' else 'instructions'} of a pair / QFQ's")
-        axes.set_ylim(bottom=0)
+    # Of all, which share it.
+    figure.axes[0].set_ylim(bottom=0)
     drawing.legend_outside(figure, names)
 
 
