@@ -227,6 +227,28 @@ impl Orders {
 
 /// A link's thread: asked, changed and ended by this. From any thread; dropping it stops the link as
 /// [`stop`](Self::stop) does, without waiting for the end.
+///
+/// ```
+/// use fairlane_core::Rate;
+/// use fairlane_io::memory;
+/// use fairlane_runtime::{Ended, Ending, EndingFuture, LinkHandle, spawn};
+/// use std::time::Duration;
+///
+/// /// For a supervisor: packets that were sent, or that the thread is no more.
+/// fn sent(link: &LinkHandle) -> Result<u64, Ended> {
+///     Ok(link.stats()?.total.sent.packets)
+/// }
+///
+/// let (near, _far) = memory::pair::<Vec<u8>, Vec<u8>>(16);
+/// let (_link, handle) = spawn("10mbit".parse::<Rate>()?, near)?;
+/// assert_eq!(sent(&handle), Ok(0));
+/// handle.change_rate("20mbit".parse()?)?;
+///
+/// // A thread waits for the end; a task awaits it, or holds the future.
+/// let ending: Ending = handle.drain(Duration::from_secs(5));
+/// let _future: EndingFuture = ending.into_future();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the link stops when its handle is dropped"]
 pub struct LinkHandle {
     orders: Arc<Orders>,
@@ -285,6 +307,19 @@ where
 /// # Errors
 ///
 /// As of `spawn`.
+///
+/// ```
+/// use fairlane_core::{PacketScheduler, Rate, sched::Drr};
+/// use fairlane_io::memory;
+/// use fairlane_runtime::{Flow, spawn_over};
+///
+/// let (near, _far) = memory::pair::<Vec<u8>, Vec<u8>>(16);
+/// let queue = PacketScheduler::new(Drr::new(), Default::default());
+/// let (link, handle) = spawn_over(queue, "10mbit".parse::<Rate>()?, near)?;
+/// let _client = link.client(Flow::weight(1).max_len(1_500))?;
+/// handle.stop()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn spawn_over<Q, B>(
     queue: Q,
     config: impl Into<SpawnConfig>,
