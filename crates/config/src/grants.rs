@@ -109,6 +109,7 @@ impl fmt::Display for Broken {
 
 /// Why something is not granted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotGranted {
     /// The site's own text is not sound any more.
     #[error(transparent)]

@@ -40,6 +40,7 @@ impl Carries {
 
 /// Why there is no listening at a path.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum BindError {
     /// Somebody listens there.
     InUse,

@@ -114,6 +114,7 @@ pub enum Protocol {
 
 /// Why a frame cannot be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Uncut {
     /// Its headers are not those of the packet that is to be cut: a tunnel, or none.
     Headers,
