@@ -27,8 +27,8 @@ pub(super) trait Course<Q, O, L, B> {
 pub(super) fn replay<Q, O, L, B>(
     server: &mut Server<Q, O, L, B>,
     course: &mut impl Course<Q, O, L, B>,
-    arrivals: &mut dyn Arrivals<L, B>,
-    departures: &mut dyn Departures,
+    arrivals: &mut (impl Arrivals<L, B> + ?Sized),
+    departures: &mut (impl Departures + ?Sized),
 ) -> Result<Picos>
 where
     Q: Queue<L, Waiting<L, B>>,
@@ -41,11 +41,8 @@ where
     let mut last = first;
     loop {
         // At one instant arrivals come first: they count where the next is chosen.
-        let step = match &next {
-            Some(arrival) => server.step_before(arrival.at()),
-            None => server.step(),
-        };
-        let dequeued = match step {
+        let until = next.as_ref().map_or(Picos::MAX, Arrival::at);
+        let dequeued = match server.step_before(until) {
             Some(Step::Completed(sent, body)) => {
                 last = sent.end.time;
                 departures.write(&departure(course, &sent, &body)?)?;
