@@ -38,10 +38,9 @@ where
 {
     let mut next = arrivals.next()?;
     let first = next.as_ref().map_or(Picos::ZERO, Arrival::at);
-    let mut last = first;
+    let (mut last, mut until) = (first, next.as_ref().map_or(Picos::MAX, Arrival::at));
     loop {
         // At one instant arrivals come first: they count where the next is chosen.
-        let until = next.as_ref().map_or(Picos::MAX, Arrival::at);
         let dequeued = match server.step_before(until) {
             Some(Step::Completed(sent, body)) => {
                 last = sent.end.time;
@@ -54,6 +53,7 @@ where
                 let arrived = course.arrive(server, arrival);
                 arrived.with_context(|| arrivals.place())?;
                 next = arrivals.next()?;
+                until = next.as_ref().map_or(Picos::MAX, Arrival::at);
                 continue;
             }
         };
