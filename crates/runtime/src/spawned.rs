@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlane_core::sched::Algorithm;
 use fairlane_core::units::{LengthError, WeightError};
@@ -266,7 +266,8 @@ impl fmt::Debug for LinkHandle {
 /// The link on a thread of its own: clients come through the one, the other asks and ends it.
 ///
 /// The packets that clients push go out through `backend` at the pace of the link, in the order of the
-/// algorithm, from now on. The thread sleeps while there is nothing to do.
+/// algorithm, from now on. The thread sleeps while there is nothing to do. The first link of a process sends
+/// nothing for some 50 ms, in which its clock is compared with the system's; nobody waits for that here.
 ///
 /// ```
 /// use fairlane_io::{Backend, MemoryBackend, memory};
@@ -345,11 +346,12 @@ where
         let pinned = config.core.map_or(Ok(()), crate::pin_to_core);
         #[cfg(not(target_os = "linux"))]
         let pinned = Ok(());
-        // The first clock of a process takes a while, which is no time of the link.
-        let clock = pinned.is_ok().then(Clock::start);
-        // Whoever spawns waits for this.
+        let (may_begin, began) = (pinned.is_ok(), Instant::now());
+        // Whoever spawns waits for this, and not for the first clock of a process, which takes a while.
         let _ = begun.send(pinned);
-        if let Some(clock) = clock {
+        if may_begin {
+            let clock = Clock::start();
+            let clock = clock.set(began.elapsed().into());
             // Nobody may ask any more.
             let _ = tell.send(run(arbiter, config.idling, &clock, &taken));
         }
