@@ -200,7 +200,7 @@ macro_rules! define_with {
         /// use fairlane_core::{PacketScheduler, Scheduler, with_algorithm};
         ///
         /// /// Compiled once for each algorithm.
-        /// fn holds<A: Scheduler>(algorithm: A) -> usize {
+        /// fn holds<A: Scheduler>(algorithm: A) -> u32 {
         ///     PacketScheduler::<A, u32>::new(algorithm, Default::default()).len()
         /// }
         ///

@@ -70,12 +70,19 @@ fn what_is_public_is_what_was_meant_to_be() {
 /// A program that asks what went wrong is compiled again where there is more that can.
 #[test]
 fn a_list_of_errors_may_grow() {
-    let error = ["thiserror::Error", " std::error::Error for", " core::error::Error for"];
+    let error = [
+        "thiserror::Error",
+        " std::error::Error for",
+        " core::error::Error for",
+    ];
     for name in GATHERED.into_iter().chain(["testkit", "tower"]) {
         for item in listing(name).items {
             let is_error = error.iter().any(|words| item.contains(words));
             let may_grow = item.contains("\n    non_exhaustive");
-            assert!(!item.starts_with("pub enum") || !is_error || may_grow, "{item}");
+            assert!(
+                !item.starts_with("pub enum") || !is_error || may_grow,
+                "{item}"
+            );
         }
     }
 }
