@@ -168,10 +168,15 @@ impl Running {
         let same_rules =
             Arc::ptr_eq(&link.rules, &self.link.rules) || link.rules == self.link.rules;
         let same_filters = same_rules && link.default == self.link.default;
-        let early = (self.early.as_ref()).filter(|early| same_filters && early.outlast(&link));
-        let lasts = same_filters && (early.is_some() || self.early.is_none());
-        let how = match link.steps_from(&self.link) {
-            Some(steps) if lasts && steps.is_in_place() => match steps.changed.is_empty() {
+        let steps = link.steps_from(&self.link);
+        let in_place = (steps.as_ref()).filter(|steps| same_filters && steps.is_in_place());
+        let outlasts = |early: &&Tables| {
+            in_place.is_some_and(|steps| early.outlast(&link, &steps.changed))
+        };
+        let early = self.early.as_ref().filter(outlasts).cloned();
+        let lasts = in_place.is_some() && early.is_some() == self.early.is_some();
+        let how = match steps {
+            Some(steps) if lasts => match steps.changed.is_empty() {
                 true if link.rate == self.link.rate => How::Same,
                 _ => How::Parameters(steps.changed),
             },
@@ -190,7 +195,7 @@ impl Running {
             side: self.side,
             terms: ClassTerms::after(&link, &self.terms),
             early: match &filters {
-                None => early.cloned(),
+                None => early,
                 Some(filters) => tables(&self.port, &link, filters),
             },
             port: self.port.clone(),
