@@ -222,13 +222,12 @@ fn compare(what: &str, load: Load, pressure: &Pressure, without: &[Span], with: 
         Load::Flood => saturated(pressure, without, with),
     };
     assert!(kept >= least, "{kept} of the packets, {least} at least");
-    // Of a program that is not optimised, in spans of less than a second, it says little.
-    let strict = match long_tests() && !cfg!(debug_assertions) {
-        true => 1.02,
-        false => 3.0,
-    };
-    let most = pressure.most(strict, 1.0);
-    assert!(ratio <= most, "{ratio} times, {most} at most");
+    // Of a program that is not optimised, in spans of less than a second, it says nothing: how many packets
+    // a round finds decides more.
+    if long_tests() && !cfg!(debug_assertions) {
+        let most = pressure.most(1.02, 1.0);
+        assert!(ratio <= most, "{ratio} times, {most} at most");
+    }
 }
 
 /// A site that has told its first state.
