@@ -169,9 +169,10 @@ fn middle_ns(spans: &[Span]) -> f64 {
     middle(spans.iter().map(|span| span.ns))
 }
 
-/// How many packets a second come through a busy thread with, as a part of those without: the middle of the pairs.
-/// Prints all of them, and between which of them the middle lies with a probability of 95%.
-fn saturated(pressure: &Pressure, without: &[Span], with: &[Span]) -> f64 {
+/// How many packets a second come through a busy thread with, as a part of those without, at most: the end of what the
+/// middle of the pairs lies in with a probability of 95%. Prints all of them. Where other programs had its core, nothing
+/// is decided, and it is 1.
+fn saturated(without: &[Span], with: &[Span]) -> f64 {
     let both = || without.iter().chain(with);
     let busy = both().map(|span| span.busy).fold(1.0, f64::min);
     let lost = both().map(|span| 1.0 - span.arrived as f64 / f64::from(span.sent));
@@ -191,9 +192,13 @@ fn saturated(pressure: &Pressure, without: &[Span], with: &[Span]) -> f64 {
         ratios[few],
         ratios[ratios.len() - 1 - few],
     );
-    let least = pressure.least(0.9, 0.2);
-    assert!(busy >= least && lost > 0.0, "it was not flooded");
-    kept
+    match busy >= 0.95 && lost > 0.0 {
+        true => ratios[ratios.len() - 1 - few],
+        false => {
+            eprintln!("it was not busy all the time: nothing is decided");
+            1.0
+        }
+    }
 }
 
 /// Prints spans that were measured in turns, and holds them to what there may be between them.
@@ -216,10 +221,9 @@ fn compare(what: &str, load: Load, pressure: &Pressure, without: &[Span], with: 
         middle_ns(without),
         middle_ns(with),
     );
-    let least = pressure.least(0.98, 0.3);
-    let kept = match load {
-        Load::Steady => arrived(with) / arrived(without),
-        Load::Flood => saturated(pressure, without, with),
+    let (kept, least) = match load {
+        Load::Steady => (arrived(with) / arrived(without), pressure.least(0.98, 0.3)),
+        Load::Flood => (saturated(without, with), 0.98),
     };
     assert!(kept >= least, "{kept} of the packets, {least} at least");
     // Of a program that is not optimised, in spans of less than a second, it says nothing: how many packets
