@@ -208,7 +208,14 @@ mod tests {
     #[test]
     fn what_is_spliced_is_as_in_a_vector() {
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 200] {
-            for (from, to) in [(0, 0), (0, 1), (3, 70), (PIECE, PIECE), (0, 200), (200, 200)] {
+            for (from, to) in [
+                (0, 0),
+                (0, 1),
+                (3, 70),
+                (PIECE, PIECE),
+                (0, 200),
+                (200, 200),
+            ] {
                 let places = from.min(length)..to.min(length);
                 let one: List<_> = (0..length).collect();
                 for more in [0, 1, PIECE] {

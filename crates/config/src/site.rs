@@ -281,11 +281,7 @@ pub(crate) struct Found {
 
 impl Found {
     /// What is guaranteed, and what other link it is like.
-    pub(crate) fn of(
-        guarantees: List<Guarantee>,
-        kept: (u64, u64),
-        like: Option<Like>,
-    ) -> Found {
+    pub(crate) fn of(guarantees: List<Guarantee>, kept: (u64, u64), like: Option<Like>) -> Found {
         Found {
             guarantees: OnceLock::from(guarantees),
             kept: OnceLock::from(kept),

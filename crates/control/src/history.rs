@@ -314,11 +314,11 @@ impl History {
 
     /// What is known of a class in a step of a kind: by the shortest steps that there are rows of.
     fn figures(&self, class: &Class, kind: usize, at: u64) -> Figures {
-        for longer in kind..STEPS.len() {
+        for (longer, step) in STEPS.into_iter().enumerate().skip(kind) {
             let rows = &self.rows[longer];
-            let within = at * STEPS[kind] / STEPS[longer];
+            let within = at * STEPS[kind] / step;
             if let Some(row) = rows.get(within) {
-                let parts = STEPS[longer] / STEPS[kind];
+                let parts = step / STEPS[kind];
                 return find(row, class.number).part_of(parts as f32);
             }
             // It goes on.
@@ -608,7 +608,10 @@ mod tests {
         let [seconds, minutes, long] = &told.history.rows;
         let kept = [seconds, minutes, long].map(|rows| (rows.first(), rows.end()));
         assert_eq!(kept.map(|(_, end)| end), [200_000, 3_333, 9]);
-        assert!(kept.iter().all(|&(first, end)| 0 < first && first < end), "{kept:?}");
+        assert!(
+            kept.iter().all(|&(first, end)| 0 < first && first < end),
+            "{kept:?}"
+        );
         // A class is in a row of every kind since the oldest one of them.
         let week = told.told(Span::Week, None);
         let oldest = kept[2].0 * STEPS[2];
@@ -629,7 +632,11 @@ mod tests {
         let seconds = 3_000;
         for second in 0..seconds {
             told.delay((second % 60 == 7).then_some(500.0));
-            told.at((second + 2) as f64, bytes(second), u64::from(second % 60 == 9));
+            told.at(
+                (second + 2) as f64,
+                bytes(second),
+                u64::from(second % 60 == 9),
+            );
         }
         let hour = told.told(Span::Hour, None);
         assert_eq!((hour.start, hour.rate_bps.len()), (DAY as i64 + 1, 3_000));
@@ -642,7 +649,11 @@ mod tests {
             let (rate, late, drops) = match second {
                 _ if second >= exact => {
                     let late = (second % 60 == 7).then_some(500.0);
-                    ((bytes(second) * 8) as f32, late, f32::from(second % 60 == 9))
+                    (
+                        (bytes(second) * 8) as f32,
+                        late,
+                        f32::from(second % 60 == 9),
+                    )
                 }
                 _ if second >= by_minutes => (mean(second), Some(500.0), 1.0 / 60.0),
                 // The quarter of a day goes on.

@@ -170,9 +170,8 @@ impl Running {
         let same_filters = same_rules && link.default == self.link.default;
         let steps = link.steps_from(&self.link);
         let in_place = (steps.as_ref()).filter(|steps| same_filters && steps.is_in_place());
-        let outlasts = |early: &&Tables| {
-            in_place.is_some_and(|steps| early.outlast(&link, &steps.changed))
-        };
+        let outlasts =
+            |early: &&Tables| in_place.is_some_and(|steps| early.outlast(&link, &steps.changed));
         let early = self.early.as_ref().filter(outlasts).cloned();
         let lasts = in_place.is_some() && early.is_some() == self.early.is_some();
         let how = match steps {

@@ -154,7 +154,12 @@ fn flooded(wire: &Wire, site: &Site, time: Duration) -> Span {
         host.send(1_001, 64);
     }
     let arrived = arrived() - already;
-    Span::of(host.sent as u32, arrived as usize, forwarding_ns(site) - before, begun)
+    Span::of(
+        host.sent as u32,
+        arrived as usize,
+        forwarding_ns(site) - before,
+        begun,
+    )
 }
 
 /// The middle of some.
@@ -178,7 +183,9 @@ fn saturated(without: &[Span], with: &[Span]) -> f64 {
     let lost = both().map(|span| 1.0 - span.arrived as f64 / f64::from(span.sent));
     let lost = lost.fold(1.0, f64::min);
     let pairs = without.iter().zip(with);
-    let mut ratios: Vec<_> = pairs.map(|(without, with)| with.pps / without.pps).collect();
+    let mut ratios: Vec<_> = pairs
+        .map(|(without, with)| with.pps / without.pps)
+        .collect();
     ratios.sort_by(f64::total_cmp);
     // How many of them lie below the middle is as with a coin.
     let few = (ratios.len() as f64 / 2.0 - 0.98 * (ratios.len() as f64).sqrt()) as usize;

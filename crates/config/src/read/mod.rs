@@ -30,8 +30,7 @@ pub(crate) use grants::together;
 pub(crate) use rooms::{grant, kept, kept_for};
 
 use crate::site::{
-    Attach, Backend, Control, Found, Interfaces, Like, Link, LinkAlgorithm, MtuOf, Near,
-    Role, Site,
+    Attach, Backend, Control, Found, Interfaces, Like, Link, LinkAlgorithm, MtuOf, Near, Role, Site,
 };
 use crate::units::Size;
 use crate::written::{At, Scalar, Text};

@@ -342,7 +342,13 @@ mod tests {
             ..Figures::default()
         };
         assert_eq!(all(some), 6);
-        assert_eq!(all(Figures { queued: 9.0, ..some }), 7);
+        assert_eq!(
+            all(Figures {
+                queued: 9.0,
+                ..some
+            }),
+            7
+        );
     }
 
     #[test]
