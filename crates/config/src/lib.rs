@@ -5,8 +5,8 @@
 //!
 //! ```
 //! use fairlane_config::{
-//!     Backend, ClassKind, Diagnostic, Each, Flows, Guarantee, Interfaces, Link, LinkAlgorithm,
-//!     LongestBy, Near, NoGuarantee, Queue, Role, Site, SiteError, Unmatched,
+//!     Backend, Class, ClassKind, Diagnostic, Each, Elements, Flows, Guarantee, Interfaces, Link,
+//!     LinkAlgorithm, LongestBy, Near, NoGuarantee, Queue, Role, Site, SiteError, Unmatched,
 //! };
 //! use fairlane_core::Discipline;
 //! use fairlane_core::sched::Algorithm;
@@ -45,6 +45,8 @@
 //! assert_eq!(link.algorithm, LinkAlgorithm::Tree(Algorithm::Wf2qPlus));
 //! assert!(matches!(link.classes[0].kind, ClassKind::Leaf(Queue { .. })));
 //! assert!(matches!(link.classes[1].kind, ClassKind::Flows(Flows { most: 64, .. })));
+//! let mut classes: Elements<'_, Class> = link.classes.iter();
+//! assert!(classes.any(|class| &*class.name == "everybody"));
 //!
 //! // What each class has at least, and each flow of the second.
 //! let guarantees: Vec<Guarantee> = link.guarantees();
