@@ -5,7 +5,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use fairlane_config::Site;
+//! use fairlane_config::{List, Site};
 //! use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, FlowTerms, Recent};
 //! use fairlane_core::Count;
 //! use fairlane_core::tree::ClassStats;
@@ -23,7 +23,7 @@
 //! default = true
 //! "#;
 //! let site = Site::parse(text, "site.toml")?;
-//! let terms: Arc<[Arc<ClassTerms>]> = ClassTerms::of(&site.links[0]);
+//! let terms: List<Arc<ClassTerms>> = ClassTerms::of(&site.links[0]);
 //! let each: &FlowTerms = terms[0].each.as_ref().ok_or("no flows")?;
 //! assert_eq!((&*each.per, each.most), ("source-ip", 64));
 //!
