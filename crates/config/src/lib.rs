@@ -188,7 +188,7 @@ pub use site::{
     Attach, Backend, Ceiling, Class, ClassKind, Control, Flows, Interfaces, Link, LinkAlgorithm,
     LongestBy, MtuOf, Near, Queue, Role, Site, Tables,
 };
-pub use text::{MAX_FILE, read as read_text};
+pub use text::{MAX_FILE, read as read_text, read_regular as read_regular_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};
 pub use unmatched::Unmatched;
 pub use written::{At, Scalar, Text};
