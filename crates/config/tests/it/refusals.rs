@@ -183,6 +183,14 @@ fn places_to_be_asked_that_cannot_be() {
             "socket = 's'\nsocket-mode = '0888'",
             "socket-mode '0888': three octal digits",
         ),
+        (
+            "socket = 's'\nsocket-mode = '+660'",
+            "socket-mode '+660': three octal digits",
+        ),
+        (
+            "socket = \"/run/\\u0000s\"",
+            "the path of a socket has at most 107 bytes",
+        ),
         ("http = '0.0.0.0:80'", "0.0.0.0 is no loopback address"),
         (
             "http = 'localhost'",
@@ -278,6 +286,13 @@ fn interfaces_that_are_no_pair() {
         &["2:8: socket: a path is needed, as in \"/run/fairlane-attach.sock\""],
     );
     refuses("[attach]\n", &["1:1: the key 'socket' is missing"]);
+    refuses(
+        "[interfaces]\noutside='o'\ninside='i'\n[attach]\nsocket='s'\n\
+         [[link]]\nname='a'\nto='inside'\nrate='1mbit'\n",
+        &[
+            "5:8: socket: processes that attach send by the interface outside, and no link has to = \"outside\"",
+        ],
+    );
     for (keys, sentence) in [
         (
             "processes=0",
