@@ -286,13 +286,6 @@ fn interfaces_that_are_no_pair() {
         &["2:8: socket: a path is needed, as in \"/run/fairlane-attach.sock\""],
     );
     refuses("[attach]\n", &["1:1: the key 'socket' is missing"]);
-    refuses(
-        "[interfaces]\noutside='o'\ninside='i'\n[attach]\nsocket='s'\n\
-         [[link]]\nname='a'\nto='inside'\nrate='1mbit'\n",
-        &[
-            "5:8: socket: processes that attach send by the interface outside, and no link has to = \"outside\"",
-        ],
-    );
     for (keys, sentence) in [
         (
             "processes=0",
@@ -892,4 +885,15 @@ fn classes_are_nested_as_deep_as_is_said_and_no_deeper() {
             &["197:8: class 'c65' is 65 levels below its link: 64 are the most"],
         );
     }
+}
+
+#[test]
+fn processes_that_attach_have_a_way_out() {
+    refuses(
+        "[interfaces]\noutside='o'\ninside='i'\n[attach]\nsocket='s'\n\
+         [[link]]\nname='a'\nto='inside'\nrate='1mbit'\n",
+        &[
+            "5:8: socket: processes that attach send by the interface outside, and no link has to = \"outside\"",
+        ],
+    );
 }
