@@ -76,7 +76,7 @@
 //! use fairlane_config::link_report::{ClassRow, LinkReport, SiteReport};
 //! use fairlane_config::{
 //!     Draft, Grant, NotGranted, Offer, ParseSizeError, ParseTimeError, Site, Size, Steps, Table,
-//!     Terms, Time, algorithms, is_interface_name, schema, suggestion,
+//!     Terms, Time, algorithms, is_interface_name, read_regular_text, schema, suggestion,
 //! };
 //! use fairlane_core::tree::ClassStats;
 //! use fairlane_core::{Count, Nanos};
@@ -149,6 +149,8 @@
 //! assert_eq!(size?, Size(65_536));
 //! assert_eq!(algorithms::named("qfq"), algorithms::all().into_iter().find(|a| a.name() == "qfq"));
 //! assert!(is_interface_name("lan0") && schema().contains("wf2q+"));
+//! // Nobody waits for the other end of what is no file.
+//! assert!(read_regular_text("/dev/zero".as_ref()).is_err());
 //! assert_eq!(suggestion("wieght", ["rate", "weight"]), ", did you mean 'weight'?");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
