@@ -39,7 +39,7 @@ pub unsafe extern "C" fn fl_client_open(
             match error {
                 ConnectError::Unreachable { .. } => FL_ERR_UNREACHABLE,
                 ConnectError::Refused(_) => FL_ERR_REFUSED,
-                ConnectError::Unusable { .. } => FL_ERR_ANSWER,
+                _ => FL_ERR_ANSWER,
             }
         })?;
         let id = CLIENTS.open(attached)?;
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn fl_client_push(
                     PushRefused::Full => FL_ERR_MAILBOX_FULL,
                     PushRefused::Length { given: 0, .. } => FL_ERR_LENGTH,
                     PushRefused::Length { .. } => FL_ERR_TOO_LONG,
-                    PushRefused::Gone => FL_ERR_GONE,
+                    _ => FL_ERR_GONE,
                 })?;
                 done += 1;
             }

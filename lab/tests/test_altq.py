@@ -228,6 +228,28 @@ def test_allocation_is_judged_link_by_link_and_timer_by_timer():
     assert "71.8" in verdicts[5].found and "satisfactory" in verdicts[5].claim
 
 
+def test_a_measurement_that_fails_is_made_again(capsys):
+    left = []
+
+    def timer(_, options):
+        if left.pop():
+            raise lab.LabError("no connection")
+        return {"on_link_mbit": 7.0}
+
+    run = Faked(_altq.Rounds())
+    run.instruments = ByRule(timer=timer)
+    left[:] = [False, True, True]
+    assert _altq.with_timer_mbit(run, 100.0, 5, 10) == 7.0
+    assert capsys.readouterr().err == "again, since no connection\n" * 2
+    left[:] = [True] * 3
+    with pytest.raises(lab.LabError):
+        _altq.with_timer_mbit(run, 100.0, 5, 10)
+    # Not of an experiment that was interrupted.
+    left[:], run.ended = [True], True
+    with pytest.raises(lab.LabError):
+        _altq.with_timer_mbit(run, 100.0, 5, 10)
+
+
 def test_what_borrows_has_no_cap():
     cell = altq_allocation.Cell(100.0, "xdp", 100)
     text = altq_allocation.site(cell, 40.0)
@@ -301,7 +323,7 @@ def test_sharing_is_judged_by_discipline_and_the_flaw_by_itself():
     tree_bad = sharing(lambda discipline: {"X": 66.0, "Y": 34.0} if discipline == "tree" else fair)
     assert holds(tree_bad)[:3] == [False, True, True]
     none_more = sharing(lambda discipline: {"X": 85.0, "Y": 15.0} if discipline == "cbq" else fair)
-    assert holds(none_more) == [True, False, True, False]
+    assert holds(none_more) == [True, False, True, False] and len(judged(none_more)) == 4
     assert holds(sharing(lambda discipline: fair, 5.0)) == [None] * 4
 
 

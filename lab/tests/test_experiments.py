@@ -20,7 +20,7 @@ BY_THE_INSTRUMENTS = {"qfqplus-fig3-7": {"sets": ("1k-wmix",)}}
 
 #: Each has a file of its own: `test_pspat.py`, `test_altq.py`.
 ELSEWHERE = [
-    *("pspat-table1", "pspat-table2", "pspat-throughput", "pspat-allocation", "pspat-latency"),
+    *("pspat-table1", "pspat-table2", "pspat-throughput", "pspat-allocation", "pspat-latency", "pspat-scan"),
     *("altq-overhead", "altq-filters", "altq-allocation", "altq-guarantee", "altq-sharing"),
 ]
 
@@ -41,6 +41,10 @@ def judged(result):
         # A unit, or what it is over, stands at each axis that has figures; one of a row may be shared.
         assert axes.get_xlabel() or axes.get_xticklabels()
         assert axes.lines or axes.containers
+        # No curve is cut off.
+        of_data = [line for line in axes.lines if line.get_transform() == axes.transData]
+        highest = max((float(y) for line in of_data for y in line.get_ydata() if math.isfinite(y)), default=0.0)
+        assert highest <= max(axes.get_ylim()), axes.get_title()
     assert any(axes.get_ylabel() for axes in figure.axes)
     assert "<table>" in result._repr_html_()
     return {verdict.claim: verdict for verdict in verdicts}
@@ -78,14 +82,14 @@ def test_over_two_bottlenecks_drr_is_several_times_worse(found):
     result = found("qfq-ns2")
     verdicts = judged(result)
     # Whatever the report leaves open: not where the link is full of reserved rates.
-    assert [verdict.holds for verdict in verdicts.values()] == [True, True, False]
+    assert [verdict.holds for verdict in verdicts.values()] == [True, True, True, False]
     delays = result.tables["delays"].set_index(["flow", "algorithm"])
     assert (delays["lost"] == 0).all() and (delays["packets"] > 15).all()
     # Nobody is faster than a packet that never waits.
     assert (result.tables["runs"]["mean_ms"] >= 22.352).all()
     assert (delays["mean_ms"] <= delays["p99_ms"]).all() and (delays["p99_ms"] <= delays["max_ms"]).all()
     assumed = result.tables["assumptions"]
-    assert set(assumed["others_send"]) == {"as one", "in turns"} and len(assumed) == 16
+    assert set(assumed["others_send"]) == {"as one", "in turns"} and len(assumed) == 20
 
 
 def test_table_2_of_qfq_plus_has_two_figures_without_a_formula(found):

@@ -7,7 +7,7 @@ import fairlane_lab as lab
 import pandas as pd
 import pytest
 from fairlane_lab import experiments, machine
-from fairlane_lab.experiments import pspat_latency, pspat_table2
+from fairlane_lab.experiments import pspat_latency, pspat_scan, pspat_table2
 from fairlane_lab.experiments._pspat import Case
 from fairlane_lab.model import Result
 from test_experiments import judged
@@ -204,6 +204,25 @@ def test_a_bound_is_the_packet_a_round_and_the_looks():
     assert pspat_latency.bound_us(case, 1000) == pytest.approx((54 / 50 + 9) * 1.2 + 2, abs=0.002)
 
 
+def looks(*by_clients):
+    """Of so many clients, millions a second and Delta_A with a limit of 6, of 32 and without."""
+    return [
+        {"clients": clients, "scan_limit": limit, "mpps": mpps, "delta_a_us": us}
+        for clients, *both in by_clients
+        for limit, (mpps, us) in zip(("6", "32", "all"), both)
+    ]
+
+
+def test_looking_at_all_mailboxes_is_judged_by_what_it_carries_and_how_long_it_takes():
+    def judge(*by_clients):
+        return words("pspat-scan", rates=looks(*by_clients))
+
+    few = (20, (5.0, 30.0), (5.0, 10.0), (4.9, 5.0))
+    assert judge(few) == ["holds", "holds"]
+    assert judge(few, (1000, (14.0, 800.0), (20.0, 100.0), (3.0, 30.0))) == ["does not hold", "holds"]
+    assert judge(few, (1000, (14.0, 800.0), (20.0, 100.0), (19.0, 900.0))) == ["holds", "does not hold"]
+
+
 #: A form of a second of each; what is judged by time is only whether it is judged.
 SHORT = {
     "pspat-table1": {"users": (1, 2, 3), "seconds": 0.01, "rounds": 1},
@@ -216,6 +235,7 @@ SHORT = {
     },
     "pspat-allocation": {"rates": (1.5,), "seconds": 0.02, "rounds": 1},
     "pspat-latency": {"packet_rates": (1e5,), "seconds": 0.05, "rounds": 1},
+    "pspat-scan": {"clients": (8,), "limits": (6, pspat_scan.ALL), "seconds": 0.02, "rounds": 1},
 }
 
 
@@ -240,6 +260,8 @@ def test_it_is_measured_by_the_programs(name, program, instruments):
         link = tables["shares"].set_index(["scheduler", "link_over_lock"])["link_mpps"]
         sustained = tables["shares"].query("scheduler == 'lock' and link_over_lock.isna()")["mpps"]
         assert link["pspat", 1.5] == pytest.approx(1.5 * sustained.iloc[0], rel=1e-3, abs=1e-5)
+    if name == "pspat-scan":
+        assert list(tables["rates"]["scan_limit"]) == ["6", "all"]
     if name == "pspat-latency":
         alone = tables["delays"].query("clients == 1")
         assert alone["sustained"].all() and len(tables["delays"]) == 6

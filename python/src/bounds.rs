@@ -6,12 +6,12 @@ use fairlane_core::{Length, Rate, Weight};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
-use crate::column::{Columns, Whole, aggregate, algorithm, flows_of, rate};
+use crate::column::{Columns, Given, Whole, aggregate, algorithm, flows_of, rate};
 use crate::wrong::Wrong;
 
 /// What a link is: algorithm, rate, overhead, flows in an aggregate.
 #[derive(FromPyObject)]
-pub(crate) struct Link<'py>(String, Bound<'py, PyAny>, Whole, Whole);
+pub(crate) struct Link<'py>(Given<String>, Bound<'py, PyAny>, Whole, Whole);
 
 /// The same, understood.
 #[derive(Clone, Copy)]

@@ -28,8 +28,8 @@ fn refused(py: Python<'_>, refused: PushRefused) -> PyErr {
     let sentence = refused.to_string();
     match refused {
         PushRefused::Full => exception(py, "MailboxFull", (sentence,)),
-        PushRefused::Gone => exception(py, "DaemonGone", (sentence,)),
         PushRefused::Length { .. } => Wrong::new("packet", sentence).of_kind("LengthError").into(),
+        _ => exception(py, "DaemonGone", (sentence,)),
     }
 }
 

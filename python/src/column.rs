@@ -10,7 +10,7 @@ use fairlane_core::{Length, Rate, Weight};
 use fairlane_traffic::replay::by_flow::Flow;
 use numpy::PyReadonlyArray1;
 use numpy::ndarray::ArrayView1;
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
@@ -176,6 +176,45 @@ fn flows<'a>(weights: &Numbers<'a>, max_lens: &Numbers<'a>) -> Result<Vec<Flow>,
         .collect()
 }
 
+/// As Python shows it; it shows no number of thousands of digits.
+fn shown(given: Borrowed<'_, '_, PyAny>) -> String {
+    (given.repr()).map_or_else(|_| "too large".into(), |shown| shown.to_string())
+}
+
+/// What a call was given, or as Python shows it where it is of another kind: whoever knows its name says of
+/// which it should be.
+#[derive(Debug)]
+pub(crate) struct Given<T>(pub(crate) Result<T, String>);
+
+impl<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>> FromPyObject<'a, 'py> for Given<T> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Given<T>> {
+        let error = match T::extract(given) {
+            Ok(value) => return Ok(Given(Ok(value))),
+            Err(error) => error,
+        };
+        let py = given.py();
+        // Else somebody's code raised it, on being asked.
+        let is_told = error.is_instance_of::<PyTypeError>(py)
+            || error.is_instance_of::<PyOverflowError>(py)
+            || error.is_instance_of::<PyValueError>(py);
+        match is_told {
+            true => Ok(Given(Err(shown(given)))),
+            false => Err(error),
+        }
+    }
+}
+
+impl<T> Given<T> {
+    pub(crate) fn value(&self, argument: &str, kind: &str) -> Result<&T, Wrong> {
+        self.0.as_ref().map_err(|shown| {
+            Wrong::new(argument, format!("{argument} is {shown}: it is {kind}"))
+                .of_kind("DtypeError")
+        })
+    }
+}
+
 /// A whole number that a call was given, or what it was given instead: whoever knows its name says what
 /// it may be.
 #[derive(Debug)]
@@ -195,9 +234,7 @@ impl FromPyObject<'_, '_> for Whole {
             Ok(number) => return Ok(Whole::Number(number)),
             Err(error) => error,
         };
-        // Python shows no number of thousands of digits.
-        let shown = (given.repr()).map_or_else(|_| "too large".into(), |shown| shown.to_string());
-        let py = given.py();
+        let (py, shown) = (given.py(), shown(given));
         if error.is_instance_of::<PyOverflowError>(py) {
             Ok(Whole::Beyond(shown))
         } else if error.is_instance_of::<PyTypeError>(py) {
@@ -287,7 +324,8 @@ pub(crate) fn aggregate(given: &Whole) -> Result<NonZeroU32, Wrong> {
 }
 
 /// The algorithm of this name, with at most `members` flows in an aggregate.
-pub(crate) fn algorithm(name: &str, members: NonZeroU32) -> Result<Algorithm, Wrong> {
+pub(crate) fn algorithm(given: &Given<String>, members: NonZeroU32) -> Result<Algorithm, Wrong> {
+    let name = given.value("algorithm", "a name, as 'qfq'")?;
     let found = known::named(name);
     let found = found.ok_or_else(|| {
         let all: Vec<&str> = known::all().iter().map(|one| one.name()).collect();

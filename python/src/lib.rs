@@ -20,11 +20,16 @@ mod tree;
 mod watch;
 mod wrong;
 
+use fairlane_config::algorithms::register;
+use fairlane_core::Scheduler;
+use fairlane_core::sched::SKps;
 use pyo3::prelude::*;
 
 /// The compiled part of `fairlane`.
 #[pymodule]
 fn _fairlane(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // Who compares with the QFQ report needs its S-KPS too. A second interpreter finds it registered.
+    let _ = register::<SKps<true>>(SKps::<true>::NAME);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<client::Client>()?;
     module.add_class::<scheduler::Scheduler>()?;

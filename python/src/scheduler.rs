@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::column::{Whole, aggregate, algorithm, length, weight};
+use crate::column::{Given, Whole, aggregate, algorithm, length, weight};
 use crate::kept::Kept;
 use crate::wrong::{Wrong, exception, rejected};
 
@@ -104,7 +104,7 @@ impl Scheduler {
         algorithm, *, aggregate = Whole::Number(8), limit_packets = None, limit_bytes = None
     ))]
     fn new(
-        algorithm: String,
+        algorithm: Given<String>,
         aggregate: Whole,
         limit_packets: Option<Whole>,
         limit_bytes: Option<Whole>,

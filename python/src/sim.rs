@@ -11,7 +11,7 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
 use crate::bounds::{Link, LinkTerms, cell};
-use crate::column::{Whole, length, weight};
+use crate::column::{Given, Whole, length, weight};
 use crate::scheduler::{limits, own_limits};
 use crate::source::{Lengths, Traffic, in_few_spans, seconds};
 use crate::watch::Watch;
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 impl Plan {
     #[new]
     #[pyo3(signature = (
-        weight, traffic, lengths, *, max_len = None, start = 0.0, stop = None,
+        weight, traffic, lengths, *, max_len = None, start = Given(Ok(0.0)), stop = None,
         limit_packets = None, limit_bytes = None
     ))]
     #[expect(
@@ -40,8 +40,8 @@ impl Plan {
         traffic: Traffic,
         lengths: Lengths,
         max_len: Option<Whole>,
-        start: f64,
-        stop: Option<f64>,
+        start: Given<f64>,
+        stop: Option<Given<f64>>,
         limit_packets: Option<Whole>,
         limit_bytes: Option<Whole>,
     ) -> PyResult<Plan> {
@@ -52,8 +52,8 @@ impl Plan {
             ..FlowConfig::new(self::weight(&weight)?, length("max_len", &max_len)?)
         };
         let plan = FlowPlan {
-            start: seconds("start", start)?,
-            stop: stop.map_or(Ok(Picos::MAX), |stop| seconds("stop", stop))?,
+            start: seconds("start", &start)?,
+            stop: stop.map_or(Ok(Picos::MAX), |stop| seconds("stop", &stop))?,
             ..FlowPlan::new(config, traffic.traffic, lengths.lengths)
         };
         Ok(Plan { plan })
@@ -222,7 +222,7 @@ pub(crate) fn simulate<'py>(
     py: Python<'py>,
     link: Link<'py>,
     flows: Vec<Plan>,
-    time: (f64, Whole),
+    time: (Given<f64>, Whole),
     queue: (Option<Whole>, Option<Whole>),
     until_sent: bool,
 ) -> PyResult<(Cells<'py>, Cells<'py>)> {
@@ -231,7 +231,7 @@ pub(crate) fn simulate<'py>(
         let sentence = "flows: there is none, one at least is needed";
         return Err(Wrong::new("flows", sentence).into());
     }
-    let (until, seed) = (seconds("seconds", time.0)?, time.1.large("seed")?);
+    let (until, seed) = (seconds("seconds", &time.0)?, time.1.large("seed")?);
     let transmit = match queue {
         (_, Some(bytes)) => TransmitQueue::Bytes(bytes.large("queue_bytes")?),
         (Some(packets), None) => TransmitQueue::Packets(packets.small("queue_packets")?),

@@ -8,7 +8,7 @@ use fairlane_config::link_report::SiteReport;
 use fairlane_traffic::scenario::{Run, Scenario};
 use pyo3::prelude::*;
 
-use crate::column::Whole;
+use crate::column::{Given, Whole};
 use crate::watch::Watch;
 use crate::wrong::{Wrong, ended, exception, no_site};
 
@@ -76,10 +76,13 @@ pub(crate) fn scenario(
     py: Python<'_>,
     path: PathBuf,
     link: Option<String>,
-    seconds: Option<f64>,
+    seconds: Option<Given<f64>>,
     seed: Option<Whole>,
     drawn: bool,
 ) -> PyResult<(String, Option<Rates>)> {
+    let seconds = seconds.as_ref();
+    let seconds = seconds.map(|given| given.value("seconds", "a number of seconds").copied());
+    let seconds = seconds.transpose()?;
     if let Some(given) = seconds.filter(|given| !(*given > 0.0 && *given <= 1e6)) {
         let sentence = format!("seconds is {given}: it is above 0 and at most 1e6");
         return Err(Wrong::new("seconds", sentence).into());

@@ -6,7 +6,7 @@ use fairlane_sim::{self as sim, Picos, SourceError};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
-use crate::column::{Column, Whole, equally_long, length, rate};
+use crate::column::{Column, Given, Whole, equally_long, length, rate};
 use crate::watch::Watch;
 use crate::wrong::{Wrong, ended};
 
@@ -72,7 +72,8 @@ pub(crate) struct Traffic {
 }
 
 /// A span in seconds, to the picosecond.
-pub(crate) fn seconds(argument: &str, seconds: f64) -> Result<Picos, Wrong> {
+pub(crate) fn seconds(argument: &str, given: &Given<f64>) -> Result<Picos, Wrong> {
+    let seconds = *given.value(argument, "a number of seconds")?;
     match (0.0..=1e9).contains(&seconds) {
         true => Ok(Picos::from_secs_f64(seconds)),
         false => Err(Wrong::new(
@@ -113,17 +114,17 @@ impl Traffic {
 
     /// Sends at the peak rate while on; both spans have Pareto distributions.
     #[staticmethod]
-    #[pyo3(signature = (peak, mean_on, mean_off, alpha = 1.5))]
+    #[pyo3(signature = (peak, mean_on, mean_off, alpha = Given(Ok(1.5))))]
     fn on_off(
         peak: &Bound<'_, PyAny>,
-        mean_on: f64,
-        mean_off: f64,
-        alpha: f64,
+        mean_on: Given<f64>,
+        mean_off: Given<f64>,
+        alpha: Given<f64>,
     ) -> PyResult<Traffic> {
         let traffic = sim::Traffic::ParetoOnOff {
-            alpha,
-            mean_on: seconds("mean_on", mean_on)?,
-            mean_off: seconds("mean_off", mean_off)?,
+            alpha: *alpha.value("alpha", "a number")?,
+            mean_on: seconds("mean_on", &mean_on)?,
+            mean_off: seconds("mean_off", &mean_off)?,
             peak: rate("peak", peak)?,
         };
         possible(&traffic, &sim::Lengths::Fixed(Length::MAX))?;
@@ -132,8 +133,8 @@ impl Traffic {
 
     /// So many packets at once, every period.
     #[staticmethod]
-    fn bursty(packets: Whole, period: f64) -> PyResult<Traffic> {
-        let (packets, period) = (packets.small("packets")?, seconds("period", period)?);
+    fn bursty(packets: Whole, period: Given<f64>) -> PyResult<Traffic> {
+        let (packets, period) = (packets.small("packets")?, seconds("period", &period)?);
         let traffic = sim::Traffic::Bursty { packets, period };
         possible(&traffic, &sim::Lengths::Fixed(Length::MAX))?;
         Ok(Traffic { traffic })
@@ -212,9 +213,9 @@ pub(crate) fn packets<'py>(
     traffic: Traffic,
     lengths: Lengths,
     seed: Whole,
-    until: f64,
+    until: Given<f64>,
 ) -> PyResult<Bound<'py, PyArray1<u64>>> {
-    let (until, seed) = (seconds("seconds", until)?, seed.large("seed")?);
+    let (until, seed) = (seconds("seconds", &until)?, seed.large("seed")?);
     if until > Picos(u64::MAX.into()) {
         let sentence = format!(
             "seconds: packets are told in picoseconds of 64 bits, up to {} seconds",

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::column::{Whole, aggregate, algorithm, length, rate, weight};
+use crate::column::{Given, Whole, aggregate, algorithm, length, rate, weight};
 use crate::kept::Kept;
 use crate::scheduler::{counts, limits, own_limits};
 use crate::wrong::{Wrong, exception, rejected};
@@ -197,7 +197,7 @@ impl Tree {
         algorithm, *, aggregate = Whole::Number(8), limit_packets = None, limit_bytes = None
     ))]
     fn new(
-        algorithm: String,
+        algorithm: Given<String>,
         aggregate: Whole,
         limit_packets: Option<Whole>,
         limit_bytes: Option<Whole>,
@@ -238,8 +238,13 @@ impl Tree {
             .map_err(|error| refused(py, "parent", error))
     }
 
-    fn _add_inner(&self, py: Python<'_>, terms: Terms<'_>, algorithm: &str) -> PyResult<u32> {
-        let algorithm = self::algorithm(algorithm, self.aggregate)?;
+    fn _add_inner(
+        &self,
+        py: Python<'_>,
+        terms: Terms<'_>,
+        algorithm: Given<String>,
+    ) -> PyResult<u32> {
+        let algorithm = self::algorithm(&algorithm, self.aggregate)?;
         let config = terms.config()?;
         let parent = terms.parent()?;
         let added = self.lock().tree.add_inner(parent, config, algorithm);
@@ -252,11 +257,11 @@ impl Tree {
         &self,
         py: Python<'_>,
         terms: Terms<'_>,
-        algorithm: &str,
+        algorithm: Given<String>,
         most: Whole,
         queue: (String, Option<Whole>, Option<Whole>),
     ) -> PyResult<u32> {
-        let algorithm = self::algorithm(algorithm, self.aggregate)?;
+        let algorithm = self::algorithm(&algorithm, self.aggregate)?;
         let flows = FlowsConfig {
             most: most.small("most")?,
             leaf: leaf(&queue.0, queue.1, queue.2)?,

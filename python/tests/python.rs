@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
-use fairlane_core::sched::{Algorithm, Qfq};
+use fairlane_core::sched::{Algorithm, Qfq, SKps};
 use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 use fairlane_io::{Backend, MemoryBackend, memory};
 use fairlane_netlab::{NO_SKIP, long_tests, skip};
@@ -95,7 +95,8 @@ fn replays(folder: &Path) -> Done<()> {
     let example = here().join("../examples/replay");
     let flows = by_flow::read_flows(&example.join("flows.csv"))?;
     let mut names = String::new();
-    for (number, &algorithm) in Algorithm::ALL.iter().enumerate() {
+    let late = Algorithm::custom::<SKps<true>>("s-kps-late");
+    for (number, &algorithm) in Algorithm::ALL.iter().chain([&late]).enumerate() {
         let setup = Setup {
             algorithm,
             aggregate: NonZeroU32::new(8).ok_or("eight")?,

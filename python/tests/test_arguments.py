@@ -38,6 +38,8 @@ def replay(times=(0, 1, 2), flow=(0, 1, 0), len_=(100, 100, 100), flows=FLOWS, *
         ({"flows": ([], [])}, fairlane.ArgumentError, "flows", None),
         ({"flows": 5}, fairlane.ArgumentError, "flows", None),
         ({"algorithm": "qfp"}, fairlane.UnknownAlgorithm, "algorithm", None),
+        ({"algorithm": None}, fairlane.DtypeError, "algorithm", None),
+        ({"algorithm": "\udc80"}, fairlane.DtypeError, "algorithm", None),
         ({"rate": "10"}, fairlane.RateError, "rate", None),
         ({"rate": 1.5}, fairlane.RateError, "rate", None),
         ({"rate": True}, fairlane.RateError, "rate", None),
@@ -89,10 +91,42 @@ def test_calls_name_their_arguments():
         (lambda: fairlane.bounds("qfq", "1mbit", FLOWS, overhead=-1), "overhead"),
         (lambda: fairlane.bounds("qfq", "1mbit", FLOWS, aggregate=1.5), "aggregate"),
         (lambda: fairlane.arrivals([(fairlane.Traffic.greedy(), fairlane.Lengths.fixed(9))], 1.0), "sources"),
+        (lambda: fairlane.arrivals([], 1.0, seed=-1), "seed"),
+        (lambda: fairlane.arrivals([], 1.0, seed=2**64), "seed"),
     ):
         with pytest.raises(fairlane.ArgumentError) as error:
             call()
         assert error.value.argument == argument
+
+
+def test_what_is_of_another_kind_is_told_by_its_name_and_place():
+    tree, lengths, traffic = fairlane.Tree("qfq"), fairlane.Lengths.fixed(9), fairlane.Traffic.cbr("1mbit")
+    flow = fairlane.Flow(1, traffic, lengths)
+    for call, argument, index in (
+        (lambda: fairlane.Tree(None), "algorithm", None),
+        (lambda: fairlane.Scheduler(7), "algorithm", None),
+        (lambda: tree.inner(None), "algorithm", None),
+        (lambda: tree.flows(["drr"]), "algorithm", None),
+        (lambda: fairlane.bounds(b"qfq", "1mbit", FLOWS), "algorithm", None),
+        (lambda: fairlane.sim("qfq", "1mbit", [flow], "5"), "seconds", None),
+        (lambda: fairlane.sim("qfq", "1mbit", 5, 1.0), "flows", None),
+        (lambda: fairlane.sim("qfq", "1mbit", [flow, 5], 1.0), "flows", 1),
+        (lambda: fairlane.packets(traffic, lengths, None), "seconds", None),
+        (lambda: fairlane.packets(traffic, lengths, 10**400), "seconds", None),
+        (lambda: fairlane.arrivals(5, 1.0), "sources", None),
+        (lambda: fairlane.arrivals([(traffic, lengths), traffic], 1.0), "sources", 1),
+        (lambda: fairlane.arrivals([(traffic, 9)], 1.0), "sources", 0),
+        (lambda: fairlane.arrivals([], 1.0, seed="1"), "seed", None),
+        (lambda: fairlane.scenario("evening.toml", seconds="all"), "seconds", None),
+        (lambda: fairlane.Traffic.bursty(1, "1s"), "period", None),
+        (lambda: fairlane.Traffic.on_off("1mbit", [1], 1.0), "mean_on", None),
+        (lambda: fairlane.Traffic.on_off("1mbit", 1.0, 1.0, alpha="1.5"), "alpha", None),
+        (lambda: fairlane.Flow(1, traffic, lengths, start="now"), "start", None),
+        (lambda: fairlane.Flow(1, traffic, lengths, stop="then"), "stop", None),
+    ):
+        with pytest.raises(fairlane.DtypeError, match=f"^{argument}") as error:
+            call()
+        assert (error.value.argument, error.value.index) == (argument, index)
 
 
 @pytest.mark.parametrize("wrong", [-1, 2**64, 10**5000, 1.5, "5"], ids=["-1", "2**64", "10**5000", "1.5", "text"])
@@ -129,6 +163,9 @@ def test_numbers_of_numpy_are_numbers_and_the_largest_are_taken():
     flow = fairlane.Flow(np.uint8(1), fairlane.Traffic.cbr("1mbit"), fairlane.Lengths.fixed(np.int32(100)))
     run = fairlane.sim("qfq", "1mbit", [flow], 0.1, queue_bytes=2**64 - 1, seed=2**64 - 1)
     assert run.flows["packets"][0] > 0 and run.flows["t_wfi_bound_ns"][0] > 1e18
+    sources = [(fairlane.Traffic.poisson("1mbit"), fairlane.Lengths.fixed(100))] * 2
+    drawn = (fairlane.arrivals(sources, np.float64(0.1), seed=seed) for seed in (7, np.uint64(7)))
+    assert len({arrivals.tobytes() for arrivals in drawn}) == 1
 
 
 def test_columns_are_taken_as_they_are():

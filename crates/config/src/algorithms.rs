@@ -35,6 +35,17 @@ pub enum RegisterError {
 /// # Errors
 ///
 /// If the name is taken, or is none. Nothing is changed then.
+///
+/// ```
+/// use fairlane_config::algorithms::{RegisterError, named, register};
+/// use fairlane_core::sched::SKps;
+///
+/// let late = register::<SKps<true>>("s-kps-late")?;
+/// assert_eq!(named("s-kps-late"), Some(late));
+/// // A name means one algorithm.
+/// assert_eq!(register::<SKps<true>>("qfq"), Err(RegisterError::BuiltIn("qfq")));
+/// # Ok::<(), RegisterError>(())
+/// ```
 pub fn register<A: CustomAlgorithm>(name: &'static str) -> Result<Algorithm, RegisterError> {
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-".contains(c);
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(letter) {

@@ -1,6 +1,44 @@
 //! What is told of a class, with the same keys wherever it is: what it is promised, and what became
 //! of its packets, whether a device or a simulation carried them. Rates are in bit/s, sizes in
 //! bytes with the link's overhead.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use fairlane_config::Site;
+//! use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, FlowTerms, Recent};
+//! use fairlane_core::Count;
+//! use fairlane_core::tree::ClassStats;
+//!
+//! let text = r#"
+//! [[link]]
+//! name = "up"
+//! to = "outside"
+//! rate = "10mbit"
+//!
+//! [[link.class]]
+//! name = "everybody"
+//! per = "source-ip"
+//! flows = { most = 64 }
+//! default = true
+//! "#;
+//! let site = Site::parse(text, "site.toml")?;
+//! let terms: Arc<[Arc<ClassTerms>]> = ClassTerms::of(&site.links[0]);
+//! let each: &FlowTerms = terms[0].each.as_ref().ok_or("no flows")?;
+//! assert_eq!((&*each.per, each.most), ("source-ip", 64));
+//!
+//! // What a queue counts, and what only a running link knows beside it.
+//! let sent = Count { packets: 10, bytes: 12_500 };
+//! let stats = ClassStats { accepted: sent, sent, ..ClassStats::default() };
+//! let delay = DelayReport { mean: Some(800.0), p50: 700.0, p99: 2_000.0, max: 2_400.0 };
+//! let recent = Recent { sent_bps: 100_000.0, delay_us: Some(delay), ..Recent::default() };
+//! let report = ClassReport {
+//!     recent: Some(recent),
+//!     ..ClassReport::counted(&terms[0], &stats, Count::default(), 1.0, 25_000)
+//! };
+//! assert_eq!((report.sent_bps, report.share), (100_000.0, 0.5));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::sync::Arc;
 

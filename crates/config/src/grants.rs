@@ -48,6 +48,50 @@ pub struct Terms {
 }
 
 /// A grant that a configuration would leave less than it was promised.
+///
+/// ```
+/// use fairlane_config::{Broken, Grant, Site, SiteError, Terms};
+/// use std::sync::Arc;
+///
+/// let text = r#"
+/// [[link]]
+/// name = "up"
+/// to = "outside"
+/// rate = "10mbit"
+///
+/// [[link.class]]
+/// name = "voice"
+/// rate = "2mbit"
+///
+/// [[link.class]]
+/// name = "rest"
+/// weight = 1
+/// default = true
+/// "#;
+/// // Nothing is known of this machine's interfaces.
+/// let mtu = &|_: &str| None;
+/// let terms = Terms { rate: "1mbit".parse()?, burst: None, delay: None };
+/// let call = Grant {
+///     link: "up".to_owned(),
+///     name: "call".to_owned(),
+///     parent: None,
+///     filters: vec!["dscp = \"cs5\"".to_owned()],
+///     reserved: terms.rate,
+///     terms,
+/// };
+/// let granted = Arc::new(call.admit(text, mtu, &[])?);
+///
+/// // A file that would leave it less is refused, and says to whom what was promised.
+/// let greedy = text.replace("2mbit", "9500kbit");
+/// match Site::parse_beside(&greedy, "site.toml", mtu, &[granted]) {
+///     Err(SiteError::Grants { broken, .. }) => {
+///         let Broken { grant, reason } = &broken[0];
+///         println!("{}: {reason}", grant.name);
+///     }
+///     other => panic!("9.5 and 1 are more than 10: {other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Broken {
     /// Which.
@@ -65,6 +109,7 @@ impl fmt::Display for Broken {
 
 /// Why something is not granted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotGranted {
     /// The site's own text is not sound any more.
     #[error(transparent)]

@@ -23,6 +23,29 @@ use crate::{file, parse, read, text};
 
 /// What is known of the machine that a file is for: the MTU, in bytes, of the interface of this
 /// name; none where there is no such interface.
+///
+/// ```
+/// use fairlane_config::{LongestBy, MtuOf, Site};
+///
+/// let text = r#"
+/// [interfaces]
+/// inside = "lan0"
+/// outside = "wan0"
+///
+/// [[link]]
+/// name = "up"
+/// to = "outside"
+/// rate = "10mbit"
+///
+/// [[link.class]]
+/// name = "all"
+/// default = true
+/// "#;
+/// let mtu: MtuOf = &|interface| (interface == "wan0").then_some(1_400);
+/// let site = Site::parse_for(text, "site.toml", mtu)?;
+/// assert_eq!(site.links[0].longest_by, LongestBy::Interface { mtu: 1_400 });
+/// # Ok::<(), fairlane_config::SiteError>(())
+/// ```
 pub type MtuOf<'a> = &'a dyn Fn(&str) -> Option<u32>;
 
 /// Nothing is known.
@@ -151,6 +174,36 @@ impl Site {
 }
 
 /// The tables of a site's file as they were written, to be a part of another file.
+///
+/// ```
+/// use fairlane_config::{Report, Site, Tables};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct Experiment {
+///     seconds: u32,
+///     site: Tables,
+/// }
+///
+/// let text = r#"
+/// seconds = 5
+///
+/// [[site.link]]
+/// name = "up"
+/// to = "outside"
+/// rate = "10mbit"
+///
+/// [[site.link.class]]
+/// name = "all"
+/// default = true
+/// "#;
+/// let experiment: Experiment = toml::from_str(text)?;
+/// let mut report = Report::new("experiment.toml", text);
+/// let site = Site::of(&experiment.site, &mut report);
+/// report.finish()?;
+/// assert_eq!(site.ok_or("no site")?.links[0].name, "up");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Tables(pub(crate) file::File);
@@ -191,6 +244,29 @@ pub struct Attach {
 }
 
 /// Where a running site is asked for its state, and changed: at least one of `socket` and `http`.
+///
+/// ```
+/// use fairlane_config::{Control, Site};
+///
+/// let text = r#"
+/// [control]
+/// socket = "/run/fairlane.sock"
+///
+/// [[link]]
+/// name = "up"
+/// to = "outside"
+/// rate = "10mbit"
+///
+/// [[link.class]]
+/// name = "all"
+/// default = true
+/// "#;
+/// let site = Site::parse(text, "site.toml")?;
+/// let Control { socket, mode, http, .. } = site.control.ok_or("nobody can ask it")?;
+/// assert_eq!(socket.as_deref(), Some("/run/fairlane.sock".as_ref()));
+/// assert_eq!((mode, http), (0o600, None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
     /// A Unix socket; whoever may open it may change the site.

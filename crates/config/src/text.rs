@@ -17,6 +17,17 @@ pub const MAX_FILE: u64 = 64 << 20;
 /// # Errors
 ///
 /// It cannot be read, is longer than [`MAX_FILE`], or is no text.
+///
+/// ```
+/// use fairlane_config::read_text;
+/// use std::path::Path;
+///
+/// let text = read_text(Path::new("Cargo.toml"))?;
+/// assert!(text.contains("[package]"));
+/// // One sentence says which file, and why not.
+/// println!("{}", read_text(Path::new("nosuch.toml")).unwrap_err());
+/// # Ok::<(), fairlane_config::SiteError>(())
+/// ```
 pub fn read(path: &Path) -> Result<String, SiteError> {
     of(path, || File::open(path))
 }

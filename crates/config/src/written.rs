@@ -15,6 +15,33 @@ use toml::Spanned;
 use crate::diagnostic::Report;
 
 /// A value and where it stands.
+///
+/// For a file of one's own in which the words of a site's mean the same:
+///
+/// ```
+/// use fairlane_config::{At, Report, Scalar, Text};
+/// use fairlane_core::Rate;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct Sender {
+///     rate: Text,
+///     flows: At<i64>,
+///     seed: Scalar,
+/// }
+///
+/// let text = "rate = \"5mbit\"\nflows = 0\nseed = 7\n";
+/// let sender: Sender = toml::from_str(text)?;
+/// let mut report = Report::new("sender.toml", text);
+/// assert_eq!(sender.rate.read("rate", &mut report), Some("5mbit".parse::<Rate>()?));
+/// assert_eq!(sender.flows.within::<u32>("flows", 1..101, &mut report), None);
+/// assert!(matches!(sender.seed, Scalar::Number(7)));
+///
+/// // All that is wrong is told at once, each with its place.
+/// let told = report.finish().unwrap_err().to_string();
+/// assert_eq!(told, "sender.toml:2:9: flows 0: it lies between 1 and 100");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct At<T>(Spanned<T>);
 

@@ -112,6 +112,7 @@ struct Payloads<P> {
 }
 
 impl<P> Payloads<P> {
+    #[inline]
     fn keep(&mut self, payload: P) -> Slot {
         let Some(slot) = self.free.pop() else {
             // There are no more packets than a scheduler can number.
@@ -122,6 +123,7 @@ impl<P> Payloads<P> {
         slot
     }
 
+    #[inline]
     fn take(&mut self, slot: Slot) -> P {
         self.free.push(slot);
         let payload = self.slots[slot.0 as usize].take();
@@ -129,6 +131,7 @@ impl<P> Payloads<P> {
     }
 
     /// The packet with its payload.
+    #[inline]
     fn of(&mut self, packet: Packet<Slot>) -> Packet<P> {
         packet.map(|slot| self.take(slot))
     }
@@ -168,6 +171,7 @@ impl<P> AnyScheduler<P> {
     }
 
     /// As [`PacketScheduler::enqueue`].
+    #[inline]
     pub fn enqueue(&mut self, flow: FlowId, len: Length, payload: P) -> Result<(), Rejected<P>> {
         let slot = self.payloads.keep(payload);
         let accepted = self.flows.enqueue(flow, len, slot);
@@ -175,6 +179,7 @@ impl<P> AnyScheduler<P> {
     }
 
     /// As [`PacketScheduler::dequeue`].
+    #[inline]
     pub fn dequeue(&mut self) -> Option<Packet<P>> {
         let packet = self.flows.dequeue()?;
         Some(self.payloads.of(packet))

@@ -7,6 +7,19 @@ use crate::packet_scheduler::{ChangeError, Limits};
 use crate::units::{Charge, Length};
 
 /// What packets or requests are counted in: [`Length`] or [`Cost`].
+///
+/// ```
+/// use fairlane_core::{Cost, Length, Size};
+///
+/// /// The larger, of packets or of requests.
+/// fn larger<L: Size>(one: L, other: L) -> L {
+///     one.max(other)
+/// }
+///
+/// assert_eq!(larger(Length::new(60).unwrap(), Length::MAX), Length::MAX);
+/// let (question, answer): (Cost, Cost) = (Cost::clamped(90), Cost::clamped(700));
+/// assert_eq!(larger(question, answer).to_string(), answer.to_string());
+/// ```
 pub trait Size:
     Counted + Copy + Debug + Display + Ord + Into<Charge> + Send + Sync + 'static
 {

@@ -53,9 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let all: u64 = tenants.iter().map(|(_, tokens)| tokens).sum();
     for ((tenant, tokens), (weight, estimate, length)) in tenants.iter().zip(TENANTS) {
         let share = 100.0 * *tokens as f64 / all as f64;
-        println!(
-            "tenant {tenant} of weight {weight}, {estimate} for {length}: {share:.1}% of all tokens"
-        );
+        println!("tenant {tenant} of weight {weight}, {estimate} for {length}: {share:.1}%");
     }
     Ok(())
 }

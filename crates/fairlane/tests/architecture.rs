@@ -295,8 +295,8 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
 #[test]
 fn what_is_published_is_whole() {
     let mut kept_back = Vec::new();
-    for entry in fs::read_dir(crates()).unwrap() {
-        let folder = entry.unwrap().path();
+    for name in ["../capi"].into_iter().chain(CRATES) {
+        let folder = crates().join(name);
         let manifest = read(&folder.join("Cargo.toml"));
         if manifest.contains("\npublish = false\n") {
             kept_back.push(folder.file_name().unwrap().to_owned());

@@ -291,6 +291,23 @@ fn a_process_attaches_and_its_packets_are_sent() {
     let _ = std::fs::remove_file(socket);
 }
 
+/// Each whole, with its comments. Of one's own algorithm it is the program: the algorithm is another file.
+#[test]
+fn a_newcomers_four_programs_have_sixty_lines_at_most() {
+    for program in [
+        "examples/inference.rs",
+        "examples/proxy.rs",
+        "examples/threads.rs",
+        "../cli/examples/own_algorithm/main.rs",
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(program);
+        let text = fs::read_to_string(path).unwrap();
+        let lines = text.lines().count();
+        assert!(lines <= 60, "{program} has {lines} lines");
+        assert!(!text.contains("TODO"), "{program}");
+    }
+}
+
 #[test]
 fn bad_arguments_are_told() {
     for arguments in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "nowhere", "10mbit"]] {

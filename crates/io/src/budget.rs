@@ -6,6 +6,16 @@
 /// A backend with a budget takes no packet that would bring
 /// [`in_flight`](crate::Backend::in_flight) above it. A small budget keeps delays short; one that is
 /// smaller than what the device sends between two calls leaves the link idle.
+///
+/// ```
+/// use fairlane_io::{Budget, packet::Options};
+///
+/// // What a link of 100 Mbit/s sends in 20 ms may be in the device's hands, and no more.
+/// let budget = Budget::from_bytes(100_000_000 / 8 / 50);
+/// let options = Options { budget, ..Options::default() };
+/// assert_eq!(options.budget.as_bytes(), 250_000);
+/// assert!(options.budget < Budget::default());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Budget(u64);
 

@@ -11,6 +11,21 @@ use crate::unsummed::Unsummed;
 /// left that undone; whether it had. VLAN tags are passed over; fragments, IPv6 extension headers
 /// and whatever else it does not know leave a frame as it is. O(length) for a frame that is changed,
 /// else O(1).
+///
+/// # Example
+///
+/// ```
+/// use fairlane_io::checksum::complete_checksum;
+///
+/// let mut frame = vec![0; 12]; // two Ethernet addresses
+/// frame.extend([0x08, 0x00, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]); // UDP over IPv4
+/// frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+/// // Ports, length, and in the place of the checksum what a sender leaves: the sum of the pseudo-header.
+/// frame.extend([0x30, 0x39, 0x00, 0x35, 0, 8, 0x14, 0x1c]);
+/// assert!(complete_checksum(&mut frame));
+/// assert_eq!(frame[40..], [0xbb, 0x6d]);
+/// assert!(!complete_checksum(&mut frame), "it is complete");
+/// ```
 pub fn complete_checksum(frame: &mut [u8]) -> bool {
     let lacks = unsummed(frame);
     if let Some(checksum) = lacks {

@@ -9,6 +9,34 @@ use std::net::SocketAddr;
 pub const MAX_DATAGRAM: usize = 65_535 - 20 - 8;
 
 /// What can be sent as one datagram.
+///
+/// ```
+/// use fairlane_io::{Backend, Frame, UdpBackend};
+/// use std::collections::VecDeque;
+/// use std::net::{SocketAddr, UdpSocket};
+///
+/// /// Of one's own type: neither is copied to be sent.
+/// struct Request {
+///     to: SocketAddr,
+///     text: &'static str,
+/// }
+///
+/// impl Frame for Request {
+///     fn bytes(&self) -> &[u8] {
+///         self.text.as_bytes()
+///     }
+///
+///     fn peer(&self) -> SocketAddr {
+///         self.to
+///     }
+/// }
+///
+/// let server = UdpSocket::bind("127.0.0.1:0")?;
+/// let mut socket = UdpBackend::<Request>::bind("127.0.0.1:0".parse().unwrap())?;
+/// let mut batch = VecDeque::from([Request { to: server.local_addr()?, text: "who is next?" }]);
+/// assert_eq!(socket.transmit(&mut batch)?, 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Frame {
     /// The payload: at most [`MAX_DATAGRAM`] bytes, or the backend refuses it. May be empty.
     fn bytes(&self) -> &[u8];

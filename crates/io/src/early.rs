@@ -39,6 +39,50 @@
 //!
 //! Five instructions a frame without overload. With it some hundred, a look into each table, and
 //! each comparison; on the way back, a few nanoseconds a frame for who forwards.
+//!
+//! # Example
+//!
+//! ```
+//! use std::io;
+//!
+//! use fairlane_io::early::{Class, Dropped, Family, Gate, Pattern, Rules, Trial, WORDS};
+//! use fairlane_io::{EarlyDrop, PacketBackend};
+//!
+//! // Class 1 has what comes over IPv6, whatever it is, and class 0 the rest. Once a class has a limit,
+//! // 2 frames more pass than wait by then.
+//! let class = Class { flows: None, first: 2, most: 100 };
+//! let anything = Pattern {
+//!     mask: [0; WORDS],
+//!     value: [0; WORDS],
+//!     source_port: (0, u16::MAX),
+//!     destination_port: (0, u16::MAX),
+//! };
+//! let mut rules = Rules { rules: Default::default(), default: 0, classes: vec![class; 2] };
+//! rules.rules[Family::V6 as usize].push((anything, 1));
+//!
+//! /// How many of ten frames a class loses that the scheduler has no room for.
+//! fn lost(rules: &Rules) -> io::Result<Dropped> {
+//!     let early = EarlyDrop::new(rules)?;
+//!     early.start();
+//!     early.no_room(0, || None);
+//!     let trial: Trial = early.trial(false)?;
+//!     for _ in 0..10 {
+//!         trial.drops(&[0; 60])?;
+//!     }
+//!     Ok(early.dropped(0))
+//! }
+//!
+//! /// The same where frames really arrive.
+//! fn begin(early: &EarlyDrop, device: &PacketBackend) -> io::Result<()> {
+//!     let gate: Gate = device.gate();
+//!     gate.put(early)
+//! }
+//!
+//! match lost(&rules) {
+//!     Ok(lost) => println!("{} frames, {} bytes", lost.frames, lost.bytes),
+//!     Err(error) => println!("not without the privilege: {error}"),
+//! }
+//! ```
 
 mod layout;
 pub(crate) mod program;

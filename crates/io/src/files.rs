@@ -18,6 +18,27 @@ pub const MOST: usize = 16;
 /// # Errors
 ///
 /// There are more than [`MOST`], or what the system says: nothing was sent then.
+///
+/// ```
+/// use fairlane_io::files::{receive, send};
+/// use std::io::{Read, Write};
+/// use std::os::fd::OwnedFd;
+/// use std::os::unix::net::UnixStream;
+///
+/// let (near, far) = UnixStream::pair()?;
+/// let (mut reader, writer) = std::io::pipe()?;
+/// send(&near, &[OwnedFd::from(writer)])?;
+///
+/// // What the other process gets is the same pipe, under a number of its own.
+/// let mut files = receive(&far)?;
+/// let mut pipe = std::fs::File::from(files.remove(0));
+/// pipe.write_all(b"through a file of another process")?;
+/// drop(pipe);
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text)?;
+/// assert_eq!(text, "through a file of another process");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn send(stream: &UnixStream, files: &[OwnedFd]) -> io::Result<()> {
     if files.len() > MOST {
         return Err(io::ErrorKind::InvalidInput.into());

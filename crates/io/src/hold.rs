@@ -38,6 +38,28 @@ const OFFLOADS: [(&str, Joins); 2] = [("gro", Joins::Kernel), ("lro", Joins::Dev
 /// A hold can go from one process to another without an instant in which it is nobody's: the other one
 /// gets the locked file ([`file`](Self::file)) and [shares](Self::share) it, then [owns](Self::own) it
 /// while the first [leaves](Self::leave) it.
+///
+/// ```
+/// use fairlane_io::{Hold, socket_of_holder};
+///
+/// let folder = std::env::temp_dir().join(format!("holds-{}", std::process::id()));
+/// let hold = Hold::take_in(&folder, "lo")?;
+/// assert_eq!(hold.complaint(), None);
+///
+/// // Nobody else has it meanwhile, nor this process twice.
+/// let busy = Hold::take_in(&folder, "lo").unwrap_err();
+/// println!("{busy}");
+/// drop(hold);
+/// assert!(Hold::take_in(&folder, "lo").is_ok());
+/// std::fs::remove_dir(&folder)?;
+///
+/// // Where a daemon that has an interface can be asked to hand it over.
+/// match socket_of_holder("lo") {
+///     Ok(path) => println!("{}", path.display()),
+///     Err(error) => println!("{error}"),
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Hold {
     name: String,

@@ -10,6 +10,14 @@ use crate::sys::interface::Interface;
 /// # Errors
 ///
 /// `NotFound` or another error of the system's if there is no such interface.
+///
+/// ```
+/// use fairlane_io::interface::mtu;
+///
+/// println!("the loopback interface carries packets of {} bytes", mtu("lo")?);
+/// assert!(mtu("nosuch0").is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn mtu(name: &str) -> io::Result<u32> {
     let mtu = Interface::find(name)?.mtu()?;
     Ok(u32::try_from(mtu).unwrap_or(u32::MAX))

@@ -40,6 +40,7 @@ impl Carries {
 
 /// Why there is no listening at a path.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum BindError {
     /// Somebody listens there.
     InUse,
@@ -74,6 +75,25 @@ impl From<Errno> for BindError {
 }
 
 /// A socket that listens at a path, and takes its file away when it goes.
+///
+/// ```
+/// use fairlane_io::{BindError, Carries, Listener, PeerCredentials};
+/// use std::os::unix::net::UnixStream;
+///
+/// let path = std::env::temp_dir().join(format!("listener-{}.sock", std::process::id()));
+/// let listener = Listener::bind(&path, 0o600, Carries::Stream)?;
+///
+/// let _client = UnixStream::connect(&path)?;
+/// let accepted = listener.accept()?;
+/// assert_eq!(PeerCredentials::of(&accepted)?.pid, std::process::id());
+///
+/// // A second daemon is told, and takes nothing away.
+/// let refused = Listener::bind(&path, 0o600, Carries::Stream);
+/// assert!(matches!(refused, Err(BindError::InUse)));
+/// drop(listener);
+/// assert!(!path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,

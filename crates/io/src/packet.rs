@@ -69,7 +69,8 @@
 //! # Example
 //!
 //! ```
-//! use fairlane_io::{Backend, PacketBackend, packet::Options};
+//! use fairlane_io::packet::{Options, Position, Shape, Sockets};
+//! use fairlane_io::{Backend, Budget, PacketBackend};
 //! use std::collections::VecDeque;
 //!
 //! // One sentence says what is missing: here an interface, elsewhere perhaps a privilege.
@@ -81,6 +82,31 @@
 //!     from.receive(&mut arrived, 64)?;
 //!     to.transmit(&mut VecDeque::from(arrived))
 //! }
+//!
+//! // What another process needs to go on where this one has come to, without a lost frame.
+//! fn state(of: &PacketBackend) -> std::io::Result<Option<(Sockets, Position)>> {
+//!     let Some(sockets) = of.sockets()? else {
+//!         return Ok(None); // frames come in blocks
+//!     };
+//!     let Shape { blocks, block_size, .. } = sockets.ring;
+//!     println!("a ring of {} bytes", blocks * block_size);
+//!     Ok(Some((sockets, of.position())))
+//! }
+//!
+//! fn go_on(name: &str, (sockets, position): (Sockets, Position)) -> std::io::Result<PacketBackend> {
+//!     let mut device = PacketBackend::from_sockets(name, Budget::default(), sockets)?;
+//!     device.go_on_from(position);
+//!     Ok(device)
+//! }
+//!
+//! let prompt = Options { prompt: true, ring: 1 << 20, ..Options::default() };
+//! if let Ok(first) = PacketBackend::open("lo", &prompt)
+//!     && let Some(state) = state(&first)?
+//! {
+//!     let second = go_on("lo", state)?;
+//!     assert_eq!(second.position(), first.position());
+//! }
+//! # Ok::<(), std::io::Error>(())
 //! ```
 
 #[cfg(test)]

@@ -33,18 +33,27 @@
 //! # Example
 //!
 //! ```
-//! use fairlane_io::segment::{Cut, Offload, Segments};
+//! use fairlane_io::segment::{Cut, Offload, Protocol, Segments, Uncut};
 //!
-//! fn frames(whole: &[u8], offload: &Offload) -> Vec<Vec<u8>> {
-//!     match Cut::new(whole, offload) {
-//!         Ok(cut) => (0..cut.frames()).map(|number| cut.frame(whole, number)).collect(),
-//!         Err(uncut) => {
-//!             println!("a frame of {} bytes: {uncut}", whole.len());
-//!             Vec::new()
-//!         }
-//!     }
+//! /// The frames that a long one was left to be cut into.
+//! fn frames(whole: &[u8], offload: &Offload) -> Result<Vec<Vec<u8>>, Uncut> {
+//!     let cut = Cut::new(whole, offload)?;
+//!     Ok((0..cut.frames()).map(|number| cut.frame(whole, number)).collect())
 //! }
-//! # assert!(frames(&[0; 60], &Offload::default()).is_empty());
+//!
+//! // 2,500 bytes of UDP over IPv4, to leave as datagrams of 1,000 bytes at most.
+//! let mut whole = vec![0; 12]; // two Ethernet addresses
+//! whole.extend([0x08, 0x00, 0x45, 0, 0x09, 0xe0, 0, 7, 0, 0, 64, 17, 0, 0]);
+//! whole.extend([10, 0, 0, 1, 10, 0, 0, 2, 0x30, 0x39, 0x00, 0x35, 0x09, 0xcc, 0, 0]);
+//! whole.extend([1; 2_500]);
+//! let segments = Segments { protocol: Some(Protocol::Udp), size: 1_000, reduced_once: false };
+//! let offload = Offload { segments: Some(segments), ..Offload::default() };
+//! let lengths: Vec<_> = frames(&whole, &offload)?.iter().map(Vec::len).collect();
+//! assert_eq!(lengths, [1_042, 1_042, 542]);
+//!
+//! // No header is believed: what is not what it should be is told, and nothing beyond the frame is read.
+//! assert_eq!(frames(&whole[..30], &offload), Err(Uncut::Headers));
+//! # Ok::<(), Uncut>(())
 //! ```
 
 #[cfg(test)]
@@ -105,6 +114,7 @@ pub enum Protocol {
 
 /// Why a frame cannot be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Uncut {
     /// Its headers are not those of the packet that is to be cut: a tunnel, or none.
     Headers,

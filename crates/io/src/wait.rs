@@ -62,6 +62,20 @@ impl Waiter {
 /// The indices of the sockets that are readable. From [`Waiter::wait_readable`].
 ///
 /// It borrows the waiter and not the sockets, which may be received from while it is walked.
+///
+/// ```
+/// use fairlane_io::{Waiter, wait::Readable};
+/// use std::io::Write;
+/// use std::os::unix::net::UnixStream;
+/// use std::time::Duration;
+///
+/// let ((silent, _a), (said, mut b)) = (UnixStream::pair()?, UnixStream::pair()?);
+/// b.write_all(b"something")?;
+/// let mut waiter = Waiter::new();
+/// let readable: Readable = waiter.wait_readable(&[&silent, &said], Duration::from_secs(1))?;
+/// assert_eq!(readable.collect::<Vec<_>>(), [1]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Readable<'a> {
     left: usize,

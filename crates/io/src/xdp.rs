@@ -59,23 +59,31 @@
 //!
 //! # Example
 //!
-//! ```no_run
-//! use fairlane_io::{Backend, Umem, XdpBackend, XdpOptions};
+//! ```
+//! use fairlane_io::{Backend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions};
 //! use std::collections::VecDeque;
+//! use std::io;
 //!
-//! let umem = Umem::new(4_096, 2_048)?;
-//! let mut left = XdpBackend::bind(&umem, "veth0", 0, &XdpOptions::default())?;
-//! let mut right = XdpBackend::bind(&umem, "veth1", 0, &XdpOptions::default())?;
+//! // Frames are there before any backend, and free again when they are dropped.
+//! let umem = Umem::new(64, 2_048)?;
+//! let mut frame: XdpFrame = umem.frame_from(&[7; 60]).expect("64 are free");
+//! frame.bytes_mut()[..6].fill(0xff);
+//! assert_eq!((frame.len(), umem.free_frames()), (60, 63));
+//! drop(frame);
+//! assert_eq!(umem.free_frames(), 64);
 //!
-//! // What arrives on the left leaves on the right.
-//! let (mut arrived, mut batch) = (Vec::new(), VecDeque::new());
-//! loop {
+//! // One sentence says what is missing: here an interface, elsewhere perhaps a privilege.
+//! let options = XdpOptions { mode: Some(XdpMode::Generic), ..XdpOptions::default() };
+//! let error = XdpBackend::bind(&umem, "nosuch0", 0, &options).unwrap_err();
+//! println!("{error}");
+//!
+//! /// What arrives on the left leaves on the right, where it lies.
+//! fn forward(left: &mut XdpBackend, right: &mut XdpBackend) -> io::Result<usize> {
+//!     let mut arrived = Vec::new();
 //!     left.receive(&mut arrived, 64)?;
-//!     batch.extend(arrived.drain(..));
-//!     right.transmit(&mut batch)?;
+//!     right.transmit(&mut VecDeque::from(arrived))
 //! }
-//! # #[allow(unreachable_code)]
-//! # Ok::<(), std::io::Error>(())
+//! # Ok::<(), io::Error>(())
 //! ```
 
 mod bind;

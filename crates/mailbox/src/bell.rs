@@ -7,14 +7,15 @@
 //! 2. membarrier(2), futex(2).
 //!
 //! ```
-//! use fairlane_mailbox::{bell::bell, mailbox};
+//! use fairlane_mailbox::bell::{Handle, Listener, Ringer, Woken, bell};
+//! use fairlane_mailbox::mailbox;
 //!
-//! let mut listener = bell(1_000);
-//! let handle = listener.handle();
+//! let mut listener: Listener = bell(1_000);
+//! let handle: Handle = listener.handle();
 //! let (mut producer, mut consumer) = mailbox::<u64>(64)?;
 //!
 //! // A new client is awake: the arbiter lists it at once and reads its mailbox.
-//! let ringer = handle.ringer(7);
+//! let ringer: Ringer = handle.ringer(7);
 //! producer.push(1).unwrap();
 //! ringer.ring();
 //! assert_eq!(consumer.pop(), Some(1));
@@ -27,6 +28,10 @@
 //! ringer.ring();
 //! assert_eq!(listener.collect(|client| assert_eq!(client, 7)), 1);
 //! assert_eq!(consumer.pop(), Some(2));
+//!
+//! // Where nobody has anything to say the arbiter sleeps: until a client rings, or somebody else nudges.
+//! handle.nudge();
+//! assert_eq!(listener.sleep(None), Woken::Nudged);
 //! # Ok::<(), fairlane_mailbox::CapacityError>(())
 //! ```
 //!

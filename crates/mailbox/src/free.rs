@@ -13,6 +13,24 @@
 //!
 //! The word of a frame that is *not* in the list is its holder's, for a note: see
 //! [`note`](FreeList::note).
+//!
+//! ```
+//! use fairlane_mailbox::free::FreeList;
+//!
+//! let free = FreeList::full(4);
+//! let mut held = Vec::new();
+//! assert_eq!(free.take(3, |frame| held.push(frame)), 3);
+//! assert_eq!(held, [0, 1, 2]);
+//!
+//! // Who holds a frame may note something on it, the length of its packet, say.
+//! free.note(held[0], 1_500);
+//! assert_eq!(free.noted(0), Some(1_500));
+//!
+//! // The last one given is the first to be taken again: it is still in a cache.
+//! assert_eq!(free.give([held.remove(0)]), 1);
+//! assert_eq!(free.take(1, |frame| held.push(frame)), 1);
+//! assert_eq!(held, [1, 2, 0]);
+//! ```
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 

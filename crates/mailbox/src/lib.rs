@@ -152,6 +152,22 @@ use sync::Arc;
 /// ```compile_fail,E0277
 /// let _ = fairlane_mailbox::mailbox::<std::rc::Rc<u8>>(64);
 /// ```
+///
+/// Each end can move to a thread of its own:
+///
+/// ```
+/// use fairlane_mailbox::{CapacityError, Consumer, Producer, mailbox};
+///
+/// let (mut client, mut arbiter): (Producer<String>, Consumer<String>) = mailbox(64)?;
+/// let sender = std::thread::spawn(move || client.push("from a thread".to_owned()));
+/// sender.join().unwrap().unwrap();
+/// assert!(arbiter.is_abandoned(), "the thread has ended, and its end with it");
+/// assert_eq!(arbiter.pop().as_deref(), Some("from a thread"));
+///
+/// let refused: CapacityError = mailbox::<u64>(100).unwrap_err();
+/// assert_eq!((refused.given, refused.least), (100, 2));
+/// # Ok::<(), CapacityError>(())
+/// ```
 pub fn mailbox<T: Send>(slots: usize) -> Result<(Producer<T>, Consumer<T>), CapacityError> {
     let shared = Arc::new(Shared::new(slots)?);
     Ok((Producer::new(Arc::clone(&shared)), Consumer::new(shared)))

@@ -15,6 +15,30 @@ use crate::sync::{AtomicBool, AtomicWaker, Ordering, fence, register};
 /// So either the producer sees the room or the consumer sees that it waits. If
 /// it does, and wakes before the waker is there, then what the waker's own state
 /// orders makes the producer's look, which comes later, see the room.
+///
+/// ```
+/// use std::task::{Context, Poll, Waker};
+///
+/// use fairlane_mailbox::{Full, Room, mailbox};
+///
+/// let (mut producer, mut consumer) = mailbox::<u64>(2)?;
+/// let room = Room::new();
+/// let mut task = Context::from_waker(Waker::noop());
+///
+/// // A task pushes until a value comes back, and waits for room for that one.
+/// let mut left = (0..).find_map(|number| producer.push(number).err());
+/// let mut still_full = || {
+///     left = left.take().and_then(|Full(number)| producer.push(number).err());
+///     left.is_some()
+/// };
+/// assert_eq!(room.poll_room(&mut task, &mut still_full), Poll::Pending);
+///
+/// // Who takes values out says so: the task is woken, and asks again.
+/// consumer.pop_batch(usize::MAX, |number| println!("{number}"));
+/// room.freed();
+/// assert_eq!(room.poll_room(&mut task, &mut still_full), Poll::Ready(()));
+/// # Ok::<(), fairlane_mailbox::CapacityError>(())
+/// ```
 pub struct Room {
     waiting: AtomicBool,
     waker: AtomicWaker,

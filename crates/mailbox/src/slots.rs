@@ -161,6 +161,14 @@ const _: () = assert!(Ring::<[u8; 1 << 60]>::MOST == 4);
 /// three of 16.
 ///
 /// Cost: a constant.
+///
+/// ```
+/// use fairlane_mailbox::{slots_per_block, slots_per_line};
+///
+/// assert_eq!((slots_per_line::<u64>(), slots_per_block::<u64>()), (7, 28));
+/// // What is longer than a line has lines of its own, and is given back one by one.
+/// assert_eq!((slots_per_line::<[u64; 20]>(), slots_per_block::<[u64; 20]>()), (1, 1));
+/// ```
 #[must_use]
 pub const fn slots_per_line<T>() -> usize {
     Ring::<T>::PER_LINE

@@ -28,6 +28,43 @@
 //! anybody who may register some, it looks after them once in [`CLIENT_NAP`]: that much later than
 //! pushed may the first packet of a client leave after a pause. The price is a thousand short
 //! wake-ups a second on an idle bridge; without clients there are ten.
+//!
+//! # Example
+//!
+//! ```
+//! use fairlane_core::{FlowConfig, Length, Nanos, Weight, sched::Qfq};
+//! use fairlane_io::{Backend, memory};
+//! use fairlane_runtime::bridge::{Bridge, Came, Frames, Lane, LaneStats, Make, RoundStats, Side};
+//! use fairlane_runtime::{Arbiter, ArbiterConfig, Link};
+//!
+//! /// Frames wait in the queue as they came.
+//! fn as_it_came() -> impl Make<Vec<u8>, Vec<u8>> {
+//!     |frame: Vec<u8>, _arrived_at: Side, _came: Came| frame
+//! }
+//!
+//! // What leaves on the right goes at the pace of a link, what leaves on the left as it comes.
+//! let (left, mut hosts) = memory::pair::<Vec<u8>, Vec<u8>>(16);
+//! let (right, mut uplink) = memory::pair::<Vec<u8>, Vec<u8>>(16);
+//! let config = ArbiterConfig::new(Link::new("8mbit".parse()?));
+//! let arbiter = Arbiter::new(Qfq::new(), config, right, Nanos::ZERO);
+//! let frames = FlowConfig::new(Weight::ONE, Length::try_from(1_514u32)?);
+//! let shaped = Lane::Shaped(Box::new(arbiter), frames);
+//! let mut bridge = Bridge::new(Lane::Open(left), shaped, as_it_came())?;
+//!
+//! // Two frames of a millisecond each: the second waits for the first.
+//! hosts.transmit(&mut [vec![1; 1_000], vec![2; 1_000]].into())?;
+//! let mut arrived = Vec::new();
+//! bridge.round(Nanos::ZERO)?;
+//! assert_eq!(uplink.receive(&mut arrived, 16)?, 1);
+//! bridge.round(Nanos::from_millis(1))?;
+//! assert_eq!(uplink.receive(&mut arrived, 16)?, 1);
+//!
+//! let LaneStats { received, transmitted, .. } = bridge.stats(Side::Right);
+//! assert_eq!((received, transmitted), (Frames { frames: 2, bytes: 2_000 }, 2));
+//! let RoundStats { late, .. } = bridge.rounds();
+//! println!("rounds began at most {:?} after something might leave", late.longest());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};

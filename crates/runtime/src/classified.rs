@@ -47,6 +47,45 @@ impl<P: Payload> Payload for FromPort<P> {
 ///
 /// `C` decides who is next, and drops or marks what waits too long. What it drops is counted for
 /// the port too, and told to the client as any drop.
+///
+/// ```
+/// use fairlane_core::sched::Algorithm;
+/// use fairlane_core::tree::{ClassConfig, ClassFlow, ClassId, LeafConfig, Tree};
+/// use fairlane_core::{FlowConfig, Length, Nanos, Weight};
+/// use fairlane_runtime::{Classified, Classify, FromPort, Queue};
+///
+/// /// What begins with an exclamation mark is urgent.
+/// struct ByFirst {
+///     urgent: ClassId,
+///     rest: ClassId,
+/// }
+///
+/// impl Classify<String> for ByFirst {
+///     fn classify(&mut self, packet: &String, _len: Length, _now: Nanos) -> ClassFlow {
+///         let class = if packet.starts_with('!') { self.urgent } else { self.rest };
+///         ClassFlow { class, flow: 0 }
+///     }
+/// }
+///
+/// let longest = Length::try_from(1_000u32)?;
+/// let mut classes: Tree<FromPort<String>> = Tree::new(Algorithm::Qfq, None, Default::default());
+/// let mut leaf = |weight| {
+///     let config = ClassConfig::new(Weight::new(weight).unwrap(), longest);
+///     classes.add_leaf(ClassId::ROOT, config, LeafConfig::default())
+/// };
+/// let by_first = ByFirst { urgent: leaf(9)?, rest: leaf(1)? };
+/// let urgent = by_first.urgent;
+///
+/// // Who pushes is a port, and has no share of its own.
+/// let mut queue = Classified::new(classes, by_first);
+/// let port = queue.add_flow(FlowConfig::new(Weight::ONE, longest))?;
+/// for text in ["a letter", "! a call", "another letter"] {
+///     queue.enqueue(port, Length::try_from(text.len())?, text.to_owned(), Nanos::ZERO, drop)?;
+/// }
+/// assert_eq!(queue.classes().stats(urgent).unwrap().queued.packets, 1);
+/// assert_eq!(queue.total_stats().queued.packets, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Classified<P, C, K> {
     classes: C,
     classify: K,

@@ -4,6 +4,17 @@ use fairlane_core::Nanos;
 
 /// How long something took, over many times: enough for Delta_A and Delta_D of PSPAT's
 /// Eq. 1.
+///
+/// ```
+/// use fairlane_core::Nanos;
+/// use fairlane_runtime::Spans;
+///
+/// let mut looks = Spans::default();
+/// for micros in [3, 9, 6] {
+///     looks.record(Nanos::from_micros(micros));
+/// }
+/// assert_eq!((looks.mean(), looks.longest()), (Nanos::from_micros(6), Nanos::from_micros(9)));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
     count: u64,

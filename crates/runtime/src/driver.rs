@@ -44,6 +44,37 @@ pub enum Next {
 
 /// What [`drive`] drives: an arbiter, a bridge, a dispatcher. As `dyn Steps`, it costs one indirect
 /// call a step, and what drives an arbiter need not be compiled for every queue.
+///
+/// ```
+/// use fairlane_core::Nanos;
+/// use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive};
+/// use std::io;
+/// use std::time::Duration;
+///
+/// /// Has so much to do, and nobody who wakes it.
+/// struct Work(u32);
+///
+/// impl Steps for Work {
+///     fn step(&mut self, _now: Nanos) -> io::Result<Step> {
+///         self.0 -= 1;
+///         Ok(Step { drained: 1, released: 0, transmitted: 0, next: Next::Now })
+///     }
+///
+///     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+///         std::thread::sleep(longest);
+///         Ok(Some(Woken::TimedOut))
+///     }
+///
+///     fn is_done(&self) -> bool {
+///         self.0 == 0
+///     }
+/// }
+///
+/// let mut work = Work(3);
+/// drive(&mut work, &Clock::start(), Idling::default(), |work, _now, _step| !work.is_done())?;
+/// assert_eq!(work.0, 0);
+/// # Ok::<(), io::Error>(())
+/// ```
 pub trait Steps {
     /// Does what is due at `now`, which never goes backwards.
     ///
@@ -309,6 +340,18 @@ fn exact_timers() {}
 /// # Errors
 ///
 /// There is no such core, or this thread may not run there.
+///
+/// ```
+/// use fairlane_runtime::pin_to_core;
+///
+/// std::thread::spawn(|| match pin_to_core(0) {
+///     Ok(()) => println!("on core 0 from now on"),
+///     Err(error) => println!("wherever the system likes: {error}"),
+/// })
+/// .join()
+/// .unwrap();
+/// assert!(pin_to_core(1 << 20).is_err());
+/// ```
 #[cfg(target_os = "linux")]
 pub fn pin_to_core(core: usize) -> io::Result<()> {
     let mut cores = rustix::thread::CpuSet::new();

@@ -9,6 +9,41 @@ use crate::client::{ClientId, Request};
 
 /// The arbiter's end of a mailbox of another kind than that of a thread: of another
 /// process, say. It is visited by the arbiter's thread.
+///
+/// ```
+/// use fairlane_core::{FlowConfig, Length, Nanos, Weight, sched::Qfq};
+/// use fairlane_io::{Backend, memory};
+/// use fairlane_runtime::{Arbiter, ArbiterConfig, Link, Remote, Source};
+/// use std::collections::VecDeque;
+///
+/// /// Packets that are there from the start.
+/// struct Given(VecDeque<Vec<u8>>);
+///
+/// impl Source<Vec<u8>> for Given {
+///     fn pop(&mut self) -> Option<(Length, Vec<u8>)> {
+///         let packet = self.0.pop_front()?;
+///         Some((Length::try_from(packet.len()).ok()?, packet))
+///     }
+///
+///     fn is_empty(&self) -> bool {
+///         self.0.is_empty()
+///     }
+///
+///     fn doze(&mut self, _dozing: bool) {}
+/// }
+///
+/// let (near, mut far) = memory::pair::<Vec<u8>, Vec<u8>>(16);
+/// let config = ArbiterConfig::new(Link::new("10mbit".parse()?));
+/// let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
+/// let flow = FlowConfig::new(Weight::ONE, Length::try_from(1_000u32)?);
+/// let source = Box::new(Given([vec![7; 1_000]].into()));
+/// let remote: Remote = arbiter.registrar().register_source(flow, source)?;
+/// // More was pushed while the arbiter did not look.
+/// remote.ring();
+/// arbiter.step(Nanos::ZERO)?;
+/// assert_eq!(far.receive(&mut Vec::new(), 16)?, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Source<P>: Send {
     /// Takes the oldest packet out, with the length that the link will carry for it. Never
     /// waits, and does a bounded amount of work whatever the other side wrote.

@@ -49,6 +49,18 @@ impl Link {
 
 /// When will the link be idle? A [`LeakyBucket`] of what the link carries, and how much idle time
 /// it makes up for.
+///
+/// ```
+/// use fairlane_core::{Length, Nanos};
+/// use fairlane_runtime::{Link, Pacer};
+///
+/// let mut pacer = Pacer::new(Link::new("8mbit".parse()?), Nanos::ZERO);
+/// pacer.charge(Length::try_from(1_000u32)?);
+/// // 8,000 bits take a millisecond: then the next packet may go.
+/// assert!(!pacer.may_release(Nanos::from_micros(999)));
+/// assert_eq!(pacer.idle_at(), Nanos::from_millis(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pacer {
     link: Link,

@@ -14,6 +14,28 @@ use fairlane_core::{
 /// [`Classified`](crate::Classified) queue looks at the packet.
 ///
 /// Time never goes backwards from one call to the next.
+///
+/// ```
+/// use fairlane_core::{
+///     Dequeue, FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Drr,
+/// };
+/// use fairlane_runtime::Queue;
+///
+/// /// Empties any queue, and says how many bytes it held.
+/// fn empty<Q: Queue>(queue: &mut Q, now: Nanos) -> u64 {
+///     let mut bytes = 0;
+///     while let Dequeue::Packet(packet) = queue.dequeue(now, drop) {
+///         bytes += u64::from(packet.len.get());
+///     }
+///     bytes
+/// }
+///
+/// let mut link = PacketScheduler::new(Drr::new(), Default::default());
+/// let flow = link.add_flow(FlowConfig::new(Weight::ONE, Length::MAX))?;
+/// link.enqueue(flow, Length::MAX, "a packet")?;
+/// assert_eq!(empty(&mut link, Nanos::ZERO), 65_535);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Queue {
     /// What waits.
     type Payload: Send;

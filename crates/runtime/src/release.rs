@@ -15,6 +15,41 @@ pub use straight::Straight;
 /// What an arbiter does with packets in the order that the algorithm gave them.
 ///
 /// Whatever the way, packets of one flow keep their order.
+///
+/// ```
+/// use fairlane_core::{FlowId, Length, Nanos, Packet, sched::Qfq};
+/// use fairlane_runtime::{Arbiter, ArbiterConfig, Flow, Link, Outlet, Release};
+/// use std::io;
+///
+/// /// Counts the bytes that leave, and sends them nowhere.
+/// struct Counted(u64);
+///
+/// impl<P> Release<P> for Counted {
+///     fn joined(&mut self, _flow: FlowId, outlet: Option<Outlet>) {
+///         assert!(outlet.is_none(), "no client of these dispatches its own packets");
+///     }
+///
+///     fn release(&mut self, packet: Packet<P>) {
+///         self.0 += u64::from(packet.len.get());
+///     }
+///
+///     fn flush(&mut self, _more: bool) -> io::Result<usize> {
+///         Ok(0)
+///     }
+///
+///     fn waiting(&self) -> usize {
+///         0
+///     }
+/// }
+///
+/// let config = ArbiterConfig::new(Link::new("10mbit".parse()?));
+/// let mut arbiter = Arbiter::releasing(Qfq::new(), config, Counted(0), Nanos::ZERO);
+/// let mut client = arbiter.registrar().client(Flow::weight(1).max_len(1_000))?;
+/// client.push(Length::try_from(1_000u32)?, "a packet")?;
+/// arbiter.step(Nanos::ZERO)?;
+/// assert_eq!(arbiter.release().0, 1_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Release<P> {
     /// A flow begins; `outlet` is there if its client dispatches its own packets.
     fn joined(&mut self, flow: FlowId, outlet: Option<Outlet>) {

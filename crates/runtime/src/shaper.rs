@@ -24,6 +24,35 @@ const PATIENCE: u32 = 16;
 ///
 /// While it is [open](Self::is_open) there is no pace: what waits in the queue leaves first, as fast
 /// as the way out takes it, and all else passes by the queue in the order in which it comes.
+///
+/// ```
+/// use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
+/// use fairlane_io::{MemoryBackend, memory};
+/// use fairlane_runtime::{Arbiter, ArbiterConfig, Link, Next, Shaper, Step, Straight};
+///
+/// type Device = MemoryBackend<Vec<u8>>;
+/// type Flows = PacketScheduler<Qfq, Vec<u8>>;
+///
+/// /// Bytes that wait for the link, and packets that wait for its device.
+/// fn waiting(at: &Shaper<Flows, Straight<Device>>) -> (u64, usize) {
+///     (at.total_stats().queued.bytes, at.waiting_for_backend())
+/// }
+///
+/// let (near, _far): (Device, Device) = memory::pair(16);
+/// let config = ArbiterConfig::new(Link::new("8mbit".parse()?));
+/// let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
+/// let len = Length::try_from(1_000u32)?;
+/// let flow = arbiter.open_flow(FlowConfig::new(Weight::ONE, len))?;
+/// for number in 1..=3 {
+///     arbiter.admit(flow, len, vec![number; 1_000], Nanos::ZERO)?;
+/// }
+///
+/// // A packet takes a millisecond: the others wait.
+/// let Step { released, next, .. } = arbiter.step(Nanos::ZERO)?;
+/// assert_eq!((released, next), (1, Next::At(Nanos::from_millis(1))));
+/// assert_eq!(waiting(&arbiter), (2_000, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Shaper<Q: Queue, R> {
     queue: Q,
     pacer: Pacer,

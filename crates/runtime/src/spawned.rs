@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlane_core::sched::Algorithm;
 use fairlane_core::units::{LengthError, WeightError};
@@ -227,6 +227,28 @@ impl Orders {
 
 /// A link's thread: asked, changed and ended by this. From any thread; dropping it stops the link as
 /// [`stop`](Self::stop) does, without waiting for the end.
+///
+/// ```
+/// use fairlane_core::Rate;
+/// use fairlane_io::memory;
+/// use fairlane_runtime::{Ended, Ending, EndingFuture, LinkHandle, spawn};
+/// use std::time::Duration;
+///
+/// /// For a supervisor: packets that were sent, or that the thread is no more.
+/// fn sent(link: &LinkHandle) -> Result<u64, Ended> {
+///     Ok(link.stats()?.total.sent.packets)
+/// }
+///
+/// let (near, _far) = memory::pair::<Vec<u8>, Vec<u8>>(16);
+/// let (_link, handle) = spawn("10mbit".parse::<Rate>()?, near)?;
+/// assert_eq!(sent(&handle), Ok(0));
+/// handle.change_rate("20mbit".parse()?)?;
+///
+/// // A thread waits for the end; a task awaits it, or holds the future.
+/// let ending: Ending = handle.drain(Duration::from_secs(5));
+/// let _future: EndingFuture = ending.into_future();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the link stops when its handle is dropped"]
 pub struct LinkHandle {
     orders: Arc<Orders>,
@@ -244,7 +266,8 @@ impl fmt::Debug for LinkHandle {
 /// The link on a thread of its own: clients come through the one, the other asks and ends it.
 ///
 /// The packets that clients push go out through `backend` at the pace of the link, in the order of the
-/// algorithm, from now on. The thread sleeps while there is nothing to do.
+/// algorithm, from now on. The thread sleeps while there is nothing to do. The first link of a process sends
+/// nothing for some 50 ms, in which its clock is compared with the system's; nobody waits for that here.
 ///
 /// ```
 /// use fairlane_io::{Backend, MemoryBackend, memory};
@@ -285,6 +308,19 @@ where
 /// # Errors
 ///
 /// As of `spawn`.
+///
+/// ```
+/// use fairlane_core::{PacketScheduler, Rate, sched::Drr};
+/// use fairlane_io::memory;
+/// use fairlane_runtime::{Flow, spawn_over};
+///
+/// let (near, _far) = memory::pair::<Vec<u8>, Vec<u8>>(16);
+/// let queue = PacketScheduler::new(Drr::new(), Default::default());
+/// let (link, handle) = spawn_over(queue, "10mbit".parse::<Rate>()?, near)?;
+/// let _client = link.client(Flow::weight(1).max_len(1_500))?;
+/// handle.stop()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn spawn_over<Q, B>(
     queue: Q,
     config: impl Into<SpawnConfig>,
@@ -310,11 +346,12 @@ where
         let pinned = config.core.map_or(Ok(()), crate::pin_to_core);
         #[cfg(not(target_os = "linux"))]
         let pinned = Ok(());
-        // The first clock of a process takes a while, which is no time of the link.
-        let clock = pinned.is_ok().then(Clock::start);
-        // Whoever spawns waits for this.
+        let (may_begin, began) = (pinned.is_ok(), Instant::now());
+        // Whoever spawns waits for this, and not for the first clock of a process, which takes a while.
         let _ = begun.send(pinned);
-        if let Some(clock) = clock {
+        if may_begin {
+            let clock = Clock::start();
+            let clock = clock.set(began.elapsed().into());
             // Nobody may ask any more.
             let _ = tell.send(run(arbiter, config.idling, &clock, &taken));
         }

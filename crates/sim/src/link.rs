@@ -159,11 +159,13 @@ impl<P> Link<P> {
     }
 
     /// Whether nothing is in service. O(1).
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.packets.is_empty()
     }
 
     /// Whether a packet of `len` would be taken. An idle link takes any. O(1).
+    #[inline]
     pub fn has_room(&self, len: Length) -> bool {
         match (self.packets.len(), self.capacity) {
             (0, _) => true,
@@ -173,6 +175,7 @@ impl<P> Link<P> {
     }
 
     /// Whether no packet of any length would be taken. O(1).
+    #[inline]
     pub fn is_full(&self) -> bool {
         !self.has_room(Length::new(1).unwrap_or(Length::MAX))
     }
@@ -180,6 +183,7 @@ impl<P> Link<P> {
     /// Takes a packet at time `now`, or hands it back for want of room. It starts at once
     /// if the link is idle, without a gap if the last packet ends in this very picosecond.
     /// Whether it started. O(1).
+    #[inline]
     pub fn push(&mut self, now: Picos, len: Length, payload: P) -> Result<bool, P> {
         if !self.has_room(len) {
             return Err(payload);
@@ -200,6 +204,7 @@ impl<P> Link<P> {
     }
 
     /// The packet that came last, if it is still here. O(1).
+    #[inline]
     pub fn newest(&self) -> Option<&P> {
         self.packets.back().map(|(_, payload)| payload)
     }
@@ -210,12 +215,14 @@ impl<P> Link<P> {
     }
 
     /// When the packet in service ends. O(1).
+    #[inline]
     pub fn next_completion(&self) -> Option<Picos> {
         (!self.packets.is_empty()).then_some(self.progress.service.1)
     }
 
     /// Ends the packet in service, whenever that is; the next in the queue follows it
     /// without a gap. O(1).
+    #[inline]
     pub fn complete(&mut self) -> Option<Sent<P>> {
         let (len, payload) = self.packets.pop_front()?;
         let progress = &mut self.progress;

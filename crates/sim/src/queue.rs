@@ -30,6 +30,55 @@ pub enum Next<P> {
 
 /// Packets `P` that wait in an order, each for the one that its label names. Those that were
 /// accepted and will not be sent go to `discard`, with their lengths.
+///
+/// ```
+/// use fairlane_core::{FlowId, Length, Nanos, Rejection};
+/// use fairlane_sim::{
+///     Label, Next, PacketInfo, Picos, Queue, Server, Step, TransmitQueue, Waiting,
+/// };
+///
+/// /// Who came last is next.
+/// struct Stack<P>(Vec<(Length, P)>);
+///
+/// impl<P> Queue<FlowId, P> for Stack<P> {
+///     fn enqueue(
+///         &mut self,
+///         _to: FlowId,
+///         len: Length,
+///         packet: P,
+///         _now: Nanos,
+///         _discard: impl FnMut(Length, P),
+///     ) -> Result<(), Rejection> {
+///         self.0.push((len, packet));
+///         Ok(())
+///     }
+///
+///     fn dequeue(&mut self, _now: Nanos, _discard: impl FnMut(Length, P)) -> Next<P> {
+///         self.0.pop().map_or(Next::Empty, |(len, packet)| Next::Packet(len, packet))
+///     }
+/// }
+///
+/// /// Of flows and of classes alike.
+/// fn whose<L: Label>(packet: &PacketInfo<L>) -> String {
+///     format!("packet {} of {:?}", packet.number, packet.flow)
+/// }
+///
+/// let stack: Stack<Waiting<FlowId, char>> = Stack(Vec::new());
+/// let mut server = Server::over(stack, "8mbit".parse()?, TransmitQueue::NONE, ());
+/// let len = Length::try_from(1000u32)?;
+/// for body in ['a', 'b', 'c'] {
+///     server.arrive(Picos::ZERO, FlowId::new(0), len, body)?;
+/// }
+/// let mut sent = String::new();
+/// while let Some(step) = server.step() {
+///     if let Step::Completed(completion, body) = step {
+///         println!("{}: {body}", whose(&completion.packet));
+///         sent.push(body);
+///     }
+/// }
+/// assert_eq!(sent, "cba");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Queue<L: Label, P> {
     /// Accepts a packet, or says why not.
     fn enqueue(
@@ -56,6 +105,24 @@ pub trait Queue<L: Label, P> {
 }
 
 /// A queue of flows that come, change and go.
+///
+/// ```
+/// use fairlane_core::{AnyScheduler, ChangeError, FlowConfig, Length, Weight, sched::Algorithm};
+/// use fairlane_sim::Flows;
+///
+/// /// A flow of each of these weights.
+/// fn add<P>(to: &mut impl Flows<P>, weights: &[u32]) -> Result<(), ChangeError> {
+///     for &weight in weights {
+///         let weight = Weight::new(weight).unwrap_or(Weight::ONE);
+///         to.add_flow(FlowConfig::new(weight, Length::MAX))?;
+///     }
+///     Ok(())
+/// }
+///
+/// let mut link = AnyScheduler::<u32>::new(Algorithm::Qfq, Default::default());
+/// add(&mut link, &[4, 2, 1])?;
+/// # Ok::<(), ChangeError>(())
+/// ```
 pub trait Flows<P>: Queue<FlowId, P> {
     /// Adds a flow, idle.
     ///

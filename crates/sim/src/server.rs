@@ -182,6 +182,7 @@ where
 
     /// A packet arrives; the result says whether and why not it was accepted, as the
     /// observer was told. O(1), and what the queue costs.
+    #[inline]
     pub fn arrive(&mut self, at: Picos, to: L, len: Length, body: B) -> Result<(), Rejection> {
         self.advance(at);
         let nanos = self.clock.to_nanos();
@@ -204,6 +205,7 @@ where
 
     /// When the next packet ends, or the queue is to be asked again. `None` if nothing
     /// will happen unless the caller makes it.
+    #[inline]
     pub fn next_event(&self) -> Option<Picos> {
         if self.unsettled {
             return Some(self.clock);
@@ -216,11 +218,20 @@ where
 
     /// Lets everything happen that is due before `to`, and sets the clock to it. What is
     /// due at `to` itself is left, so that arrivals at `to` come first.
+    #[inline]
     pub fn advance(&mut self, to: Picos) {
         if to > self.clock {
-            while self.step_before(to).is_some() {}
+            if self.next_event().is_some_and(|at| at < to) {
+                self.go_on_before(to);
+            }
             self.clock = to;
         }
+    }
+
+    /// Apart, as whoever lets one thing happen after the other has none left by then.
+    #[inline(never)]
+    fn go_on_before(&mut self, to: Picos) {
+        while self.step_before(to).is_some() {}
     }
 
     /// Lets one thing happen: what is due at [`next_event`](Self::next_event). `None` if
@@ -237,9 +248,12 @@ where
         Some(self.step_at(at))
     }
 
+    #[inline]
     fn step_at(&mut self, at: Picos) -> Step<'_, L, B> {
         self.clock = at;
-        self.wake = self.wake.filter(|&wake| wake > at);
+        if self.wake.is_some_and(|wake| wake <= at) {
+            self.wake = None;
+        }
         self.discarded.clear();
         if self.link.next_completion() == Some(at)
             && let Some((completion, body)) = self.complete()
@@ -264,6 +278,7 @@ where
     }
 
     /// Something happened: the queue is asked, if the link would take a packet.
+    #[inline]
     fn unsettle(&mut self) {
         self.unsettled = !self.link.is_full();
     }
@@ -282,6 +297,7 @@ where
         self.clock
     }
 
+    #[inline]
     fn complete(&mut self) -> Option<(Completion<L>, B)> {
         let sent = self.link.complete()?;
         let (packet, body) = sent.payload;
@@ -302,6 +318,7 @@ where
     }
 
     /// Moves one packet to the transmit queue, if there is one and it has room; whether there was.
+    #[inline]
     fn dequeue(&mut self) -> bool {
         if self.link.is_full() {
             return false;
@@ -334,6 +351,7 @@ where
     }
 
     /// Puts a packet on the link, or aside where that has no room for it.
+    #[inline]
     fn put(&mut self, info: PacketInfo<L>, body: B) {
         match self.link.push(self.clock, info.len, (info, body)) {
             Ok(true) => self.tell_started(),
@@ -342,6 +360,7 @@ where
         }
     }
 
+    #[inline]
     fn tell_started(&mut self) {
         if let Some((_, (info, _))) = self.link.in_service() {
             let now = Now::new(self.clock, self.link.progress());

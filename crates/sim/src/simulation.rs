@@ -11,9 +11,48 @@ use fairlane_core::tree::{ClassFlow, ClassQueue};
 use fairlane_core::{ChangeError, FlowConfig, FlowId, Length, Rate};
 
 /// What queues of classes hold in a [`Simulation`].
+///
+/// ```
+/// use fairlane_core::sched::Algorithm;
+/// use fairlane_core::tree::{ClassId, Tree};
+/// use fairlane_sim::{ClassFlow, ClassPacket, Picos, Tag, Waiting, sharing};
+///
+/// let (queues, leaves): (Tree<ClassPacket>, [ClassId; 4]) = sharing::tree(Algorithm::Drr)?;
+/// let meter = sharing::run(queues, leaves, "1mbit".parse()?, Picos::from_secs(1));
+/// assert!(meter.bytes(leaves[1], 0) > 0);
+///
+/// /// It is a packet that waits for a class, with a tag that says who sent it.
+/// fn whole(packet: Waiting<ClassFlow, Tag>) -> ClassPacket {
+///     packet
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type ClassPacket = Waiting<ClassFlow, Tag>;
 
 /// The server of a [`Simulation`] of flows.
+///
+/// ```
+/// use fairlane_core::{AnyScheduler, FlowId, Length, sched::Algorithm};
+/// use fairlane_sim::{
+///     DelayMeter, FlowPacket, FlowPlan, FlowServer, Lengths, Picos, Simulation, Traffic,
+///     TransmitQueue, scenario,
+/// };
+///
+/// /// Of an algorithm that is chosen at run time.
+/// type Link = FlowServer<AnyScheduler<FlowPacket>, DelayMeter>;
+///
+/// let queue = AnyScheduler::new(Algorithm::Qfq, Default::default());
+/// let link = Link::over(queue, "10mbit".parse()?, TransmitQueue::NONE, DelayMeter::new());
+/// let mut run = Simulation::new(link, 1);
+/// let len = Length::try_from(1500u32)?;
+/// for config in scenario::equal(4, len) {
+///     run.add(FlowPlan::new(config, Traffic::Cbr("1mbit".parse()?), Lengths::Fixed(len)))?;
+/// }
+/// let link: Link = run.run(Picos::from_secs(1))?;
+/// let delays = link.observer().flow(FlowId::new(0)).ok_or("no flow")?;
+/// assert!(delays.count() > 80);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type FlowServer<Q, O> = Server<Q, O, FlowId, Tag>;
 
 /// What a packet scheduler holds there.

@@ -29,6 +29,7 @@ pub enum AcquireError {
 
 /// What a [`FairService`](crate::FairService) answers in place of a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FairError<E> {
     /// The request was not admitted, and the inner service never saw it.
     #[error("not admitted: {0}")]

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 from . import experiments, running
-from .model import Experiment, LabError, Result
+from .model import Experiment, LabError
 from .output import PAGE, Destination
 from .program import Instruments, Program, Tools
-from .progress import Progress, duration
+from .progress import duration
 
-#: Exit statuses: bad input, and what a shell has for an interrupt.
+#: Exit statuses: an experiment among all failed, bad input, and what a shell has for an interrupt.
+FAILED = 1
 REFUSED = 2
 INTERRUPTED = 130
 
@@ -33,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="list|reproduce|sim")
     listing = commands.add_parser("list", help="the experiments, their claims, how long they take")
     listing.add_argument("--json", action="store_true", help="one JSON object, and nothing else")
-    doing = commands.add_parser("reproduce", help="do one experiment, or all of them, and write a report")
+    doing = commands.add_parser("reproduce", help="do one experiment, or all of them, and write what they find")
     doing.add_argument(
         "name", metavar="NAME|all", nargs="?",
         help="an experiment, or all; without it, what there is, as `fairlane-lab list`",
@@ -41,7 +42,11 @@ def _parser() -> argparse.ArgumentParser:
     doing.add_argument("--quick", action="store_true", help="the form of seconds of each")
     doing.add_argument(
         "--out", metavar="DIR", type=Path, default=Path("fairlane-lab-report"),
-        help="folder for the report: new, empty or an earlier report [default: %(default)s]",
+        help="folder for the results: new, empty or with earlier ones [default: %(default)s]",
+    )  # fmt: skip
+    doing.add_argument(
+        "--again", action="store_true",
+        help="measure anew what this build measured already; without it, that is left as it stands",
     )  # fmt: skip
     for kind in (Program, Instruments):
         doing.add_argument(
@@ -84,27 +89,54 @@ def _list(as_json: bool) -> None:
         print(f"{one.name:{width}}  {one.claim}\n{'':{width}}  {one.source}; {takes}")
 
 
-def _reproduce(options: argparse.Namespace) -> None:
+def _reproduce(options: argparse.Namespace) -> int:
     if options.name is None:
         _list(False)
-        return
+        return 0
     whole = options.name == "all"
     chosen = list(experiments.EXPERIMENTS) if whole else [experiments.named(options.name)]
     tools = Tools(options.fairlane, options.instruments)
     tools.find_named()
     skipped = {one.name: reason for one in chosen if (reason := _missing(one, tools, whole))}
-    chosen = [one for one in chosen if one.name not in skipped]
+    for name, reason in skipped.items():
+        print(f"skipped {name}: {reason}", file=sys.stderr)
     with Destination(options.out) as destination:
         # What takes a second to load comes after what can be refused.
-        from . import report
+        from .reproduction import Reproduction
 
-        results = _measured(chosen, skipped, options.quick, tools)
-        report.write(results, skipped, destination.folder)
-        destination.place()
-    for result in results:
-        for verdict in result.verdicts:
-            print(f"{result.experiment.name}: {verdict.line}")
+        able = [one for one in chosen if one.name not in skipped]
+        work = Reproduction(able, options.quick, tools, destination, skipped)
+        work.refuse(options.again)
+        if not options.again:
+            work.keep()
+        try:
+            work.measure(whole)
+        except KeyboardInterrupt:
+            return _go_on(work, destination)
+        work.write_page()
+        for one in able:
+            if one.name not in work.failed:
+                _say(destination, one.name)
     print(f"Written to {destination.path / PAGE}")
+    return FAILED if work.failed else 0
+
+
+def _say(destination: Destination, name: str) -> None:
+    for verdict in (destination.record(name) or {"verdicts": []})["verdicts"]:
+        print(f"{name}: {verdict['line']}")
+
+
+def _go_on(work: Reproduction, destination: Destination) -> int:
+    """What is left of a run that was interrupted."""
+    if not work.done:
+        raise KeyboardInterrupt
+    work.write_page()
+    print(
+        f"fairlane-lab: interrupted; {', '.join(work.done)} stand in {destination.path}, and the same command goes on from "
+        "there",
+        file=sys.stderr,
+    )
+    return INTERRUPTED
 
 
 def _missing(one: Experiment, tools: Tools, whole: bool) -> str:
@@ -117,21 +149,6 @@ def _missing(one: Experiment, tools: Tools, whole: bool) -> str:
             raise
         return str(error)
     return ""
-
-
-def _measured(
-    chosen: list[Experiment], skipped: dict[str, str], quick: bool, tools: Tools
-) -> list[Result]:
-    for name, reason in skipped.items():
-        print(f"skipped {name}: {reason}", file=sys.stderr)
-    progress = Progress({one.name: one.expected(quick) for one in chosen}, sys.stderr)
-    results = []
-    for one in chosen:
-        progress.start(one.name)
-        result = running.measured(one, one.parameters(quick, {}), quick, tools, progress)
-        progress.finish("; ".join(verdict.word for verdict in result.verdicts))
-        results.append(result)
-    return results
 
 
 def _sim(options: argparse.Namespace) -> None:
@@ -156,7 +173,7 @@ def main(arguments: list[str] | None = None) -> int:
         elif options.command == "sim":
             _sim(options)
         else:
-            _reproduce(options)
+            return _reproduce(options)
         return 0
     except LabError as error:
         print(f"fairlane-lab: {error}", file=sys.stderr)

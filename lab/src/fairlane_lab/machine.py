@@ -80,12 +80,14 @@ def line() -> str:
 
 
 def _busy() -> tuple[float, float] | None:
-    """Time of all cores since the start, and that in which they were not idle, in seconds."""
+    """Time of all cores since the start, and that in which they ran programs or were another machine's, in seconds:
+    what the kernel does for devices, those of a network among them, is nobody's own."""
     fields = _read("/proc/stat").split("\n", 1)[0].split()
     if len(fields) < 9 or fields[0] != "cpu":
         return None
     ticks = [float(field) / 100 for field in fields[1:9]]
-    return sum(ticks), sum(ticks) - ticks[3] - ticks[4]
+    user, nice, system, _idle, _waiting, _interrupts, _softirqs, stolen = ticks
+    return sum(ticks), user + nice + system + stolen
 
 
 class Watch:

@@ -14,6 +14,7 @@ import pandas as pd
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from .build import Build
     from .running import Run
 
 Tables = dict[str, pd.DataFrame]
@@ -76,6 +77,8 @@ class Experiment:
     judge: Callable[[Tables, pd.DataFrame], list[Verdict]]
     #: Draws them into a figure.
     draw: Callable[[Figure, Tables, pd.DataFrame], None]
+    #: The paper's figures and ours: columns that name them, then ``paper`` and ``here``.
+    beside: Callable[[Tables, pd.DataFrame], pd.DataFrame] | None = None
     #: Width and height of that, in inches.
     size: tuple[float, float] = (9.0, 4.2)
     #: Whether it needs the program ``fairlane``.
@@ -127,6 +130,8 @@ class Result:
     #: The part of all cores' time that other programs had, 0 to 1; ``None`` where nobody says.
     others: float | None
     seconds: float
+    #: What measured.
+    build: Build | None = None
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
@@ -149,6 +154,7 @@ class Result:
             found.append(
                 f"The machine was not quiet: other programs had {self.others:.0%} of all cores' time."
             )
+        found += self.build.doubts if self.build else ()
         return found
 
     def _repr_html_(self) -> str:

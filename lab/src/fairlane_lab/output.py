@@ -1,11 +1,15 @@
-"""Where a report goes: made in a temporary folder beside it, and moved into place at the end."""
+"""Where results go: a folder for each experiment, whole or not at all, and a page of all that stand there."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from .model import LabError
 
@@ -13,58 +17,105 @@ from .model import LabError
 PAGE = "report.html"
 MARK = '<meta name="generator" content="fairlane-lab">'
 
+#: What was found, in an experiment's folder; what marks it as this laboratory's.
+RECORD = "result.json"
+MADE_BY = "fairlane-lab"
+
 
 class Destination:
-    """A folder that is there whole or not at all. Used as a context: what is written into ``folder``
-    meanwhile takes the place of ``path`` by :meth:`place`, and is gone without it."""
+    """A folder of results. Used as a context: one that had to be made is gone if nothing came into it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
-        self.folder = self.path
+        self._made = False
 
     def __enter__(self) -> Destination:
-        """Refuses what is no place for a report before anything is measured."""
-        self._may_be_replaced()
+        """Refuses what is no place for results, before anything is measured."""
+        self._may_be_written()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            made = tempfile.mkdtemp(prefix=f".{self.path.name}-", suffix="-partial", dir=self.path.parent)
+            self._made = not self.path.exists()
+            self.path.mkdir(parents=True, exist_ok=True)
+            os.rmdir(self._partial("probe"))
         except OSError as error:
             raise LabError(f"{self.path} cannot be written: {error.strerror}") from None
-        self.folder = Path(made)
-        # As other folders are, not the caller's alone.
-        mask = os.umask(0)
-        os.umask(mask)
-        self.folder.chmod(0o777 & ~mask)
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._made:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
 
-    def place(self) -> None:
-        """Moves what was written into place, instead of an earlier report."""
-        self._may_be_replaced()
-        earlier = self.folder.with_name(f"{self.folder.name}-earlier")
-        if self.path.exists():
-            self.path.rename(earlier)
+    def record(self, name: str) -> dict[str, Any] | None:
+        """What was found by the experiment of this name; nothing where no result of this laboratory stands."""
         try:
-            self.folder.rename(self.path)
+            found = json.loads((self.path / name / RECORD).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and found.get("made_by") == MADE_BY else None
+
+    def refuse(self, name: str) -> None:
+        """Refuses to replace what is not an experiment's results."""
+        place = self.path / name
+        try:
+            ours = (place / RECORD).is_file() or not place.exists() or not any(place.iterdir())
         except OSError:
-            if earlier.exists():
-                earlier.rename(self.path)
-            raise
-        shutil.rmtree(earlier, ignore_errors=True)
+            ours = False
+        if not ours:
+            raise LabError(f"{place} holds something other than an experiment's results: move it away")
 
-    def _may_be_replaced(self) -> None:
+    @contextlib.contextmanager
+    def replacing(self, name: str) -> Iterator[Path]:
+        """A folder that takes the place of the experiment's at the end, and is gone if that is not reached."""
+        place = self.path / name
+        folder = Path(self._partial(name))
+        earlier = folder.with_name(f"{folder.name}-earlier")
         try:
-            there = {entry.name for entry in self.path.iterdir()}
-            page = self.path / PAGE
-            ours = not there or MARK in page.read_text(errors="replace")[:1000]
-        except FileNotFoundError:
-            ours = not self.path.exists()
+            yield folder
+            self.refuse(name)
+            if place.exists():
+                place.rename(earlier)
+            try:
+                folder.rename(place)
+            except OSError:
+                if earlier.exists():
+                    earlier.rename(place)
+                raise
+        finally:
+            for rest in (folder, earlier):
+                shutil.rmtree(rest, ignore_errors=True)
+
+    def write_page(self, text: str) -> None:
+        """The page, in place of an earlier one."""
+        self._may_be_written()
+        partial = self.path / f".{PAGE}-partial"
+        try:
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(self.path / PAGE)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _partial(self, name: str) -> str:
+        made = tempfile.mkdtemp(prefix=f".{name}-", suffix="-partial", dir=self.path)
+        # As other folders are, not the caller's alone.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(made, 0o777 & ~mask)
+        return made
+
+    def _may_be_written(self) -> None:
+        """A folder that is new, empty, or has results: a page of ours, or an experiment's folder."""
+        page = self.path / PAGE
+        try:
+            if page.exists() and MARK not in page.read_text(errors="replace")[:1000]:
+                raise LabError(f"{page} is not a report of fairlane-lab: name another folder")
+            if not self.path.exists() or page.exists():
+                return
+            entries = list(self.path.iterdir())
         except OSError as error:
             raise LabError(f"{self.path} cannot be written: {error.strerror}") from None
-        if not ours:
+        if entries and not any((entry / RECORD).is_file() for entry in entries):
             raise LabError(
                 f"{self.path} holds something other than a report: name a folder that is new, empty or an "
                 "earlier report"
             )
+

@@ -15,8 +15,19 @@ from typing import Any, ClassVar, TypeVar
 
 from .model import LabError
 
-#: Seconds that a program has to end by itself once it was told to.
+#: Seconds that a program has to end by itself once it was told to, and that it may take at all: no measurement does.
 PATIENCE = 20.0
+LONGEST = 1800.0
+
+#: Those that run, in whatever thread they were started.
+_RUNNING: set[subprocess.Popen] = set()
+
+
+def end_all() -> None:
+    """Tells all programs that run to end: a thread that waits for one does not hear of an interrupt."""
+    for process in tuple(_RUNNING):
+        process.terminate()
+
 
 Found = TypeVar("Found", bound="Executable")
 
@@ -56,7 +67,7 @@ class Executable:
             if given:
                 return cls._at(Path(given))
         for folder in (*Path(__file__).resolve().parents, Path.cwd()):
-            built = folder / "target/release" / cls.name
+            built = folder / os.environ.get("CARGO_TARGET_DIR", "target") / "release" / cls.name
             if (folder / "Cargo.toml").is_file() and built.is_file():
                 return cls._at(built)
         in_path = shutil.which(cls.name)
@@ -92,15 +103,20 @@ class Executable:
         with subprocess.Popen(
             [*under, self.path, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
+            _RUNNING.add(process)
             try:
-                printed, said = process.communicate()
-            except BaseException:
+                printed, said = process.communicate(timeout=LONGEST)
+            except BaseException as error:
                 process.terminate()
                 try:
                     process.communicate(timeout=PATIENCE)
                 except subprocess.TimeoutExpired:
                     process.kill()
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise LabError(f"{self.name} {' '.join(words)} did not end in {LONGEST:g} s") from None
                 raise
+            finally:
+                _RUNNING.discard(process)
         if process.returncode != 0:
             last = (said.strip() or "nothing was said").splitlines()[-1]
             raise LabError(f"{self.name} {' '.join(words)} ended with status {process.returncode}: {last}")

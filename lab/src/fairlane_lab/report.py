@@ -1,10 +1,14 @@
-"""The report: one page that needs no other file, and the tables and plots beside it."""
+"""What is written of results: of each its tables, plots and record, and one page of all that needs no other
+file."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
+import datetime
+import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +17,15 @@ import pandas as pd
 from markupsafe import Markup
 
 from . import drawing
-from .model import Result
-from .output import MARK, PAGE
+from .build import Build
+from .model import Result, Tables
+from .output import MADE_BY, MARK, RECORD, Destination
 
 #: The most rows of a table on the page; its file has all.
 ROWS = 40
+
+#: The table of the paper's figures and ours.
+BESIDE = "beside"
 
 
 def digits(value: Any) -> str:
@@ -43,57 +51,108 @@ def _table(frame: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+def _environment(autoescape: bool = True) -> jinja2.Environment:
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fairlane_lab", "templates"),
-        autoescape=True,
+        autoescape=autoescape,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # What would end a cell of a table in Markdown.
+    environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("\n", " ")
+    return environment
 
 
-def _parameters(result: Result) -> dict[str, str]:
+def parameters(asked: Any) -> dict[str, str]:
+    """An experiment's parameters in words, by name."""
+    return {field.name: str(getattr(asked, field.name)) for field in dataclasses.fields(asked)}
+
+
+def of_build(measured_by: Build) -> dict[str, Any]:
+    """A build, as it comes back from a record."""
+    doubts = list(measured_by.doubts)
+    return {"commit": measured_by.commit, "doubts": doubts, "digests": measured_by.digests, "line": measured_by.line}
+
+
+def record(result: Result) -> dict[str, Any]:
+    """What a reader, and who goes on with a run that was interrupted, needs to know beside the tables."""
+    experiment = result.experiment
     return {
-        field.name: str(getattr(result.parameters, field.name))
-        for field in dataclasses.fields(result.parameters)
-    }
-
-
-def _shown(result: Result, svg: bytes | None) -> dict[str, Any]:
-    plot = None if svg is None else "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-    return {
-        "experiment": result.experiment,
-        "verdicts": result.verdicts,
+        "made_by": MADE_BY,
+        "experiment": {
+            name: getattr(experiment, name) for name in ("name", "title", "source", "claim", "method")
+        },
+        "verdicts": [{**dataclasses.asdict(one), "word": one.word, "line": one.line} for one in result.verdicts],
         "remarks": result.remarks,
-        "parameters": _parameters(result),
-        "tables": {name: _table(frame) for name, frame in result.tables.items()},
-        "seconds": result.seconds,
+        "parameters": parameters(result.parameters),
+        "quick": result.quick,
         "machine": result.machine,
-        "plot": plot,
+        "build": None if result.build is None else of_build(result.build),
+        "others": result.others,
+        "seconds": result.seconds,
+        "measured": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "tables": list(_tables(result)),
     }
+
+
+def _tables(result: Result) -> Tables:
+    """Its tables, the paper's figures beside ours first."""
+    experiment = result.experiment
+    if experiment.beside is None:
+        return result.tables
+    both = experiment.beside(result.tables, experiment.paper)
+    # Of nothing there is no part.
+    off = (both["here"] / both["paper"].where(both["paper"] != 0) - 1) * 100
+    return {BESIDE: both.assign(deviation_percent=off), **result.tables}
+
+
+def _shown(found: dict[str, Any], tables: Tables, svg: bytes | None) -> dict[str, Any]:
+    plot = None if svg is None else "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+    return {**found, "tables": {name: _table(frame) for name, frame in tables.items()}, "plot": plot}
 
 
 def fragment(result: Result) -> str:
     """Verdicts and tables of one experiment, for a notebook."""
-    return _environment().get_template("fragment.html").render(shown=_shown(result, None))
+    shown = _shown(record(result), _tables(result), None)
+    return _environment().get_template("fragment.html").render(shown=shown)
 
 
-def write(results: list[Result], skipped: dict[str, str], folder: Path) -> None:
-    """Writes the page, and a folder for each experiment: its tables as CSV, its plot as SVG and PNG."""
+def write(result: Result, folder: Path) -> None:
+    """Writes into an experiment's folder: its tables as CSV, its plot as SVG and PNG, its record, and what people
+    read."""
+    tables, found = _tables(result), record(result)
+    for name, frame in tables.items():
+        frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n", float_format="%.9g")
+    result.experiment.paper.to_csv(folder / "paper.csv", index=False, lineterminator="\n")
+    figure = result.plot()
+    for kind in ("svg", "png"):
+        (folder / f"plot.{kind}").write_bytes(drawing.rendered(figure, kind))
+    # A verdict may be numpy's truth.
+    text = json.dumps(found, indent=2, ensure_ascii=False, default=lambda value: value.item())
+    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+    page = _environment(autoescape=False).get_template("result.md").render(shown=_shown(found, tables, None))
+    (folder / "result.md").write_text(page, encoding="utf-8")
+
+
+def page(destination: Destination, names: Iterable[str], not_done: dict[str, str]) -> str:
+    """One page of all results that stand in a folder, of these names and in their order; and why the others are
+    not there."""
     shown = []
-    for result in results:
-        place = folder / result.experiment.name
-        place.mkdir()
-        for name, frame in result.tables.items():
-            frame.to_csv(place / f"{name}.csv", index=False, lineterminator="\n")
-        result.experiment.paper.to_csv(place / "paper.csv", index=False, lineterminator="\n")
-        figure = result.plot()
-        svg = drawing.rendered(figure, "svg")
-        (place / "plot.svg").write_bytes(svg)
-        (place / "plot.png").write_bytes(drawing.rendered(figure, "png"))
-        shown.append(_shown(result, svg))
-    page = _environment().get_template("report.html").render(
-        mark=Markup(MARK), all_shown=shown, skipped=skipped
+    for name in names:
+        found = destination.record(name)
+        if found is None:
+            continue
+        place = destination.path / name
+        tables = {table: pd.read_csv(place / f"{table}.csv", keep_default_na=False, na_values=[""]) for table in found["tables"]}
+        shown.append(_shown(found, tables, (place / "plot.svg").read_bytes()))
+    standing = {one["experiment"]["name"] for one in shown}
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            mark=Markup(MARK),
+            all_shown=shown,
+            skipped={name: reason for name, reason in not_done.items() if name not in standing},
+        )
     )
-    (folder / PAGE).write_text(page, encoding="utf-8")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from . import experiments, machine
+from . import build, experiments, machine
 from .draws import SplitMix64
 from .model import Experiment, LabError, Result
-from .program import Instruments, Program, Tools
+from .program import Executable, Instruments, Program, Tools, end_all
 from .progress import Progress
 
 Item = TypeVar("Item")
@@ -25,6 +26,8 @@ class Run:
         self.parameters = parameters
         self._tools = tools or Tools()
         self._progress = progress or Progress({})
+        #: Whether it was given up: nothing more is to be started.
+        self.ended = False
 
     @property
     def program(self) -> Program:
@@ -57,6 +60,8 @@ class Run:
                     self._progress.tick()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                self.ended = True
+                end_all()
                 raise
             return [future.result() for future in futures]
 
@@ -88,31 +93,38 @@ def measured(
 ) -> Result:
     """What an experiment finds."""
     tools = tools or Tools()
-    versions = equip(experiment, tools)
+    programs = equip(experiment, tools)
+    before = build.of(programs)
     watch = machine.Watch()
     tables = experiment.measure(Run(parameters, tools, progress))
+    others, seconds = watch.others(), watch.seconds
+    if build.of(programs) != before:
+        doubt = "The programs or the checkout changed while it was measured."
+        before = dataclasses.replace(before, doubts=(*before.doubts, doubt))
+    versions = [program.version for program in programs]
     return Result(
         experiment,
         parameters,
         quick,
         tables,
         ", ".join([machine.line(), *versions]),
-        watch.others(),
-        watch.seconds,
+        others,
+        seconds,
+        before,
     )
 
 
-def equip(experiment: Experiment, tools: Tools) -> list[str]:
-    """Finds the programs that an experiment needs, and tells their versions; refused where there is none, or
-    where this machine cannot do it."""
+def equip(experiment: Experiment, tools: Tools) -> list[Executable]:
+    """Finds the programs that an experiment needs; refused where there is none, or where this machine cannot do
+    it."""
     lacking = experiment.lacks()
     if experiment.network and not lacking:
         lacking = tools.instruments.lacks(experiment.network)
     if lacking:
         raise LabError(lacking)
-    programs = [tools.program] if experiment.needs_program else []
+    programs: list[Executable] = [tools.program] if experiment.needs_program else []
     programs += [tools.instruments] if experiment.needs_instruments else []
-    return [program.version for program in programs]
+    return programs
 
 
 def run(

@@ -6,6 +6,7 @@ Whatever takes arrays runs without the GIL, and Ctrl-C ends it within some 10 ms
 from __future__ import annotations
 
 import json
+import operator
 import os
 from typing import Any, NamedTuple
 
@@ -60,6 +61,25 @@ class Replayed(NamedTuple):
     #: By flow (:data:`FLOW_REPORT`, of a simulation :data:`SIM_FLOWS`); ``None`` where it was not asked
     #: for.
     flows: NDArray | None
+
+
+def _list(argument: str, values: Any, kind: str) -> list:
+    try:
+        return list(values)
+    except TypeError as error:
+        what = type(values).__name__
+        raise DtypeError(f"{argument} is {what}: it is a list of {kind}", argument) from error
+
+
+def _seed(seed: Any) -> int:
+    sentence = f"seed is {seed!r}: it is a whole number, 0 to {2**64 - 1}"
+    try:
+        number = operator.index(seed)
+    except TypeError as error:
+        raise DtypeError(sentence, "seed") from error
+    if not 0 <= number < 2**64:
+        raise ArgumentError(sentence, "seed")
+    return number
 
 
 def algorithms() -> dict[str, str]:
@@ -118,7 +138,7 @@ def sim(
 
     The same arguments give the same result, to the bit.
     """
-    flows = list(flows)
+    flows = _list("flows", flows, "Flow")
     for index, flow in enumerate(flows):
         if not isinstance(flow, Flow):
             what = type(flow).__name__
@@ -179,9 +199,16 @@ def arrivals(
     Each draws from a seed of its own, made from ``seed`` as :func:`sim` does it, so that the packets are
     the same but that times are rounded down to nanoseconds.
     """
+    seed = _seed(seed)
     sent = []
-    for number, (traffic, lengths) in enumerate(sources):
-        own = (seed + number * 0x9E3779B97F4A7C15) % 2**64
+    for number, source in enumerate(_list("sources", sources, "tuples of Traffic and Lengths")):
+        match source:
+            case (Traffic() as traffic, Lengths() as lengths):
+                own = (seed + number * 0x9E3779B97F4A7C15) % 2**64
+            case _:
+                what = type(source).__name__
+                sentence = f"sources[{number}] is {what}: it is a Traffic and its Lengths"
+                raise DtypeError(sentence, "sources", number)
         try:
             sent.append(packets(traffic, lengths, seconds, own))
         except ArgumentError as error:

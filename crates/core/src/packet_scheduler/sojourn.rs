@@ -9,15 +9,15 @@ impl<A: Scheduler, P> PacketScheduler<A, Stamped<P>> {
     /// As [`enqueue`](Self::enqueue), of a packet that comes at `now`.
     ///
     /// ```
-    /// use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
+    /// use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Waited, Weight, sched::Qfq};
     ///
     /// let mut link = PacketScheduler::new(Qfq::new(), Default::default());
     /// let len = Length::new(1000).unwrap();
     /// let flow = link.add_flow(FlowConfig::new(Weight::ONE, len))?;
     /// link.enqueue_at(flow, len, "hello", Nanos::from_millis(3))?;
     /// let packet = link.dequeue_at(Nanos::from_millis(5)).expect("one waits");
-    /// assert_eq!(packet.payload.sojourn, Nanos::from_millis(2));
-    /// assert_eq!(packet.payload.payload, "hello");
+    /// let Waited { sojourn, payload } = packet.payload;
+    /// assert_eq!((payload, sojourn), ("hello", Nanos::from_millis(2)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]

@@ -93,6 +93,21 @@ fn bound<A: CustomAlgorithm>(child: &Child<'_>) -> Option<Wfi> {
 }
 
 /// An algorithm of another crate. Those of one name are the same.
+///
+/// ```
+/// use fairlane_core::PacketScheduler;
+/// use fairlane_core::sched::{Algorithm, Custom, CustomScheduler, SKps};
+///
+/// // One that is no built-in, though it lies here.
+/// let late = Custom::of::<SKps<true>>("s-kps-late");
+/// assert_eq!(Algorithm::custom::<SKps<true>>("s-kps-late"), Algorithm::Custom(late));
+/// assert_eq!(Algorithm::Custom(late).name(), "s-kps-late");
+///
+/// // Chosen at run time: an indirect call for each statement.
+/// let scheduler: CustomScheduler = late.scheduler();
+/// let link = PacketScheduler::<_, u32>::new(scheduler, Default::default());
+/// assert!(link.is_empty());
+/// ```
 #[derive(Clone, Copy)]
 pub struct Custom {
     name: &'static str,

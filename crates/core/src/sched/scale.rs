@@ -7,6 +7,19 @@ use core::fmt::Debug;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
 
 /// What an algorithm is built for: [`Packets`] or [`Costs`].
+///
+/// ```
+/// use fairlane_core::sched::{Costs, Packets, Qfq, Scale};
+///
+/// /// The most that one packet, or one request, may be charged.
+/// fn largest<S: Scale>(_algorithm: &Qfq<S>) -> u32 {
+///     S::LARGEST
+/// }
+///
+/// let packets: Qfq<Packets> = Qfq::new();
+/// let requests: Qfq<Costs> = Qfq::for_costs();
+/// assert_eq!((largest(&packets), largest(&requests)), (65_535, 1 << 31));
+/// ```
 pub trait Scale: Arithmetic + Clone + Copy + Debug + Default + Send + Sync + 'static {
     /// The largest charge of one flow.
     const LARGEST: u32;

@@ -194,6 +194,20 @@ macro_rules! define_with {
         /// Evaluates an expression with `$new` as what makes the algorithm named by a value of
         /// [`Algorithm`](crate::sched::Algorithm): each of this crate gets code of its own, without
         /// indirect calls.
+        ///
+        /// ```
+        /// use fairlane_core::sched::Algorithm;
+        /// use fairlane_core::{PacketScheduler, Scheduler, with_algorithm};
+        ///
+        /// /// Compiled once for each algorithm.
+        /// fn holds<A: Scheduler>(algorithm: A) -> u32 {
+        ///     PacketScheduler::<A, u32>::new(algorithm, Default::default()).len()
+        /// }
+        ///
+        /// let algorithm: Algorithm = "qfq+".parse()?;
+        /// assert_eq!(with_algorithm!(algorithm, new => holds(new())), 0);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         #[macro_export]
         macro_rules! with_algorithm {
             ($d algorithm:expr, $d new:ident => $d body:expr) => {

@@ -303,6 +303,34 @@ pub struct Remains {
 }
 
 /// What there was of a class.
+///
+/// ```
+/// use fairlane_core::sched::Algorithm;
+/// use fairlane_core::tree::{ClassConfig, ClassId, FlowsConfig, Remains, Removed, Tree};
+/// use fairlane_core::{Length, Nanos, Weight};
+///
+/// let mut link = Tree::new(Algorithm::Qfq, None, Default::default());
+/// let config = ClassConfig::new(Weight::ONE, Length::MAX);
+/// let hosts = link.add_flows(ClassId::ROOT, config, FlowsConfig::new(Algorithm::Drr))?;
+/// for host in 1..=100 {
+///     link.enqueue(hosts, host << 32, Length::MAX, "a packet", Nanos::ZERO)?;
+/// }
+/// link.flush(hosts, Nanos::ZERO, drop)?;
+///
+/// // Ten of its flows at a time, between packets of other classes.
+/// let mut steps = 1;
+/// let removed: Removed = loop {
+///     match link.go_on_removing(hosts, &mut 10, drop)? {
+///         Some(removed) => break removed,
+///         None => steps += 1,
+///     }
+/// };
+/// assert!(removed.stats.accepted.packets == 100 && steps > 1);
+/// // Its tables are freed by whoever has the time.
+/// let remains: Option<Remains> = removed.remains;
+/// drop(remains);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Removed {
     /// Its counts.

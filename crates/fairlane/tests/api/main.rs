@@ -67,18 +67,34 @@ fn what_is_public_is_what_was_meant_to_be() {
     }
 }
 
-/// Items of which no example can be run, or none was written: none may come to these.
-const WITHOUT_EXAMPLE: &str = include_str!("without_example.txt");
+/// A program that asks what went wrong is compiled again where there is more that can.
+#[test]
+fn a_list_of_errors_may_grow() {
+    let error = [
+        "thiserror::Error",
+        " std::error::Error for",
+        " core::error::Error for",
+    ];
+    for name in GATHERED.into_iter().chain(["testkit", "tower"]) {
+        for item in listing(name).items {
+            let is_error = error.iter().any(|words| item.contains(words));
+            let may_grow = item.contains("\n    non_exhaustive");
+            assert!(
+                !item.starts_with("pub enum") || !is_error || may_grow,
+                "{item}"
+            );
+        }
+    }
+}
 
 #[test]
-fn what_the_facade_offers_has_an_example_that_runs() {
+fn all_that_the_facade_offers_has_an_example_that_runs() {
     let facade = folder("fairlane");
     let mut programs = examples::of_programs(&facade);
     programs.push(examples::of_crate(&facade));
     // What the facade has by a name of its own is shown there.
     let at_root: BTreeSet<_> = programs.iter().flatten().cloned().collect();
-    let mut found = BTreeSet::new();
-    let mut known = BTreeSet::new();
+    let (mut missing, mut known) = (Vec::new(), 0);
     for name in GATHERED {
         let mut shown = examples::of_crate(&folder(name));
         for program in &programs {
@@ -90,22 +106,15 @@ fn what_the_facade_offers_has_an_example_that_runs() {
         for path in listing(name).names {
             let item = path.rsplit("::").next().expect("a name");
             let is_at_root = name == "runtime" && at_root.contains(item);
+            known += 1;
             if !shown.contains(item) && !is_at_root {
-                found.insert(path.clone());
+                missing.push(path);
             }
-            known.insert(path);
         }
     }
-    let listed: BTreeSet<_> = WITHOUT_EXAMPLE.lines().map(str::to_owned).collect();
-    let missing: Vec<_> = found.difference(&listed).collect();
     assert!(
         missing.is_empty(),
         "no example in the documentation shows {missing:#?}"
     );
-    let shown: Vec<_> = listed.difference(&found).collect();
-    assert!(
-        shown.is_empty(),
-        "no more without an example, strike out {shown:#?}"
-    );
-    assert!(known.len() > 300, "the sources are read");
+    assert!(known > 300, "the sources are read");
 }

@@ -10,6 +10,17 @@ const KEPT: libc::c_int = 4 << 20;
 
 /// Has this process keep little memory that it does not use. By itself glibc keeps ever longer pieces, up to
 /// 32 MiB, once one of that length was freed. Other C libraries keep little anyway, and nothing happens there.
+///
+/// ```
+/// use fairlane_io::{give_back_unused, keep_little_unused};
+///
+/// // Once, as the process starts.
+/// keep_little_unused();
+/// let queued: Vec<Vec<u8>> = (0..1_000).map(|_| vec![0; 1_500]).collect();
+/// drop(queued);
+/// // Where a queue was emptied, on a thread that nobody waits for.
+/// give_back_unused();
+/// ```
 pub fn keep_little_unused() {
     // SAFETY: it takes numbers, and changes nothing about what somebody holds.
     #[cfg(target_env = "gnu")]

@@ -16,6 +16,18 @@ use super::count_or_error;
 /// # Errors
 ///
 /// No thread is to be had, or `make` panicked.
+///
+/// ```
+/// use std::fs::{File, metadata, remove_file};
+/// use std::os::unix::fs::PermissionsExt;
+///
+/// let path = std::env::temp_dir().join(format!("with-umask-{}", std::process::id()));
+/// // Nobody else may even open it, not for a moment.
+/// fairlane_io::with_umask(0o077, || File::create(&path))??;
+/// assert_eq!(metadata(&path)?.permissions().mode() & 0o777, 0o600);
+/// remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn with_umask<R: Send>(mask: u32, make: impl FnOnce() -> R + Send) -> io::Result<R> {
     thread::scope(|scope| {
         let maker = thread::Builder::new().spawn_scoped(scope, move || {

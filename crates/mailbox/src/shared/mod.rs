@@ -6,8 +6,11 @@
 //! [`Receiver::pop`], so neither ever holds a reference to what the other may change.
 //!
 //! ```
-//! use fairlane_mailbox::shared::{Geometry, Popped, Receiver, Sender};
 //! use std::sync::atomic::AtomicU64;
+//!
+//! use fairlane_mailbox::shared::{
+//!     Geometry, GeometryError, Popped, PushError, Receiver, Sender, Told, TooSmall,
+//! };
 //!
 //! let geometry = Geometry::new(4, 1500)?;
 //! let memory: Vec<AtomicU64> = (0..geometry.words()).map(|_| AtomicU64::new(0)).collect();
@@ -19,6 +22,17 @@
 //! assert_eq!(daemon.pop(&mut packet), Popped::Packet);
 //! assert_eq!(packet, b"a packet");
 //! assert_eq!(daemon.pop(&mut packet), Popped::Empty);
+//!
+//! // What the daemon did with it, the client can read.
+//! let told: Told = client.told();
+//! assert_eq!((told.accepted, told.malformed, told.dropped), (1, 0, 0));
+//!
+//! // What cannot be is refused: a packet, a ring, memory.
+//! let refused = client.push(&[0; 2000]).unwrap_err();
+//! assert_eq!(refused, PushError::Length { given: 2000, longest: 1500 });
+//! assert_eq!(Geometry::new(3, 1500), Err(GeometryError::Slots(3)));
+//! let TooSmall { given, needed } = Sender::new(&memory[1..], geometry).unwrap_err();
+//! assert_eq!(given + 8, needed);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

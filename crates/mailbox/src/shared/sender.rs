@@ -7,6 +7,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Why a packet was not pushed. It is still the caller's, untouched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PushError {
     /// No slot is free.
     #[error("the mailbox is full")]

@@ -20,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a process is not attached.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// Nobody to talk to.
     #[error("cannot reach a daemon at {}: {error}", path.display())]
@@ -44,6 +45,7 @@ pub enum ConnectError {
 
 /// Why a packet was not pushed. It is still the caller's, untouched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PushRefused {
     /// The arbiter has not come round yet.
     #[error("the mailbox is full")]
@@ -158,12 +160,12 @@ impl ProcessClient {
                 }
                 Ok(())
             }
-            Err(PushError::Full) if self.is_abandoned() => Err(PushRefused::Gone),
-            Err(PushError::Full) => Err(PushRefused::Full),
             Err(PushError::Length { given, .. }) => Err(PushRefused::Length {
                 given,
                 max: self.max_length(),
             }),
+            Err(_) if self.is_abandoned() => Err(PushRefused::Gone),
+            Err(_) => Err(PushRefused::Full),
         }
     }
 

@@ -254,6 +254,10 @@ impl Attach {
                 path: path.to_owned(),
                 error,
             },
+            other => ListenError::Io {
+                path: path.to_owned(),
+                error: io::Error::other(other),
+            },
         };
         let listener = Listener::bind(path, config.mode, Carries::Messages).map_err(failed)?;
         let status = Arc::new(Status::default());

@@ -95,7 +95,7 @@ pub enum MappingError {
 ///
 /// ```
 /// use fairlane_core::{FlowConfig, Length, Weight};
-/// use fairlane_runtime::attach::{Class, Mapping, Who};
+/// use fairlane_runtime::attach::{Class, Mapping, MappingError, Who, WhoError};
 ///
 /// let voice = Class {
 ///     name: "voice".into(),
@@ -106,6 +106,12 @@ pub enum MappingError {
 ///     .class(voice)?
 ///     .rule(Who::Uid(1000), "voice")?
 ///     .rule("gid=44".parse()?, "voice")?;
+///
+/// // One sentence says what is wrong.
+/// let wrong: MappingError = mapping.rule(Who::Any, "guests").unwrap_err();
+/// println!("{wrong}");
+/// let wrong: WhoError = "user=anna".parse::<Who>().unwrap_err();
+/// println!("{wrong}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -43,7 +43,10 @@
 //! ```
 //! use fairlane_core::{FlowConfig, Length, Nanos, Weight, sched::Qfq};
 //! use fairlane_io::{Backend, MemoryBackend, memory};
-//! use fairlane_runtime::attach::{Attach, AttachConfig, Class, Mapping, Who, connect};
+//! use fairlane_runtime::attach::{
+//!     Attach, AttachConfig, AttachStats, Attached, Class, ConnectError, ListenError, Mapping,
+//!     ProcessClient, PushRefused, Refusals, Who, connect,
+//! };
 //! use fairlane_runtime::{Arbiter, ArbiterConfig, Link};
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("link.sock");
@@ -55,23 +58,31 @@
 //! let flow = FlowConfig::new(Weight::new(2).unwrap(), Length::new(1500).unwrap());
 //! let guests = Class { name: "guests".into(), flow, most_clients: 8 };
 //! let mapping = Mapping::new().class(guests)?.rule(Who::Any, "guests")?;
-//! let attach = Attach::listen(
-//!     &path,
-//!     AttachConfig::new(mapping),
-//!     arbiter.registrar(),
-//!     |bytes, _process| bytes,
-//! )?;
+//! let config = AttachConfig::new(mapping);
+//! let made = |bytes: Vec<u8>, _process: &Attached| bytes;
+//! let attach = Attach::listen(&path, config.clone(), arbiter.registrar(), made)?;
+//! // The path is nobody else's meanwhile.
+//! let taken = Attach::listen(&path, config, arbiter.registrar(), made);
+//! assert!(matches!(taken, Err(ListenError::InUse(_))));
 //!
 //! // Another process.
-//! let mut client = connect(&path)?;
+//! let mut client: ProcessClient = connect(&path)?;
 //! assert_eq!(client.class(), "guests");
 //! client.push(b"over the link")?;
+//! assert!(matches!(client.push(&[0; 2000]), Err(PushRefused::Length { given: 2000, .. })));
+//! let nobody = connect("/nonexistent/link.sock");
+//! assert!(matches!(nobody, Err(ConnectError::Unreachable { .. })));
 //!
 //! // The daemon again.
 //! arbiter.step(Nanos::ZERO)?;
 //! let mut sent = Vec::new();
 //! far.receive(&mut sent, 16)?;
 //! assert_eq!(sent, [b"over the link"]);
+//! let AttachStats { attached, refused, .. } = attach.stats();
+//! println!("{attached} attached, {refused} refused");
+//! // For a log: one line of each user that was refused, however often.
+//! let refusals: Option<Refusals> = attach.take_refusals();
+//! println!("{refusals:?}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

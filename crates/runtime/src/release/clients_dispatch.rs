@@ -63,6 +63,30 @@ impl Outlet {
 /// The line with the count is taken from the client's core at each telling. So while the
 /// arbiter is the bottleneck, a client is told when its mailbox is looked into, once a round
 /// for both, and after 512 steps at the latest; else at once.
+///
+/// ```
+/// use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
+/// use fairlane_runtime::{
+///     Arbiter, ArbiterConfig, Cleared, ClientsDispatch, DispatchingClient, Link,
+/// };
+///
+/// type Decides = Arbiter<PacketScheduler<Qfq, Cleared>, ClientsDispatch>;
+///
+/// let config = ArbiterConfig::new(Link::new("8mbit".parse()?));
+/// let mut arbiter: Decides =
+///     Arbiter::releasing(Qfq::new(), config, ClientsDispatch::new(), Nanos::ZERO);
+/// let len = Length::try_from(1_000u32)?;
+/// let flow = FlowConfig::new(Weight::ONE, len);
+/// let mut client: DispatchingClient<&str> = arbiter.registrar().register_dispatching(flow, 16)?;
+/// client.push(len, "the first")?;
+/// client.push(len, "the second")?;
+///
+/// // One of them may leave by now, by whatever way the client has.
+/// arbiter.step(Nanos::ZERO)?;
+/// assert_eq!(client.next_cleared(), Some("the first"));
+/// assert_eq!((client.next_cleared(), client.pending()), (None, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct ClientsDispatch {
     /// By the flow's number: packets cleared and not told, and [`LISTED`].

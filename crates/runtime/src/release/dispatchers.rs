@@ -21,6 +21,28 @@ const BATCH: usize = 64;
 /// To dispatcher threads, where transmitting is dear (PSPAT, Section 3.3). A flow always
 /// goes to the same one, so its packets keep their order; those of different flows may pass
 /// one another by what the dispatchers hold (k Delta_D of Eq. 1).
+///
+/// ```
+/// use fairlane_core::{Length, Nanos, sched::Qfq};
+/// use fairlane_io::{Backend, MemoryBackend, memory};
+/// use fairlane_runtime::{Arbiter, ArbiterConfig, Dispatcher, Dispatchers, Flow, Link};
+///
+/// type Device = MemoryBackend<Vec<u8>>;
+///
+/// let (near, mut far): (Device, Device) = memory::pair(16);
+/// let (ways, mut threads): (Dispatchers<Vec<u8>>, Vec<Dispatcher<Device>>) =
+///     Dispatchers::new(vec![near], 64)?;
+/// let config = ArbiterConfig::new(Link::new("8mbit".parse()?));
+/// let mut arbiter = Arbiter::releasing(Qfq::new(), config, ways, Nanos::ZERO);
+/// let mut client = arbiter.registrar().client(Flow::weight(1).max_len(1_000))?;
+/// client.push(Length::try_from(1_000u32)?, vec![7; 1_000])?;
+/// arbiter.step(Nanos::ZERO)?;
+///
+/// // Each is driven by a thread of its own; a pass is what that does again and again.
+/// threads[0].pass(Nanos::ZERO)?;
+/// assert_eq!((threads[0].transmitted(), far.receive(&mut Vec::new(), 16)?), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Dispatchers<P> {
     ways: Vec<Way<P>>,
     waiting: usize,

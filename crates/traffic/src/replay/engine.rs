@@ -27,8 +27,8 @@ pub(super) trait Course<Q, O, L, B> {
 pub(super) fn replay<Q, O, L, B>(
     server: &mut Server<Q, O, L, B>,
     course: &mut impl Course<Q, O, L, B>,
-    arrivals: &mut dyn Arrivals<L, B>,
-    departures: &mut dyn Departures,
+    arrivals: &mut (impl Arrivals<L, B> + ?Sized),
+    departures: &mut (impl Departures + ?Sized),
 ) -> Result<Picos>
 where
     Q: Queue<L, Waiting<L, B>>,
@@ -38,14 +38,10 @@ where
 {
     let mut next = arrivals.next()?;
     let first = next.as_ref().map_or(Picos::ZERO, Arrival::at);
-    let mut last = first;
+    let (mut last, mut until) = (first, next.as_ref().map_or(Picos::MAX, Arrival::at));
     loop {
         // At one instant arrivals come first: they count where the next is chosen.
-        let step = match &next {
-            Some(arrival) => server.step_before(arrival.at()),
-            None => server.step(),
-        };
-        let dequeued = match step {
+        let dequeued = match server.step_before(until) {
             Some(Step::Completed(sent, body)) => {
                 last = sent.end.time;
                 departures.write(&departure(course, &sent, &body)?)?;
@@ -57,6 +53,7 @@ where
                 let arrived = course.arrive(server, arrival);
                 arrived.with_context(|| arrivals.place())?;
                 next = arrivals.next()?;
+                until = next.as_ref().map_or(Picos::MAX, Arrival::at);
                 continue;
             }
         };

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import sys
 import tempfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from .. import drawing
+from ..model import LabError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,6 +130,23 @@ def site(way: str, *tables: str) -> str:
     return head + "".join(tables)
 
 
+#: How often a measurement that fails is made again: of hundreds of connections one may not come about.
+AGAIN = 2
+
+
+def _figures(run: Run, *words: object) -> dict[str, Any]:
+    """What an instrument of the paper's hosts finds."""
+    failures = 0
+    while True:
+        try:
+            return run.instruments.figures("altq", *words)
+        except LabError as error:
+            failures += 1
+            if failures > AGAIN or run.ended:
+                raise
+            print(f"again, since {error}", file=sys.stderr)
+
+
 @dataclass(frozen=True)
 class Flow:
     """A TCP flow to be: as soon as ``start`` seconds have passed, so many whole seconds."""
@@ -163,7 +182,7 @@ def tcp(
     warm = min(flow.seconds for flow in flows) / 3
     with _written(text) as where:
         options = [*where, "--senders", senders, "--warm", warm, "--step", step, *plans]
-        return run.instruments.figures("altq", "tcp", *options)["flows"]
+        return _figures(run, "tcp", *options)["flows"]
 
 
 def round_trips_us(
@@ -173,7 +192,7 @@ def round_trips_us(
     makes more difference than what is between."""
     asked = [f"--size={request}:{reply}" for request, reply in sizes]
     with _written(text) as where:
-        found = run.instruments.figures("altq", "round-trip", *where, "--seconds", seconds, *asked)
+        found = _figures(run, "round-trip", *where, "--seconds", seconds, *asked)
     return [min(one["medians_us"]) for one in found["sizes"]]
 
 
@@ -181,13 +200,13 @@ def classify_ns(run: Run, text: str, search: str, seconds: float) -> float:
     """Nanoseconds to parse a packet and find its filter among those of a site."""
     how = ("--search", search, "--seconds", seconds, "--seed", run.parameters.seed)
     with _written(text) as where:
-        return run.instruments.figures("altq", "classify", *where, *how)["ns_per_packet"]
+        return _figures(run, "classify", *where, *how)["ns_per_packet"]
 
 
 def with_timer_mbit(run: Run, mbit: float, share_percent: float, timer_ms: int) -> float:
     """What CBQ with a timer gives a class of the link, in Mbit/s."""
     how = ("--link", bits(mbit), "--share", share_percent, "--timer-ms", timer_ms)
-    return run.instruments.figures("altq", "timer", *how)["on_link_mbit"]
+    return _figures(run, "timer", *how)["on_link_mbit"]
 
 
 def aside(number: int, of: int, width: float = 0.6) -> float:

@@ -13,6 +13,7 @@ import pandas as pd
 from .. import machine, program
 from ..model import Verdict
 from ..program import Case
+from ._beside import beside
 
 if TYPE_CHECKING:
     from ..running import Run
@@ -168,3 +169,14 @@ def ratios(frame: pd.DataFrame, over: str, under: str, row: str = "flows") -> tu
     if unit != "ns":
         said.append(f"{ratio(frame, 'ns', over, under, row):.2f} in ns")
     return ratio(frame, unit, over, under, row), f"{' and '.join(said)}"
+
+
+def beside_paper(costs: pd.DataFrame, paper: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """What a pair takes over the environment alone, there and here: absolute times are of another decade."""
+
+    def over(frame: pd.DataFrame) -> pd.DataFrame:
+        alone = frame[frame["algorithm"] == "none"][[*keys, "ns"]]
+        both = frame[frame["algorithm"] != "none"].merge(alone, on=keys, suffixes=("", "_alone"))
+        return both.assign(over=both["ns"] / both["ns_alone"])
+
+    return beside(over(costs), over(paper), [*keys, "algorithm"], {"time of a pair / NONE's": ("over", "over")})

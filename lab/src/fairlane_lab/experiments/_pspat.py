@@ -39,10 +39,14 @@ class Case:
     weights: tuple[int, ...] = (1,)
     #: Packets a second and the weight of one client more, whose delay is measured.
     victim: tuple[int, int] | None = None
+    #: The most mailboxes that a step looks at, and the threads of clients; by default, the program's.
+    scan_limit: int | None = None
+    threads: int | None = None
 
     def __str__(self) -> str:
         way = f" ({self.way})" if self.mode == "pspat" else ""
-        return f"{DECIDERS[self.mode]}{way}, {self.transmit}, {self.clients} clients"
+        looks = "" if self.scan_limit is None else f", {self.scan_limit} mailboxes a step"
+        return f"{DECIDERS[self.mode]}{way}, {self.transmit}, {self.clients} clients{looks}"
 
 
 def measured(run: Run, case: Case, seconds: float) -> dict[str, Any]:
@@ -58,4 +62,6 @@ def measured(run: Run, case: Case, seconds: float) -> dict[str, Any]:
     if case.victim is not None:
         pps, weight = case.victim
         arguments += ["--victim", pps, "--victim-weight", weight]
+    for option, value in (("--scan-limit", case.scan_limit), ("--threads", case.threads)):
+        arguments += [] if value is None else [option, value]
     return run.program.figures("bench", "pspat", "--json", "--seconds", seconds, *arguments)

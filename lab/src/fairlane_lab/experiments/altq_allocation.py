@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from .. import drawing
 from ..model import Experiment, Tables, Verdict
 from . import _altq
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -273,6 +274,13 @@ def _draw_whole(axes: Axes, timed: pd.DataFrame, paper: pd.DataFrame) -> None:
     axes.legend(handles=handles, loc="upper left")
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """CBQ with the paper's timer of 10 ms over 100 Mbit/s."""
+    keys = ["link_mbit", "timer_ms", "share_percent"]
+    theirs = paper.astype({"link_mbit": float})
+    return beside(tables["cbq_with_timer"], theirs, keys, {"what the class had (Mbit/s)": ("tcp_mbit", "on_link_mbit")})
+
+
 EXPERIMENT = Experiment(
     name="altq-allocation",
     title="TCP in a class that has a part of the link",
@@ -293,6 +301,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(12.5, 4.8),
     needs_instruments=True,
     network="tcp",

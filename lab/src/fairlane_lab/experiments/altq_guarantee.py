@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from .. import drawing
 from ..model import Experiment, Tables, Verdict
 from . import _altq
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -183,7 +184,8 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
         axes.plot(wide.index + step / 2, wide.sum(axis=1), color="#333333", linewidth=0.9)
         axes.set_xlabel("seconds")
         axes.set_title(f"daemon over {way}", fontsize=9)
-        axes.set_ylim(bottom=0)
+    # Of all, which share it.
+    figure.axes[0].set_ylim(bottom=0)
     figure.axes[0].set_ylabel("what arrived, frames included (Mbit/s)")
     handles = [
         Line2D([], [], label=f"{name} ({share[name]:g} Mbit/s)" if name in share.index else name, **drawing.ours(number))
@@ -192,6 +194,12 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     handles.append(Line2D([], [], color="#333333", linewidth=0.9, label="all"))
     handles.append(Line2D([], [], label="the share, as the paper's classes received it (dashed)", **drawing.papers(0)))
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
+
+
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """What each class had, the median of all runs."""
+    ours = tables["classes"].groupby("class", as_index=False)["mean_on_link_mbit"].median()
+    return beside(ours, paper, ["class"], {"what it received (Mbit/s)": ("on_link_mbit", "mean_on_link_mbit")})
 
 
 EXPERIMENT = Experiment(
@@ -210,6 +218,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(11.0, 4.8),
     needs_instruments=True,
     network="tcp",

@@ -11,6 +11,7 @@ import pandas as pd
 
 from ..model import Experiment, Tables, Verdict
 from . import _altq
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +34,9 @@ NAMES = {
 
 #: A link that is never the bottleneck, in Mbit/s.
 UNLIMITED = 100_000.0
+
+#: The paper's links that stand for ours, by Mbit/s.
+THEIRS = {"10baseT": 10.0, "100baseT": 100.0, "loopback, MTU 1500": math.inf}
 
 #: What a queue of a link that is the bottleneck holds, in milliseconds.
 QUEUE_MS = 40
@@ -296,8 +300,7 @@ def _draw_throughput(axes: Axes, tcp: pd.DataFrame, paper: pd.DataFrame, ways: l
         axes.plot(x, of["of_fifo_percent"], **_altq.look(DISCIPLINES.index(name), way))
     theirs = paper[(paper["table"] == 1)].pivot(index="link", columns="discipline", values="tcp_mbit")
     part = theirs["cbq"] / theirs["fifo"] * 100
-    known = {"10baseT": 10.0, "100baseT": 100.0, "loopback, MTU 1500": math.inf}
-    for name, mbit in known.items():
+    for name, mbit in THEIRS.items():
         if mbit in links:
             x = links.index(mbit) + _altq.aside(len(curves), len(curves) + 1)
             axes.plot([x], [part[name]], **_altq.hollow(DISCIPLINES.index("cbq")))
@@ -330,6 +333,27 @@ def _draw_sizes(axes: Axes, trips: pd.DataFrame, paper: pd.DataFrame, ways: list
     axes.set_xlabel("bytes of request and reply")
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """CBQ's throughput over FIFO's, and what disciplines add to a round trip of 64 bytes."""
+    first = paper[(paper["table"] == 1) & paper["link"].isin(THEIRS)]
+    wide = first.pivot(index="link", columns="discipline", values="tcp_mbit")
+    part = (wide["cbq"] / wide["fifo"] * 100).rename("percent").reset_index()
+    part = part.assign(link_mbit=part["link"].map(THEIRS), discipline="cbq")
+    tcp, trips = tables["tcp"], tables["round_trips"]
+    trips = trips[trips["request_bytes"] == 64]
+    figures = [
+        (tcp, part, ["discipline", "link_mbit"], {"TCP's throughput (% of FIFO's)": ("percent", "of_fifo_percent")}),
+        (trips, paper[paper["table"] == 3], ["discipline"], {"added to a round trip of 64 bytes (us)": ("added_us", "added_us")}),
+    ]
+    found = [
+        beside(frame[frame["way"] == way], theirs, keys, columns).assign(way=way)
+        for frame, theirs, keys, columns in figures
+        for way in frame["way"].unique()
+        if way != "kernel"
+    ]
+    return pd.concat(found, ignore_index=True)[["discipline", "way", "link_mbit", "figure", "paper", "here"]]
+
+
 EXPERIMENT = Experiment(
     name="altq-overhead",
     title="what scheduling costs in throughput and in latency",
@@ -349,6 +373,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(12.5, 4.8),
     needs_instruments=True,
     network="tcp",

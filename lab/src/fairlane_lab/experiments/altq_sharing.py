@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from .. import drawing
 from ..model import Experiment, Tables, Verdict
 from . import _altq
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -275,6 +276,8 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
         of = trace[(trace["discipline"] == discipline) & (trace["round"] == 0)]
         _draw_one(axes, of[of["way"] == of["way"].iloc[0]], paper)
         axes.set_title(DISCIPLINES[discipline], fontsize=9)
+    # Of all, which share it.
+    figure.axes[0].set_ylim(bottom=0)
     figure.axes[0].set_ylabel("what arrived, frames included (Mbit/s)")
     shares = paper.set_index("agency")["percent"]
     handles = [
@@ -297,7 +300,19 @@ def _draw_one(axes: Axes, of: pd.DataFrame, paper: pd.DataFrame) -> None:
         axes.plot(middle, wide[own].sum(axis=1), **drawing.ours(number), markevery=(number, every))
     axes.plot(middle, wide["class-4"], **drawing.ours(len(paper)), markevery=(2, every))
     axes.set_xlabel("seconds")
-    axes.set_ylim(bottom=0)
+
+
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """The least and the most that each agency had in a phase, over its part, by discipline."""
+    agencies = tables["agencies"]
+    part = (agencies["mean_on_link_mbit"] / agencies["part_mbit"]).rename("part")
+    of = part.groupby([agencies["discipline"], agencies["agency"]]).agg(["min", "max"]).reset_index()
+    theirs = paper.assign(min=1.0, max=1.0)
+    figures = {"mean of a phase / its part, least": ("min", "min"), "mean of a phase / its part, most": ("max", "max")}
+    found = [
+        beside(one, theirs, ["agency"], figures).assign(discipline=name) for name, one in of.groupby("discipline", sort=False)
+    ]
+    return pd.concat(found, ignore_index=True)[["discipline", "agency", "figure", "paper", "here"]]
 
 
 EXPERIMENT = Experiment(
@@ -319,6 +334,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(12.5, 4.6),
     needs_instruments=True,
     network="tcp",

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from .. import drawing, machine
 from ..model import Experiment, Tables, Verdict
 from . import _pspat
+from ._beside import beside
 from ._pspat import Case
 
 if TYPE_CHECKING:
@@ -138,6 +139,13 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """The heavy client's share behind the lock; the paper's is TC's."""
+    shares = tables["shares"]
+    figures = {"share of the heavy client behind the lock (%)": ("heavy_percent", "heavy_percent")}
+    return beside(shares[shares["scheduler"] == "lock"], paper, ["link_over_lock"], figures)
+
+
 EXPERIMENT = Experiment(
     name="pspat-allocation",
     title="shares of a link that the scheduler cannot fill",
@@ -154,6 +162,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(8.0, 4.6),
     needs_program=True,
     lacks=lambda: machine.lacks_cores(2),

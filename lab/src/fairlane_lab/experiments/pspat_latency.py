@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from .. import drawing, machine
 from ..model import Experiment, Tables, Verdict
 from . import _pspat
+from ._beside import beside
 from ._pspat import Case
 
 if TYPE_CHECKING:
@@ -233,6 +234,16 @@ def _percentiles(axes: Axes, delays: pd.DataFrame, paper: pd.DataFrame) -> None:
     axes.set_ylabel("the victim's delay (us)")
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """Table 3."""
+    delays = tables["delays"]
+    ours = delays[delays["packet_bytes"] == LONG].assign(
+        configuration=lambda of: of["scheduler"].map({"lock": "TC", "pspat": "PSPAT"})
+    )
+    figures = {f"{name} (us)": (f"{name}_us", f"{name}_us") for name in PERCENTILES}
+    return beside(ours, paper[paper["figure"] == "Table 3"], ["configuration", "clients"], figures)
+
+
 EXPERIMENT = Experiment(
     name="pspat-latency",
     title="delay of a client that sends little, among greedy ones",
@@ -255,6 +266,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(10.5, 5.2),
     needs_program=True,
     lacks=lambda: machine.lacks_cores(2),

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from .. import drawing, machine
 from ..model import Experiment, Tables, Verdict
 from . import _pspat
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,6 +119,15 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """What all users do together over what one does alone, with a lock that spins."""
+    ours = tables["rates"][tables["rates"]["lock"] == "spins"]
+    ours, theirs = (
+        frame.assign(part=frame["mops"] / frame.loc[frame["users"] == 1, "mops"].iloc[0]) for frame in (ours, paper)
+    )
+    return beside(ours, theirs, ["users"], {"all together / one alone": ("part", "part")})
+
+
 EXPERIMENT = Experiment(
     name="pspat-table1",
     title="a critical section of 100 ns under a spinlock",
@@ -135,6 +145,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(8.0, 4.8),
     needs_instruments=True,
     lacks=lambda: machine.lacks_cores(2),

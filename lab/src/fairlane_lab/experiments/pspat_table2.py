@@ -219,6 +219,19 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=6)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """Stalls, and the most updates that are seen; of the paper's ranges the middle."""
+    most = tables["visible"].groupby("pair")["seen_per_sec"].max()
+    here = {(pair, "visible_updates_per_sec"): seen for pair, seen in most.items()}
+    here |= {(row.pair, f"{row.access}_stall_ns"): row.stall_ns for row in tables["stalls"].itertuples()}
+    rows = [
+        {"pair": row.pair, "figure": row.figure, "paper": (row.least + row.most) / 2, "here": here[row.pair, row.figure]}
+        for row in paper.itertuples()
+        if (row.pair, row.figure) in here
+    ]
+    return pd.DataFrame(rows, columns=["pair", "figure", "paper", "here"])
+
+
 EXPERIMENT = Experiment(
     name="pspat-table2",
     title="reading and writing memory that another core uses",
@@ -238,6 +251,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(10.0, 4.6),
     needs_instruments=True,
     lacks=lambda: machine.lacks_cores(2),

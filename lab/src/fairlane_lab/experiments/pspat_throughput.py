@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from .. import drawing, machine
 from ..model import Experiment, Tables, Verdict
 from . import _pspat
+from ._beside import beside
 from ._pspat import Case
 
 if TYPE_CHECKING:
@@ -232,6 +233,12 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """Millions a second, where the text has the number of clients."""
+    known = paper.dropna(subset=["clients"]).astype({"clients": int})
+    return beside(tables["rates"], known, ["curve", "clients"], {"millions a second": ("mpps", "mpps")})
+
+
 EXPERIMENT = Experiment(
     name="pspat-throughput",
     title="packets and decisions a second against the number of clients",
@@ -243,14 +250,16 @@ EXPERIMENT = Experiment(
     "clients (and the dispatcher) have the others; without it they have all. The lock is ours around the same "
     "algorithms, not Linux' TC: it is fair, as those of kernels are, and of the clients of one core one contends at "
     "a time, as a kernel's thread that holds a lock or waits for it keeps its core. Fig. 7 is of the paper's "
-    "in-kernel version, which is faster by what a system call costs. Clients that neither ask nor send are no "
-    "figure: the paper has no such curve.",
+    "in-kernel version, which is faster by what a system call costs. Figs. 8 and 10 "
+    "need a network card of many queues, and forty hyperthreads on two sockets, and are not here; they show of a lock and of "
+    "PSPAT what these do. Clients that neither ask nor send are no figure: the paper has no such curve.",
     full=Parameters(),
     quick=Parameters(clients=(1, 5, 50), seconds=0.1, rounds=1),
     seconds=(100.0, 8.0),
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(10.5, 5.0),
     needs_program=True,
     lacks=lambda: machine.lacks_cores(2),

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from .. import drawing, machine
 from ..draws import SplitMix64
 from ..model import Experiment, Tables, Verdict
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -184,6 +185,12 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """The paper's examples."""
+    figures = {"by the formulas (us)": ("us", "formula_us"), "our bound (us)": ("us", "bound_us")}
+    return beside(tables["t_wfi"], paper, ["algorithm", "clients"], figures)
+
+
 EXPERIMENT = Experiment(
     name="pspat-twfi",
     title="T-WFI of a client with half of a 10 Gbit/s link",
@@ -201,5 +208,6 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(8.0, 4.8),
 )

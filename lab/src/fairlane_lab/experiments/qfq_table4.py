@@ -130,6 +130,11 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=5)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """Times over that of the environment alone."""
+    return _cost.beside_paper(tables["costs"], paper, ["flows", "pattern"])
+
+
 EXPERIMENT = Experiment(
     name="qfq-table4",
     title="what an enqueue and a dequeue cost",
@@ -148,6 +153,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(11.0, 4.6),
     needs_program=True,
 )

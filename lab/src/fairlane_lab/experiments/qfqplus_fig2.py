@@ -10,6 +10,7 @@ import pandas as pd
 from .. import drawing
 from ..model import Experiment, Tables, Verdict
 from . import _cost
+from ._beside import beside
 from ._flowsets import FLOW_SETS, as_sets, count
 
 if TYPE_CHECKING:
@@ -115,8 +116,17 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
         drawing.plain_numbers(axes, x=True)
         axes.set_xlabel("M, the most flows of an aggregate")
         axes.set_ylabel(f"{'time' if unit == 'ns' else 'instructions'} of a pair / QFQ's")
-        axes.set_ylim(bottom=0)
+    # Of all, which share it.
+    figure.axes[0].set_ylim(bottom=0)
     drawing.legend_outside(figure, names)
+
+
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """The range over the sets of flows."""
+    over = _over_qfq(tables["costs"], "ns")
+    ours = pd.DataFrame({"m": over.columns, "least": over.min().to_numpy(), "most": over.max().to_numpy()})
+    figures = {f"time / QFQ's, the {name} of all sets": (f"{name}_of_qfq", name) for name in ("least", "most")}
+    return beside(ours, paper, ["m"], figures)
 
 
 EXPERIMENT = Experiment(
@@ -134,6 +144,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(10.0, 4.6),
     needs_program=True,
 )

@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from .. import machine, program
 from ..model import Experiment, Tables, Verdict
 from . import _cost
+from ._beside import beside
 from ._flowsets import FLOW_SETS, LENGTH, as_sets, count
 
 if TYPE_CHECKING:
@@ -284,6 +285,21 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """The range of QFQ+ over another algorithm, over the sets of flows."""
+    rows = []
+    for number, unit, arrivals in FIGURES:
+        wide = _wide(tables["costs"], unit, arrivals)
+        for other in ("qfq", "drr") if len(wide) else ():
+            base = wide["none"] if number == 3 else 0.0
+            over = (wide["qfq+"] - base) / (wide[other] - base)
+            rows.append({"figure": number, "over": other, "here_least": over.min(), "here_most": over.max()})
+    ours = pd.DataFrame(rows, columns=["figure", "over", "here_least", "here_most"])
+    # The paper's figures have numbers, and each a quantity of its own.
+    ours, theirs = (frame.rename(columns={"figure": "fig"}) for frame in (ours, paper))
+    return beside(ours, theirs, ["fig", "over"], {f"QFQ+'s over it, {name}": (name, f"here_{name}") for name in ("least", "most")})
+
+
 EXPERIMENT = Experiment(
     name="qfqplus-fig3-7",
     title="instructions, time and cache misses of a pair",
@@ -304,6 +320,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(11.0, 7.0),
     needs_instruments=True,
 )

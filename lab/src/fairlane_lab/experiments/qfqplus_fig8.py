@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from .. import drawing
 from ..draws import SplitMix64
 from ..model import Experiment, Tables, Verdict
+from ._beside import beside
 from ._flowsets import LENGTH, weights
 
 if TYPE_CHECKING:
@@ -251,6 +252,13 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=6)
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """The worst of all patterns of arrivals."""
+    ours = _worst_of_runs(tables).reset_index().melt("set", var_name="algorithm", value_name="here")
+    figures = {"T-WFI (packet service times)": ("service_times", "here")}
+    return beside(ours, paper, ["set", "algorithm"], figures)
+
+
 EXPERIMENT = Experiment(
     name="qfqplus-fig8",
     title="T-WFI measured",
@@ -269,5 +277,6 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(8.5, 4.8),
 )

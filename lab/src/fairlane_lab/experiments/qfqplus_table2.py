@@ -10,6 +10,7 @@ import pandas as pd
 
 from .. import drawing
 from ..model import Experiment, Tables, Verdict
+from ._beside import beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,6 +150,15 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     drawing.legend_outside(figure, ["DRR", "QFQ+", "QFQ"])
 
 
+def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
+    """The table beside its own formulas and beside our bounds."""
+    figures = {
+        "by the paper's formula (packet service times)": ("service_times", "formula_service_times"),
+        "our bound (packet service times)": ("service_times", "ours_service_times"),
+    }
+    return beside(tables["bounds"], paper, ["algorithm", "queue_packets"], figures)
+
+
 EXPERIMENT = Experiment(
     name="qfqplus-table2",
     title="bounds of the T-WFI of a heavy flow among 999",
@@ -164,5 +174,6 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
+    beside=beside_paper,
     size=(7.0, 4.8),
 )

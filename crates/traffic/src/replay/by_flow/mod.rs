@@ -12,14 +12,14 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{AnyScheduler, FlowConfig, FlowId, Length, Limits, Rate, SchedulerLimits};
-use fairlane_sim::{Picos, Server, TransmitQueue, Waiting};
+use fairlane_sim::{Observer, Picos, Server, TransmitQueue, Waiting};
 
 use super::arrivals::{Arrival, Arrivals, Body, Listed};
 use super::csv;
 use super::departures::{Departures, Unwritten};
 use super::engine::{self, Course};
 use declared::check_length;
-use report::{Meters, meters};
+use report::meters;
 
 pub use captured::Capture;
 pub use declared::{Flow, read as read_flows};
@@ -85,31 +85,35 @@ pub fn rows(
 /// An arrival is not as it must be, or too much is queued; or departures could not be written.
 pub fn replay<B: Body + Send>(
     setup: &Setup<'_>,
-    arrivals: &mut dyn Arrivals<FlowId, B>,
-    departures: &mut dyn Departures,
+    arrivals: &mut (impl Arrivals<FlowId, B> + ?Sized),
+    departures: &mut (impl Departures + ?Sized),
     measured: bool,
 ) -> Result<Option<Report>> {
-    let meters = measured.then(|| meters(setup.rate, true));
-    watched(setup, arrivals, departures, meters)
+    if !measured {
+        watched(setup, arrivals, departures, ())?;
+        return Ok(None);
+    }
+    let meters = watched(setup, arrivals, departures, meters(setup.rate, true))?;
+    Ok(Some(Report::new(setup, &meters)))
 }
 
 /// The same, and no departures. The report has the delays of all packets, but not those of each flow, which take up
 /// to 30 KiB for each.
 pub(super) fn in_all(setup: &Setup<'_>, arrivals: &mut dyn Arrivals<FlowId, ()>) -> Result<Report> {
-    let meters = meters(setup.rate, false);
-    let report = watched(setup, arrivals, &mut Unwritten, Some(meters))?;
-    Ok(report.expect("it was measured"))
+    let meters = watched(setup, arrivals, &mut Unwritten, meters(setup.rate, false))?;
+    Ok(Report::new(setup, &meters))
 }
 
-fn watched<B: Body + Send>(
+/// Sends all `arrivals`, and returns who watched: with nobody, nothing is reckoned for one.
+fn watched<B: Body + Send, O: Observer>(
     setup: &Setup<'_>,
-    arrivals: &mut dyn Arrivals<FlowId, B>,
-    departures: &mut dyn Departures,
-    meters: Option<Meters>,
-) -> Result<Option<Report>> {
+    arrivals: &mut (impl Arrivals<FlowId, B> + ?Sized),
+    departures: &mut (impl Departures + ?Sized),
+    observer: O,
+) -> Result<O> {
     let algorithm = setup.algorithm.with_members(setup.aggregate);
     let scheduler = AnyScheduler::new(algorithm, LIMITS);
-    let mut server = Server::over(scheduler, setup.rate, TransmitQueue::NONE, meters);
+    let mut server = Server::over(scheduler, setup.rate, TransmitQueue::NONE, observer);
     let mut through = Through { setup, flows: 0 };
     for flow in setup.flows {
         through.add(&mut server, Picos::ZERO, flow)?;
@@ -120,11 +124,10 @@ fn watched<B: Body + Send>(
         "{} keeps packets back while the link is free",
         setup.algorithm.name()
     );
-    let meters = server.into_observer();
-    Ok(meters.map(|meters| Report::new(setup, &meters)))
+    Ok(server.into_observer())
 }
 
-type Link<B> = Server<AnyScheduler<Waiting<FlowId, B>>, Option<Meters>, FlowId, B>;
+type Link<O, B> = Server<AnyScheduler<Waiting<FlowId, B>>, O, FlowId, B>;
 
 struct Through<'a> {
     setup: &'a Setup<'a>,
@@ -133,7 +136,12 @@ struct Through<'a> {
 }
 
 impl Through<'_> {
-    fn add<B: Send>(&mut self, server: &mut Link<B>, at: Picos, flow: &Flow) -> Result<()> {
+    fn add<O: Observer, B: Send>(
+        &mut self,
+        server: &mut Link<O, B>,
+        at: Picos,
+        flow: &Flow,
+    ) -> Result<()> {
         // With overhead.
         let longest = (flow.max_len.get() + self.setup.overhead).min(MAX_LENGTH);
         let longest = Length::new(longest).unwrap_or(Length::MAX);
@@ -143,14 +151,14 @@ impl Through<'_> {
     }
 }
 
-impl<B: Body + Send> Course<AnyScheduler<Waiting<FlowId, B>>, Option<Meters>, FlowId, B>
+impl<O: Observer, B: Body + Send> Course<AnyScheduler<Waiting<FlowId, B>>, O, FlowId, B>
     for Through<'_>
 {
     fn overhead(&self) -> u32 {
         self.setup.overhead
     }
 
-    fn arrive(&mut self, server: &mut Link<B>, arrival: Arrival<FlowId, B>) -> Result<()> {
+    fn arrive(&mut self, server: &mut Link<O, B>, arrival: Arrival<FlowId, B>) -> Result<()> {
         let (at, flow) = (arrival.at(), arrival.to);
         while self.flows <= flow.number() {
             self.add(server, at, &Flow::UNDECLARED)?;
