@@ -50,14 +50,16 @@ impl Link {
         self.build_those(|_| true)
     }
 
-    /// The same of some classes and those above them; the others have no number.
+    /// The same of the classes at some places and those above them; the others have no number.
     pub(crate) fn build_those<P: Payload>(
         &self,
-        is_one: impl Fn(&Class) -> bool,
+        is_one: impl Fn(usize) -> bool,
     ) -> Result<(Discipline<P>, Vec<ClassId>), (usize, DisciplineError)> {
-        let mut wanted: Vec<bool> = self.classes.iter().map(is_one).collect();
+        let mut wanted: Vec<bool> = (0..self.classes.len()).map(is_one).collect();
         for at in (0..wanted.len()).rev() {
-            if let (true, Some(parent)) = (wanted[at], self.classes[at].parent) {
+            if wanted[at]
+                && let Some(parent) = self.classes[at].parent
+            {
                 wanted[parent] = true;
             }
         }
@@ -102,11 +104,12 @@ impl Link {
     ) -> Result<Vec<ClassId>, (usize, DisciplineError)> {
         let mut ids: Vec<ClassId> = Vec::with_capacity(self.classes.len());
         for (at, class) in self.classes.iter().enumerate() {
+            if !wanted[at] {
+                ids.push(ClassId::ROOT);
+                continue;
+            }
             let parent = class.parent.map_or(ClassId::ROOT, |parent| ids[parent]);
-            ids.push(match wanted[at] {
-                true => add(parent, class).map_err(|error| (at, error))?,
-                false => ClassId::ROOT,
-            });
+            ids.push(add(parent, class).map_err(|error| (at, error))?);
         }
         Ok(ids)
     }

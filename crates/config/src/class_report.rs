@@ -5,7 +5,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use fairlane_config::Site;
+//! use fairlane_config::{List, Site};
 //! use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, FlowTerms, Recent};
 //! use fairlane_core::Count;
 //! use fairlane_core::tree::ClassStats;
@@ -23,7 +23,7 @@
 //! default = true
 //! "#;
 //! let site = Site::parse(text, "site.toml")?;
-//! let terms: Arc<[Arc<ClassTerms>]> = ClassTerms::of(&site.links[0]);
+//! let terms: List<Arc<ClassTerms>> = ClassTerms::of(&site.links[0]);
 //! let each: &FlowTerms = terms[0].each.as_ref().ok_or("no flows")?;
 //! assert_eq!((&*each.per, each.most), ("source-ip", 64));
 //!
@@ -47,8 +47,7 @@ use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use serde::Serialize;
 
-use crate::site::Like;
-use crate::{Class, ClassKind, Flows, Guarantee, Link, NoGuarantee};
+use crate::{Class, ClassKind, Flows, Guarantee, Link, List, NoGuarantee};
 
 /// What a class is, and what it is promised; null where there is none. `cap_bps`, `bound_us` and
 /// `none` repeat what another key says, for readers of either.
@@ -125,14 +124,14 @@ pub struct FlowTerms {
 
 impl ClassTerms {
     /// Of all classes of a link, in the order of the file. O(classes), once for a link.
-    pub fn of(link: &Link) -> Arc<[Arc<ClassTerms>]> {
-        ClassTerms::after(link, &[])
+    pub fn of(link: &Link) -> List<Arc<ClassTerms>> {
+        ClassTerms::after(link, &List::default())
     }
 
     /// The same; of classes in whose place there was one with the same terms, it is those that are shared.
-    pub fn after(link: &Link, former: &[Arc<ClassTerms>]) -> Arc<[Arc<ClassTerms>]> {
+    pub fn after(link: &Link, former: &List<Arc<ClassTerms>>) -> List<Arc<ClassTerms>> {
         let terms = link.found.terms.get_or_init(|| terms_of(link, former));
-        Arc::clone(terms)
+        terms.clone()
     }
 
     /// A class as if there were no other.
@@ -193,28 +192,36 @@ impl Bounds {
     }
 }
 
-fn terms_of(link: &Link, former: &[Arc<ClassTerms>]) -> Arc<[Arc<ClassTerms>]> {
-    let mut all: Vec<Arc<ClassTerms>> = Vec::with_capacity(link.classes.len());
+fn terms_of(link: &Link, former: &List<Arc<ClassTerms>>) -> List<Arc<ClassTerms>> {
     let guarantees = link.kept_guarantees();
     let mut bounds = Bounds::default();
-    let known = link.differs_from_those(former);
-    for (at, (class, guarantee)) in link.classes.iter().zip(guarantees).enumerate() {
-        if known.is_some_and(|but| !Like::excepts(but, at)) {
-            all.push(Arc::clone(&former[at]));
-            continue;
-        }
-        // Parents come before their children.
-        let parent = class.parent.map(|parent| &all[parent]);
+    // Parents come before their children.
+    let mut of = |at: usize, parent: Option<&Arc<ClassTerms>>| {
+        let guarantee = &guarantees[at];
         let terms = ClassTerms {
             parent: parent.map(|parent| Arc::clone(&parent.name)),
             depth: parent.map_or(0, |parent| parent.depth + 1),
             default: at == link.default as usize,
-            ..ClassTerms::alone(class, guarantee, bounds.of(&guarantee.path))
+            ..ClassTerms::alone(&link.classes[at], guarantee, bounds.of(&guarantee.path))
         };
-        all.push(match former.get(at) {
+        match former.get(at) {
             Some(same) if **same == terms => Arc::clone(same),
             _ => Arc::new(terms),
-        });
+        }
+    };
+    if let Some(but) = link.differs_from_those(former) {
+        let mut all = former.clone();
+        for at in but.iter().cloned().flatten() {
+            let terms = of(at, link.classes[at].parent.map(|parent| &all[parent]));
+            if !Arc::ptr_eq(&all[at], &terms) {
+                all.set(at, terms);
+            }
+        }
+        return all;
+    }
+    let mut all: Vec<Arc<ClassTerms>> = Vec::with_capacity(link.classes.len());
+    for (at, class) in link.classes.iter().enumerate() {
+        all.push(of(at, class.parent.map(|parent| &all[parent])));
     }
     all.into()
 }

@@ -7,6 +7,7 @@
 //! it, with its place, the whole text is read.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -37,6 +38,8 @@ pub struct Draft {
     text: Arc<str>,
     /// All of the text, in its order.
     parts: Vec<Part>,
+    /// What parts say by now that have become others.
+    new: Vec<Arc<str>>,
     file: File,
     former: Arc<Vec<Reading>>,
 }
@@ -52,10 +55,9 @@ impl fmt::Debug for Draft {
 struct Part {
     kind: TableKind,
     /// Its bytes in the text.
-    start: usize,
-    end: usize,
-    /// What it says by now.
-    new: Option<Arc<str>>,
+    length: u32,
+    /// Which of the new ones it is by now, from 1.
+    new: Option<NonZeroU32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,8 @@ enum TableKind {
     Filter,
     /// Nothing of a link.
     Other,
+    /// It was taken away.
+    Gone,
 }
 
 /// One table of a link alone: without one above it, a link is no list.
@@ -101,6 +105,7 @@ impl Draft {
         let draft = Draft {
             text: Arc::clone(text),
             parts,
+            new: Vec::new(),
             file,
             former: Arc::new(readings),
         };
@@ -175,12 +180,14 @@ impl Draft {
 
     /// The text of a table, with the comments above it.
     pub fn table(&self, table: Table) -> Option<&str> {
-        let part = &self.parts[self.part(table)?];
-        Some(
-            part.new
-                .as_deref()
-                .unwrap_or(&self.text[part.start..part.end]),
-        )
+        let at = self.part(table)?;
+        let part = &self.parts[at];
+        if let Some(new) = part.new {
+            return Some(&self.new[new.get() as usize - 1]);
+        }
+        let before = self.parts[..at].iter().map(|part| part.length as usize);
+        let start: usize = before.sum();
+        Some(&self.text[start..start + part.length as usize])
     }
 
     /// Where the part of a table is.
@@ -230,7 +237,7 @@ impl Draft {
                 self.link_mut(link)?.filter.set(at, filter);
             }
         }
-        self.parts[part].new = Some(Arc::from(text));
+        self.parts[part].new = self.say(text);
         Some(())
     }
 
@@ -244,7 +251,7 @@ impl Draft {
                     link: OneClass { class: [class] },
                 } = read(text)?;
                 let part = self.place_for(table, Table::Class(link, at.checked_sub(1)?))?;
-                self.link_mut(link)?.class.all_mut().insert(at, class);
+                self.link_mut(link)?.class.splice(at..at, [class]);
                 (TableKind::Class, part)
             }
             Table::Filter(link, at) => {
@@ -252,18 +259,23 @@ impl Draft {
                     link: OneFilter { filter: [filter] },
                 } = read(text)?;
                 let part = self.place_for(table, Table::Filter(link, at.saturating_sub(1)))?;
-                self.link_mut(link)?.filter.all_mut().insert(at, filter);
+                self.link_mut(link)?.filter.splice(at..at, [filter]);
                 (TableKind::Filter, part)
             }
         };
         let new = Part {
             kind,
-            start: 0,
-            end: 0,
-            new: Some(Arc::from(text)),
+            length: 0,
+            new: self.say(text),
         };
         self.parts.insert(part, new);
         Some(())
+    }
+
+    /// Keeps what a part is to say.
+    fn say(&mut self, text: &str) -> Option<NonZeroU32> {
+        self.new.push(Arc::from(text));
+        NonZeroU32::new(self.new.len() as u32)
     }
 
     fn place_for(&self, table: Table, last: Table) -> Option<usize> {
@@ -278,10 +290,10 @@ impl Draft {
         let part = self.part(table)?;
         match table {
             Table::Link(_) => return None,
-            Table::Class(link, at) => drop(self.link_mut(link)?.class.all_mut().remove(at)),
-            Table::Filter(link, at) => drop(self.link_mut(link)?.filter.all_mut().remove(at)),
+            Table::Class(link, at) => self.link_mut(link)?.class.splice(at..at + 1, []),
+            Table::Filter(link, at) => self.link_mut(link)?.filter.splice(at..at + 1, []),
         }
-        self.parts.remove(part);
+        self.parts[part].kind = TableKind::Gone;
         Some(())
     }
 
@@ -360,25 +372,26 @@ impl Draft {
     /// Writes the text of what has become another.
     fn settle(&mut self) {
         let mut text = String::with_capacity(self.text.len() + 256);
-        let mut same = 0..0;
+        let (mut same, mut end) = (0..0, 0);
         for part in &mut self.parts {
-            let new = part.new.take();
-            if new.is_some() || part.start != same.end {
-                text.push_str(&self.text[same]);
-                same = part.start..part.start;
-            }
-            let start = text.len() + same.len();
-            match new {
-                Some(new) => {
-                    text.push_str(&new);
-                    // What comes next begins anew.
-                    same = part.end..part.end;
+            end += part.length as usize;
+            let new = match (part.kind, part.new.take()) {
+                (TableKind::Gone, _) => "",
+                (_, Some(new)) => &self.new[new.get() as usize - 1],
+                (_, None) => {
+                    same.end = end;
+                    continue;
                 }
-                None => same.end = part.end,
-            }
-            (part.start, part.end) = (start, text.len() + same.len());
+            };
+            text.push_str(&self.text[same]);
+            text.push_str(new);
+            part.length = new.len() as u32;
+            // What comes next begins anew.
+            same = end..end;
         }
         text.push_str(&self.text[same]);
+        self.parts.retain(|part| part.kind != TableKind::Gone);
+        self.new.clear();
         self.text = text.into();
     }
 }
@@ -418,8 +431,7 @@ fn parts(text: &str) -> Option<Vec<Part>> {
         };
         parts.push(Part {
             kind,
-            start,
-            end: begin,
+            length: (begin - start) as u32,
             new: None,
         });
         (kind, start) = (next, begin);
@@ -430,8 +442,7 @@ fn parts(text: &str) -> Option<Vec<Part>> {
     ] {
         parts.push(Part {
             kind,
-            start,
-            end,
+            length: (end - start) as u32,
             new: None,
         });
     }

@@ -1,6 +1,7 @@
 //! What each class is guaranteed, through the tree.
 
 use std::collections::HashMap;
+use std::ops::Index;
 use std::sync::Arc;
 
 use fairlane_core::aqm::AqmConfig;
@@ -8,6 +9,7 @@ use fairlane_core::bounds::{Head, Service, Siblings, Transmit, Wfi};
 use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
+use crate::list::List;
 use crate::read::grant;
 use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm};
 
@@ -166,7 +168,7 @@ impl Node {
         hold: Hold,
         algorithm: Algorithm,
         longest: Length,
-        classes: &[Class],
+        classes: &(impl Index<usize, Output = Class> + ?Sized),
         children: &[usize],
         above: &[Algorithm],
     ) -> Node {
@@ -183,7 +185,10 @@ impl Node {
     }
 }
 
-fn taken(children: &[usize], classes: &[Class]) -> HashMap<u32, Taken> {
+fn taken(
+    children: &[usize],
+    classes: &(impl Index<usize, Output = Class> + ?Sized),
+) -> HashMap<u32, Taken> {
     let mut by_level = children.to_vec();
     by_level.sort_by_key(|&child| std::cmp::Reverse(classes[child].level));
     let mut taken = HashMap::new();
@@ -255,17 +260,17 @@ impl Link {
     }
 
     /// The same, looked up once.
-    pub(crate) fn kept_guarantees(&self) -> &[Guarantee] {
+    pub(crate) fn kept_guarantees(&self) -> &List<Guarantee> {
         let found = &self.found.guarantees;
-        found.get_or_init(|| self.guarantees_for(Hold::AsTheyAre))
+        found.get_or_init(|| self.guarantees_for(Hold::AsTheyAre).into())
     }
 
     /// The same, for those weights.
     pub(crate) fn guarantees_for(&self, hold: Hold) -> Vec<Guarantee> {
-        let mut classes = self.classes.clone();
+        let mut classes = self.classes.to_vec();
         let top = Top::of_link(self.algorithm, self.rate, self.longest);
         let guarantees = walk_for(hold, top, self.longest, &mut classes, |_, _, _| ());
-        granted(guarantees, &self.classes, self.shortest())
+        granted(guarantees, &classes, self.shortest())
     }
 
     /// The same of one class alone: looks at those that have its ancestors for parents.

@@ -5,8 +5,8 @@
 //!
 //! ```
 //! use fairlane_config::{
-//!     Backend, ClassKind, Diagnostic, Each, Flows, Guarantee, Interfaces, Link, LinkAlgorithm,
-//!     LongestBy, Near, NoGuarantee, Queue, Role, Site, SiteError, Unmatched,
+//!     Backend, Class, ClassKind, Diagnostic, Each, Elements, Flows, Guarantee, Interfaces, Link,
+//!     LinkAlgorithm, LongestBy, Near, NoGuarantee, Queue, Role, Site, SiteError, Unmatched,
 //! };
 //! use fairlane_core::Discipline;
 //! use fairlane_core::sched::Algorithm;
@@ -45,6 +45,8 @@
 //! assert_eq!(link.algorithm, LinkAlgorithm::Tree(Algorithm::Wf2qPlus));
 //! assert!(matches!(link.classes[0].kind, ClassKind::Leaf(Queue { .. })));
 //! assert!(matches!(link.classes[1].kind, ClassKind::Flows(Flows { most: 64, .. })));
+//! let mut classes: Elements<'_, Class> = link.classes.iter();
+//! assert!(classes.any(|class| &*class.name == "everybody"));
 //!
 //! // What each class has at least, and each flow of the second.
 //! let guarantees: Vec<Guarantee> = link.guarantees();
@@ -75,7 +77,7 @@
 //! use fairlane_config::class_report::{ClassReport, ClassTerms, SpanReport, bps, part};
 //! use fairlane_config::link_report::{ClassRow, LinkReport, SiteReport};
 //! use fairlane_config::{
-//!     Draft, Grant, NotGranted, Offer, ParseSizeError, ParseTimeError, Site, Size, Steps, Table,
+//!     Draft, Grant, List, NotGranted, Offer, ParseSizeError, ParseTimeError, Site, Size, Steps, Table,
 //!     Terms, Time, algorithms, is_interface_name, schema, suggestion,
 //! };
 //! use fairlane_core::tree::ClassStats;
@@ -136,7 +138,7 @@
 //! let report: LinkReport = SiteReport::new(&running).links.remove(0);
 //! let row: &ClassRow = &report.classes[0];
 //! assert_eq!((&*row.terms.name, row.terms.rate_bps), ("voice", Some(2_000_000)));
-//! let terms: Arc<[Arc<ClassTerms>]> = ClassTerms::of(&running.links[0]);
+//! let terms: List<Arc<ClassTerms>> = ClassTerms::of(&running.links[0]);
 //! let idle = ClassReport::counted(&terms[0], &ClassStats::default(), Count::default(), 1.0, 0);
 //! assert_eq!((idle.sent_bps, bps(125, 1.0), part(1, 4)), (0.0, 1000.0, 0.25));
 //! let rounds = SpanReport::in_micros(Nanos(1_500), Nanos(9_000));
@@ -181,6 +183,7 @@ pub use diagnostic::{Diagnostic, Report, SiteError, suggestion};
 pub use draft::{Draft, Table};
 pub use grants::{Broken, Grant, NotGranted, Offer, Terms};
 pub use guarantee::{Each, Guarantee, NoGuarantee};
+pub use list::{Elements, List};
 pub use parse::parse;
 pub use read::{INTERFACE_NAME, XDP_MOST_WAITING, is_interface_name};
 pub use schema::schema;

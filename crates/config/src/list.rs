@@ -1,60 +1,87 @@
 //! A list of which copies share what they have in common.
 
-use std::collections::BTreeMap;
-use std::ops::Index;
+use std::fmt;
+use std::ops::{Index, Range};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
-/// Elements that may be others than in the list that is shared, before all of it is copied.
-const MOST: usize = 64;
+/// Elements that are shared or copied together.
+const PIECE: usize = if cfg!(test) { 4 } else { 64 };
 
-/// A list. A copy of it, and one of which few elements are exchanged, take O(1).
-#[derive(Clone, Debug)]
-pub(crate) struct List<T> {
-    shared: Arc<Vec<T>>,
-    /// By place: those that are others.
-    others: BTreeMap<usize, T>,
+/// A list in pieces, which copies of it share until they are changed: a copy takes 16 bytes a piece, an element that
+/// becomes another a copy of its piece.
+#[derive(Clone)]
+pub struct List<T> {
+    /// All but the last have [`PIECE`] elements.
+    pieces: Vec<Arc<[T]>>,
+    length: usize,
 }
 
 impl<T> List<T> {
-    pub(crate) fn len(&self) -> usize {
-        self.shared.len()
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.length
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
-        (0..self.len()).map(|at| &self[at])
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
     }
 
-    /// The places at which another list may differ, where most of the two is shared; `None` where it is not.
+    /// The element at this place, if there is one.
+    pub fn get(&self, at: usize) -> Option<&T> {
+        self.pieces.get(at / PIECE)?.get(at % PIECE)
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> Elements<'_, T> {
+        self.within(0..self.length)
+    }
+
+    /// Those in these places.
+    pub(crate) fn within(&self, places: Range<usize>) -> Elements<'_, T> {
+        Elements { list: self, places }
+    }
+
+    /// Whether all of it is shared with another.
+    pub(crate) fn is(&self, other: &List<T>) -> bool {
+        (self.unlike(other)).is_some_and(|mut places| places.next().is_none())
+    }
+
+    /// The places at which another list of as many may differ: those of pieces that are not shared.
     pub(crate) fn unlike<'a>(&'a self, other: &'a List<T>) -> Option<impl Iterator<Item = usize>> {
-        let shares = Arc::ptr_eq(&self.shared, &other.shared);
-        let others = self.others.keys().chain(other.others.keys());
-        shares.then_some(others.copied())
+        let pairs = self.pieces.iter().zip(&other.pieces).enumerate();
+        let differ = pairs.filter(|(_, (piece, other))| !Arc::ptr_eq(piece, other));
+        let places = differ.flat_map(|(at, (piece, _))| at * PIECE..at * PIECE + piece.len());
+        (self.length == other.length).then_some(places)
     }
 }
 
 impl<T: Clone> List<T> {
-    /// Puts another element in the place of one. O(1) amortised, with a large constant where lists share.
+    /// Puts another element in the place of one. O(1), beside the copy of a piece where lists share it.
     ///
     /// # Panics
     ///
     /// There is none.
     pub(crate) fn set(&mut self, at: usize, other: T) {
-        assert!(at < self.len(), "{at} of {}", self.len());
-        self.others.insert(at, other);
-        if self.others.len() > MOST {
-            self.all_mut();
-        }
+        Arc::make_mut(&mut self.pieces[at / PIECE])[at % PIECE] = other;
     }
 
-    /// All of it, to be changed: a copy where lists share.
-    pub(crate) fn all_mut(&mut self) -> &mut Vec<T> {
-        let all = Arc::make_mut(&mut self.shared);
-        for (at, other) in std::mem::take(&mut self.others) {
-            all[at] = other;
-        }
-        all
+    /// Puts some elements in the place of others. O(what comes behind them).
+    pub(crate) fn splice(&mut self, places: Range<usize>, others: impl IntoIterator<Item = T>) {
+        let first = places.start / PIECE;
+        let from = first * PIECE;
+        let mut behind: Vec<T> = self.within(from..self.length).cloned().collect();
+        drop(behind.splice(places.start - from..places.end - from, others));
+        self.pieces.truncate(first);
+        self.length = from + behind.len();
+        self.pieces.extend(behind.chunks(PIECE).map(Arc::from));
+    }
+
+    /// All of them in one piece.
+    pub fn to_vec(&self) -> Vec<T> {
+        self.iter().cloned().collect()
     }
 }
 
@@ -62,24 +89,36 @@ impl<T> Index<usize> for List<T> {
     type Output = T;
 
     fn index(&self, at: usize) -> &T {
-        match self.others.is_empty() {
-            true => &self.shared[at],
-            false => self.others.get(&at).unwrap_or_else(|| &self.shared[at]),
-        }
+        &self.pieces[at / PIECE][at % PIECE]
     }
 }
 
 impl<T> Default for List<T> {
     fn default() -> List<T> {
-        List::from(Vec::new())
+        List {
+            pieces: Vec::new(),
+            length: 0,
+        }
     }
 }
 
 impl<T> From<Vec<T>> for List<T> {
     fn from(all: Vec<T>) -> List<T> {
-        List {
-            shared: Arc::new(all),
-            others: BTreeMap::new(),
+        all.into_iter().collect()
+    }
+}
+
+impl<T> FromIterator<T> for List<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> List<T> {
+        let mut all = all.into_iter();
+        let mut list = List::default();
+        loop {
+            let piece: Arc<[T]> = all.by_ref().take(PIECE).collect();
+            if piece.is_empty() {
+                return list;
+            }
+            list.length += piece.len();
+            list.pieces.push(piece);
         }
     }
 }
@@ -90,30 +129,111 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
+impl<T: PartialEq> PartialEq for List<T> {
+    fn eq(&self, other: &List<T>) -> bool {
+        self.iter().eq(other)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for List<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a List<T> {
+    type Item = &'a T;
+    type IntoIter = Elements<'a, T>;
+
+    fn into_iter(self) -> Elements<'a, T> {
+        self.iter()
+    }
+}
+
+/// Elements of a [`List`], in their order.
+#[derive(Debug)]
+pub struct Elements<'a, T> {
+    list: &'a List<T>,
+    places: Range<usize>,
+}
+
+impl<T> Clone for Elements<'_, T> {
+    fn clone(&self) -> Self {
+        self.list.within(self.places.clone())
+    }
+}
+
+impl<'a, T> Iterator for Elements<'a, T> {
+    type Item = &'a T;
+
+    fn next(&mut self) -> Option<&'a T> {
+        self.places.next().map(|at| &self.list[at])
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.places.size_hint()
+    }
+}
+
+impl<'a, T> DoubleEndedIterator for Elements<'a, T> {
+    fn next_back(&mut self) -> Option<&'a T> {
+        self.places.next_back().map(|at| &self.list[at])
+    }
+}
+
+impl<T> ExactSizeIterator for Elements<'_, T> {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_copy_is_another_list_from_the_first_exchange_on() {
-        let one = List::from((0..200).collect::<Vec<_>>());
+        let one: List<_> = (0..200).collect();
         let mut other = one.clone();
         let mut expected: Vec<_> = (0..200).collect();
-        for round in 0..2 * MOST {
+        for round in 0..3 * PIECE {
             let at = round * 7 % 200;
             other.set(at, 1_000 + round);
             expected[at] = 1_000 + round;
             assert!(other.iter().eq(&expected), "{round}");
-            if let Some(places) = one.unlike(&other) {
-                let places: Vec<_> = places.collect();
-                let differ = |&at: &usize| one[at] != other[at];
-                assert!((0..200).filter(differ).all(|at| places.contains(&at)));
-            }
+            let places: Vec<_> = one.unlike(&other).unwrap().collect();
+            assert!((0..200).all(|at| one[at] == other[at] || places.contains(&at)));
+            // What was not exchanged yet is shared.
+            assert_eq!(places.contains(&199), round >= 28, "{round}");
         }
         assert!(one.iter().copied().eq(0..200));
-        other.all_mut().remove(7);
-        expected.remove(7);
-        assert!(other.iter().eq(&expected) && other.len() == 199);
-        assert!(one.unlike(&other).is_none());
+    }
+
+    #[test]
+    fn what_is_spliced_is_as_in_a_vector() {
+        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 200] {
+            for (from, to) in [
+                (0, 0),
+                (0, 1),
+                (3, 70),
+                (PIECE, PIECE),
+                (0, 200),
+                (200, 200),
+            ] {
+                let places = from.min(length)..to.min(length);
+                let one: List<_> = (0..length).collect();
+                for more in [0, 1, PIECE] {
+                    let (mut list, mut all) = (one.clone(), one.to_vec());
+                    let others = (0..more).map(|at| 1_000 + at);
+                    list.splice(places.clone(), others.clone());
+                    drop(all.splice(places.clone(), others));
+                    assert!(list.iter().eq(&all), "{length} {places:?} {more}");
+                    assert!(list.iter().rev().eq(all.iter().rev()));
+                    assert_eq!((list.len(), list.is_empty()), (all.len(), all.is_empty()));
+                    assert_eq!(list.get(all.len()), None);
+                    let again: List<_> = all.iter().copied().collect();
+                    assert_eq!(format!("{list:?}"), format!("{again:?}"));
+                    assert_eq!(list.pieces.len(), again.pieces.len());
+                    let shorter = list.len() != length;
+                    assert_eq!(one.unlike(&list).is_none(), shorter);
+                }
+            }
+        }
     }
 }

@@ -19,6 +19,7 @@ use crate::class_report::ClassTerms;
 use crate::diagnostic::{Diagnostic, Report, SiteError};
 use crate::grants::Grant;
 use crate::guarantee::Guarantee;
+use crate::list::List;
 use crate::{file, parse, read, text};
 
 /// What is known of the machine that a file is for: the MTU, in bytes, of the interface of this
@@ -334,7 +335,7 @@ pub struct Link {
     /// The most that waits in the whole link.
     pub limits: SchedulerLimits,
     /// The classes, parents before their children.
-    pub classes: Vec<Class>,
+    pub classes: List<Class>,
     /// What filters say, with the classes' places in [`classes`](Link::classes).
     pub rules: Arc<[Rule<u32>]>,
     /// Where packets go that no rule matches, and malformed ones.
@@ -346,17 +347,20 @@ pub struct Link {
 /// What is looked up once of a link, and kept.
 #[derive(Default)]
 pub(crate) struct Found {
-    pub(crate) guarantees: OnceLock<Vec<Guarantee>>,
-    pub(crate) terms: OnceLock<Arc<[Arc<ClassTerms>]>>,
+    pub(crate) guarantees: OnceLock<List<Guarantee>>,
+    /// What is kept for all classes together: packets and bytes.
+    kept: OnceLock<(u64, u64)>,
+    pub(crate) terms: OnceLock<List<Arc<ClassTerms>>>,
     /// Another link whose classes are the same, but for some.
     like: Option<Like>,
 }
 
 impl Found {
     /// What is guaranteed, and what other link it is like.
-    pub(crate) fn of(guarantees: Vec<Guarantee>, like: Option<Like>) -> Found {
+    pub(crate) fn of(guarantees: List<Guarantee>, kept: (u64, u64), like: Option<Like>) -> Found {
         Found {
             guarantees: OnceLock::from(guarantees),
+            kept: OnceLock::from(kept),
             terms: OnceLock::new(),
             like,
         }
@@ -377,12 +381,6 @@ impl Like {
     pub(crate) fn of(link: &Arc<Link>, but: Vec<Range<usize>>) -> Like {
         let link = Arc::downgrade(link);
         Like { link, but }
-    }
-
-    /// Whether the class at this place may be another.
-    pub(crate) fn excepts(but: &[Range<usize>], place: usize) -> bool {
-        let next = but.partition_point(|places| places.end <= place);
-        but.get(next).is_some_and(|places| places.contains(&place))
     }
 }
 
@@ -416,10 +414,13 @@ impl Link {
     }
 
     /// The same of the link that these are the terms of.
-    pub(crate) fn differs_from_those(&self, terms: &[Arc<ClassTerms>]) -> Option<&[Range<usize>]> {
+    pub(crate) fn differs_from_those(
+        &self,
+        terms: &List<Arc<ClassTerms>>,
+    ) -> Option<&[Range<usize>]> {
         let other = self.found.like.as_ref()?.link.upgrade()?;
         let known = other.found.terms.get()?;
-        std::ptr::eq(&**known, terms).then(|| self.differs_from(&other))?
+        known.is(terms).then(|| self.differs_from(&other))?
     }
 
     /// What a packet counts for at least where room is reckoned in packets: the shortest Ethernet
@@ -430,7 +431,7 @@ impl Link {
 
     /// What is kept for all classes together: packets and bytes.
     pub fn kept(&self) -> (u64, u64) {
-        crate::read::kept(&self.classes)
+        *(self.found.kept).get_or_init(|| read::kept(&self.classes))
     }
 }
 

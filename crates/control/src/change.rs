@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_config::class_report::ClassTerms;
-use fairlane_config::{Broken, Grant, Link, NotGranted, Site, SiteError};
+use fairlane_config::{Broken, Grant, Link, List, NotGranted, Site, SiteError};
 use fairlane_site::{Error, Handle, Source};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -341,13 +341,13 @@ pub(crate) fn effects(before: &Site, after: &Site) -> Vec<Effect> {
 }
 
 fn effects_on(before: Option<&Link>, after: &Link) -> Vec<Effect> {
-    let was = before.map_or_else(Arc::default, ClassTerms::of);
+    let was = before.map_or_else(List::default, ClassTerms::of);
     let is = ClassTerms::after(after, &was);
     let same = |(was, is): (&Arc<ClassTerms>, &Arc<ClassTerms>)| {
         Arc::ptr_eq(was, is) || was.name == is.name
     };
     // Where nobody comes or goes, nobody is to be looked for.
-    let in_place = was.len() == is.len() && was.iter().zip(&*is).all(same);
+    let in_place = was.len() == is.len() && was.iter().zip(&is).all(same);
     let mut former: HashMap<&str, &Arc<ClassTerms>> = HashMap::new();
     if !in_place {
         former.extend(was.iter().map(|terms| (&*terms.name, terms)));

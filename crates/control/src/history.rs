@@ -1,15 +1,16 @@
 //! What became of each class, second by second for an hour and minute by minute for a week, in memory
 //! that is bounded whatever the number of classes.
 //!
-//! A step has a row: the classes that had something to tell then, and five figures of each, in 16 bits
-//! a figure. What does nothing takes no place. Where the rows would be larger than their budget, the
-//! oldest go: with many busy classes the hour, and the week, are as long as fits.
+//! Each step has a [row](rows). Where rows would be larger than their budget, the oldest go. So there are rows
+//! of longer steps beside them, which reach further back: of a time that is too long ago for rows of seconds,
+//! each second is told as its minute was, and of one too long ago for minutes as its quarter of a day was.
 //!
 //! Steps count from the first state, by the site's own clock, which nobody sets. The time of day only
 //! names them.
 
-use std::cmp::Ordering;
-use std::collections::{HashMap, VecDeque};
+mod rows;
+
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,15 +19,12 @@ use fairlane_site::{LinkReport, Report};
 use serde::Serialize;
 
 use crate::stream::States;
+use rows::{Figures, Rows, Sum, find, row};
 
-/// Bytes of the rows of seconds, and of those of minutes: with 10,000 classes that are all busy, a
-/// minute and an hour and a half; with 100, the whole hour and the whole week.
-const BUDGETS: [usize; 2] = [10 << 20, 14 << 20];
-/// Steps of a second that are kept at most, and of a minute.
-const HOUR: u64 = 3_600;
-const WEEK: u64 = 7 * 24 * 60;
-/// Seconds of a long step.
-const MINUTE: u64 = 60;
+/// Seconds of the steps that have rows.
+const STEPS: [u64; 3] = [1, 60, 6 * 3_600];
+/// Rows of each at most: an hour, a week, and a week.
+const MOST: [u64; 3] = [3_600, 7 * 24 * 60, 7 * 4];
 /// How far from the end of a step a state may be told, in seconds, and count as of its end. States
 /// come about a second after each other, and drift against the steps.
 const SLACK: f64 = 0.75;
@@ -35,6 +33,16 @@ const SHORTEST: f64 = 0.25;
 /// By how many seconds the time of day may differ from what it was by the site's clock until steps
 /// have other names.
 const CLOCK_STEP: f64 = 2.0;
+
+/// Bytes of the rows of each, beside so many classes: the more there are, the larger is the rest of the process. With
+/// 10,000 classes that all send it is half a minute, an hour and a week, with 100 an hour, a week and more.
+fn budgets(classes: usize) -> [usize; 3] {
+    const LONG: usize = 2 << 20;
+    const FEW: usize = 2_000;
+    let taken = classes.saturating_sub(FEW) * (2 << 10);
+    let rest = (22_usize << 20).saturating_sub(taken).max(6 << 20);
+    [rest / 3, rest - rest / 3, LONG]
+}
 
 /// Which steps are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,16 +53,6 @@ pub(crate) enum Span {
     Week,
 }
 
-impl Span {
-    /// Seconds of a step.
-    const fn step(self) -> u64 {
-        match self {
-            Span::Hour => 1,
-            Span::Week => MINUTE,
-        }
-    }
-}
-
 /// What became of a class in a step, a figure of each kind; null where nothing is known.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Told {
@@ -62,6 +60,8 @@ pub(crate) struct Told {
     step_s: u64,
     /// When the first of the steps began, in seconds since 1970.
     start: i64,
+    /// Since when each has figures of its own; before, those of a longer step that it is in.
+    exact_from: i64,
     /// Mean rates of what left, in bit/s.
     rate_bps: Vec<Option<f32>>,
     /// Packets that waited: in a long step, at most.
@@ -74,192 +74,21 @@ pub(crate) struct Told {
     drops: Vec<Option<f32>>,
 }
 
-/// Figures of a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Figures {
-    rate_bps: f32,
-    queued: f32,
-    p99_us: f32,
-    max_us: f32,
-    drops: f32,
-}
-
-/// The same in little room.
-type Packed = [u16; 5];
-
-const NOTHING: Packed = [0; 5];
-
-impl Figures {
-    fn pack(self) -> Packed {
-        [
-            self.rate_bps,
-            self.queued,
-            self.p99_us,
-            self.max_us,
-            self.drops,
-        ]
-        .map(pack)
-    }
-
-    /// Of this step and the next, which are parts of a longer one. Rates are added.
-    fn and(self, next: Figures) -> Figures {
-        Figures {
-            rate_bps: self.rate_bps + next.rate_bps,
-            queued: self.queued.max(next.queued),
-            p99_us: self.p99_us.max(next.p99_us),
-            max_us: self.max_us.max(next.max_us),
-            drops: self.drops + next.drops,
-        }
-    }
-}
-
-/// What is taken from the exponent of an `f32`, so that six bits of it are left: 2^-15 to 2^49.
-const LEAST: u32 = (127 - 15) << 10;
-
-/// A figure to one part in 2,048: six bits of exponent and ten of mantissa, cut out of those of an
-/// `f32`. What is too small, negative or no number is 0.
-fn pack(figure: f32) -> u16 {
-    let rounded = (figure.max(0.0).to_bits() + (1 << 12)) >> 13;
-    u16::try_from(rounded.saturating_sub(LEAST)).unwrap_or(u16::MAX)
-}
-
-fn unpack(packed: u16) -> f32 {
-    match packed {
-        0 => 0.0,
-        _ => f32::from_bits((u32::from(packed) + LEAST) << 13),
-    }
-}
-
-/// A class in a row: the two halves of its number, and its figures.
-type Entry = [u16; 7];
-
-fn entry(class: u32, [rate, queued, p99, max, drops]: Packed) -> Entry {
-    let (high, low) = ((class >> 16) as u16, class as u16);
-    [high, low, rate, queued, p99, max, drops]
-}
-
-fn class_of([high, low, ..]: &Entry) -> u32 {
-    u32::from(*high) << 16 | u32::from(*low)
-}
-
-/// What had something to tell in a step, by number.
-fn row(figures: impl Iterator<Item = (u32, Figures)>) -> Vec<Entry> {
-    let packed = figures.map(|(class, figures)| (class, figures.pack()));
-    let told = packed.filter(|&(_, packed)| packed != NOTHING);
-    let mut row: Vec<Entry> = told.map(|(class, packed)| entry(class, packed)).collect();
-    row.sort_unstable_by_key(class_of);
-    row
-}
-
-/// Rows one after the other, in one piece of memory.
-#[derive(Debug)]
-struct Rows {
-    /// How many rows and entries there may be.
-    most: u64,
-    most_entries: usize,
-    /// The number of the first row that is kept.
-    first: u64,
-    lengths: VecDeque<u32>,
-    entries: VecDeque<Entry>,
-}
-
-impl Rows {
-    fn new(most: u64, budget: usize) -> Rows {
-        Rows {
-            most,
-            most_entries: budget / size_of::<Entry>(),
-            first: 0,
-            lengths: VecDeque::new(),
-            entries: VecDeque::new(),
-        }
-    }
-
-    /// A row of more entries than there may be is one of which nothing is known.
-    fn push(&mut self, row: &[Entry]) {
-        let row = if row.len() > self.most_entries {
-            &[]
-        } else {
-            row
-        };
-        while self.entries.len() + row.len() > self.most_entries {
-            self.forget();
-        }
-        let needed = self.entries.len() + row.len();
-        if needed > self.entries.capacity() {
-            // By a quarter, and not twice as much.
-            let room = (needed + needed / 4).min(self.most_entries);
-            self.entries.reserve_exact(room - self.entries.len());
-        }
-        self.entries.extend(row);
-        self.lengths.push_back(row.len() as u32);
-        if self.lengths.len() as u64 > self.most {
-            self.forget();
-        }
-    }
-
-    /// The oldest.
-    fn forget(&mut self) {
-        if let Some(length) = self.lengths.pop_front() {
-            self.entries.drain(..length as usize);
-            self.first += 1;
-        }
-    }
-
-    /// After the last.
-    fn end(&self) -> u64 {
-        self.first + self.lengths.len() as u64
-    }
-
-    /// The figures of a class that was there, from a row on.
-    fn of(&self, class: u32, from: u64) -> impl Iterator<Item = Packed> {
-        let skip = from.saturating_sub(self.first) as usize;
-        let mut begin: usize = self
-            .lengths
-            .iter()
-            .take(skip)
-            .map(|&length| length as usize)
-            .sum();
-        self.lengths.iter().skip(skip).map(move |&length| {
-            let end = begin + length as usize;
-            let found = self.find(class, begin, end);
-            begin = end;
-            found
-        })
-    }
-
-    fn find(&self, class: u32, mut begin: usize, mut end: usize) -> Packed {
-        while begin < end {
-            let middle = begin.midpoint(end);
-            let entry = &self.entries[middle];
-            match class_of(entry).cmp(&class) {
-                Ordering::Less => begin = middle + 1,
-                Ordering::Greater => end = middle,
-                Ordering::Equal => {
-                    let [_, _, figures @ ..] = *entry;
-                    return figures;
-                }
-            }
-        }
-        NOTHING
-    }
-}
-
 /// A class that there is.
 #[derive(Debug)]
 struct Class {
     terms: Arc<ClassTerms>,
     /// What it has in rows.
     number: u32,
-    /// The first step that is known of it.
+    /// The first second that is known of it.
     born: u64,
-    /// What was counted when the last step ended.
+    /// What was counted when the last second ended.
     sent_bytes: u64,
     drops: u64,
-    /// Of the step that goes on; without what is counted.
+    /// Of the second that goes on; without what is counted.
     now: Figures,
-    /// Of the steps of the minute that goes on, and how many.
-    minute: Figures,
-    seconds: u32,
+    /// Of the longer steps that go on.
+    sums: [Sum; STEPS.len() - 1],
 }
 
 fn drops(report: &ClassReport) -> u64 {
@@ -275,12 +104,11 @@ impl Class {
             sent_bytes: report.sent_bytes,
             drops: drops(report),
             now: Figures::default(),
-            minute: Figures::default(),
-            seconds: 0,
+            sums: Default::default(),
         }
     }
 
-    /// A state that was told within a step.
+    /// A state that was told within a second.
     fn note(&mut self, report: &ClassReport) {
         let delay = report.recent.and_then(|recent| recent.delay_us);
         let delay = delay.unwrap_or_default();
@@ -289,7 +117,7 @@ impl Class {
         self.now.max_us = self.now.max_us.max(delay.max as f32);
     }
 
-    /// What is true of each of the steps that end with this state.
+    /// What is true of each of the seconds that end with this state.
     fn end(&mut self, report: &ClassReport, seconds: f64, steps: u64) -> Figures {
         let bytes = report.sent_bytes.saturating_sub(self.sent_bytes);
         let dropped = drops(report).saturating_sub(self.drops);
@@ -301,16 +129,6 @@ impl Class {
         };
         self.now = Figures::default();
         figures
-    }
-
-    /// The minute that ends.
-    fn end_minute(&mut self) -> Figures {
-        let sum = std::mem::take(&mut self.minute);
-        let seconds = std::mem::take(&mut self.seconds).max(1);
-        Figures {
-            rate_bps: sum.rate_bps / seconds as f32,
-            ..sum
-        }
     }
 }
 
@@ -324,49 +142,48 @@ struct Link {
 /// What became of all classes.
 #[derive(Debug)]
 struct History {
-    budgets: [usize; 2],
+    budgets: fn(usize) -> [usize; 3],
     links: Vec<Link>,
     /// The number that the next class has.
     next: u32,
     /// When the first state was told, in the site's seconds.
     began: Option<f64>,
-    /// When the last step ended, in seconds since then, and how many there were.
+    /// When the last second ended, in seconds since then, and how many there were.
     ended: f64,
-    steps: u64,
+    seconds: u64,
     /// The time of day then.
     epoch: i64,
-    seconds: Rows,
-    minutes: Rows,
+    /// Of the steps in [`STEPS`].
+    rows: [Rows; 3],
 }
 
 impl Default for History {
     fn default() -> History {
-        History::within(BUDGETS)
+        History::within(budgets)
     }
 }
 
 impl History {
-    /// In so many bytes of seconds and of minutes, beside some hundred for each class that there is.
-    fn within(budgets: [usize; 2]) -> History {
+    /// In so many bytes of each kind of step, by the number of classes, beside some hundred for each class.
+    fn within(budgets: fn(usize) -> [usize; 3]) -> History {
         History {
             budgets,
             links: Vec::new(),
             next: 0,
             began: None,
             ended: 0.0,
-            steps: 0,
+            seconds: 0,
             epoch: 0,
-            seconds: Rows::new(HOUR, budgets[0]),
-            minutes: Rows::new(WEEK, budgets[1]),
+            rows: MOST.map(Rows::new),
         }
     }
 
-    /// A state, and the time of day in seconds since 1970. O(classes), and as much for each step that
+    /// A state, and the time of day in seconds since 1970. O(classes), and as much for each second that
     /// went by without a state.
     fn note(&mut self, report: &Report, day: f64) {
         let now = report.seconds - *self.began.get_or_insert(report.seconds);
         let steps = self.steps_to(now);
-        if now < self.ended || steps > HOUR {
+        if now < self.ended || steps > MOST[0] {
             // Nothing is known of so long a time, and what was before it is over.
             *self = History::within(self.budgets);
             return self.note(report, day);
@@ -374,7 +191,7 @@ impl History {
         if (day - now - self.epoch as f64).abs() >= CLOCK_STEP {
             self.epoch = (day - now).round() as i64;
         }
-        self.follow(report, self.steps + steps);
+        self.follow(report, self.seconds + steps);
         if steps > 0 {
             self.end(report, now, steps);
         }
@@ -382,13 +199,13 @@ impl History {
 
     /// How many steps end with a state of this time.
     fn steps_to(&self, now: f64) -> u64 {
-        let next = self.steps + 1;
+        let next = self.seconds + 1;
         if now - self.ended < SHORTEST {
             0
         } else if (now - next as f64).abs() < SLACK {
             1
         } else {
-            (now.round() as u64).saturating_sub(self.steps)
+            (now.round() as u64).saturating_sub(self.seconds)
         }
     }
 
@@ -435,54 +252,83 @@ impl History {
         all.collect()
     }
 
-    /// Steps end with a state.
+    /// Seconds end with a state.
     fn end(&mut self, report: &Report, now: f64, steps: u64) {
-        let seconds = now - self.ended;
+        let since = now - self.ended;
         let mut all = Vec::new();
         for (link, report) in self.links.iter_mut().zip(&report.links) {
             for (class, report) in link.classes.iter_mut().zip(&report.classes) {
-                all.push((class.number, class.end(report, seconds, steps)));
+                all.push((class.number, class.end(report, since, steps)));
             }
         }
+        let most_bytes = (self.budgets)(all.len());
         let second = row(all.iter().copied());
         for _ in 0..steps {
-            self.seconds.push(&second);
+            self.rows[0].push(second.clone(), most_bytes[0]);
+            self.seconds += 1;
             let classes = self.links.iter_mut().flat_map(|link| &mut link.classes);
             for (class, &(_, figures)) in classes.zip(&all) {
-                class.minute = class.minute.and(figures);
-                class.seconds += 1;
+                class.sums.iter_mut().for_each(|sum| sum.add(figures));
             }
-            self.steps += 1;
-            if self.steps.is_multiple_of(MINUTE) {
-                let classes = self.links.iter_mut().flat_map(|link| &mut link.classes);
-                let minute = classes.map(|class| (class.number, class.end_minute()));
-                self.minutes.push(&row(minute));
+            for kind in 1..STEPS.len() {
+                if self.seconds.is_multiple_of(STEPS[kind]) {
+                    let classes = self.links.iter_mut().flat_map(|link| &mut link.classes);
+                    let ended = classes.map(|class| {
+                        let sum = std::mem::take(&mut class.sums[kind - 1]);
+                        (class.number, sum.figures())
+                    });
+                    self.rows[kind].push(row(ended), most_bytes[kind]);
+                }
             }
         }
         self.ended = now;
     }
 
     /// What became of a class, since a time of day or as long as it is known; `None` where there is no
-    /// such class. O(steps).
+    /// such class. O(steps, and what [finding](find) it in their rows takes).
     fn told(&self, link: &str, class: &str, span: Span, since: Option<i64>) -> Option<Told> {
         let link = self.links.iter().find(|known| &*known.name == link)?;
         let class = (link.classes.iter()).find(|known| &*known.terms.name == class)?;
-        let rows = match span {
-            Span::Hour => &self.seconds,
-            Span::Week => &self.minutes,
-        };
-        let step = span.step();
+        let kind = span as usize;
+        let (step, rows) = (STEPS[kind], &self.rows[kind]);
+        // As far back as there are rows, of whatever steps.
+        let kept = self.rows[kind..].iter().zip(&STEPS[kind..]);
+        let known = kept.map(|(rows, step)| rows.first() * step).min()?;
+        let oldest = rows.end().saturating_sub(MOST[kind]);
+        let oldest = oldest.max(known.div_ceil(step));
         // The first that begins then, or later.
         let first = since.map_or(0, |since| since.saturating_sub(self.epoch).max(0));
-        let first = (first as u64).div_ceil(step).clamp(rows.first, rows.end());
+        let first = (first as u64).div_ceil(step).clamp(oldest, rows.end());
+        let begins = |at: u64| self.epoch + (at * step) as i64;
         let mut told = Told {
-            start: self.epoch + (first * step) as i64,
+            start: begins(first),
+            exact_from: begins(first.max(rows.first())),
             ..Told::nothing(span)
         };
-        for (at, packed) in (first..).zip(rows.of(class.number, first)) {
-            told.push(((at + 1) * step > class.born).then_some(packed));
+        for at in first..rows.end() {
+            let is_known = (at + 1) * step > class.born;
+            told.push(is_known.then(|| self.figures(class, kind, at)));
         }
         Some(told)
+    }
+
+    /// What is known of a class in a step of a kind: by the shortest steps that there are rows of.
+    fn figures(&self, class: &Class, kind: usize, at: u64) -> Figures {
+        for (longer, step) in STEPS.into_iter().enumerate().skip(kind) {
+            let rows = &self.rows[longer];
+            let within = at * STEPS[kind] / step;
+            if let Some(row) = rows.get(within) {
+                let parts = step / STEPS[kind];
+                return find(row, class.number).part_of(parts as f32);
+            }
+            // It goes on.
+            if let (true, Some(before)) = (within == rows.end(), longer.checked_sub(1)) {
+                let sum = &class.sums[before];
+                let parts = sum.seconds as f32 / STEPS[kind] as f32;
+                return sum.figures().part_of(parts);
+            }
+        }
+        Figures::default()
     }
 }
 
@@ -490,23 +336,19 @@ impl Told {
     /// Of what is not known yet.
     pub(crate) fn nothing(span: Span) -> Told {
         Told {
-            step_s: span.step(),
+            step_s: STEPS[span as usize],
             ..Told::default()
         }
     }
 
-    fn push(&mut self, packed: Option<Packed>) {
-        let figures = packed.map(|packed| packed.map(unpack));
-        let [rate_bps, queued, p99_us, max_us, drops] = match figures {
-            Some(figures) => figures.map(Some),
-            None => [None; 5],
-        };
-        self.rate_bps.push(rate_bps);
-        self.queued_packets.push(queued);
+    fn push(&mut self, figures: Option<Figures>) {
         // No packet takes no time.
-        self.p99_us.push(p99_us.filter(|&us| us > 0.0));
-        self.max_us.push(max_us.filter(|&us| us > 0.0));
-        self.drops.push(drops);
+        let delay = |us: f32| (us > 0.0).then_some(us);
+        self.rate_bps.push(figures.map(|it| it.rate_bps));
+        self.queued_packets.push(figures.map(|it| it.queued));
+        self.p99_us.push(figures.and_then(|it| delay(it.p99_us)));
+        self.max_us.push(figures.and_then(|it| delay(it.max_us)));
+        self.drops.push(figures.map(|it| it.drops));
     }
 }
 
@@ -541,12 +383,12 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-
     use fairlane_config::class_report::{DelayReport, Recent};
 
     use super::*;
 
+    const HOUR: u64 = MOST[0];
+    const WEEK: u64 = MOST[1];
     /// The time of day when the site starts.
     const DAY: f64 = 1.7e9;
 
@@ -608,35 +450,8 @@ mod tests {
         assert_eq!(figures.len(), expected.len(), "{figures:?}");
         for (figure, expected) in figures.iter().zip(expected) {
             let off = (figure.unwrap() - expected).abs();
-            assert!(off <= expected / 2_000.0, "{figures:?}: {expected}");
+            assert!(off <= expected / 120.0, "{figures:?}: {expected}");
         }
-    }
-
-    #[test]
-    fn a_figure_is_kept_to_one_part_in_two_thousand_from_a_nanosecond_to_a_petabit() {
-        for exponent in -14..=48 {
-            for part in 0..1_000_u16 {
-                let figure = 2_f32.powi(exponent) * (1.0 + f32::from(part) / 1_000.0);
-                let off = (unpack(pack(figure)) - figure).abs();
-                assert!(off <= figure / 2_048.0, "{figure}");
-            }
-        }
-        // Counts are exact as far as there are queues of that length.
-        for count in 0..=2_048_u16 {
-            assert_eq!(unpack(pack(f32::from(count))), f32::from(count));
-        }
-    }
-
-    #[test]
-    fn a_figure_beyond_what_is_kept_is_the_least_or_the_most() {
-        for nothing in [0.0, -1.0, f32::NAN, 1e-9, f32::NEG_INFINITY] {
-            assert_eq!(pack(nothing), 0, "{nothing}");
-        }
-        assert_eq!(unpack(0), 0.0);
-        for much in [1e15, f32::MAX, f32::INFINITY] {
-            assert_eq!(pack(much), u16::MAX, "{much}");
-        }
-        assert!(unpack(u16::MAX).is_finite());
     }
 
     #[test]
@@ -705,7 +520,7 @@ mod tests {
     #[test]
     fn an_hour_and_a_week_are_kept_and_no_more() {
         let mut told = States::new();
-        let seconds = WEEK * MINUTE + 2 * HOUR;
+        let seconds = WEEK * STEPS[1] + 2 * HOUR;
         for second in 1..=seconds {
             told.at(1.0 + second as f64, 125, 0);
         }
@@ -781,54 +596,107 @@ mod tests {
     #[test]
     fn the_budget_holds_and_the_oldest_goes_first() {
         let mut told = States::new();
-        told.history = History::within([14 * 400, 14 * 1_000]);
+        told.history = History::within(|_| [20_000, 8_000, 300]);
         told.at(1.0, 0, 0);
-        for second in 1..=20_000_u32 {
+        for second in 1..=200_000_u32 {
             told.at(f64::from(second) + 1.0, 125_000, 1);
-            for rows in [&told.history.seconds, &told.history.minutes] {
-                let lengths: u32 = rows.lengths.iter().sum();
-                assert_eq!(lengths as usize, rows.entries.len());
-                assert!(rows.entries.capacity() <= rows.most_entries);
+            if second % 977 == 0 {
+                let rows = told.history.rows.iter().zip([20_000, 8_000, 300]);
+                rows.for_each(|(rows, most)| assert!(rows.bytes() <= most));
             }
         }
-        let answer = told.told(Span::Hour, None);
-        near(&answer.rate_bps, &[1e6; 400]);
-        assert_eq!(answer.start, DAY as i64 + 1 + 20_000 - 400);
-        assert_eq!(told.told(Span::Week, None).rate_bps.len(), 20_000 / 60);
+        let [seconds, minutes, long] = &told.history.rows;
+        let kept = [seconds, minutes, long].map(|rows| (rows.first(), rows.end()));
+        assert_eq!(kept.map(|(_, end)| end), [200_000, 3_333, 9]);
+        assert!(
+            kept.iter().all(|&(first, end)| 0 < first && first < end),
+            "{kept:?}"
+        );
+        // A class is in a row of every kind since the oldest one of them.
+        let week = told.told(Span::Week, None);
+        let oldest = kept[2].0 * STEPS[2];
+        assert_eq!(week.start, DAY as i64 + 1 + oldest as i64);
+        assert_eq!(week.rate_bps.len() as u64, 3_333 - oldest / STEPS[1]);
+        near(&week.rate_bps, &vec![1e6; week.rate_bps.len()]);
+        near(&week.drops, &vec![60.0; week.drops.len()]);
     }
 
     #[test]
-    fn a_row_that_is_larger_than_the_budget_is_not_kept_and_breaks_nothing() {
-        let mut rows = Rows::new(HOUR, 14 * 2);
-        let figures = Figures {
+    fn what_is_too_long_ago_for_seconds_is_told_by_the_minute_and_then_by_the_quarter_of_a_day() {
+        let mut told = States::new();
+        // Some hundred seconds, and some ten minutes.
+        told.history = History::within(|_| [6_000, 600, 6_000]);
+        told.at(1.0, 0, 0);
+        let minute = |second: u64| second / 60;
+        let bytes = |second: u64| 125_000 * (1 + minute(second) % 2 + second % 2 * 2);
+        let seconds = 3_000;
+        for second in 0..seconds {
+            told.delay((second % 60 == 7).then_some(500.0));
+            told.at(
+                (second + 2) as f64,
+                bytes(second),
+                u64::from(second % 60 == 9),
+            );
+        }
+        let hour = told.told(Span::Hour, None);
+        assert_eq!((hour.start, hour.rate_bps.len()), (DAY as i64 + 1, 3_000));
+        let exact = (hour.exact_from - hour.start) as u64;
+        assert!((60..600).contains(&(seconds - exact)), "{exact}");
+        let by_minutes = told.history.rows[1].first() * 60;
+        assert!((600..exact).contains(&by_minutes), "{by_minutes}");
+        for second in 0..seconds {
+            let mean = |second| 1e6 * (2.0 + (minute(second) % 2) as f32);
+            let (rate, late, drops) = match second {
+                _ if second >= exact => {
+                    let late = (second % 60 == 7).then_some(500.0);
+                    (
+                        (bytes(second) * 8) as f32,
+                        late,
+                        f32::from(second % 60 == 9),
+                    )
+                }
+                _ if second >= by_minutes => (mean(second), Some(500.0), 1.0 / 60.0),
+                // The quarter of a day goes on.
+                _ => (2.5e6, Some(500.0), 1.0 / 60.0),
+            };
+            let at = second as usize;
+            near(&hour.rate_bps[at..=at], &[rate]);
+            near(&hour.drops[at..=at], &[drops]);
+            assert_eq!(hour.max_us[at].is_some(), late.is_some(), "{second}");
+        }
+        let since = told.told(Span::Hour, Some(hour.exact_from - 5));
+        assert_eq!(since.rate_bps, hour.rate_bps[exact as usize - 5..]);
+        assert_eq!(since.exact_from, hour.exact_from);
+        let week = told.told(Span::Week, None);
+        assert_eq!(week.rate_bps.len(), 50);
+        near(&week.drops, &[1.0; 50]);
+    }
+
+    #[test]
+    fn ten_thousand_busy_classes_have_an_hour_of_minutes_and_a_week_and_a_hundred_have_all() {
+        let busy = Figures {
             rate_bps: 1e6,
+            queued: 30.0,
+            p99_us: 700.0,
+            max_us: 900.0,
             ..Figures::default()
         };
-        let of = |classes: Range<u32>| row(classes.map(|class| (class, figures)));
-        rows.push(&of(0..2));
-        rows.push(&of(0..3));
-        rows.push(&of(70_000..70_001));
-        assert_eq!((rows.first, rows.end()), (1, 3));
-        let told: Vec<_> = rows.of(70_000, 0).collect();
-        assert_eq!(told, [NOTHING, figures.pack()]);
-    }
-
-    #[test]
-    fn each_class_has_its_own_figures_whatever_its_number() {
-        let mut rows = Rows::new(HOUR, 1 << 20);
-        let classes = [70_000, 3, 65_535, 65_536, 0];
-        let figures = |class: u32| Figures {
-            queued: class as f32 + 1.0,
-            ..Figures::default()
+        let kept = |classes: u32| {
+            let row = row((0..classes).map(|class| (class, busy)));
+            let mut rows = MOST.map(Rows::new);
+            for (rows, most) in rows.iter_mut().zip(budgets(classes as usize)) {
+                (0..20_000).for_each(|_| rows.push(row.clone(), most));
+            }
+            let steps = rows.map(|rows| rows.end() - rows.first());
+            eprintln!("{classes} classes: {steps:?} steps of {STEPS:?} s");
+            steps
         };
-        for _ in 0..3 {
-            rows.push(&row(classes.iter().map(|&class| (class, figures(class)))));
-        }
-        for class in classes {
-            let told: Vec<_> = rows.of(class, 1).collect();
-            assert_eq!(told, [figures(class).pack(); 2], "{class}");
-        }
-        assert!(rows.of(4, 0).all(|packed| packed == NOTHING));
+        assert_eq!(kept(100), MOST);
+        assert!(kept(1_000)[0] >= 900);
+        let [seconds, minutes, long] = kept(10_000);
+        assert!(seconds >= 30 && minutes >= 60 && long == MOST[2]);
+        let most: usize = budgets(10_000).iter().sum();
+        assert!(most < 9_000_000, "{most} bytes");
     }
 
     #[test]

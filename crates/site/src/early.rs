@@ -130,13 +130,13 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Whether they are good for a link of the same classes and filters, of which some have other
-    /// parameters by now: no class may bring less at once than what is kept for it, or much more.
-    pub(crate) fn outlast(&self, link: &Link) -> bool {
-        let needs = link.classes.iter().map(|class| limit(&class.kind).1);
-        let mut pairs = needs.zip(&*self.most);
-        link.classes.len() == self.most.len()
-            && pairs.all(|(needed, most)| (needed..=needed.saturating_mul(2)).contains(most))
+    /// Whether they are good for a link of the same classes and filters, of which those at these places have
+    /// other parameters by now: no class may bring less at once than what is kept for it, or much more.
+    pub(crate) fn outlast(&self, link: &Link, changed: &[usize]) -> bool {
+        changed.iter().all(|&place| {
+            let (_, needed) = limit(&link.classes[place].kind);
+            (needed..=needed.saturating_mul(2)).contains(&self.most[place])
+        })
     }
 }
 

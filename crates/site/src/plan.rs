@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
 use fairlane_config::class_report::{ClassTerms, DelayReport};
-use fairlane_config::{Link, Steps};
+use fairlane_config::{Link, List, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Discipline, Nanos};
 use fairlane_io::Backend;
@@ -107,7 +107,7 @@ pub(crate) struct Plan {
     /// The device that its packets leave by.
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
-    pub(crate) terms: Arc<[Arc<ClassTerms>]>,
+    pub(crate) terms: List<Arc<ClassTerms>>,
     /// The numbers of its classes.
     pub(crate) ids: Vec<ClassId>,
     pub(crate) accounts: Vec<Account>,
@@ -127,9 +127,12 @@ pub(crate) struct Plan {
 pub(crate) struct Next {
     pub(crate) side: Side,
     link: Arc<Link>,
-    terms: Arc<[Arc<ClassTerms>]>,
-    /// Its classes have no numbers yet.
-    filters: LinkClassifier,
+    terms: List<Arc<ClassTerms>>,
+    /// Its classes have no numbers yet. None where it is not known yet that they are wanted.
+    filters: Option<LinkClassifier>,
+    /// What they are made of.
+    key: DigestKey,
+    rules: Arc<Classifier<u32>>,
     port: Option<Arc<Port>>,
     early: Option<Tables>,
     how: How,
@@ -152,7 +155,7 @@ pub(crate) struct Running {
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
     key: DigestKey,
-    terms: Arc<[Arc<ClassTerms>]>,
+    terms: List<Arc<ClassTerms>>,
     rules: Arc<Classifier<u32>>,
     port: Option<Arc<Port>>,
     early: Option<Tables>,
@@ -165,30 +168,39 @@ impl Running {
         let same_rules =
             Arc::ptr_eq(&link.rules, &self.link.rules) || link.rules == self.link.rules;
         let same_filters = same_rules && link.default == self.link.default;
-        let early = (self.early.as_ref()).filter(|early| same_filters && early.outlast(&link));
-        let lasts = same_filters && (early.is_some() || self.early.is_none());
-        let how = match link.steps_from(&self.link) {
-            Some(steps) if lasts && steps.is_in_place() => match steps.changed.is_empty() {
+        let steps = link.steps_from(&self.link);
+        let in_place = (steps.as_ref()).filter(|steps| same_filters && steps.is_in_place());
+        let outlasts =
+            |early: &&Tables| in_place.is_some_and(|steps| early.outlast(&link, &steps.changed));
+        let early = self.early.as_ref().filter(outlasts).cloned();
+        let lasts = in_place.is_some() && early.is_some() == self.early.is_some();
+        let how = match steps {
+            Some(steps) if lasts => match steps.changed.is_empty() {
                 true if link.rate == self.link.rate => How::Same,
                 _ => How::Parameters(steps.changed),
             },
             Some(steps) => How::Steps(steps),
             None => How::Anew(Box::new(link.discipline())),
         };
-        let unnumbered = vec![ClassId::ROOT; link.classes.len()];
-        let filters = match same_rules {
-            true => link.classifier_by(Arc::clone(&self.rules), &unnumbered, self.key),
-            false => link.classifier(&unnumbered, self.key),
+        let rules = match same_rules {
+            true => Arc::clone(&self.rules),
+            false => Arc::new(Classifier::new(link.rules.iter().copied())),
+        };
+        let filters = match how {
+            How::Same | How::Parameters(_) => None,
+            How::Steps(_) | How::Anew(_) => Some(unnumbered(&link, &rules, self.key)),
         };
         Next {
             side: self.side,
             terms: ClassTerms::after(&link, &self.terms),
-            early: match how {
-                How::Same | How::Parameters(_) => early.cloned(),
-                How::Steps(_) | How::Anew(_) => tables(&self.port, &link, &filters),
+            early: match &filters {
+                None => early,
+                Some(filters) => tables(&self.port, &link, filters),
             },
             port: self.port.clone(),
             filters,
+            key: self.key,
+            rules,
             link,
             how,
         }
@@ -202,13 +214,27 @@ impl Next {
     }
 
     /// All queues are made anew, since something was refused that should not have been.
-    pub(crate) fn made_anew(self) -> Next {
+    pub(crate) fn made_anew(mut self) -> Next {
+        let filters = self.filters();
         Next {
             how: How::Anew(Box::new(self.link.discipline())),
-            early: tables(&self.port, &self.link, &self.filters),
+            early: tables(&self.port, &self.link, &filters),
+            filters: Some(filters),
             ..self
         }
     }
+
+    /// Its filters, to be numbered.
+    fn filters(&mut self) -> LinkClassifier {
+        let made = self.filters.take();
+        made.unwrap_or_else(|| unnumbered(&self.link, &self.rules, self.key))
+    }
+}
+
+/// The filters of a link whose classes have no numbers yet.
+fn unnumbered(link: &Link, rules: &Arc<Classifier<u32>>, key: DigestKey) -> LinkClassifier {
+    let numbers = vec![ClassId::ROOT; link.classes.len()];
+    link.classifier_by(Arc::clone(rules), &numbers, key)
 }
 
 /// What may be dropped early of what arrives there.
@@ -292,7 +318,7 @@ impl Plan {
             side: self.side,
             link: Arc::clone(&self.link),
             key: self.key,
-            terms: Arc::clone(&self.terms),
+            terms: self.terms.clone(),
             rules: Arc::clone(&self.rules),
             port: self.port.clone(),
             early: self.early.clone(),
@@ -340,11 +366,11 @@ impl Plan {
 
     /// The rest, and the plan as it will be then. `ids` are the new link's, where classes were
     /// added.
-    pub(crate) fn taking(&self, next: Next, ids: Option<Vec<ClassId>>) -> (Taking, Plan) {
+    pub(crate) fn taking(&self, mut next: Next, ids: Option<Vec<ClassId>>) -> (Taking, Plan) {
+        let mut filters = next.filters();
         let Next {
             link,
             terms,
-            mut filters,
             early,
             how,
             ..

@@ -275,7 +275,7 @@ impl LinkReport {
             bytes: bytes.saturating_sub(told),
         };
         let passing = seen_in_passing(plan);
-        let accounts = plan.accounts.iter_mut().zip(&*plan.terms);
+        let accounts = plan.accounts.iter_mut().zip(&plan.terms);
         let classes = (accounts.zip(&sums).zip(&passing))
             .map(|(((account, terms), sums), passing)| {
                 tell(account, terms, sums, passing, &link, [whole, recent])

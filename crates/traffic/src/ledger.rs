@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::digest_map::DigestMap;
-use fairlane_config::Link;
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
+use fairlane_config::{Link, List};
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats};
 use fairlane_core::{Count, Length, Rejection};
 use fairlane_sim::{ClassFlow, Completion, Delays, Now, Observer, PacketInfo, Picos};
@@ -73,7 +73,7 @@ pub(crate) struct Ledger {
     /// The queues' numbers of the classes.
     ids: Vec<ClassId>,
     places: Places,
-    terms: Arc<[Arc<ClassTerms>]>,
+    terms: List<Arc<ClassTerms>>,
     accounts: Vec<Account>,
     /// What the queue had counted when this began.
     before: Vec<ClassStats>,

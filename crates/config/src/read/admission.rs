@@ -12,6 +12,7 @@ use super::grants::{Trial, Written, class, fits, kept, rules};
 use crate::file;
 use crate::grants::{Grant, NotGranted, Offer, Terms, rounded};
 use crate::guarantee::{Guarantee, Hold};
+use crate::list::List;
 use crate::site::{Link, MtuOf, Role, Site};
 
 /// The class that stands for all that may come later: no file is likely to have one of this name.
@@ -299,7 +300,7 @@ impl Search<'_> {
     }
 
     /// Whether each of them still is, but for what whole weights cost.
-    fn unharmed(&self, link: &Link, guarantees: &[Guarantee]) -> Result<(), String> {
+    fn unharmed(&self, link: &Link, guarantees: &List<Guarantee>) -> Result<(), String> {
         for (class, has) in link.classes.iter().zip(guarantees) {
             let Some(&Some(promised)) = self.promised.get(class.number) else {
                 continue;

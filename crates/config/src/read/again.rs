@@ -21,7 +21,7 @@ pub(crate) struct Reading {
     /// Each class as if there were no others, in the order of the file.
     pub(super) alone: List<Arc<Class>>,
     /// What the children of each class of the link are settled by.
-    pub(super) bases: Vec<Basis>,
+    pub(super) bases: List<Basis>,
     /// Whether a filter has names of users or groups, which the machine may know otherwise by now.
     pub(super) asks_names: bool,
 }
@@ -35,14 +35,10 @@ impl Reading {
     /// Who is whose parent, if that is so among these classes too.
     pub(super) fn family_of(&self, link: &file::Link) -> Option<Arc<Family>> {
         let (was, is) = (&self.link().class, &link.class);
-        if let Some(mut places) = was.unlike(is) {
-            let same = places.all(|at| names(was[at].value()) == names(is[at].value()));
-            return same.then(|| Arc::clone(&self.family));
-        }
-        let mut pairs = was.iter().zip(is.iter());
-        let same = was.len() == is.len()
-            && pairs
-                .all(|(was, is)| Arc::ptr_eq(was, is) || names(was.value()) == names(is.value()));
+        let mut places = was.unlike(is)?;
+        let same = places.all(|at| {
+            Arc::ptr_eq(&was[at], &is[at]) || names(was[at].value()) == names(is[at].value())
+        });
         same.then(|| Arc::clone(&self.family))
     }
 

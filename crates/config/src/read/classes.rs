@@ -14,13 +14,14 @@ use super::again::{Reading, Same};
 use super::entitlements::Basis;
 use super::family::{DEFAULT, Family, Tree};
 use super::queue::{self, DEFAULT_ALGORITHM};
+use super::rooms::kept;
 use super::settle::{self, Owner, Settled};
 use crate::algorithms;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::Guarantee;
 use crate::list::List;
-use crate::site::{Ceiling, Class, ClassKind, Flows, LinkAlgorithm};
+use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm};
 use crate::units::Time;
 use crate::written::{At, Text};
 
@@ -35,17 +36,19 @@ const CBQ_BURST: u32 = 16;
 
 /// A link's classes, parents first.
 pub(super) struct Classes {
-    pub classes: Vec<Class>,
+    pub classes: List<Class>,
     pub default: u32,
+    /// What is kept for all of them together: packets and bytes.
+    pub kept: (u64, u64),
     pub family: Arc<Family>,
     /// Each as if there were no others, in the order of the file.
     pub alone: List<Arc<Class>>,
     /// Which of them were read before.
     pub known: Vec<bool>,
     /// What each is guaranteed.
-    pub guarantees: Vec<Guarantee>,
+    pub guarantees: List<Guarantee>,
     /// What the children of each are settled by.
-    pub bases: Vec<Basis>,
+    pub bases: List<Basis>,
     /// The places of those that may be others than what was read before in the same places; none where the places
     /// are not the same.
     pub again: Option<Vec<Range<usize>>>,
@@ -82,6 +85,7 @@ pub(super) fn read(
             settle::again(former, &tree, (&alone, &known[..]), rate, lengths, report)
     {
         return Some(Classes {
+            kept: kept_again(&former.link, &settled.classes, &again),
             classes: settled.classes,
             default: former.link.default,
             family: tree.family,
@@ -123,6 +127,7 @@ pub(super) fn read(
     let again = same.map(|_| std::iter::once(0..classes.len()).collect());
     (report.errors() == before).then_some(Classes {
         default: default as u32,
+        kept: kept(&classes),
         classes,
         family: tree.family,
         alone,
@@ -131,6 +136,15 @@ pub(super) fn read(
         bases,
         again,
     })
+}
+
+/// What is kept for the classes of a link, of which those at some places have become others.
+fn kept_again(former: &Link, classes: &List<Class>, again: &[Range<usize>]) -> (u64, u64) {
+    let places = || again.iter().cloned();
+    let was = kept(places().flat_map(|places| former.classes.within(places)));
+    let is = kept(places().flat_map(|places| classes.within(places)));
+    let (packets, bytes) = former.kept();
+    (packets - was.0 + is.0, bytes - was.1 + is.1)
 }
 
 /// Each class in its place behind its parent, and its place by that in the file.
@@ -156,8 +170,20 @@ fn alone(
     former: Option<&Reading>,
     report: &mut Report,
 ) -> (List<Arc<Class>>, Vec<bool>) {
-    let same = former.map(|former| (former, Same::of(&former.link().class, &link.class)));
+    let mut read = |at| class(tree, at, longest, algorithm, report).map(Arc::new);
     let places = 0..tree.written.len();
+    if let Some(former) = former
+        && let Some(known) = known_in_place(former, tree, link)
+    {
+        let mut alone = former.alone.clone();
+        for at in places.filter(|&at| !known[at]) {
+            if let Some(class) = read(at) {
+                alone.set(at, class);
+            }
+        }
+        return (alone, known);
+    }
+    let same = former.map(|former| (former, Same::of(&former.link().class, &link.class)));
     let was = places.clone().map(|at| {
         let (former, same) = same.as_ref()?;
         let was = same.former(at)?;
@@ -172,18 +198,6 @@ fn alone(
     });
     let was: Vec<_> = was.collect();
     let known = was.iter().map(Option::is_some).collect();
-    let mut read = |at| class(tree, at, longest, algorithm, report).map(Arc::new);
-    let stays = |at: usize| was[at].is_none_or(|(was, _)| was == at);
-    let in_place = former.filter(|former| former.alone.len() == places.len());
-    if let Some(former) = in_place.filter(|_| places.clone().all(stays)) {
-        let mut alone = former.alone.clone();
-        for at in places.filter(|&at| was[at].is_none()) {
-            if let Some(class) = read(at) {
-                alone.set(at, class);
-            }
-        }
-        return (alone, known);
-    }
     let alone = places.filter_map(|at| match was[at] {
         Some((was, alone)) if was == at => Some(Arc::clone(&alone[was])),
         Some((was, alone)) => Some(Arc::new(Class {
@@ -195,10 +209,30 @@ fn alone(
     (List::from(alone.collect::<Vec<_>>()), known)
 }
 
+/// Which classes were read before, where each has the place and the parent that it had.
+fn known_in_place(former: &Reading, tree: &Tree, link: &file::Link) -> Option<Vec<bool>> {
+    let (was, is) = (&former.link().class, &link.class);
+    let others = was.unlike(is)?;
+    if !Arc::ptr_eq(&former.family, &tree.family) || former.alone.len() != is.len() {
+        return None;
+    }
+    let mut known = vec![true; is.len()];
+    for at in others.filter(|&at| !Arc::ptr_eq(&was[at], &is[at])) {
+        known[at] = false;
+        if tree.has_children[at] {
+            // What is above decides which of its keys count.
+            for (parent, known) in tree.parents.iter().zip(&mut known) {
+                *known &= *parent != Some(at);
+            }
+        }
+    }
+    Some(known)
+}
+
 /// Tells of a default class that was made and takes part of what the file's weights share.
 fn warn_of_default(
     link: &file::Link,
-    classes: &[Class],
+    classes: &List<Class>,
     default: usize,
     algorithm: LinkAlgorithm,
     report: &mut Report,

@@ -13,6 +13,7 @@ use super::classes::Classes;
 use super::{Surroundings, word};
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
+use crate::list::List;
 use crate::site::{Class, ClassKind, Role};
 use crate::unmatched::why;
 use crate::written::{At, Scalar, Text};
@@ -71,7 +72,7 @@ pub(super) fn read(
     rules.into()
 }
 
-fn places_of(classes: &[Class]) -> HashMap<&str, u32> {
+fn places_of(classes: &List<Class>) -> HashMap<&str, u32> {
     let names = classes.iter().map(|class| &*class.name);
     names.zip(0..).collect()
 }

@@ -212,8 +212,9 @@ fn add(file: &mut file::File, written: &[Written]) -> Vec<(usize, usize)> {
         let classes: Vec<_> = ours().map(|one| made(one.class.clone())).collect();
         let filters: Vec<_> = ours().flat_map(|one| one.filters.clone()).collect();
         added.push((classes.len(), filters.len()));
-        link.class.all_mut().extend(classes);
-        link.filter.all_mut().splice(0..0, filters);
+        let end = link.class.len();
+        link.class.splice(end..end, classes);
+        link.filter.splice(0..0, filters);
     }
     added
 }
@@ -222,9 +223,9 @@ fn add(file: &mut file::File, written: &[Written]) -> Vec<(usize, usize)> {
 fn take_out(file: &mut file::File, added: &[(usize, usize)]) {
     for (at, &(classes, filters)) in file.link.iter_mut().zip(added) {
         let link = Arc::make_mut(at).value_mut();
-        let own = link.class.len() - classes;
-        link.class.all_mut().truncate(own);
-        link.filter.all_mut().drain(..filters);
+        let end = link.class.len();
+        link.class.splice(end - classes..end, []);
+        link.filter.splice(0..filters, []);
     }
 }
 
@@ -242,7 +243,7 @@ fn all_kept(site: &Site, grants: &[Arc<Grant>]) -> Result<(), String> {
 /// less, might break one.
 pub(super) fn kept<'a>(
     link: &Link,
-    guarantees: &[Guarantee],
+    guarantees: &List<Guarantee>,
     grants: impl Iterator<Item = &'a Arc<Grant>>,
 ) -> Result<(), String> {
     /// Grants of which each is looked at alone.
@@ -319,9 +320,8 @@ impl<'a> Trial<'a> {
         #[cfg(test)]
         READS.set(READS.get() + 1);
         let written = Arc::make_mut(self.link).value_mut();
-        let all = written.class.all_mut();
-        all.truncate(self.own);
-        all.extend(classes.map(made));
+        let end = written.class.len();
+        written.class.splice(self.own..end, classes.map(made));
         let mut report = Report::new("", "");
         let former = self.former.as_ref();
         let read = unfiltered(written, self.to, self.around, former, &mut report);
@@ -338,7 +338,7 @@ impl<'a> Trial<'a> {
                 });
                 Ok(Link {
                     classes: classes.classes,
-                    found: Found::of(classes.guarantees, None),
+                    found: Found::of(classes.guarantees, classes.kept, None),
                     ..link
                 })
             }

@@ -23,14 +23,14 @@ use fairlane_core::units::MAX_LENGTH;
 
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
+use crate::list::List;
 pub(crate) use admission::admit;
 pub(crate) use again::Reading;
 pub(crate) use grants::together;
 pub(crate) use rooms::{grant, kept, kept_for};
 
 use crate::site::{
-    Attach, Backend, Class, Control, Found, Interfaces, Like, Link, LinkAlgorithm, MtuOf, Near,
-    Role, Site,
+    Attach, Backend, Control, Found, Interfaces, Like, Link, LinkAlgorithm, MtuOf, Near, Role, Site,
 };
 use crate::units::Size;
 use crate::written::{At, Scalar, Text};
@@ -485,14 +485,17 @@ fn link(
     let link = Link {
         classes: std::mem::take(&mut classes.classes),
         rules,
-        found: Found::of(std::mem::take(&mut classes.guarantees), like),
+        found: Found::of(std::mem::take(&mut classes.guarantees), classes.kept, like),
         ..link?
     };
     // What was overlooked above is found here, not in front of a running link; of a tree that is as it
     // was, among classes that were not found to be sound before.
     let same = former.is_some_and(|former| Arc::ptr_eq(&former.family, &classes.family));
-    let known = |class: &Class| classes.known.get(class.number).is_some_and(|known| *known);
-    let looked_at = |class: &Class| !(same && known(class));
+    let known = |place: usize| {
+        let at = classes.family.order.get(place);
+        at.is_some_and(|&at| classes.known[at])
+    };
+    let looked_at = |place: usize| !(same && known(place));
     if let Err((class, reason)) = link.build_those::<()>(looked_at) {
         let name = &link.classes[class].name;
         let mut places = written.class.iter().map(|class| &class.value().name);
@@ -535,7 +538,7 @@ fn unfiltered(
     let limits = rooms::Written::read(written, longest, report);
     let lengths = (longest, shortest);
     let classes = classes::read(written, rate?, lengths, algorithm, former, report)?;
-    let limits = limits?.settle(written, &classes.classes, report);
+    let limits = limits?.settle(written, classes.kept, report);
     let (rate, overhead) = (rate?, overhead?);
     let link = limits.map(|limits| Link {
         name: written.name.value().clone(),
@@ -547,7 +550,7 @@ fn unfiltered(
         algorithm,
         limits,
         default: classes.default,
-        classes: Vec::new(),
+        classes: List::default(),
         rules: Arc::default(),
         found: Found::default(),
     });

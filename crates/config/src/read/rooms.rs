@@ -219,11 +219,9 @@ pub(crate) fn kept_for(class: &Class) -> (u64, u64) {
 }
 
 /// What is kept for classes in all: packets and bytes.
-pub(crate) fn kept(classes: &[Class]) -> (u64, u64) {
-    classes
-        .iter()
-        .map(kept_for)
-        .fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+pub(crate) fn kept<'a>(classes: impl IntoIterator<Item = &'a Class>) -> (u64, u64) {
+    let each = classes.into_iter().map(kept_for);
+    each.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
 }
 
 /// The most that waits in a link, as far as the file says it.
@@ -250,10 +248,9 @@ impl Written {
     pub(super) fn settle(
         self,
         link: &file::Link,
-        classes: &[Class],
+        (kept_packets, kept_bytes): (u64, u64),
         report: &mut Report,
     ) -> Option<SchedulerLimits> {
-        let (kept_packets, kept_bytes) = kept(classes);
         let place = link.limit.as_ref().map_or(link.name.span(), At::span);
         let packets = match self.packets {
             Some(packets) => packets.into(),

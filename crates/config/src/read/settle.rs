@@ -19,10 +19,10 @@ use crate::site::{Class, ClassKind, LinkAlgorithm};
 
 /// Classes, parents first, as they are beside one another.
 pub(super) struct Settled {
-    pub classes: Vec<Class>,
+    pub classes: List<Class>,
     /// What each is guaranteed, and what its children are settled by; none where something is wrong.
-    pub guarantees: Vec<Guarantee>,
-    pub bases: Vec<Basis>,
+    pub guarantees: List<Guarantee>,
+    pub bases: List<Basis>,
 }
 
 /// What is above some classes: the link, or one of its classes.
@@ -67,11 +67,10 @@ impl Owner<'_> {
         }
         .settle(&mut classes, self.basis.entitled, report);
         if report.errors() > errors {
-            let (guarantees, bases) = (Vec::new(), Vec::new());
             return Settled {
-                classes,
-                guarantees,
-                bases,
+                classes: classes.into(),
+                guarantees: List::default(),
+                bases: List::default(),
             };
         }
         let at_first = self.basis.at_first;
@@ -85,8 +84,8 @@ impl Owner<'_> {
         .settle(&mut classes, &guarantees, report);
         let bases = entitled.into_iter().zip(at_first);
         Settled {
-            guarantees: granted(guarantees, &classes, shortest),
-            classes,
+            guarantees: granted(guarantees, &classes, shortest).into(),
+            classes: classes.into(),
             bases: bases
                 .map(|(entitled, at_first)| Basis { entitled, at_first })
                 .collect(),
@@ -143,7 +142,7 @@ pub(super) fn again(
 }
 
 /// The places of all classes below these, in order: each of them once.
-fn below(classes: &[Class], mut parents: Vec<usize>) -> Vec<Range<usize>> {
+fn below(classes: &List<Class>, mut parents: Vec<usize>) -> Vec<Range<usize>> {
     parents.sort_unstable();
     let mut all: Vec<Range<usize>> = Vec::new();
     for parent in parents {
@@ -152,7 +151,8 @@ fn below(classes: &[Class], mut parents: Vec<usize>) -> Vec<Range<usize>> {
         }
         // A class comes behind the one above it, and before all that are not below that.
         let is_below = |class: &&Class| class.parent.is_some_and(|above| above >= parent);
-        let count = classes[parent + 1..].iter().take_while(is_below).count();
+        let behind = classes.within(parent + 1..classes.len());
+        let count = behind.take_while(is_below).count();
         all.push(parent + 1..parent + 1 + count);
     }
     all
@@ -194,15 +194,15 @@ impl Settled {
         if own.guarantees.len() != places.len() || own.bases.len() != places.len() {
             return None;
         }
-        let own = (own.classes.into_iter()).zip(own.guarantees).zip(own.bases);
-        for (place, ((class, guarantee), basis)) in places.clone().zip(own) {
-            let parent = class.parent.map_or(above, |parent| parent + first);
-            self.classes[place] = Class {
-                parent: Some(parent),
-                ..class
-            };
-            self.guarantees[place] = guarantee;
-            self.bases[place] = basis;
+        let classes = own.classes.iter().map(|class| Class {
+            parent: Some(class.parent.map_or(above, |parent| parent + first)),
+            ..class.clone()
+        });
+        let promised = own.guarantees.iter().zip(&own.bases);
+        for (place, (class, (guarantee, basis))) in places.clone().zip(classes.zip(promised)) {
+            self.classes.set(place, class);
+            self.guarantees.set(place, guarantee.clone());
+            self.bases.set(place, *basis);
         }
         Some(())
     }

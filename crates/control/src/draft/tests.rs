@@ -1,6 +1,7 @@
 //! A draft comes to what the whole text comes to, and refuses what that is refused for.
 
 use proptest::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
 use super::*;
@@ -307,4 +308,58 @@ fn what_is_laid_out_otherwise_is_read_whole() {
     ] {
         assert!(!is_drafted(&other), "{other}");
     }
+}
+
+/// Microseconds for which the calling thread has had a processor.
+fn run_so_far() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
+/// What something takes the calling thread, when it takes least.
+fn least<T>(times: usize, mut work: impl FnMut(usize) -> T) -> f64 {
+    let took = (0..times).map(|time| {
+        let before = run_so_far();
+        drop(work(time));
+        run_so_far() - before
+    });
+    took.fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn a_change_of_one_class_in_a_group_takes_a_small_part_of_reading_all() {
+    // Of a program that is not optimised it says less.
+    let classes = if cfg!(debug_assertions) {
+        1_000
+    } else {
+        10_000
+    };
+    let mut text = "[[link]]\nname = \"up\"\nrate = \"200mbit\"\n".to_owned();
+    text += "[[link.class]]\nname = \"rest\"\ndefault = true\n";
+    for number in 0..classes {
+        let above = number / 100;
+        if number % 100 == 0 {
+            text += &format!("[[link.class]]\nname = \"g{above}\"\n");
+        }
+        text += &format!(
+            "[[link.class]]\nname = \"c{number}\"\nparent = \"g{above}\"\n[[link.filter]]\nclass = \"c{number}\"\n\
+             destination = \"10.{}.{}.1\"\n",
+            number / 250,
+            number % 250
+        );
+    }
+    let text: Arc<str> = text.into();
+    let whole = least(3, |_| Draft::of(&text, &mtu).unwrap());
+    let mut draft = Draft::of(&text, &mtu).unwrap();
+    let one = least(50, |time| {
+        let change = Edit::ChangeClass {
+            link: "up".to_owned(),
+            class: format!("c{}", 7 * time % classes),
+            keys: of(json!({"weight": 2 + time % 7})),
+        };
+        let (next, site) = by_draft(&draft, &Edits::One(change)).unwrap();
+        (std::mem::replace(&mut draft, next), site)
+    });
+    eprintln!("{classes} classes: all of them in {whole:.0} us, one in {one:.0} us");
+    assert!(one * 8.0 < whole, "{one} us and {whole} us");
 }

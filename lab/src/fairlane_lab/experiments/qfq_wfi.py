@@ -311,7 +311,7 @@ EXPERIMENT = Experiment(
     "everywhere. Beside them two schedules that follow from the report's equations and exceed its theorems.",
     full=Parameters(),
     quick=Parameters(sets=60, flows=32, packets=1500),
-    seconds=(120.0, 4.0),
+    seconds=(40.0, 4.0),
     measure=measure,
     judge=judge,
     draw=draw,

@@ -273,7 +273,7 @@ EXPERIMENT = Experiment(
     "figure is not in its text: its points are the figures that are.",
     full=Parameters(),
     quick=Parameters(sets=("1k-w1", "1k-wmix", "1k-highw"), packets_of_a_flow=60),
-    seconds=(400.0, 12.0),
+    seconds=(150.0, 5.0),
     measure=measure,
     judge=judge,
     draw=draw,
