@@ -6,5 +6,6 @@ mod c;
 
 mod attach;
 mod header;
+mod installed;
 mod ns3;
 mod programs;

@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::algorithm::{self, Algorithm, members};
-use crate::bench::{Custom, measured};
+use crate::cost::{Custom, measured};
 use crate::source::{Reading, Recorded, Source};
 use crate::{figures, output, plain, table};
 

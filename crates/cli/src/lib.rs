@@ -10,6 +10,7 @@ pub mod bench;
 mod check;
 pub mod cli;
 mod compare;
+mod cost;
 pub mod machine;
 mod replay;
 pub mod run;
@@ -29,7 +30,7 @@ use fairlane_terminal::{completions, ctl, figures, init, manual, top};
 /// a file names, `bench`, `replay`, `compare`, `run`, `check` and `sim` do. `examples/own_algorithm` is one.
 #[derive(Default)]
 pub struct Program {
-    custom: Vec<bench::Custom>,
+    custom: Vec<cost::Custom>,
     refused: Option<RegisterError>,
 }
 

@@ -78,7 +78,7 @@
 //! use fairlane_config::link_report::{ClassRow, LinkReport, SiteReport};
 //! use fairlane_config::{
 //!     Draft, Grant, List, NotGranted, Offer, ParseSizeError, ParseTimeError, Site, Size, Steps, Table,
-//!     Terms, Time, algorithms, is_interface_name, schema, suggestion,
+//!     Terms, Time, algorithms, is_interface_name, read_regular_text, schema, suggestion,
 //! };
 //! use fairlane_core::tree::ClassStats;
 //! use fairlane_core::{Count, Nanos};
@@ -151,6 +151,8 @@
 //! assert_eq!(size?, Size(65_536));
 //! assert_eq!(algorithms::named("qfq"), algorithms::all().into_iter().find(|a| a.name() == "qfq"));
 //! assert!(is_interface_name("lan0") && schema().contains("wf2q+"));
+//! // Nobody waits for the other end of what is no file.
+//! assert!(read_regular_text("/dev/zero".as_ref()).is_err());
 //! assert_eq!(suggestion("wieght", ["rate", "weight"]), ", did you mean 'weight'?");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -191,7 +193,7 @@ pub use site::{
     Attach, Backend, Ceiling, Class, ClassKind, Control, Flows, Interfaces, Link, LinkAlgorithm,
     LongestBy, MtuOf, Near, Queue, Role, Site, Tables,
 };
-pub use text::{MAX_FILE, read as read_text};
+pub use text::{MAX_FILE, read as read_text, read_regular as read_regular_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};
 pub use unmatched::Unmatched;
 pub use written::{At, Scalar, Text};

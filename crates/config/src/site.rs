@@ -160,6 +160,18 @@ impl Site {
         let mut links = self.links.iter();
         links.find(|link| link.name == name).map(|link| &**link)
     }
+
+    /// The MTU that this interface had when the site was read, where the longest packet of a link
+    /// follows from it.
+    pub fn mtu_of(&self, interface: &str) -> Option<u32> {
+        let interfaces = self.interfaces.as_ref()?;
+        self.links.iter().find_map(|link| match link.longest_by {
+            LongestBy::Interface { mtu } if interfaces.named(link.to) == Some(interface) => {
+                Some(mtu)
+            }
+            _ => None,
+        })
+    }
 }
 
 /// The tables of a site's file as they were written, to be a part of another file.
@@ -206,6 +218,17 @@ pub struct Interfaces {
     pub near: Near,
     /// How frames are read and written.
     pub backend: Backend,
+}
+
+impl Interfaces {
+    /// The interface on this side, if there is one.
+    pub fn named(&self, side: Role) -> Option<&str> {
+        match (side, &self.near) {
+            (Role::Outside, _) => Some(&self.outside),
+            (Role::Inside, Near::Inside(name)) | (Role::Tap, Near::Tap(name)) => Some(name),
+            _ => None,
+        }
+    }
 }
 
 /// Where processes attach, and how many.

@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> Result<String, SiteError> {
 /// # Errors
 ///
 /// Those of [`read`]; it is no regular file.
-pub(crate) fn read_regular(path: &Path) -> Result<String, SiteError> {
+pub fn read_regular(path: &Path) -> Result<String, SiteError> {
     of(path, || {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(open(path, flags, Mode::empty())?);

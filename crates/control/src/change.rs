@@ -199,7 +199,7 @@ fn all_edited(before: &Site, grants: &[Arc<Grant>], edits: &Edits) -> Result<Sou
     if brought.is_empty() {
         return Ok(source);
     }
-    let site = source.site(grants)?;
+    let site = source.site(before, grants)?;
     // Where one never matches there is a warning.
     let unmatched = match site.warnings.is_empty() {
         true => Vec::new(),

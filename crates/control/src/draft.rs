@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fairlane_config::{Draft, Grant, MtuOf, NotGranted, Site, Table};
-use fairlane_io::interface;
+use fairlane_config::{Draft, Grant, NotGranted, Site, Table};
+use fairlane_site::mtu_beside;
 use serde_json::Value as Json;
 use tokio::time::sleep;
 
@@ -17,8 +17,6 @@ use crate::edit::Edit;
 
 /// How long a draft is kept at least that nobody changes.
 const KEPT: Duration = Duration::from_secs(2);
-
-const MTU_OF: MtuOf<'static> = &|name| interface::mtu(name).ok();
 
 /// The draft of what runs, while it is changed: a text is read whole at its first change after a while.
 #[derive(Debug, Default)]
@@ -44,7 +42,7 @@ impl Drafts {
         for edit in edits {
             edit.draft(&mut draft)?;
         }
-        draft.read(MTU_OF)
+        draft.read(&mtu_beside(site))
     }
 
     /// The draft of the text of a site; `None` where that can only be read whole.
@@ -58,7 +56,7 @@ impl Drafts {
         if !last.draft.as_ref().is_some_and(of_text) {
             // The one of another text is let go of first.
             last.draft = None;
-            last.draft = Draft::of(&site.text, MTU_OF);
+            last.draft = Draft::of(&site.text, &mtu_beside(site));
         }
         last.draft.clone()
     }
@@ -70,12 +68,12 @@ impl Drafts {
         site: &Site,
         grant: Grant,
     ) -> Option<Result<(Arc<Grant>, Site), NotGranted>> {
-        self.of(site)?.admit(grant, MTU_OF, &site.grants)
+        self.of(site)?.admit(grant, &mtu_beside(site), &site.grants)
     }
 
     /// A site with these grants, likewise.
     pub(crate) fn beside(&self, site: &Site, grants: &[Arc<Grant>]) -> Option<Site> {
-        self.of(site)?.beside(MTU_OF, grants)
+        self.of(site)?.beside(&mtu_beside(site), grants)
     }
 
     /// What runs by now.

@@ -12,8 +12,7 @@ use fairlane_config::class_report::ClassReport;
 use fairlane_config::{Broken, ClassKind, Grant, NotGranted, Site, Size, Terms, Time};
 use fairlane_core::Rate;
 use fairlane_core::units::quantity;
-use fairlane_io::interface;
-use fairlane_site::{Error, Handle, Report, Source};
+use fairlane_site::{Error, Handle, Report, Source, mtu_beside};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
@@ -342,9 +341,8 @@ impl Grants {
                 (grant, Source::Site(Box::new(site)))
             }
             None => {
-                let mtu = |name: &str| interface::mtu(name).ok();
-                let grant = Arc::new(grant.admit(&before.text, &mtu, &before.grants)?);
-                (grant, Source::Text(before.text.to_string()))
+                let grant = grant.admit(&before.text, &mtu_beside(before), &before.grants)?;
+                (Arc::new(grant), Source::Text(before.text.to_string()))
             }
         };
         let all = before.grants.iter().chain([&grant]).cloned().collect();

@@ -1,10 +1,10 @@
 //! What is known to those who may change a site over HTTP, or read it.
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::Path;
 
+use fairlane_config::{SiteError, read_regular_text};
 use subtle::ConstantTimeEq;
 
 use crate::service::ServeError;
@@ -22,13 +22,16 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Of the first line of a file.
+    /// Of the first line of a regular file.
     pub(crate) fn read(path: &Path) -> Result<Token, ServeError> {
         let failed = |reason| ServeError {
             what: format!("control: token {}", path.display()),
             reason,
         };
-        let text = fs::read_to_string(path).map_err(failed)?;
+        let text = read_regular_text(path).map_err(|error| match error {
+            SiteError::Unreadable { reason, .. } => failed(reason),
+            other => failed(io::Error::other(other)),
+        })?;
         let token = text.lines().next().unwrap_or_default().trim();
         if token.len() < SHORTEST {
             let reason = format!("its first line is shorter than {SHORTEST} characters");
@@ -86,5 +89,8 @@ mod tests {
         }
         let error = Token::read(Path::new("/no/such/file")).unwrap_err();
         assert!(error.to_string().contains("/no/such/file"));
+        // What has no end.
+        let error = Token::read(Path::new("/dev/zero")).unwrap_err();
+        assert!(error.to_string().contains("not a regular file"), "{error}");
     }
 }

@@ -80,16 +80,8 @@ impl LeakyBucket {
         });
     }
 
-    /// Another rate for what is charged from here on; what was charged flows out at the former one.
-    pub fn change_rate(&mut self, rate: Rate) {
-        let fraction = u128::from(self.remainder) * u128::from(rate.bps());
-        // Below the new rate, as the remainder is below the old one.
-        self.remainder = (fraction / u128::from(self.rate.bps())) as u64;
-        self.rate = rate;
-    }
-
-    /// Another rate for what is left in the bucket at `now`, too.
-    pub fn change_rate_of_all(&mut self, rate: Rate, now: Nanos) {
+    /// Another rate from `now` on, also for what is left in the bucket by then.
+    pub fn change_rate(&mut self, rate: Rate, now: Nanos) {
         if self.empty_at >= now {
             let time = u128::from((self.empty_at - now).0);
             let left = time * u128::from(self.rate.bps()) + u128::from(self.remainder);
@@ -222,31 +214,16 @@ mod tests {
     }
 
     #[test]
-    fn another_rate_leaves_what_was_charged_as_it_was() {
-        // A byte is 8/3 of a second; then of a third of that.
-        let mut bucket = bucket(3_000);
-        bucket.charge(length(1_000));
-        assert_eq!(bucket.empty_at(), Nanos(2_666_666_666));
-        bucket.change_rate(Rate::from_bps(9_000).unwrap());
-        assert_eq!(bucket.empty_at(), Nanos(2_666_666_666));
-        for _ in 0..3 {
-            bucket.charge(length(1_000));
-        }
-        let kept = Nanos(5_333_333_333);
-        assert_eq!(bucket.empty_at(), kept, "2/3 of a nanosecond is kept");
-    }
-
-    #[test]
-    fn another_rate_of_all_keeps_what_is_left_in_bytes() {
+    fn another_rate_keeps_what_is_left_in_bytes() {
         let mut bucket = bucket(8_000);
         bucket.charge(length(1_000));
         let now = Nanos::from_millis(250);
-        bucket.change_rate_of_all(Rate::from_bps(3_000).unwrap(), now);
+        bucket.change_rate(Rate::from_bps(3_000).unwrap(), now);
         // 750 bytes are left: 6000 bits, 2 seconds.
         assert_eq!(bucket.empty_at(), Nanos::from_millis(2_250));
         // One that has been empty for long stays as it is.
         let later = Nanos::from_millis(5_000);
-        bucket.change_rate_of_all(Rate::from_bps(8_000).unwrap(), later);
+        bucket.change_rate(Rate::from_bps(8_000).unwrap(), later);
         assert_eq!(bucket.empty_at(), Nanos::from_millis(2_250));
         assert_eq!(bucket.rate().bps(), 8_000);
     }

@@ -89,7 +89,7 @@ fn dependencies_point_one_way() {
                 "classify", "config", "core", "io", "mailbox", "runtime", "sim",
             ],
         ),
-        ("sim", &["core", "runtime"]),
+        ("sim", &["core"]),
         ("demo", &["config", "core", "io", "runtime"]),
         ("traffic", &["classify", "config", "core", "sim"]),
         (
@@ -159,6 +159,30 @@ fn what_forwards_knows_of_no_log() {
         let tells = ["tracing::", "warn!(", "info!("];
         let tells = tells.iter().any(|part| read(&path).contains(part));
         assert_eq!(tells, path.ends_with("notice.rs"), "{}", path.display());
+    }
+}
+
+/// What two commands of the program share is in a module beside them.
+#[test]
+fn commands_import_nothing_of_one_another() {
+    let folder = crates().join("cli/src");
+    let commands = ["bench", "check", "compare", "replay", "run", "sim"];
+    for command in commands {
+        let file = folder.join(command).with_extension("rs");
+        let own = match file.is_file() {
+            true => vec![file],
+            false => sources(&folder.join(command)),
+        };
+        for path in own {
+            let code = read(&path);
+            let ours = code.lines().filter(|line| line.contains("crate::"));
+            for line in ours {
+                let mut words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let other = |word: &&str| *word != command && commands.contains(word);
+                let imported = words.find(other);
+                assert_eq!(imported, None, "{}: {line}", path.display());
+            }
+        }
     }
 }
 

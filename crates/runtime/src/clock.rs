@@ -1,6 +1,6 @@
 //! The clock that gives `now` to those who may not read one.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant as SystemTime};
 
@@ -14,6 +14,12 @@ const CALIBRATION: Duration = Duration::from_millis(50);
 /// Looks at both clocks at either end, of which the quickest counts.
 const LOOKS: usize = 100;
 
+/// How far the counters of two cores may be apart.
+const APART: Duration = Duration::from_millis(1);
+
+/// A look at counter and system's clock that took longer is no look at both at one moment.
+const QUICK: Duration = Duration::from_millis(5);
+
 /// A monotonic clock that starts at zero; copies tell the same time, on every core.
 ///
 /// The counter is read out of order with loads before it, as far as a processor looks ahead
@@ -25,11 +31,63 @@ const LOOKS: usize = 100;
 /// clock of a process calibrates the counter against the system's clock, which takes up to a
 /// quarter of a second. From there on it may run apart from that clock by some millionths,
 /// as that one follows the time of the world.
+///
+/// A machine that slept, or was moved to another host, may have put its counter back. Whoever
+/// [drives](crate::drive) by a clock finds that out soon, and all clocks of the process go on by the
+/// system's from then on.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
     /// Nanoseconds of the system's clock in one of the counter's, in 2^-32.
     pace: u64,
+    counter: &'static Counter,
+}
+
+/// The counter and the system's clock at one moment.
+type Both = (Instant, SystemTime);
+
+/// What is known of the counter.
+#[derive(Debug)]
+struct Counter {
+    /// When it was last found to be sound, if it is not any more.
+    failed: OnceLock<Both>,
+    /// When it was last looked at.
+    looked: Mutex<Option<Both>>,
+}
+
+/// That of this process.
+static COUNTER: Counter = Counter::new();
+
+impl Counter {
+    const fn new() -> Counter {
+        Counter {
+            failed: OnceLock::new(),
+            looked: Mutex::new(None),
+        }
+    }
+
+    /// What it tells, or would tell.
+    #[inline]
+    fn read(&self, pace: u64) -> Instant {
+        match self.failed.get() {
+            None => Instant::now(),
+            Some(failed) => go_on_from(failed, pace),
+        }
+    }
+}
+
+/// What the counter would tell by the system's clock.
+#[cold]
+#[inline(never)]
+fn go_on_from(&(counter, system): &Both, pace: u64) -> Instant {
+    counter + counted(system.elapsed(), pace)
+}
+
+/// What the counter tells of a span of the system's clock.
+fn counted(span: Duration, pace: u64) -> Duration {
+    let nanos = span.as_nanos().min(u64::MAX.into());
+    let counted = (nanos << 32) / u128::from(pace.max(1));
+    Duration::from_nanos(u64::try_from(counted).unwrap_or(u64::MAX))
 }
 
 impl Clock {
@@ -47,17 +105,17 @@ impl Clock {
             ((system << 32) / counter) as u64
         });
         Clock {
-            origin: Instant::now(),
+            origin: COUNTER.read(pace),
             pace,
+            counter: &COUNTER,
         }
     }
 
     /// The same clock, set to tell `time` now: that of another process, say.
     #[must_use]
     pub fn set(self, time: Nanos) -> Self {
-        let counted = (u128::from(time.0) << 32) / u128::from(self.pace.max(1));
-        let counted = Duration::from_nanos(u64::try_from(counted).unwrap_or(u64::MAX));
-        let now = Instant::now();
+        let counted = counted(time.into(), self.pace);
+        let now = self.counter.read(self.pace);
         Clock {
             // A time before the counter's own cannot be told.
             origin: now.checked_sub(counted).unwrap_or(now),
@@ -68,13 +126,43 @@ impl Clock {
     /// Time since the start, in nanoseconds. Some 10 ns.
     #[inline]
     pub fn now(&self) -> Nanos {
-        let counted = self.origin.elapsed().as_nanos();
-        Nanos(((counted * u128::from(self.pace)) >> 32) as u64)
+        let now = self.counter.read(self.pace);
+        self.told(now.duration_since(self.origin))
+    }
+
+    /// What the system's clock tells of a span of the counter.
+    #[inline]
+    fn told(&self, counted: Duration) -> Nanos {
+        Nanos(((counted.as_nanos() * u128::from(self.pace)) >> 32) as u64)
+    }
+
+    /// Looks whether the counter was put back since anybody last looked. Waits for nobody. Some 100 ns.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look(&self) {
+        let Counter { failed, looked } = self.counter;
+        if failed.get().is_some() {
+            return;
+        }
+        let Ok(mut looked) = looked.try_lock() else {
+            return;
+        };
+        let begun = SystemTime::now();
+        let now = (Instant::now(), SystemTime::now());
+        match *looked {
+            Some(last) if now.0 + APART < last.0 => {
+                // Nobody else looks meanwhile.
+                let _ = failed.set(last);
+            }
+            // Somebody else had the processor in between.
+            Some(_) if now.1.duration_since(begun) > QUICK => {}
+            _ => *looked = Some(now),
+        }
     }
 }
 
 /// The counter and the system's clock at one moment.
-fn both() -> (Instant, SystemTime) {
+fn both() -> Both {
     let look = || {
         let before = SystemTime::now();
         let counter = Instant::now();
@@ -91,7 +179,13 @@ fn both() -> (Instant, SystemTime) {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+    use crate::{Idling, Next, Step, Steps, Woken, drive};
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_clock_that_is_set_tells_that_time_and_runs_on() {
@@ -108,5 +202,84 @@ mod tests {
             thread::sleep(Duration::from_millis(2));
             assert!(set.now().since(told) >= Nanos::from_millis(2));
         }
+    }
+
+    /// A clock that told five seconds when it was looked at, a second ago, before the counter was put back by
+    /// an hour.
+    fn put_back() -> Clock {
+        let looked = (Instant::now() + HOUR, SystemTime::now() - SECOND);
+        let counter: &Counter = Box::leak(Box::new(Counter::new()));
+        *counter.looked.lock().unwrap() = Some(looked);
+        let clock = Clock {
+            origin: looked.0 - 5 * SECOND,
+            counter,
+            ..Clock::start()
+        };
+        assert_eq!(clock.now(), Nanos::ZERO, "it stands still");
+        clock
+    }
+
+    #[test]
+    fn clocks_go_on_by_the_systems_where_the_counter_was_put_back() {
+        let clock = put_back();
+        clock.look();
+        let told = clock.now();
+        let hour = Nanos::from(HOUR);
+        assert!(told >= Nanos::from_millis(5_990) && told < hour, "{told:?}");
+        let set = clock.set(told);
+        thread::sleep(Duration::from_millis(2));
+        for clock in [clock, set] {
+            let later = clock.now();
+            assert!(later > told && later < hour, "{later:?}");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_is_sound_is_not_given_up() {
+        let counter: &Counter = Box::leak(Box::new(Counter::new()));
+        let clock = Clock {
+            counter,
+            ..Clock::start()
+        };
+        for _ in 0..50 {
+            clock.look();
+            thread::sleep(Duration::from_millis(1));
+        }
+        // One that went on while the machine slept.
+        let earlier = Instant::now() - Duration::from_millis(10);
+        *counter.looked.lock().unwrap() = Some((earlier, SystemTime::now()));
+        clock.look();
+        assert_eq!(counter.failed.get(), None);
+    }
+
+    /// Has something to do a little later than the clock stands.
+    struct Later(Vec<Nanos>);
+
+    impl Steps for Later {
+        fn step(&mut self, now: Nanos) -> io::Result<Step> {
+            self.0.push(now);
+            Ok(Step {
+                drained: 0,
+                released: 0,
+                transmitted: 0,
+                next: Next::At(Nanos::from_millis(6_050)),
+            })
+        }
+
+        fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+            thread::sleep(longest);
+            Ok(Some(Woken::TimedOut))
+        }
+
+        fn is_done(&self) -> bool {
+            self.0.last() >= Some(&Nanos::from_millis(6_050))
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_time_goes_on_where_the_counter_was_put_back() {
+        let mut later = Later(Vec::new());
+        drive(&mut later, &put_back(), Idling::default(), |_, _, _| true).unwrap();
+        assert!(later.0.is_sorted(), "time goes backwards");
     }
 }

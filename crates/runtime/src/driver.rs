@@ -236,6 +236,39 @@ impl Rest {
     }
 }
 
+/// The time of one thread, which never goes backwards, whatever becomes of its clock.
+struct Time<'a> {
+    clock: &'a Clock,
+    now: Nanos,
+    /// Steps since the clock was last looked at, of which one with a wait counts for [`WAIT`].
+    steps: u32,
+}
+
+/// Steps between two looks: some milliseconds, or sixteen waits.
+const STEPS_A_LOOK: u32 = 4_096;
+const WAIT: u32 = STEPS_A_LOOK / 16;
+
+impl<'a> Time<'a> {
+    fn of(clock: &'a Clock) -> Time<'a> {
+        Time {
+            clock,
+            now: clock.now(),
+            steps: 0,
+        }
+    }
+
+    /// Reads the clock, after so many steps.
+    #[inline]
+    fn go_on(&mut self, steps: u32) {
+        self.steps += steps;
+        if self.steps >= STEPS_A_LOOK {
+            self.steps = 0;
+            self.clock.look();
+        }
+        self.now = self.now.max(self.clock.now());
+    }
+}
+
 /// Makes steps until `after_step` returns `false`, or there is nothing left to do. It is called after
 /// every step, with its time, at least once in [`Idling::longest_sleep`]. A step without work is
 /// followed by a wait, after the spinning that `idling` asks for.
@@ -253,13 +286,14 @@ pub fn drive<S: Steps + ?Sized>(
 ) -> io::Result<()> {
     exact_timers();
     let mut rest = Rest::new(idling);
-    let mut now = clock.now();
+    let mut time = Time::of(clock);
     while !steps.is_done() {
-        let step = steps.step(now)?;
-        let goes_on = after_step(steps, now, &step);
+        let began = time.now;
+        let step = steps.step(began)?;
+        let goes_on = after_step(steps, began, &step);
         // A step ends where the next one begins, if it waits for nothing.
-        let began = std::mem::replace(&mut now, clock.now());
-        steps.took(now.since(began));
+        time.go_on(1);
+        steps.took(time.now.since(began));
         if !goes_on {
             break;
         }
@@ -278,14 +312,14 @@ pub fn drive<S: Steps + ?Sized>(
             Pause::Sleep(span) => match steps.sleep(span.into())? {
                 None => {
                     rest.kept_awake(began);
-                    now = clock.now();
+                    time.go_on(WAIT);
                     continue;
                 }
                 woken => (span, woken),
             },
         };
-        now = clock.now();
-        steps.slept(now.since(began + span), woken);
+        time.go_on(WAIT);
+        steps.slept(time.now.since(began + span), woken);
     }
     Ok(())
 }

@@ -81,9 +81,9 @@ impl Pacer {
         &self.link
     }
 
-    /// From here on the link has another rate; what was released is carried at the former one.
-    pub fn change_rate(&mut self, rate: Rate) {
-        self.released.change_rate(rate);
+    /// From `now` on the link has another rate, also for what was released and is not yet carried.
+    pub fn change_rate(&mut self, rate: Rate, now: Nanos) {
+        self.released.change_rate(rate, now);
         self.link.rate = rate;
     }
 
@@ -142,6 +142,16 @@ mod tests {
 
     fn length(bytes: u32) -> Length {
         Length::new(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_link_that_becomes_faster_carries_what_was_released_faster_too() {
+        // A packet takes twelve seconds, of which two are over.
+        let mut pacer = pacer(1_000);
+        pacer.charge(length(1_500));
+        assert_eq!(pacer.idle_at(), Nanos::from_secs(12));
+        pacer.change_rate(Rate::from_bps(1_000_000).unwrap(), Nanos::from_secs(2));
+        assert_eq!(pacer.idle_at(), Nanos::from_millis(2_010));
     }
 
     #[test]

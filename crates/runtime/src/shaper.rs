@@ -276,9 +276,9 @@ impl<Q: Queue, R> Shaper<Q, R> {
         self.pacer.link()
     }
 
-    /// Gives the link another rate. Its overhead stays what clients know.
-    pub fn change_rate(&mut self, rate: Rate) {
-        self.pacer.change_rate(rate);
+    /// Gives the link another rate from `now` on. Its overhead stays what clients know.
+    pub fn change_rate(&mut self, rate: Rate, now: Nanos) {
+        self.pacer.change_rate(rate, now);
     }
 
     /// The link carries until then what others have released to it, if that is later than it would be

@@ -469,7 +469,7 @@ impl<Q: Queue, B: Backend<Tx = Q::Payload>> Driven<Q, B> {
             Order::Stats(to) => drop(to.send(self.stats(now))),
             Order::Clients(to) => drop(to.send(arbiter.client_stats().collect())),
             Order::Change(client, flow, to) => drop(to.send(arbiter.change_client(client, flow))),
-            Order::Rate(rate) => arbiter.change_rate(rate),
+            Order::Rate(rate) => arbiter.change_rate(rate, now),
             Order::Drain(longest) => {
                 arbiter.refuse_pushes();
                 self.phase = Phase::Draining(now + Nanos::from(longest));

@@ -480,11 +480,11 @@ fn what_is_changed_after_a_round_is_seen_to_before_the_bridge_sleeps() {
     let ((_here, left, to_left), (there, right, _)) = (host(), host());
     let idling = Idling {
         spin_for: Nanos::ZERO,
-        longest_sleep: ms(5_000),
+        // Longer than a host waits.
+        longest_sleep: ms(240_000),
         ..Idling::default()
     };
     let mut bridge = Bridge::new(open(left), shaped(right, 100, 0), as_it_is).unwrap();
-    let began = Instant::now();
     thread::scope(|scope| {
         let bridging = scope.spawn(move || {
             let mut rounds = 0;
@@ -507,7 +507,6 @@ fn what_is_changed_after_a_round_is_seen_to_before_the_bridge_sleeps() {
         let mut buffer = [0; 100];
         let (length, _) = there.recv_from(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"now");
-        assert!(began.elapsed() < Duration::from_millis(2_500));
         bridging.join().unwrap();
     });
 }

@@ -89,18 +89,15 @@ fn what_was_pushed_is_sent_before_a_drained_link_ends_and_nothing_after() {
 
 #[test]
 fn a_link_drains_no_longer_than_it_may_and_tells_what_is_left() {
-    // A frame takes a second.
-    let (link, handle, _far) = start("10kbit");
+    // A frame takes ten seconds.
+    let (link, handle, _far) = start("1kbit");
     let mut client = link.client(Flow::weight(1).max_len(1250)).unwrap();
     for number in 0..10 {
         client.push(length(1250), vec![0, number]).unwrap();
     }
     let start = Instant::now();
     let left = executor::block_on(handle.drain(Duration::from_millis(50)).into_future()).unwrap();
-    assert!(
-        start.elapsed() < Duration::from_secs(8),
-        "a deadline of 50 ms"
-    );
+    assert!(start.elapsed() < PATIENCE / 2, "a deadline of 50 ms");
     assert!(left.total.queued.packets >= 5, "{left:?}");
     let total = left.total;
     assert_eq!(
@@ -111,7 +108,7 @@ fn a_link_drains_no_longer_than_it_may_and_tells_what_is_left() {
 
 #[test]
 fn a_stopped_link_ends_at_once() {
-    let (link, handle, _far) = start("10kbit");
+    let (link, handle, _far) = start("1kbit");
     let mut client = link.client(Flow::weight(1).max_len(1250)).unwrap();
     for number in 0..10 {
         client.push(length(1250), vec![0, number]).unwrap();
@@ -271,25 +268,21 @@ fn nobody_waits_for_the_clock_of_the_first_link() {
 
 #[test]
 fn a_link_that_drains_ends_in_time_though_its_thread_would_sleep_longer() {
-    // A frame takes twelve seconds.
+    // A frame takes eight minutes.
     let mut config = SpawnConfig::new(Link::new(rate("1kbit")));
-    config.idling.longest_sleep = Nanos::from_secs(60);
+    config.idling.longest_sleep = Nanos::from_secs(600);
     let (near, _far): (Memory, Memory) = memory::pair(16);
     let (link, handle) = spawn(config, near).unwrap();
-    let mut client = link.client(Flow::weight(1).max_len(1500)).unwrap();
+    let mut client = link.client(Flow::weight(1).max_len(60_000)).unwrap();
     for number in 0..2 {
-        client.push(length(1500), vec![0, number]).unwrap();
+        client.push(length(60_000), vec![0, number]).unwrap();
     }
     wait_for("both are queued", || {
         handle.stats().unwrap().total.accepted.packets == 2
     });
     let start = Instant::now();
     let left = handle.drain(Duration::from_millis(50)).wait().unwrap();
-    assert!(
-        start.elapsed() < Duration::from_secs(6),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
     assert_eq!(left.total.queued.packets, 1);
 }
 

@@ -68,7 +68,7 @@ pub use flows::{FlowReport, TopFlows};
 pub use hand_over::{Beside, Running};
 pub use meter::Delays;
 pub use notice::Notice;
-pub use reload::{Source, read};
+pub use reload::{Source, mtu_beside, read};
 pub use report::{ForwardingReport, InterfaceReport, LinkReport, OpenReport, Report};
 pub use standby::Standby;
 pub use stretch::StepReport;

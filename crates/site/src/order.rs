@@ -358,7 +358,7 @@ impl Taking {
                 Phase::Change => self.change(queue, &mut left, now),
                 Phase::Exchange => {
                     self.exchange(queue);
-                    arbiter.change_rate(self.link.rate);
+                    arbiter.change_rate(self.link.rate, now);
                     true
                 }
                 Phase::Move => self.relocate(queue, &mut left, now),

@@ -88,6 +88,8 @@ impl Passing {
 /// What was known of a class, with those below it, when it was last told.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
+    /// What it was promised then.
+    pub(crate) terms: Option<Arc<ClassTerms>>,
     pub(crate) stats: ClassStats,
     /// Bytes that had come.
     pub(crate) offered: u64,

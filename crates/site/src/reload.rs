@@ -14,7 +14,7 @@ use crate::device::Needs;
 use crate::error::{Error, Result, unfit};
 use crate::plan::{Next, Running};
 
-const MTU_OF: MtuOf<'static> = &|name| interface::mtu(name).ok();
+const MTU: MtuOf<'static> = &|name| interface::mtu(name).ok();
 
 /// Reads the file of a site whose interfaces are this machine's, as far as they are there. Of what
 /// is no regular file, a pipe say, it waits for the end.
@@ -23,7 +23,20 @@ const MTU_OF: MtuOf<'static> = &|name| interface::mtu(name).ok();
 ///
 /// The file cannot be read, or is not valid.
 pub fn read(path: &Path) -> std::result::Result<Site, SiteError> {
-    Site::read_for(path, MTU_OF)
+    Site::read_for(path, MTU)
+}
+
+/// The same of a regular file, for who may wait for nobody.
+pub(crate) fn read_regular(path: &Path) -> std::result::Result<Site, SiteError> {
+    Site::read_again(path, MTU, &[])
+}
+
+/// The MTUs of this machine's interfaces. Of one that is away it is what it was when `running` was read:
+/// nobody who changes something else meanwhile changes how long packets may be.
+///
+/// For a configuration that is to take over from that one.
+pub fn mtu_beside(running: &Site) -> impl Fn(&str) -> Option<u32> {
+    move |name| MTU(name).or_else(|| running.mtu_of(name))
 }
 
 /// Where another configuration comes from.
@@ -50,19 +63,20 @@ impl Source {
         }
     }
 
-    /// What it says, beside what was granted.
+    /// What it says, to take over from the one that runs with these grants.
     ///
     /// # Errors
     ///
     /// It cannot be read, is not valid, or would break a grant.
-    pub fn site(self, grants: &[Arc<Grant>]) -> Result<Site> {
+    pub fn site(self, running: &Site, grants: &[Arc<Grant>]) -> Result<Site> {
         const NAME: &str = "configuration";
+        let mtu = mtu_beside(running);
         match self {
-            Source::File(path) => Ok(Site::read_again(&path, MTU_OF, grants)?),
+            Source::File(path) => Ok(Site::read_again(&path, &mtu, grants)?),
             Source::Site(site) if has_these(&site.grants, grants) => Ok(*site),
-            Source::Site(site) => Ok(Site::parse_beside(&site.text, NAME, MTU_OF, grants)?),
-            Source::Text(text) => Ok(Site::parse_beside(&text, NAME, MTU_OF, grants)?),
-            Source::Granting(source, grants) => source.site(&grants),
+            Source::Site(site) => Ok(Site::parse_beside(&site.text, NAME, &mtu, grants)?),
+            Source::Text(text) => Ok(Site::parse_beside(&text, NAME, &mtu, grants)?),
+            Source::Granting(source, grants) => source.site(running, &grants),
         }
     }
 }
@@ -93,7 +107,7 @@ impl Former {
     /// Reads a configuration and makes what its links need.
     pub(crate) fn prepare(&self, source: Source) -> Result<Prepared> {
         let path = source.path();
-        let site = source.site(&self.site.grants)?;
+        let site = source.site(&self.site, &self.site.grants)?;
         self.accept(&site).map_err(|error| match (error, &path) {
             (Error::Unfit(sentence), Some(path)) => {
                 Error::Unfit(format!("{}: {sentence}", path.display()))

@@ -354,6 +354,7 @@ fn tell(
     let told = std::mem::replace(
         &mut account.told,
         Told {
+            terms: Some(Arc::clone(terms)),
             stats: sums.stats,
             offered: sums.offered(),
             beside_lost: account.meter.beside_lost(),
@@ -367,8 +368,11 @@ fn tell(
     let burst = f64::from(link.longest.get()) * 8.0;
     let within = |rate: u64| offered <= rate as f64 * recent.seconds + burst;
     let late = delay_us.zip(terms.bound_us);
+    // Packets that left before a change may have had another bound.
+    let same_terms = (told.terms.as_ref()).is_none_or(|before| Arc::ptr_eq(before, terms));
     // What waited when the time began may have come too fast before.
-    let kept_to_it = told.stats.queued.packets == 0 && terms.guaranteed_bps.is_some_and(within);
+    let kept_to_it =
+        same_terms && told.stats.queued.packets == 0 && terms.guaranteed_bps.is_some_and(within);
     let beyond_bound = kept_to_it && late.is_some_and(|(delay, bound)| delay.max > bound);
     account.violations += u64::from(beyond_bound);
     ClassReport {

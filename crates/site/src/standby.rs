@@ -9,7 +9,7 @@ use std::time::Duration;
 use fairlane_config::Interfaces;
 
 use crate::error::Result;
-use crate::reload::read;
+use crate::reload::read_regular;
 use crate::unshaped::Unshaped;
 
 /// How long the wire waits for an interface that cannot be used.
@@ -71,10 +71,10 @@ impl Standby {
         true
     }
 
-    /// Is ready for the next time, by the interfaces that the file names by then: takes as long as the
-    /// system takes to let go of the former ones.
+    /// Is ready for the next time, by the interfaces that the file names by then, if it is a regular one:
+    /// takes as long as the system takes to let go of the former ones.
     pub fn rest(&mut self, file: &Path) {
-        if let Some(interfaces) = read(file).ok().and_then(|site| site.interfaces) {
+        if let Some(interfaces) = read_regular(file).ok().and_then(|site| site.interfaces) {
             self.interfaces = interfaces;
         }
         self.unshaped = None;

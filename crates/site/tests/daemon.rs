@@ -1,14 +1,16 @@
 //! A program of one's own runs a site: opens it, watches it, changes it, stops it.
 
 use std::fmt::Debug;
+use std::fs;
+use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlane_config::Site;
-use fairlane_netlab::{Wire, or_skip};
-use fairlane_site::{Daemon, Error, Notice, Options, Outcome, Report, Source};
+use fairlane_netlab::{Namespace, Wire, or_skip, veth};
+use fairlane_site::{Daemon, Error, Notice, Options, Outcome, Report, Source, Standby};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -299,4 +301,63 @@ fn a_link_is_left_unshaped_and_its_queues_are_emptied_by_call() {
     assert!(link.passed_bytes > 40 * link.passed_frames, "{link:?}");
     let late = handle.shape("outside", false);
     assert!(matches!(late, Err(Error::Ended)), "{late:?}");
+}
+
+#[test]
+fn a_change_while_an_interface_is_away_leaves_packets_as_long_as_they_may_be() {
+    const JUMBO: u32 = 9_000;
+    let made = || {
+        let middle = Namespace::new()?;
+        let cable = |near| veth((&middle, near), (&Namespace::new()?, "host"), JUMBO);
+        let cables = [cable("inside")?, cable("outside")?];
+        Ok((middle, cables))
+    };
+    let Some((middle, [_inside, (outside, _far)])) = or_skip("an interface that is away", made())
+    else {
+        return;
+    };
+    let (tell, notices) = channel();
+    let notify = move |notice| tell.send(notice).unwrap();
+    middle.run(move || {
+        let mtu = |name: &str| fairlane_io::interface::mtu(name).ok();
+        let text = |class| site(INTERFACES, class).text.to_string();
+        let site = Site::parse_for(&text("voice"), "test", &mtu).unwrap();
+        let longest = site.links[0].longest;
+        assert!(longest.get() > JUMBO);
+        let daemon = Daemon::open(site, &options(), notify).unwrap();
+        let handle = daemon.handle();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| daemon.run(|_| ()));
+            outside.delete().unwrap();
+            wait(&notices, |notice| matches!(notice, Notice::Gone(_)));
+            let changed = handle.change(Source::Text(text("calls")), None).unwrap();
+            assert_eq!(&*changed.links[0].classes[0].name, "calls");
+            assert_eq!(changed.links[0].longest, longest);
+            handle.stop();
+            running.join().unwrap().result.unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_wire_at_rest_waits_for_no_pipe_in_the_place_of_the_file() {
+    let Some(wire) = or_skip("a wire at rest", Wire::new(1)) else {
+        return;
+    };
+    let fifo = std::env::temp_dir().join(format!("fairlane-standby-{}", std::process::id()));
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    let (tell, rested) = channel();
+    let file = fifo.clone();
+    thread::spawn(move || {
+        wire.middle().run(|| {
+            let interfaces = site(INTERFACES, "voice").interfaces;
+            let mut standby = Standby::open(interfaces.unwrap()).unwrap();
+            standby.rest(&file);
+        });
+        tell.send(()).unwrap();
+    });
+    let rested = rested.recv_timeout(PATIENCE);
+    fs::remove_file(fifo).unwrap();
+    rested.expect("nobody writes to it");
 }

@@ -12,11 +12,12 @@ use fairlane_bench::controller::Arrivals;
 use fairlane_bench::flowsets::{Backlog, FlowSets};
 use fairlane_bench::pairs::{Case, Contender, Measured};
 use fairlane_config::algorithms;
-use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm};
+use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::algorithm::members;
+use crate::cost::{Custom, measured};
 use crate::{output, table};
 
 const HELP: &str = "\
@@ -85,9 +86,6 @@ enum Other {
 fn flow_sets(text: &str) -> Result<FlowSets, String> {
     text.parse().map_err(|error| format!("{error:#}"))
 }
-
-/// An algorithm of another crate, and its loop: code of its own, without indirect calls.
-pub(crate) type Custom = (Algorithm, fn(&Case) -> Result<Measured>);
 
 /// The environment alone, and every algorithm.
 fn all() -> impl Iterator<Item = Contender> {
@@ -228,15 +226,6 @@ fn table(options: &Options, custom: &[Custom]) -> Result<()> {
         output::line(table)?;
     }
     Ok(())
-}
-
-/// Measures one contender.
-pub(crate) fn measured(case: &Case, contender: Contender, custom: &[Custom]) -> Result<Measured> {
-    let own = |(own, _): &&Custom| contender == Contender::Algorithm(*own);
-    match custom.iter().find(own) {
-        Some((_, measure)) => measure(case),
-        None => case.measure(contender),
-    }
 }
 
 fn measure<'a>(case: &'a Case, contender: Contender, custom: &[Custom]) -> Result<Report<'a>> {

@@ -260,9 +260,12 @@ impl Worker {
     fn start(program: &Path, events: &Sender<Event>) -> Result<Worker> {
         let starting = || "starting the process that shapes";
         let (line, theirs) = UnixStream::pair().with_context(starting)?;
+        let mut arguments: Vec<_> = env::args_os().skip(1).collect();
+        // Behind two hyphens it would be no option.
+        let end = arguments.iter().position(|argument| argument == "--");
+        arguments.insert(end.unwrap_or(arguments.len()), "--guarded".into());
         let mut child = Command::new(program)
-            .args(env::args_os().skip(1))
-            .arg("--guarded")
+            .args(arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             // What a terminal's Ctrl-C sends comes by the guard.
             .process_group(0)

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -717,6 +718,19 @@ fn whoever_watches_is_told_of_the_end() {
     );
 }
 
+/// A pipe in the place of the file, whose other end nobody has, is not waited for.
+fn waits_for_no_pipe(asked: &Asked) {
+    let file = asked.site.file();
+    let aside = file.with_extension("aside");
+    fs::rename(&file, &aside).unwrap();
+    let made = Command::new("mkfifo").arg(&file).status();
+    assert!(made.unwrap().success());
+    let sentence = asked.refused(&["save"]);
+    assert!(sentence.contains("not a regular file"), "{sentence}");
+    fs::rename(&aside, &file).unwrap();
+    asked.ctl(&["save"]).success();
+}
+
 #[test]
 fn nobody_writes_over_what_he_has_not_read() {
     let Some(wire) = wire("changes of two at once", 1) else {
@@ -767,6 +781,7 @@ fn nobody_writes_over_what_he_has_not_read() {
             .unwrap()
             .contains("by hand")
     );
+    waits_for_no_pipe(&asked);
     let method = exchanged(
         connect(),
         "PUT /v1/state HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
-use crate::program::{Pressure, fairlane};
+use crate::program::{Pressure, fairlane, start};
 use crate::site::{BACKENDS, PATIENCE, Site, link, up, while_changes_take, wire};
 use crate::site_reload::numbered;
 
@@ -214,4 +214,20 @@ fn what_cannot_fail_open_is_said_at_the_start() {
         assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
         assert!(refused.stderr.contains(sentence), "{refused:?}");
     }
+}
+
+#[test]
+fn a_file_behind_two_hyphens_is_shaped_and_watched_over() {
+    let Some(wire) = wire("a file behind two hyphens", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    fs::write(&file, up("packet", "50mbit")).unwrap();
+    let arguments = ["run", "--fail-open", "--json", "--", file.to_str().unwrap()];
+    let mut running = wire.middle().run(|| start(&arguments));
+    assert!(wire.is_through(PATIENCE).unwrap());
+    running.signal("TERM");
+    let report: Value = serde_json::from_str(&running.finish().success()).unwrap();
+    assert!(link(&report, "up")["transmitted"].as_u64() > Some(0));
 }

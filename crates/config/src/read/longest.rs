@@ -83,12 +83,7 @@ impl Surroundings<'_> {
 
     /// The MTU of the interface on this side, where there is one.
     fn mtu(&self, side: Role) -> Option<u32> {
-        let interfaces = self.interfaces()?;
-        match (side, &interfaces.near) {
-            (Role::Outside, _) => (self.mtu)(&interfaces.outside),
-            (Role::Inside, Near::Inside(name)) | (Role::Tap, Near::Tap(name)) => (self.mtu)(name),
-            _ => None,
-        }
+        (self.mtu)(self.interfaces()?.named(side)?)
     }
 
     /// The side whose frames a link to `to` carries, with its MTU; where that is not known and

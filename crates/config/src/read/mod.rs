@@ -85,6 +85,15 @@ pub(crate) fn site_again(
         }
         links.extend(link(at, to, &around, former.get(number), report));
     }
+    if let Some(attach) = &file.attach
+        && !file.link.is_empty()
+        && !ways.contains_key(Role::Outside.name())
+    {
+        report.error(
+            &attach.value().socket.span(),
+            "socket: processes that attach send by the interface outside, and no link has to = \"outside\"",
+        );
+    }
     if let Some(at) = &file.interfaces
         && !report.failed()
     {
@@ -259,6 +268,7 @@ fn attached(written: &file::Attach, report: &mut Report) -> Option<Attach> {
             "socket: a path is needed, as in \"/run/fairlane-attach.sock\"",
         );
     }
+    refuse_no_socket(&written.socket, report);
     let processes = match &written.processes {
         Some(processes) => processes.within("processes", 1..65_537, report)?,
         None => PROCESSES,
@@ -295,6 +305,20 @@ fn refuse_one_socket_for_both(file: &file::File, report: &mut Report) {
     }
 }
 
+/// A path at which Linux makes no socket is refused here, and not where the site starts.
+fn refuse_no_socket(path: &Text, report: &mut Report) {
+    /// Bytes of an address, the last of which is zero.
+    const ADDRESS: usize = 108;
+    let text = path.value();
+    if text.len() >= ADDRESS || text.contains('\0') {
+        let sentence = format!(
+            "socket '{text}': the path of a socket has at most {} bytes, none of them zero",
+            ADDRESS - 1
+        );
+        report.error(&path.span(), sentence);
+    }
+}
+
 fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {
     const MODE: u32 = 0o600;
     let written = at.value();
@@ -308,6 +332,9 @@ fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {
     let socket = path("socket", &written.socket);
     let token = path("token", &written.token);
     let read_token = path("read-token", &written.read_token);
+    if let Some(socket) = &written.socket {
+        refuse_no_socket(socket, report);
+    }
     if written.socket.is_none() && written.http.is_none() {
         report.error(
             &at.span(),
@@ -351,8 +378,9 @@ fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {
 /// Three octal digits, with or without the leading zero.
 fn file_mode(text: &Text, report: &mut Report) -> Option<u32> {
     let digits = text.value();
+    let is_octal = digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
     let mode = u32::from_str_radix(digits, 8).ok();
-    let mode = mode.filter(|&mode| mode <= 0o777 && (3..=4).contains(&digits.len()));
+    let mode = mode.filter(|&mode| is_octal && mode <= 0o777 && (3..=4).contains(&digits.len()));
     if mode.is_none() {
         report.error(
             &text.span(),
@@ -387,7 +415,7 @@ pub const INTERFACE_NAME: &str =
 
 /// Whether an interface may be called so, by [Linux's rules](INTERFACE_NAME).
 pub fn is_interface_name(text: &str) -> bool {
-    let unfit = |c: char| c == '/' || c == ':' || c.is_whitespace();
+    let unfit = |c: char| matches!(c, '/' | ':' | '\0') || c.is_whitespace();
     (1..=15).contains(&text.len()) && text != "." && text != ".." && !text.contains(unfit)
 }
 

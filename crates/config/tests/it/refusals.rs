@@ -183,6 +183,14 @@ fn places_to_be_asked_that_cannot_be() {
             "socket = 's'\nsocket-mode = '0888'",
             "socket-mode '0888': three octal digits",
         ),
+        (
+            "socket = 's'\nsocket-mode = '+660'",
+            "socket-mode '+660': three octal digits",
+        ),
+        (
+            "socket = \"/run/\\u0000s\"",
+            "the path of a socket has at most 107 bytes",
+        ),
         ("http = '0.0.0.0:80'", "0.0.0.0 is no loopback address"),
         (
             "http = 'localhost'",
@@ -877,4 +885,15 @@ fn classes_are_nested_as_deep_as_is_said_and_no_deeper() {
             &["197:8: class 'c65' is 65 levels below its link: 64 are the most"],
         );
     }
+}
+
+#[test]
+fn processes_that_attach_have_a_way_out() {
+    refuses(
+        "[interfaces]\noutside='o'\ninside='i'\n[attach]\nsocket='s'\n\
+         [[link]]\nname='a'\nto='inside'\nrate='1mbit'\n",
+        &[
+            "5:8: socket: processes that attach send by the interface outside, and no link has to = \"outside\"",
+        ],
+    );
 }

@@ -1,13 +1,12 @@
 //! What is changed or done in a running site, by whoever waits for what comes of it.
 
-use std::fs;
-use std::io;
+use std::io::{self, ErrorKind::InvalidData};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
 use bytes::Bytes;
-use fairlane_config::NotGranted;
+use fairlane_config::{NotGranted, SiteError, read_regular_text};
 use fairlane_site::{Error, Source};
 use hyper::{Method, StatusCode};
 use serde_json::json;
@@ -217,8 +216,17 @@ impl Api {
             Failure(StatusCode::INTERNAL_SERVER_ERROR, sentence)
         };
         let text = Arc::clone(&self.site.site().text);
-        let found = fs::read(file).map_err(failed)?;
-        if !force && found != self.site.file_text().as_bytes() && found != text.as_bytes() {
+        let is_known = |found: String| *found == *self.site.file_text() || *found == *text;
+        let known = match read_regular_text(file) {
+            _ if force => true,
+            Ok(found) => is_known(found),
+            Err(SiteError::Unreadable { reason, .. }) if reason.kind() != InvalidData => {
+                return Err(failed(reason));
+            }
+            // No text at all.
+            Err(_) => false,
+        };
+        if !known {
             return fail(
                 StatusCode::CONFLICT,
                 format!(

@@ -69,7 +69,7 @@ impl Ceilings {
     /// Another ceiling for the same class, which keeps what it owes in bytes.
     pub(super) fn change(&mut self, at: u32, ceiling: Ceiling, longest: Length, now: Nanos) {
         let bucket = &mut self.buckets[at as usize];
-        bucket.sent.change_rate_of_all(ceiling.rate, now);
+        bucket.sent.change_rate(ceiling.rate, now);
         bucket.slack = slack(ceiling, longest);
         if bucket.heap_at != NONE {
             let hole = bucket.heap_at as usize;

@@ -4,11 +4,13 @@
 use std::fmt::Write;
 
 use fairlane_config::{Draft, Site, Table};
-use fairlane_core::FlowId;
+use fairlane_core::{Dequeue, FlowId};
+use fairlane_runtime::Queue as _;
 
 use super::*;
 use crate::passing::{self, tests as seen};
 use crate::plan::Plan;
+use crate::report::LinkReport;
 use crate::rig::{self, InMemory, frame};
 use crate::stretch::run_so_far;
 
@@ -347,4 +349,41 @@ fn what_was_seen_in_passing_counts_for_nobody_once_numbers_of_classes_are_others
         left.see(&acknowledgment, seen::class(1), ms(25));
         assert_eq!(seen::all(&mut findings).len(), counted);
     }
+}
+
+/// Whether the default class of a link is told to have been beyond its bound in the last second, though it
+/// kept to its rate.
+fn is_beyond_its_bound(rig: &mut Rig, seconds: f64) -> bool {
+    let [_, mut count] = Counting::of([Vec::new(), rig.plan.ids.clone()]).links;
+    assert!(count.step(rig.arbiter.queue(), &mut { STEP }));
+    let (device, times) = (DeviceCount::default(), [seconds, 1.0]);
+    let report = LinkReport::new(&mut rig.plan, &count, &device, "".into(), times, 0);
+    let mut classes = report.classes.iter();
+    let class = classes.find(|class| class.terms.default).unwrap();
+    class.recent.as_ref().unwrap().beyond_bound
+}
+
+#[test]
+fn what_left_before_a_class_was_promised_more_is_within_its_bound() {
+    let of_rate = |rate| {
+        link(&format!(
+            "{REST}rate = \"{rate}\"\n[[link.class]]\nname = \"other\"\n"
+        ))
+    };
+    let mut rig = Rig::new(&of_rate("1mbit"));
+    // Within the bound of the one rate, and not of the other.
+    let wait = |rig: &mut Rig, came| {
+        let queue = rig.arbiter.queue_mut();
+        rig::put(queue, rig.port, frame(1, 100), came);
+        let left = queue.dequeue(came + Nanos::from_millis(5), drop);
+        assert!(matches!(left, Dequeue::Packet(_)));
+    };
+    assert!(!is_beyond_its_bound(&mut rig, 1.0));
+    wait(&mut rig, Nanos::from_millis(1_500));
+    assert!(!is_beyond_its_bound(&mut rig, 2.0));
+    wait(&mut rig, Nanos::from_millis(2_500));
+    rig.go_on_as(&of_rate("500mbit"));
+    assert!(!is_beyond_its_bound(&mut rig, 3.0));
+    wait(&mut rig, Nanos::from_millis(3_500));
+    assert!(is_beyond_its_bound(&mut rig, 4.0));
 }
