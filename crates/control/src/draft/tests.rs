@@ -361,5 +361,6 @@ fn a_change_of_one_class_in_a_group_takes_a_small_part_of_reading_all() {
         (std::mem::replace(&mut draft, next), site)
     });
     eprintln!("{classes} classes: all of them in {whole:.0} us, one in {one:.0} us");
-    assert!(one * 8.0 < whole, "{one} us and {whole} us");
+    let least = if cfg!(debug_assertions) { 8.0 } else { 100.0 };
+    assert!(one * least < whole, "{one} us and {whole} us");
 }
