@@ -27,7 +27,7 @@ class Parameters(_altq.Rounds):
     """How it is measured."""
 
     seconds: float = 3.0
-    links_mbit: tuple[float, ...] = (0.128, 10.0, 100.0, 1000.0)
+    links_mbit: tuple[float, ...] = (0.128, 10.0, 100.0, 155.0, 1000.0)
     #: The same of slow links, where a class at first spends the burst that a cap allows; and as many packets
     #: are sent at least.
     slow_seconds: float = 90.0
@@ -155,7 +155,12 @@ def _with_timer(run: Run) -> pd.DataFrame:
 LINEAR, SATISFACTORY = 2.0, 10.0
 
 #: Which figure of the paper has a link like this.
-FIGURES = {0.128: ", as the serial line's of Fig. 10", 10.0: ", as 10baseT's of Fig. 9", 100.0: ", as 100baseT's of Fig. 8"}
+FIGURES = {
+    0.128: ", as the serial line's of Fig. 10",
+    10.0: ", as 10baseT's of Fig. 9",
+    100.0: ", as 100baseT's of Fig. 8",
+    155.0: ", as ATM's of Fig. 8",
+}
 
 
 def judge(tables: Tables, paper: pd.DataFrame) -> list[Verdict]:
@@ -251,7 +256,7 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     off.set_ylabel("what it had, off its part (%)")
     off.set_title(f"the class tree, off the line on the left; grey: {LINEAR:g}%", fontsize=9)
     names = [f"{link:g} Mbit/s" for link in links]
-    _altq.legend(figure, names, sorted(allocated["way"].unique()), False, 6)
+    _altq.legend(figure, names, sorted(allocated["way"].unique()), False, 7)
 
 
 def _draw_whole(axes: Axes, timed: pd.DataFrame, paper: pd.DataFrame) -> None:
@@ -288,7 +293,8 @@ EXPERIMENT = Experiment(
     claim="TCP's throughput changes almost linearly with the part of the link that its class has; over 100 Mbit/s "
     "it does not, because of a timer of 10 ms, and with one of 1 ms it is satisfactory",
     method=f"{_altq.BED} One class of the tree (QFQ+) with a cap at its part of the link; with 100% it has no cap, "
-    "as the paper's borrows from the root. Payload is converted: a full segment has 1448 bytes in 1538 of the link. "
+    "as the paper's borrows from the root. Over 155 Mbit/s, the paper's ATM, frames are Ethernet's here. "
+    "Payload is converted: a full segment has 1448 bytes in 1538 of the link. "
     "CBQ with a timer is computed on a clock of its own: a class that may not borrow, whose packets always wait, and "
     "no other event that would wake it up. A site takes no cap of less than a packet a second, as 5% of 128 kbit/s "
     "would be.",
@@ -297,7 +303,7 @@ EXPERIMENT = Experiment(
         seconds=2.0, slow_seconds=45.0, rounds=1, packets=40, links_mbit=(0.128, 10.0, 100.0), shares_percent=(25, 55, 85),
         ways=("packet",),
     ),
-    seconds=(1600.0, 65.0),
+    seconds=(2000.0, 65.0),
     measure=measure,
     judge=judge,
     draw=draw,
