@@ -4,7 +4,8 @@
 //! a hundred thousand frames is emptied that takes milliseconds (glibc), in which the thread that forwards
 //! does nothing else, and the frames to come take it from the system again page by page. So a thread keeps
 //! what its frames were in. What it keeps is what such frames have taken at a time at the most, until it
-//! ends; their lengths are rounded up to few, so that what is kept of the one serves the other.
+//! ends; their lengths are rounded up to few, so that what is kept of the one serves the other. Frames that
+//! were made elsewhere are no such frames: whoever makes many would have it keep ever more.
 
 use std::cell::RefCell;
 use std::{iter, mem};
@@ -15,11 +16,31 @@ use crate::unsummed::{PacketFrame, Unsummed};
 /// Bytes that frames have room for; longer ones are not kept.
 const ROOMS: [usize; 7] = [128, 256, 512, 1_024, 1_536, 4_096, 9_216];
 
+/// What a thread keeps, of each room.
+struct Kept {
+    /// What is free.
+    free: [Vec<Vec<u8>>; ROOMS.len()],
+    /// Its frames that have not been dropped here: so much may become free.
+    out: [usize; ROOMS.len()],
+}
+
 thread_local! {
-    /// Of each room, what is free.
-    static KEPT: RefCell<[Vec<Vec<u8>>; ROOMS.len()]> = const {
-        RefCell::new([const { Vec::new() }; ROOMS.len()])
+    static KEPT: RefCell<Kept> = const {
+        RefCell::new(Kept {
+            free: [const { Vec::new() }; ROOMS.len()],
+            out: [0; ROOMS.len()],
+        })
     };
+}
+
+/// Does something with what this thread keeps; at its end there is nothing kept.
+fn with_kept<T>(work: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+    KEPT.try_with(|kept| work(&mut kept.borrow_mut())).ok()
+}
+
+/// The number of the room of so many bytes; none where memory was made elsewhere, unless by chance.
+fn number_of(capacity: usize) -> Option<usize> {
+    ROOMS.binary_search(&capacity).ok()
 }
 
 /// Room for `bytes` bytes, of which nothing is there yet. O(1).
@@ -27,32 +48,64 @@ pub(crate) fn room(bytes: usize) -> Vec<u8> {
     let Some(number) = ROOMS.iter().position(|&room| bytes <= room) else {
         return Vec::with_capacity(bytes);
     };
-    // At the end of the thread there is nothing kept.
-    let kept = KEPT.try_with(|kept| kept.borrow_mut()[number].pop());
-    kept.ok()
-        .flatten()
+    let free = with_kept(|kept| {
+        kept.out[number] += 1;
+        kept.free[number].pop()
+    });
+    free.flatten()
         .unwrap_or_else(|| Vec::with_capacity(ROOMS[number]))
 }
 
-/// Takes out, piece by piece, what this thread keeps, for a thread that receives: that one keeps a piece by
-/// [making](KeptBytes::new) a frame of it and dropping that. O(1) each.
+/// Memory that a thread owes to another one that receives: what the frames are in that it has had from there.
+/// So each has as much of every length as its own frames take.
 ///
 /// ```
-/// use fairlane_io::{KeptBytes, take_kept};
+/// use fairlane_io::{KeptBytes, Owed};
+/// use std::thread;
 ///
-/// drop(KeptBytes::new(Vec::with_capacity(256)));
-/// let pieces: Vec<Vec<u8>> = take_kept().collect();
-/// assert_eq!((pieces.len(), take_kept().count()), (1, 0));
+/// // Received there, and dropped here.
+/// let frame = thread::spawn(|| KeptBytes::from(&[1, 2, 3][..])).join().unwrap();
+/// let mut owed = Owed::default();
+/// owed.took(&frame);
+/// drop(frame);
+/// let pieces: Vec<Vec<u8>> = owed.pay().collect();
+/// assert_eq!((pieces.len(), owed.pay().count()), (1, 0));
+///
+/// // There it is kept for frames to come.
+/// thread::spawn(|| pieces.into_iter().for_each(KeptBytes::keep)).join().unwrap();
 /// ```
-pub fn take_kept() -> impl Iterator<Item = Vec<u8>> {
-    iter::from_fn(|| {
-        let taken = KEPT.try_with(|kept| kept.borrow_mut().iter_mut().find_map(Vec::pop));
-        taken.ok().flatten()
-    })
+#[derive(Debug, Default)]
+pub struct Owed([usize; ROOMS.len()]);
+
+impl Owed {
+    /// This thread has a frame that the other one has received: what it is in is kept when it is dropped. O(1).
+    #[inline]
+    pub fn took(&mut self, frame: &KeptBytes) {
+        if let Some(number) = number_of(frame.bytes.capacity()) {
+            self.0[number] += 1;
+            with_kept(|kept| kept.out[number] += 1);
+        }
+    }
+
+    /// Takes out, piece by piece, what this thread keeps and owes. O(1) each.
+    pub fn pay(&mut self) -> impl Iterator<Item = Vec<u8>> {
+        iter::from_fn(move || {
+            let paid = with_kept(|kept| {
+                let mut rooms = self.0.iter_mut().zip(&mut kept.free);
+                rooms.find_map(|(owed, free)| {
+                    let left = owed.checked_sub(1)?;
+                    let piece = free.pop()?;
+                    *owed = left;
+                    Some(piece)
+                })
+            });
+            paid.flatten()
+        })
+    }
 }
 
-/// The bytes of a frame that a backend has received. Where they are dropped, their memory is kept for
-/// frames that are received on the same thread.
+/// The bytes of a frame that a backend has received. Where they are dropped, their memory is kept for frames that are
+/// received on the same thread, if they were received there too, or [taken](Owed::took) from where they were.
 #[derive(Debug)]
 pub struct KeptBytes {
     bytes: Vec<u8>,
@@ -68,6 +121,24 @@ impl KeptBytes {
             #[cfg(target_os = "linux")]
             lacks: None,
         }
+    }
+
+    /// Keeps memory for frames that are received on this thread: what one that has had frames of it
+    /// [pays](Owed::pay). O(1).
+    pub fn keep(mut bytes: Vec<u8>) {
+        if let Some(number) = number_of(bytes.capacity()) {
+            bytes.clear();
+            with_kept(|kept| kept.free[number].push(bytes));
+        }
+    }
+}
+
+/// A copy in memory that is kept, or allocated, as of a frame that this thread has received.
+impl From<&[u8]> for KeptBytes {
+    fn from(bytes: &[u8]) -> KeptBytes {
+        let mut copy = room(bytes.len());
+        copy.extend_from_slice(bytes);
+        KeptBytes::new(copy)
     }
 }
 
@@ -124,16 +195,24 @@ impl Drop for KeptBytes {
     fn drop(&mut self) {
         let mut bytes = mem::take(&mut self.bytes);
         // What was made elsewhere may have any room.
-        let Ok(number) = ROOMS.binary_search(&bytes.capacity()) else {
+        let Some(number) = number_of(bytes.capacity()) else {
             return;
         };
         bytes.clear();
-        let _ = KEPT.try_with(|kept| kept.borrow_mut()[number].push(bytes));
+        with_kept(|kept| {
+            // Or one of these, of which more may come than is ever received here.
+            if let Some(out) = kept.out[number].checked_sub(1) {
+                kept.out[number] = out;
+                kept.free[number].push(bytes);
+            }
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -151,26 +230,68 @@ mod tests {
         assert_ne!(third.as_ptr(), place, "it is taken");
     }
 
-    #[test]
-    fn what_one_thread_keeps_is_another_ones_once_it_was_taken_out() {
-        let rooms = [1_500, 1_500, 60].map(room);
-        let mut places = rooms.each_ref().map(|room| room.as_ptr() as usize);
-        rooms.into_iter().map(KeptBytes::new).for_each(drop);
-        let mut taken = take_kept();
-        let two: Vec<Vec<u8>> = taken.by_ref().take(2).collect();
-        let rest: Vec<Vec<u8>> = taken.collect();
-        assert_eq!((two.len(), rest.len()), (2, 1));
-        assert_eq!(take_kept().count(), 0);
-        let there = std::thread::spawn(move || {
-            let all = two.into_iter().chain(rest);
-            all.map(KeptBytes::new).for_each(drop);
-            let rooms = [1_500, 60, 1_500].map(room);
-            rooms.each_ref().map(|room| room.as_ptr() as usize)
-        });
-        let mut there = there.join().unwrap();
+    /// Frames of these lengths, as this thread receives them.
+    fn received(lengths: &[usize]) -> Vec<KeptBytes> {
+        let frame = |&length: &usize| KeptBytes::from(&vec![7_u8; length][..]);
+        lengths.iter().map(frame).collect()
+    }
+
+    /// The same of another thread.
+    fn received_elsewhere(lengths: &'static [usize]) -> Vec<KeptBytes> {
+        thread::spawn(move || received(lengths)).join().unwrap()
+    }
+
+    fn places(frames: &[KeptBytes]) -> Vec<usize> {
+        let mut places: Vec<_> = frames.iter().map(|it| it.as_ptr() as usize).collect();
         places.sort_unstable();
-        there.sort_unstable();
-        assert_eq!(there, places);
+        places
+    }
+
+    #[test]
+    fn what_one_thread_keeps_is_another_ones_once_it_was_paid() {
+        let frames = received_elsewhere(&[1_500, 1_500, 60]);
+        let former = places(&frames);
+        let mut owed = Owed::default();
+        frames.iter().for_each(|frame| owed.took(frame));
+        assert_eq!(owed.pay().count(), 0, "they are not dropped");
+        drop(frames);
+        let two: Vec<Vec<u8>> = owed.pay().take(2).collect();
+        let rest: Vec<Vec<u8>> = owed.pay().collect();
+        assert_eq!((two.len(), rest.len(), owed.pay().count()), (2, 1, 0));
+        let there = thread::spawn(move || {
+            two.into_iter().chain(rest).for_each(KeptBytes::keep);
+            places(&received(&[1_500, 60, 1_500]))
+        });
+        assert_eq!(there.join().unwrap(), former);
+    }
+
+    #[test]
+    fn each_thread_is_paid_with_memory_of_its_own_frames_lengths() {
+        let both: [&[usize]; 2] = [&[1_500; 8], &[60; 8]];
+        let frames = both.map(received_elsewhere);
+        let mut owed = [Owed::default(), Owed::default()];
+        for (owed, frames) in owed.iter_mut().zip(&frames) {
+            frames.iter().for_each(|frame| owed.took(frame));
+        }
+        drop(frames);
+        let rooms = owed.each_mut().map(|owed| {
+            let rooms = owed.pay().map(|piece| piece.capacity());
+            rooms.collect::<Vec<_>>()
+        });
+        assert_eq!(rooms, [vec![1_536; 8], vec![128; 8]]);
+    }
+
+    #[test]
+    fn what_is_made_elsewhere_is_kept_no_further_than_frames_are_received() {
+        let free = || with_kept(|kept| kept.free.iter().map(Vec::len).sum::<usize>());
+        let made = |number| (0..number).for_each(|_| drop(KeptBytes::new(Vec::with_capacity(1_024))));
+        made(1_000);
+        assert_eq!(free(), Some(0));
+        let frames = received(&[1_000, 900]);
+        made(1_000);
+        assert_eq!(free(), Some(2));
+        drop(frames);
+        assert_eq!(free(), Some(2), "so many were out");
     }
 
     #[test]

@@ -35,6 +35,13 @@ impl From<Vec<u8>> for Frame {
     }
 }
 
+/// A copy, in memory that is kept as that of received ones.
+impl From<&[u8]> for Frame {
+    fn from(bytes: &[u8]) -> Frame {
+        Frame::Bytes(KeptBytes::from(bytes))
+    }
+}
+
 /// Only a process that is handed a frame, or a tap device, needs its checksum: the kernel completes it on
 /// its way out of this machine.
 impl PacketFrame for Frame {

@@ -23,7 +23,7 @@ use fairlane_classify::{Found, Layer, LinkClassifier, Origin};
 use fairlane_config::{Near, Role, Site};
 use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
-use fairlane_io::{KeptBytes, Waiter, take_kept};
+use fairlane_io::{KeptBytes, Owed, Waiter};
 use fairlane_mailbox::{Consumer, Producer, Room, mailbox};
 use fairlane_runtime::bridge::{BATCH, Came};
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
@@ -265,6 +265,8 @@ pub(crate) struct Worker<D> {
 pub(crate) struct Hired<D> {
     frames: Consumer<Sorted>,
     back: Producer<Vec<u8>>,
+    /// Of what is to go there.
+    owed: Owed,
     shared: Arc<Shared>,
     bell: Arc<Bell>,
     waker: Waker,
@@ -317,6 +319,7 @@ fn with_slots<D: Device>(
     let hired = Hired {
         frames: received,
         back: giving,
+        owed: Owed::default(),
         shared,
         waker: Waker::from(Arc::clone(&bell)),
         bell,
@@ -384,8 +387,7 @@ impl<D: Device> Worker<D> {
     /// Keeps what as many frames were in as have come, so that what is kept here grows no further than the
     /// frames that were on their way at a time.
     fn keep(&mut self, came: usize) {
-        let keep = |bytes| drop(KeptBytes::new(bytes));
-        self.back.pop_batch(came, keep);
+        self.back.pop_batch(came, KeptBytes::keep);
     }
 
     fn tell(&mut self, now: Nanos) {
@@ -501,7 +503,12 @@ impl<D> Hired<D> {
         if std::mem::take(&mut self.has_waited) {
             self.bell.rang();
         }
-        let came = self.frames.pop_batch(most, |sorted| into.push(sorted));
+        let came = self.frames.pop_batch(most, |sorted| {
+            if let Frame::Bytes(bytes) = &sorted.frame {
+                self.owed.took(bytes);
+            }
+            into.push(sorted);
+        });
         if came == 0 && most > 0 && self.frames.is_abandoned() && self.frames.is_empty() {
             let failed = lock(&self.shared.failed).take();
             return Err(
@@ -513,7 +520,7 @@ impl<D> Hired<D> {
 
     /// Gives back what frames were in that this thread has dropped, as far as there is room.
     pub(crate) fn give_back(&mut self) {
-        self.back.push_batch(&mut take_kept());
+        self.back.push_batch(&mut self.owed.pay());
     }
 
     /// Whether no frame waits: then the [bell](Self::bell) is rung when one does.

@@ -337,7 +337,7 @@ fn admit(bytes: &[u8], bridge: &mut SiteBridge, now: Nanos) -> io::Result<(usize
         let Some((frame, behind)) = behind.split_at_checked(header.length as usize) else {
             return Ok((bytes.len() - rest.len(), Left::Part));
         };
-        let frame = Frame::from(frame.to_vec());
+        let frame = Frame::from(frame);
         bridge.admit(frame, header.leaves_by, header.came, now);
         rest = behind;
     }

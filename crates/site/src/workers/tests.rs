@@ -1,6 +1,7 @@
 //! Frames that workers receive fare as they do on one thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use fairlane_config::Link;
@@ -449,27 +450,117 @@ fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() 
     }
 }
 
+/// Brings frames of so many bytes without end, in memory that is kept, as sockets do, and notes where that is.
+struct Endless {
+    bytes: usize,
+    places: HashSet<usize>,
+    ready: OwnedFd,
+}
+
+impl Endless {
+    fn new(bytes: usize) -> Endless {
+        Endless {
+            bytes,
+            places: HashSet::new(),
+            ready: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+        }
+    }
+}
+
+impl Backend for Endless {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        Ok(batch.drain(..).count())
+    }
+
+    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        for _ in 0..max {
+            let frame = Frame::from(&vec![0_u8; self.bytes][..]);
+            self.places.insert(frame.bytes().as_ptr() as usize);
+            into.push(frame);
+        }
+        Ok(max)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn refused(&self) -> u64 {
+        0
+    }
+}
+
+impl AsFd for Endless {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}
+
+impl Device for Endless {
+    fn backend(&self) -> String {
+        "memory".to_owned()
+    }
+}
+
+/// A worker on a thread of its own, which makes a step when it is told to: then in how many places its frames have
+/// been.
+fn endless(bytes: usize) -> (impl FnMut() -> usize, Hired<Endless>) {
+    let hiring = hiring(Role::Inside);
+    let (mut worker, hired) = with_slots(Endless::new(bytes), &hiring, 128).unwrap();
+    let (step, steps) = channel();
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        for () in steps {
+            worker.step(Nanos::ZERO).unwrap();
+            tell.send(worker.device.places.len()).unwrap();
+        }
+    });
+    let step = move || {
+        step.send(()).unwrap();
+        told.recv().unwrap()
+    };
+    (step, hired)
+}
+
 #[test]
-fn what_frames_were_in_goes_back_to_whoever_receives_as_many_as_come() {
-    let piece = || drop(KeptBytes::new(Vec::with_capacity(128)));
-    let (to, arriving) = memory::pair(ROOM);
-    let mut host = Host { to, from: unused() };
-    let receiver = Wire::new(unused(), arriving);
-    let (mut worker, mut hired) = with_slots(receiver, &hiring(Role::Inside), 128).unwrap();
-    assert_eq!(take_kept().count(), 0);
-    (0..100).for_each(|_| piece());
+fn what_frames_were_in_goes_back_as_far_as_there_is_room_and_as_much_as_comes() {
+    let (mut step, mut hired) = endless(60);
+    let mut frames = Vec::new();
+    for round in 1..=20 {
+        assert_eq!(step(), round * BATCH, "nothing came back");
+        hired.take(&mut frames, BATCH).unwrap();
+        frames.clear();
+    }
     hired.give_back();
-    assert_eq!(take_kept().count(), 0, "all are on their way");
-    host.send((0..30).map(|number| frame(1, number, 64)));
-    worker.step(Nanos::ZERO).unwrap();
-    assert_eq!(take_kept().count(), 30);
-    worker.step(Nanos::ZERO).unwrap();
-    assert_eq!(take_kept().count(), 0, "nothing came");
     // What there is no room for stays here.
-    (0..1_000).for_each(|_| piece());
-    hired.give_back();
-    let rest = take_kept().count();
-    assert!((500..1_000).contains(&rest), "{rest}");
+    let rest: Vec<Vec<u8>> = hired.owed.pay().collect();
+    assert!((15 * BATCH..20 * BATCH).contains(&rest.len()));
+    // What came back is kept for the next frames.
+    assert_eq!([step(), step()], [21 * BATCH; 2]);
+}
+
+#[test]
+fn memory_goes_back_to_whoever_receives_frames_of_its_length() {
+    const ROUNDS: usize = 100;
+    for lengths in [[1_500, 60], [60, 1_500]] {
+        let mut both = lengths.map(endless);
+        let mut places = [0; 2];
+        for _ in 0..ROUNDS {
+            let mut frames = Vec::new();
+            for ((step, hired), places) in both.iter_mut().zip(&mut places) {
+                *places = step();
+                assert_eq!(hired.take(&mut frames, BATCH).unwrap(), BATCH);
+            }
+            drop(frames);
+            both.iter_mut().for_each(|(_, hired)| hired.give_back());
+        }
+        // What is on its way, what is kept, and what the way back has room for.
+        let few = places.iter().all(|&places| places <= ROUNDS * BATCH / 10);
+        assert!(few, "{places:?} for {} frames each", ROUNDS * BATCH);
+    }
 }
 
 #[test]
