@@ -285,20 +285,22 @@ pub(crate) fn hire<D: Device>(device: D, hiring: &Hiring) -> io::Result<(Worker<
 
 /// The same with mailboxes of so many places.
 fn with_slots<D: Device>(
-    device: D,
+    mut device: D,
     hiring: &Hiring,
     slots: usize,
 ) -> io::Result<(Worker<D>, Hired<D>)> {
     let never = |error| io::Error::other(format!("{error}"));
     let (frames, received) = mailbox(slots).map_err(never)?;
     let (giving, back) = mailbox(slots).map_err(never)?;
+    // What it has lost before counts from the start: a count never goes back.
+    let Losses { lost, uncut, .. } = device.losses().unwrap_or_default();
     let shared = Arc::new(Shared {
         frames: Room::new(),
         stop: AtomicBool::new(false),
         bell: Bell::new()?,
         is_filling: AtomicBool::new(false),
-        lost: AtomicU64::new(0),
-        uncut: AtomicU64::new(0),
+        lost: AtomicU64::new(lost),
+        uncut: AtomicU64::new(uncut),
         failed: Mutex::new(None),
     });
     let worker = Worker {

@@ -500,6 +500,14 @@ impl AsFd for Endless {
 }
 
 impl Device for Endless {
+    fn losses(&mut self) -> io::Result<Losses> {
+        Ok(Losses {
+            lost: 7,
+            uncut: 3,
+            ..Losses::default()
+        })
+    }
+
     fn backend(&self) -> String {
         "memory".to_owned()
     }
@@ -561,6 +569,13 @@ fn memory_goes_back_to_whoever_receives_frames_of_its_length() {
         let few = places.iter().all(|&places| places <= ROUNDS * BATCH / 10);
         assert!(few, "{places:?} for {} frames each", ROUNDS * BATCH);
     }
+}
+
+#[test]
+fn what_a_device_has_lost_before_it_is_a_workers_counts_at_once() {
+    let (_worker, hired) = hire(Endless::new(60), &hiring(Role::Inside)).unwrap();
+    let Losses { lost, uncut, .. } = hired.losses();
+    assert_eq!((lost, uncut), (7, 3));
 }
 
 #[test]
