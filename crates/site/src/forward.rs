@@ -90,9 +90,7 @@ impl Forwarding {
                             guard.rest(early);
                             continue;
                         }
-                        // Where fewer than a batch came there are no others.
-                        let filling =
-                            round.moved() >= BATCH && bridge.device(side.other()).is_filling();
+                        let filling = is_filling(bridge, side, self.has_workers, round);
                         guard.look(early, filling, now);
                     }
                 }
@@ -121,6 +119,18 @@ impl Forwarding {
         }
         outcome
     }
+}
+
+/// Whether frames wait to be taken in that fill a good part of their place: those that are to leave by a device.
+pub(crate) fn is_filling(
+    bridge: &SiteBridge,
+    leaves_by: Side,
+    has_workers: bool,
+    round: &Step,
+) -> bool {
+    // Where fewer than a batch came there are no others, but before a worker that takes as long for them.
+    let may_be_more = has_workers || round.moved() >= BATCH;
+    may_be_more && bridge.device(leaves_by.other()).is_filling()
 }
 
 /// Workers begin to receive, where any are to and do not yet.

@@ -14,7 +14,7 @@ use fairlane_runtime::bridge::{Bridge, Lane, LaneStats, Side};
 use super::*;
 use crate::daemon::{Maker, SiteBridge};
 use crate::device::{AnyDevice, Worked};
-use crate::forward::Rounds;
+use crate::forward::{Rounds, is_filling};
 use crate::order::{Counting, Order};
 use crate::plan::Plan;
 use crate::rig;
@@ -65,6 +65,8 @@ struct Wire {
     arriving: MemoryBackend<Frame>,
     /// Once nothing arrives any more.
     is_gone: bool,
+    /// A good part of its ring is taken.
+    is_filling: bool,
     /// Never readable: what a worker receives is there before it looks.
     ready: OwnedFd,
 }
@@ -75,6 +77,7 @@ impl Wire {
             out,
             arriving,
             is_gone: false,
+            is_filling: false,
             ready: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
         }
     }
@@ -115,6 +118,10 @@ impl AsFd for Wire {
 }
 
 impl Device for Wire {
+    fn is_filling(&self) -> bool {
+        self.is_filling
+    }
+
     fn backend(&self) -> String {
         "memory".to_owned()
     }
@@ -351,6 +358,20 @@ fn a_note_is_taken_while_its_filters_count_and_no_longer() {
     let [_, (classes, ..)] = rig.counts();
     // The second class, as the filters that count now have it.
     assert_eq!((classes[0].sent.packets, classes[1].sent.packets), (0, 1));
+}
+
+#[test]
+fn a_ring_that_fills_before_a_worker_is_noticed_however_little_was_handed_on() {
+    let mut rig = Rig::new(&site("20mbit", 100, (false, false)), Some(64));
+    let round = rig.round(Nanos::ZERO);
+    assert_eq!(round.moved(), 0);
+    let noticed =
+        |rig: &Rig| Side::BOTH.map(|leaves_by| is_filling(&rig.bridge, leaves_by, true, &round));
+    assert_eq!(noticed(&rig), [false; 2]);
+    rig.workers[0].device.is_filling = true;
+    rig.receive(Nanos::ZERO);
+    // What arrives inside leaves outside.
+    assert_eq!(noticed(&rig), [false, true]);
 }
 
 #[test]
