@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -256,10 +256,30 @@ struct Worker {
 }
 
 impl Worker {
-    /// The same program, with the same arguments, and the guard behind its standard input.
+    /// The same program, with the same arguments, and the guard behind its standard input. Nothing is left running
+    /// after an error: another one would be started beside it.
     fn start(program: &Path, events: &Sender<Event>) -> Result<Worker> {
         let starting = || "starting the process that shapes";
         let (line, theirs) = UnixStream::pair().with_context(starting)?;
+        let mut heard = line.try_clone().with_context(starting)?;
+        let events = events.clone();
+        let (give, given) = channel::<Child>();
+        let listener = thread::Builder::new().name("worker".to_owned());
+        listener
+            .spawn(move || {
+                let Ok(mut child) = given.recv() else {
+                    return;
+                };
+                let mut said = [0];
+                while let Ok(1) = heard.read(&mut said) {
+                    if said[0] == READY {
+                        let _ = events.send(Event::Ready);
+                    }
+                }
+                let _ = events.send(Event::Lost);
+                let _ = events.send(Event::Ended(child.wait()));
+            })
+            .with_context(starting)?;
         let mut arguments: Vec<_> = env::args_os().skip(1).collect();
         // Behind two hyphens it would be no option.
         let end = arguments.iter().position(|argument| argument == "--");
@@ -271,23 +291,13 @@ impl Worker {
             .process_group(0)
             .spawn()
             .with_context(starting)?;
-        let process = Pid::from_child(&child);
-        let process = pidfd_open(process, PidfdFlags::empty()).with_context(starting)?;
-        let mut heard = line.try_clone().with_context(starting)?;
-        let events = events.clone();
-        let listener = thread::Builder::new().name("worker".to_owned());
-        listener
-            .spawn(move || {
-                let mut said = [0];
-                while let Ok(1) = heard.read(&mut said) {
-                    if said[0] == READY {
-                        let _ = events.send(Event::Ready);
-                    }
-                }
-                let _ = events.send(Event::Lost);
-                let _ = events.send(Event::Ended(child.wait()));
-            })
-            .with_context(starting)?;
+        // Linux before 5.3 has none, nor do some containers.
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).inspect_err(|_| {
+            let _ = child.kill().and_then(|()| child.wait());
+        });
+        let process = process.with_context(starting)?;
+        // It waits for that.
+        let _ = give.send(child);
         Ok(Worker {
             process,
             line,
