@@ -157,7 +157,9 @@ fn frames_pass_unshaped_for_as_long_as_the_daemon_cannot_start() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ctl.sock");
     let socket = socket.to_str().unwrap();
-    let config = up("packet", "100mbit") + &format!("[control]\nsocket = \"{socket}\"\n");
+    // Its workers go with it.
+    let more = format!("[workers]\n[control]\nsocket = \"{socket}\"\n");
+    let config = up("packet", "100mbit") + &more;
     let site = Site::start_with(&wire, &config, &["--fail-open"]);
     let worker = Worker::of(&site);
     fs::write(site.file(), "no configuration").unwrap();
