@@ -77,6 +77,11 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Ok(None)
     }
 
+    /// Whether it is still what another process was [told of](Self::to_pass).
+    fn is_passed(&self) -> bool {
+        true
+    }
+
     /// Frames that arrived and are neither received nor where another process would find them; how long
     /// they have waited.
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {

@@ -7,6 +7,7 @@
 //! open between two rounds. The same thread opens and closes where an interface is detached, or
 //! another attached in its place.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,6 +37,8 @@ pub(super) struct Lasting {
     opened: Option<Opened>,
     /// It was let go of, and is not to be opened again by itself.
     detached: bool,
+    /// Another process was told of what is open.
+    passed: Cell<bool>,
     /// Whether it is waited for when it is gone; else that is an error.
     waits: bool,
     keeper: Keeper,
@@ -84,6 +87,7 @@ impl Lasting {
         Ok(Lasting {
             opened: Some(opened),
             detached: false,
+            passed: Cell::new(false),
             waits: on_loss == OnLoss::Wait,
             never: eventfd(0, EventfdFlags::CLOEXEC).doing("making an event")?,
             keeper: Keeper::start(opener)?,
@@ -101,6 +105,7 @@ impl Lasting {
 
     /// What is open, of which nothing more is heard.
     fn take(&mut self) -> Option<Opened> {
+        self.passed.set(false);
         let mut opened = self.opened.take()?;
         // A device that is gone may have nothing more to tell.
         self.former += opened.device.losses().unwrap_or_default();
@@ -347,10 +352,15 @@ impl Device for Lasting {
         let Some(to_pass) = opened.device.to_pass()? else {
             return Ok(None);
         };
+        self.passed.set(true);
         Ok(Some(ToPass {
             note: opened.hold.file()?,
             ..to_pass
         }))
+    }
+
+    fn is_passed(&self) -> bool {
+        self.passed.get()
     }
 
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
@@ -407,5 +417,102 @@ impl Device for Lasting {
     fn may_wait(&mut self) -> bool {
         let opened = self.opened.as_mut();
         opened.is_none_or(|opened| opened.device.may_wait())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use fairlane_io::Hold;
+    use fairlane_io::packet::{Shape, Sockets};
+
+    use super::*;
+
+    /// What another process can be told of, until its interface is gone.
+    struct Passable {
+        file: OwnedFd,
+        is_gone: Arc<AtomicBool>,
+    }
+
+    impl Backend for Passable {
+        type Tx = Frame;
+        type Rx = Frame;
+
+        fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+            Ok(batch.drain(..).count())
+        }
+
+        fn receive(&mut self, _: &mut Vec<Frame>, _: usize) -> io::Result<usize> {
+            match self.is_gone.load(Ordering::Relaxed) {
+                true => Err(io::ErrorKind::NotFound.into()),
+                false => Ok(0),
+            }
+        }
+
+        fn in_flight(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+
+        fn refused(&self) -> u64 {
+            0
+        }
+    }
+
+    impl AsFd for Passable {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.file.as_fd()
+        }
+    }
+
+    impl Device for Passable {
+        fn backend(&self) -> String {
+            "memory".to_owned()
+        }
+
+        fn to_pass(&self) -> io::Result<Option<ToPass>> {
+            Ok(Some(ToPass {
+                sockets: Sockets {
+                    sender: self.file.try_clone()?,
+                    receiver: self.file.try_clone()?,
+                    ring: Shape {
+                        blocks: 0,
+                        block_size: 0,
+                        place: 0,
+                    },
+                },
+                note: None,
+            }))
+        }
+    }
+
+    #[test]
+    fn what_another_process_was_told_of_is_no_more_what_is_there_once_it_was_lost() {
+        let folder = std::env::temp_dir().join(format!("lasting-{}", std::process::id()));
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let device = Passable {
+            file: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+            is_gone: Arc::clone(&is_gone),
+        };
+        let opened = Opened {
+            device: Box::new(device),
+            hold: Hold::take_in(&folder, "lo").unwrap(),
+        };
+        let opener = Opener {
+            name: "nosuch0".to_owned(),
+            umem: None,
+            notify: Arc::new(|_: Notice| ()),
+            port: None,
+            hiring: None,
+        };
+        let mut lasting = Lasting::over(opened, opener, OnLoss::Wait).unwrap();
+        assert!(!lasting.is_passed(), "nobody has asked");
+        assert!(lasting.to_pass().unwrap().is_some() && lasting.is_passed());
+        is_gone.store(true, Ordering::Relaxed);
+        assert_eq!(lasting.receive(&mut Vec::new(), 8).unwrap(), 0);
+        assert!(!lasting.is_passed());
+        drop(lasting);
+        std::fs::remove_dir(&folder).unwrap();
     }
 }
