@@ -649,6 +649,33 @@ fn an_ended_worker_leaves_its_device_and_all_that_nobody_has_taken_in_order() {
 }
 
 #[test]
+fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
+    const FRAMES: u32 = 300;
+    let (to, arriving) = memory::pair(ROOM);
+    let mut host = Host { to, from: unused() };
+    let receiver = Wire::new(unused(), arriving);
+    let sender = Wire::new(unused(), unused());
+    let mut worked = Worked::new("memory", sender, receiver, &hiring(Role::Inside));
+    let mut frames = Vec::new();
+    for round in 0..3 {
+        let numbers = round * FRAMES..(round + 1) * FRAMES;
+        host.send(numbers.map(|number| frame(1, number, 64)));
+        worked.start().unwrap();
+        // As where another process was to take over, and did not.
+        worked.rest(&mut frames);
+    }
+    worked.start().unwrap();
+    let (mut sorted, begun) = (Vec::new(), Instant::now());
+    while frames.len() + sorted.len() < 3 * FRAMES as usize {
+        assert!(begun.elapsed() < PATIENCE);
+        worked.take_sorted(&mut sorted, BATCH).unwrap();
+    }
+    frames.extend(sorted.into_iter().map(|sorted: Sorted| sorted.frame));
+    let all = frames.iter().map(|frame| source_and_number(frame.bytes()));
+    assert!(all.eq((0..3 * FRAMES).map(|number| (1, number))));
+}
+
+#[test]
 fn whoever_waits_for_frames_is_woken_by_the_first_one() {
     let (to, arriving) = memory::pair(ROOM);
     let mut host = Host { to, from: unused() };
