@@ -698,8 +698,9 @@ impl Control {
             let lost = from.recently_lost;
             let link =
                 LinkReport::new(plan, &counting.links[side as usize], count, to, times, lost);
-            from.recently_early = link.early().saturating_sub(from.early);
-            from.early = link.early();
+            let early = link.early() + plan.early_of_gone;
+            from.recently_early = early.saturating_sub(from.early);
+            from.early = early;
             report.links.push(link);
         }
         self.state.report = Arc::new(report);

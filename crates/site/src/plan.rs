@@ -114,6 +114,8 @@ pub(crate) struct Plan {
     /// The numbers of its classes.
     pub(crate) ids: Vec<ClassId>,
     pub(crate) accounts: Vec<Account>,
+    /// Frames that were dropped early of classes that went, below none that stayed.
+    pub(crate) early_of_gone: u64,
     /// What flows are told apart by.
     key: DigestKey,
     /// Its rules, made ready.
@@ -267,6 +269,7 @@ impl Plan {
             link: Arc::clone(link),
             terms: ClassTerms::of(link),
             accounts: ids.iter().map(|_| Account::default()).collect(),
+            early_of_gone: 0,
             ids,
             key,
             rules: Arc::clone(filters.rules()),
@@ -446,6 +449,7 @@ impl Plan {
             terms,
             ids,
             accounts,
+            early_of_gone: self.early_of_gone,
             key: self.key,
             rules: Arc::clone(filters.rules()),
             port: self.port.clone(),
@@ -524,6 +528,9 @@ impl Plan {
                 let account = &mut self.accounts[heir];
                 account.carried = account.carried.plus(&own);
                 account.early.inherit(&former.accounts[place].early);
+            } else {
+                let mut early = former.accounts[place].early.clone();
+                self.early_of_gone += early.count(self.link.overhead).packets;
             }
         }
     }

@@ -8,6 +8,7 @@ use fairlane_core::tree::ClassId;
 use proptest::prelude::*;
 
 use super::super::classifier::random_key;
+use super::super::rig;
 use super::*;
 
 #[path = "../../../classify/tests/it/support/mod.rs"]
@@ -249,4 +250,31 @@ fn a_thousand_destinations_are_one_table_and_what_is_not_certain_passes() {
         None,
         "it might have been one of them"
     );
+}
+
+#[test]
+fn what_was_dropped_early_of_a_class_stays_counted_when_that_goes() {
+    let of_classes = |classes: &str| {
+        let text = format!(
+            "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1mbit\"\n{classes}\
+             [[link.class]]\nname = \"rest\"\ndefault = true\n"
+        );
+        let site = Site::parse(&text, "site.toml").unwrap();
+        Arc::clone(&site.links[0])
+    };
+    let classes = [
+        "[[link.class]]\nname = \"gone\"\n[[link.class]]\nname = \"other\"\n",
+        "[[link.class]]\nname = \"other\"\n",
+        "",
+    ];
+    let [first, then, last] = classes.map(of_classes);
+    let (mut plan, ..) = rig::start(&first);
+    for link in [then, last] {
+        plan.accounts[0].early.before.packets += 5;
+        let next = plan.running().becomes(link);
+        let (taking, mut after) = plan.taking(next, None);
+        after.inherit(&plan, &taking);
+        plan = after;
+    }
+    assert_eq!(plan.early_of_gone, 10);
 }
