@@ -528,6 +528,13 @@ impl Plan {
                 let account = &mut self.accounts[heir];
                 account.carried = account.carried.plus(&own);
                 account.early.inherit(&former.accounts[place].early);
+                // Who goes on under its name has the rest.
+                if is_at(place).is_none() {
+                    let Account { lost, passing, .. } = &former.accounts[place];
+                    account.lost += lost;
+                    account.passing.again += passing.again;
+                    account.passing.marked += passing.marked;
+                }
             } else {
                 let mut early = former.accounts[place].early.clone();
                 self.early_of_gone += early.count(self.link.overhead).packets;

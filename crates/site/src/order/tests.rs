@@ -387,3 +387,33 @@ fn what_left_before_a_class_was_promised_more_is_within_its_bound() {
     wait(&mut rig, Nanos::from_millis(3_500));
     assert!(is_beyond_its_bound(&mut rig, 4.0));
 }
+
+#[test]
+fn what_was_seen_and_lost_of_a_class_is_of_the_one_above_it_when_it_goes() {
+    let of_classes = |below: &[&str]| {
+        let class = |more: &&str| format!("[[link.class]]\nparent = \"above\"\n{more}\n");
+        let below: String = below.iter().map(class).collect();
+        link(&format!("{REST}[[link.class]]\nname = \"above\"\n{below}"))
+    };
+    let mut rig = Rig::new(&of_classes(&["name = \"one\"", "name = \"other\""]));
+    let place = |rig: &Rig, name: &str| {
+        let mut classes = rig.plan.link.classes.iter();
+        classes.position(|class| &*class.name == name).unwrap()
+    };
+    let known = |rig: &Rig, name: &str| {
+        let account = &rig.plan.accounts[place(rig, name)];
+        let passing = &account.passing;
+        (account.lost, passing.again, passing.marked)
+    };
+    for (name, number) in [("one", 2), ("other", 20)] {
+        let place = place(&rig, name);
+        let account = &mut rig.plan.accounts[place];
+        (account.lost, account.passing.again, account.passing.marked) = (1.5, number, number + 1);
+    }
+    rig.go_on_as(&of_classes(&["name = \"other\""]));
+    assert_eq!(known(&rig, "above"), (1.5, 2, 3));
+    // One of another kind has them under its name.
+    rig.go_on_as(&of_classes(&["name = \"other\"\nper = \"source-ip\""]));
+    assert_eq!(known(&rig, "above"), (1.5, 2, 3));
+    assert_eq!(known(&rig, "other"), (1.5, 20, 21));
+}
