@@ -24,17 +24,18 @@ use crate::machine::{cores, pin};
 const HELP: &str = "\
 A sender floods a receiver with UDP datagrams in frames of one length, as fast as AF_XDP
 sends, to so many ports in turns. In the middle is the daemon of a site, or the kernel's
-bridge, with queue disciplines by tc(8) if a file of its commands is given. The receiver is
-not whom the frames are for, so that it drops them at once, whoever forwards them. Beside
-the flood, from the same sender, a few datagrams a second for a host that is there: their
-loss, and their delay until the receiver's kernel has them.
+bridge, with queue disciplines by tc(8) if a file of its commands is given. The receiver
+is not whom the frames are for, so that it drops them at once, whoever forwards them.
+Beside the flood, from the same sender, a few datagrams a second go to a host that is
+there: told are their loss, and their delay until the receiver's kernel has them.
 
-The time of a frame is all processor time of the machine but idle, by what arrived: the
-sender's and the receiver's parts are in it. The daemon's is that of all its threads; what the kernel does for it
-where the sender runs is not.
+The time of a frame is all that the machine worked by what arrived, the sender's and the
+receiver's part included. The daemon's is that of all its threads; what the kernel does
+for it where the sender runs is not in it.
 
-All happens in network namespaces of its own, which needs root. Ports count from 10000; the
-probe's is 9000; the receiver is 10.0.0.254, and the middle has the interfaces inside (to the sender) and outside.
+All happens in network namespaces of its own, which needs root. Ports count from 10000,
+the probe's is 9000; the receiver is 10.0.0.254, and the middle has the interfaces inside
+(to the sender) and outside.
 
 Examples:
   fairlane-instruments path                          the kernel's bridge
@@ -287,7 +288,7 @@ impl Flooding {
         let (sent, over) = (Arc::default(), Arc::default());
         let (counts, ends): (Arc<AtomicU64>, Arc<AtomicBool>) =
             (Arc::clone(&sent), Arc::clone(&over));
-        let thread = thread::spawn(move || {
+        let thread = thread::spawn(move || -> std::io::Result<()> {
             // Elsewhere it is merely a less quiet measurement.
             let _ = pin(core);
             let mut sender = Sender::new(flood);
