@@ -24,13 +24,18 @@ if TYPE_CHECKING:
     from ..running import Run
 
 #: A link that is never the bottleneck, in Mbit/s.
-MBIT = 100_000.0
+MBIT = 20_000.0
 
 #: The instrument's ports: of the flood's classes, one after the other, and of the probe.
 FIRST_PORT, PROBE_PORT = 10_000, 9_000
 
-#: What the probe's class is guaranteed, in Mbit/s: it sends a hundredth of that.
-PROBE_MBIT = 10.0
+#: What the probe's class is guaranteed, in Mbit/s: a fiftieth of the link, so that it is more than the probe
+#: sends also of the much less that processors carry.
+PROBE_MBIT = 400.0
+
+#: Room of each of the flood's classes: more than its guarantee needs with frames of full length, and no more than there
+#: are frames for with ten thousand of them over xdp.
+ROOM = {"packets": 12, "bytes": "20kb"}
 
 #: Frames that the daemon receives at once.
 BATCH = 64
@@ -94,7 +99,7 @@ def site(contender: Contender) -> str:
         *workers,
         _altq.link(MBIT, "qfq+"),
         _altq.class_of("probe", rate=_altq.bits(PROBE_MBIT)),
-        *(_altq.class_of(name, rate="1mbit") for name in names),
+        *(_altq.class_of(name, rate="1mbit", room=ROOM) for name in names),
         _altq.class_of("rest", default=True),
         _altq.filter_to("probe", protocol="udp", destination_port=PROBE_PORT),
         *(
@@ -359,10 +364,10 @@ EXPERIMENT = Experiment(
     method="A sender, the middle and a receiver are network namespaces joined by virtual cables, without offloads. The "
     "sender floods by AF_XDP from the first core, to a port of each class in turns; the receiver is not whom the "
     "frames are for, and drops them at once, whoever forwards. Counted is what arrives there. The time of a frame is "
-    "all that the machine worked by what arrived, sender and receiver included. Links and classes may take "
-    "100 Gbit/s, so that processors decide. HTB's classes are found by tables of the port. The thin flow has 200 "
-    "datagrams a second from the same sender; its delay ends where the receiver's kernel has the frame. On one core "
-    "all three share it.",
+    "all that the machine worked by what arrived, sender and receiver included. The link has 20 Gbit/s, and each class "
+    "may take it, so that processors decide. HTB's classes are found by tables of the port. The thin flow has 200 "
+    "datagrams a second from the same sender, in a class with a fiftieth of the link; its delay ends where the "
+    "receiver's kernel has the frame. On one core all three share it.",
     full=Parameters(),
     quick=Parameters(
         seconds=0.5, rounds=1, frames_bytes=(60,), cores=(2,),
