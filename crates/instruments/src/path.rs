@@ -367,7 +367,10 @@ mod tests {
         }
         let options = options("--seconds 0.2 --ports 3 --frame 128 --probe 100");
         let found = measure(&options, cores().unwrap()[0], &AtomicBool::new(false)).unwrap();
-        assert!(found.sent_mpps > 0.0 && found.arrived_mpps > 0.0, "{found:?}");
+        assert!(
+            found.sent_mpps > 0.0 && found.arrived_mpps > 0.0,
+            "{found:?}"
+        );
         assert_eq!((found.frame_bytes, found.ports), (128, 3));
         assert!(found.daemon_ns_per_frame.is_none() && found.probe.sent > 0);
     }

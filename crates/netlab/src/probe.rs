@@ -101,7 +101,9 @@ impl Probe {
         let panicked = || io::Error::other("a thread panicked");
         let sender = self.sender.take().map(JoinHandle::join);
         let receiver = self.receiver.take().map(JoinHandle::join);
-        let sent = sender.and_then(Result::ok).unwrap_or_else(|| Err(panicked()));
+        let sent = sender
+            .and_then(Result::ok)
+            .unwrap_or_else(|| Err(panicked()));
         let delays = receiver
             .and_then(Result::ok)
             .unwrap_or_else(|| Err(panicked()));
@@ -158,12 +160,12 @@ fn receive(socket: &UdpSocket, over: &AtomicBool) -> io::Result<Vec<Duration>> {
         let mut buffers = [IoSliceMut::new(&mut datagram)];
         let mut control = cmsg_space!(TimeSpec);
         let fd = socket.as_raw_fd();
-        let received =
-            match recvmsg::<()>(fd, &mut buffers, Some(&mut control), MsgFlags::empty()) {
-                Ok(received) => received,
-                Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
+        let received = match recvmsg::<()>(fd, &mut buffers, Some(&mut control), MsgFlags::empty())
+        {
+            Ok(received) => received,
+            Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
         let arrived = received.cmsgs()?.find_map(|message| match message {
             ControlMessageOwned::ScmTimestampns(time) => Some(Duration::from(time)),
             _ => None,
