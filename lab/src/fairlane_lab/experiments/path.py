@@ -321,6 +321,7 @@ def draw(figure: Figure, tables: Tables, _paper: pd.DataFrame) -> None:
     drawing.plain_numbers(last, x=True)
     last.set_xlabel(f"delay of a thin flow beside {sizes[0]} byte frames (us):\nhalf, 99% (marked) and all within")
     all_axes[0].set_yticks(range(len(names)), names)
+    all_axes[0].set_ylabel("who forwards")
     all_axes[0].invert_yaxis()
     handles, labels = all_axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(cores))
