@@ -284,7 +284,8 @@ mod tests {
     #[test]
     fn what_is_made_elsewhere_is_kept_no_further_than_frames_are_received() {
         let free = || with_kept(|kept| kept.free.iter().map(Vec::len).sum::<usize>());
-        let made = |number| (0..number).for_each(|_| drop(KeptBytes::new(Vec::with_capacity(1_024))));
+        let made =
+            |number| (0..number).for_each(|_| drop(KeptBytes::new(Vec::with_capacity(1_024))));
         made(1_000);
         assert_eq!(free(), Some(0));
         let frames = received(&[1_000, 900]);

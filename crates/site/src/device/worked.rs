@@ -29,7 +29,7 @@ enum At<D> {
     /// Here.
     Here(D),
     /// At the worker.
-    Worker(Hired<D>),
+    Worker(Box<Hired<D>>),
     /// Nowhere: the worker could not start, or has panicked.
     Nowhere,
 }
@@ -49,7 +49,7 @@ impl<D: Device + 'static> Worked<D> {
     /// What is had of the worker that has started.
     #[cfg(test)]
     pub(crate) fn working(mut self, hired: Hired<D>) -> Worked<D> {
-        self.at = At::Worker(hired);
+        self.at = At::Worker(Box::new(hired));
         self
     }
 
@@ -191,7 +191,7 @@ impl<D: Device + 'static> Device for Worked<D> {
         self.sockets = receiver.to_pass()?.map(|passed| passed.sockets);
         let (worker, mut hired) = hire(receiver, &self.hiring)?;
         hired.start(worker, &self.hiring, format!("receive {}", self.name))?;
-        self.at = At::Worker(hired);
+        self.at = At::Worker(Box::new(hired));
         Ok(())
     }
 

@@ -472,7 +472,10 @@ impl Handing {
     }
 
     fn tell(&self, bridge: &mut SiteBridge, now: Nanos) -> io::Result<u64> {
-        if !Side::BOTH.iter().all(|&side| bridge.device(side).is_passed()) {
+        if !Side::BOTH
+            .iter()
+            .all(|&side| bridge.device(side).is_passed())
+        {
             // The other one has what was there before, of which nothing more comes.
             return Err(io::Error::other("an interface went away meanwhile"));
         }
