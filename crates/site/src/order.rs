@@ -63,7 +63,7 @@ impl Order {
             Order::Count(_) => Doing::Count,
             Order::Add(_) => Doing::Add,
             Order::Take(taking) => match taking.phase {
-                Phase::Change => Doing::Change,
+                Phase::Hang | Phase::Change => Doing::Change,
                 Phase::Exchange | Phase::Done => Doing::Exchange,
                 Phase::Move | Phase::GoOn => Doing::Move,
                 Phase::Remove => Doing::Remove,
@@ -275,6 +275,14 @@ impl Adding {
     }
 }
 
+/// A class that goes on below another parent.
+pub(crate) struct Moved {
+    /// In the new link.
+    pub(crate) place: usize,
+    pub(crate) id: ClassId,
+    pub(crate) parent: ClassId,
+}
+
 /// A class that goes, or whose queues are made anew.
 pub(crate) struct Gone {
     pub(crate) id: ClassId,
@@ -290,10 +298,12 @@ pub(crate) struct Gone {
     pub(crate) remains: Option<Remains>,
 }
 
-/// Going on as another link: classes that change, filters, packets that move, classes that go.
+/// Going on as another link: classes that move or change, filters, packets that move, classes that go.
 pub(crate) struct Taking {
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
+    /// Parents before their children.
+    pub(crate) moved: Vec<Moved>,
     /// Those that go on with other parameters: their places and numbers.
     pub(crate) changed: Vec<(usize, ClassId)>,
     /// The new filters; then the former ones. None where packets go on where they went.
@@ -314,6 +324,8 @@ pub(crate) struct Taking {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Classes go on below other parents.
+    Hang,
     Change,
     Exchange,
     Move,
@@ -333,12 +345,13 @@ impl Taking {
         Taking {
             side,
             link,
+            moved: Vec::new(),
             changed,
             classifier,
             anew: None,
             gone,
             error: None,
-            phase: Phase::Change,
+            phase: Phase::Hang,
             at: 0,
             begun: false,
             from: 0,
@@ -355,6 +368,7 @@ impl Taking {
         while left > 0 && self.phase != Phase::Done {
             let queue = arbiter.queue_mut();
             let phase_done = match self.phase {
+                Phase::Hang => self.hang(queue, &mut left, now),
                 Phase::Change => self.change(queue, &mut left, now),
                 Phase::Exchange => {
                     self.exchange(queue);
@@ -369,6 +383,7 @@ impl Taking {
             if phase_done {
                 self.at = 0;
                 self.phase = match self.phase {
+                    Phase::Hang => Phase::Change,
                     Phase::Change => Phase::Exchange,
                     Phase::Exchange if self.classifier.is_none() => Phase::Done,
                     Phase::Exchange => Phase::Move,
@@ -381,6 +396,21 @@ impl Taking {
             }
         }
         self.phase == Phase::Done
+    }
+
+    fn hang(&mut self, queue: &mut Shaped, left: &mut usize, now: Nanos) -> bool {
+        while let Some(&Moved { place, id, parent }) = self.moved.get(self.at) {
+            if *left == 0 {
+                return false;
+            }
+            *left = left.saturating_sub(CLASS);
+            let classes = queue.classes_mut();
+            if let Err(error) = self.link.move_class(classes, place, id, parent, now) {
+                self.error = Some(error);
+            }
+            self.at += 1;
+        }
+        true
     }
 
     fn change(&mut self, queue: &mut Shaped, left: &mut usize, now: Nanos) -> bool {

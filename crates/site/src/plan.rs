@@ -17,7 +17,7 @@ use crate::classifier::{FrameClassifier, random_key};
 use crate::early::{Early, Port, Tables};
 use crate::frame::{Frame, Received};
 use crate::meter::{Delays, Meter};
-use crate::order::{Adding, Gone, Taking};
+use crate::order::{Adding, Gone, Moved, Taking};
 use crate::passing::{Finding, Findings, What};
 use crate::workers::Sorting;
 
@@ -401,6 +401,7 @@ impl Plan {
         let (anew, new_ids) = anew.unzip();
         let ids = new_ids.or(ids).unwrap_or_else(|| self.kept(&steps));
         filters.renumber(&ids);
+        let moved = moved(&steps, &link, &ids);
         let by_name = places(&link);
         let gone: Vec<Gone> = steps
             .gone
@@ -462,7 +463,7 @@ impl Plan {
         plan.publish(&mut classifier);
         let changed = steps.changed.iter().map(|&place| (place, plan.ids[place]));
         let mut taking = Taking::new(self.side, link, changed.collect(), Some(classifier), gone);
-        taking.anew = anew;
+        (taking.moved, taking.anew) = (moved, anew);
         (taking, plan)
     }
 
@@ -529,10 +530,24 @@ impl Plan {
     }
 }
 
+/// The classes that go on below other parents; the numbers of all are these.
+fn moved(steps: &Steps, link: &Link, ids: &[ClassId]) -> Vec<Moved> {
+    let moved = steps.moved.iter().map(|&place| {
+        let parent = link.classes[place].parent;
+        Moved {
+            place,
+            id: ids[place],
+            parent: parent.map_or(ClassId::ROOT, |parent| ids[parent]),
+        }
+    });
+    moved.collect()
+}
+
 fn unchanged(link: &Link) -> Steps {
     Steps {
         stays: (0..link.classes.len()).map(Some).collect(),
         added: Vec::new(),
+        moved: Vec::new(),
         changed: Vec::new(),
         gone: Vec::new(),
     }
@@ -542,6 +557,7 @@ fn all_gone(former: &Link, link: &Link) -> Steps {
     Steps {
         stays: vec![None; link.classes.len()],
         added: Vec::new(),
+        moved: Vec::new(),
         changed: Vec::new(),
         gone: (0..former.classes.len()).rev().collect(),
     }
