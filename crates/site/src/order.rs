@@ -40,6 +40,8 @@ pub(crate) enum Order {
     Count(Box<Counting>),
     /// Add classes to a link.
     Add(Box<Adding>),
+    /// Look whether what waited in classes that are to go has left.
+    Drain(Box<Draining>),
     /// Go on as another link.
     Take(Box<Taking>),
     /// Tell what flows sent.
@@ -60,7 +62,7 @@ impl Order {
     /// What its next step begins with.
     pub(crate) fn doing(&self) -> Doing {
         match self {
-            Order::Count(_) => Doing::Count,
+            Order::Count(_) | Order::Drain(_) => Doing::Count,
             Order::Add(_) => Doing::Add,
             Order::Take(taking) => match taking.phase {
                 Phase::Hang | Phase::Change => Doing::Change,
@@ -82,6 +84,10 @@ impl Order {
             Order::Count(counting) => counting.step(bridge),
             Order::Add(adding) => match bridge.arbiter_mut(adding.side) {
                 Some(arbiter) => adding.step(arbiter.queue_mut()),
+                None => true,
+            },
+            Order::Drain(draining) => match bridge.arbiter(draining.side) {
+                Some(arbiter) => draining.step(arbiter.queue()),
                 None => true,
             },
             Order::Take(taking) => match bridge.arbiter_mut(taking.side) {
@@ -270,6 +276,57 @@ impl Adding {
                 }
             }
             self.at += 1;
+        }
+        false
+    }
+}
+
+/// Classes that are to go, until what waits in them has left.
+pub(crate) struct Draining {
+    pub(crate) side: Side,
+    /// Then they go with what still waits.
+    pub(crate) until: Nanos,
+    ids: Vec<ClassId>,
+    /// Packets that had come to each when it was first looked at.
+    came: Vec<u64>,
+    /// How many of them, from the first, are known to have sent those.
+    drained: usize,
+}
+
+impl Draining {
+    pub(crate) fn new(side: Side, ids: Vec<ClassId>, until: Nanos) -> Draining {
+        Draining {
+            side,
+            until,
+            came: Vec::with_capacity(ids.len()),
+            ids,
+            drained: 0,
+        }
+    }
+
+    /// Whether what waited in them when each was first looked at has left: as many packets at least.
+    pub(crate) fn is_done(&self) -> bool {
+        self.drained == self.ids.len()
+    }
+
+    /// Looks at a few of them. Returns whether it is known how far they are.
+    fn step(&mut self, queue: &Shaped) -> bool {
+        let stats = |id| queue.classes().own_stats(id).unwrap_or_default();
+        for _ in 0..STEP {
+            if let Some(&id) = self.ids.get(self.came.len()) {
+                self.came.push(stats(id).accepted.packets);
+                continue;
+            }
+            let Some(&id) = self.ids.get(self.drained) else {
+                return true;
+            };
+            let ClassStats {
+                accepted, queued, ..
+            } = stats(id);
+            if accepted.minus(queued).packets < self.came[self.drained] {
+                return true;
+            }
+            self.drained += 1;
         }
         false
     }

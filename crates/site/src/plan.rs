@@ -17,7 +17,7 @@ use crate::classifier::{FrameClassifier, random_key};
 use crate::early::{Early, Port, Tables};
 use crate::frame::{Frame, Received};
 use crate::meter::{Delays, Meter};
-use crate::order::{Adding, Gone, Moved, Taking};
+use crate::order::{Adding, Draining, Gone, Moved, Taking};
 use crate::passing::{Finding, Findings, What};
 use crate::workers::Sorting;
 
@@ -346,6 +346,31 @@ impl Plan {
     fn metered(&self) -> impl Iterator<Item = (ClassId, &Arc<Meter>)> {
         let meters = self.accounts.iter().map(|account| &account.meter);
         self.ids.iter().copied().zip(meters)
+    }
+
+    /// The classes that are no more with another link, if packets may wait in any: what waits there leaves
+    /// first, or until some time.
+    pub(crate) fn draining(&self, next: &Next, until: Nanos) -> Option<Draining> {
+        let all: Vec<usize>;
+        let gone = match &next.how {
+            How::Same | How::Parameters(_) => return None,
+            How::Steps(steps) => &steps.gone,
+            How::Anew(_) => {
+                all = (0..self.ids.len()).collect();
+                &all
+            }
+        };
+        if gone.is_empty() {
+            return None;
+        }
+        let names = places(&next.link);
+        let is_no_more = |&&place: &&usize| {
+            holds_packets(&self.link, place)
+                && !names.contains_key(&*self.link.classes[place].name)
+        };
+        let ids = gone.iter().filter(is_no_more).map(|&place| self.ids[place]);
+        let ids: Vec<ClassId> = ids.collect();
+        (!ids.is_empty()).then(|| Draining::new(self.side, ids, until))
     }
 
     /// The classes that are to be added first, if there are any.

@@ -473,3 +473,47 @@ fn a_class_that_moves_keeps_its_flows_in_their_order_and_those_without_packets()
     assert_eq!(left[0].len(), 60 + 30 + 12);
     assert_eq!(left[0], left[1]);
 }
+
+#[test]
+fn what_waits_in_classes_that_are_no_more_leaves_before_they_go() {
+    let of = |head: &str, keys: &str| {
+        let filter = "[[link.filter]]\nclass = \"one\"\nsource = \"10.0.0.1/32\"\n";
+        link(&format!(
+            "{head}{REST}[[link.class]]\nname = \"one\"\n{keys}{filter}"
+        ))
+    };
+    let drr = "algorithm = \"drr\"\n";
+    let rig = || {
+        let mut rig = Rig::new(&of("", ""));
+        for source in [1, 2, 1, 2, 1, 2] {
+            let frame = frame(source, 100 * source as usize);
+            rig::put(rig.arbiter.queue_mut(), rig.port, frame, Nanos::ZERO);
+        }
+        rig
+    };
+    let draining = |rig: &Rig, link: &Arc<Link>| {
+        let next = rig.plan.running().becomes(Arc::clone(link));
+        rig.plan.draining(&next, Nanos::MAX)
+    };
+    // Where there is one of its name, packets go on there.
+    let flows = "per = \"source-ip\"\nflows = { most = 9 }\n";
+    for stays in [of("", ""), of("", flows), of(drr, ""), of("", "weight = 7\n")] {
+        assert!(draining(&rig(), &stays).is_none());
+    }
+    for goes in [link(REST), link(&format!("{drr}{REST}"))] {
+        let mut rig = rig();
+        let mut draining = draining(&rig, &goes).unwrap();
+        assert!(draining.step(rig.arbiter.queue()) && !draining.is_done());
+        // What comes later is not waited for.
+        let late = frame(1, 100);
+        rig::put(rig.arbiter.queue_mut(), rig.port, late, Nanos::ZERO);
+        let mut left = 0;
+        while left < 3 {
+            assert!(!draining.is_done(), "{left} of 3");
+            left += usize::from(rig.leave(1) == [100]);
+            assert!(draining.step(rig.arbiter.queue()));
+        }
+        assert!(draining.is_done());
+        assert!(rig.waiting() > 0);
+    }
+}
