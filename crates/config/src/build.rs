@@ -182,6 +182,27 @@ impl Link {
         }
     }
 
+    /// Moves a class of the link's queues to this place, below the class with the number `parent`, with all that
+    /// it has: as [`Tree::move_below`]. O(depth), below algorithms that do not follow packets.
+    ///
+    /// # Errors
+    ///
+    /// There is no such class or parent, or that one is the class itself or below it; the link is one of CBQ.
+    pub fn move_class<P>(
+        &self,
+        queues: &mut Discipline<P>,
+        place: usize,
+        id: ClassId,
+        parent: ClassId,
+        now: Nanos,
+    ) -> Result<(), DisciplineError> {
+        let Discipline::Tree(tree) = queues else {
+            return Err(DisciplineError::Fixed);
+        };
+        let config = self.class_config(&self.classes[place]);
+        Ok(tree.move_below(id, parent, config, now)?)
+    }
+
     /// Makes of a class of the link's queues what is at this place: the same kind with other
     /// parameters. A leaf that is within its room keeps it until it was empty. A class of flows has only
     /// begun to be another one: [`Discipline::go_on_changing`] is to follow. O(1), and O(flows)

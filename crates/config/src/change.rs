@@ -1,13 +1,15 @@
 //! From the classes of a running link to those of another file: which go on as they are, which
 //! change, come and go.
 //!
-//! A class goes on if it has the name, the parent and the kind that it had: the same algorithm
-//! where it has others or flows below it, and flows that are told apart by the same. So does one
-//! with another name, if nothing else of it is new: its parent, its parameters, and the filters
-//! that lead there. Whoever goes on keeps its packets, its flows and its place in virtual time.
+//! A class goes on if it has the name and the kind that it had: the same algorithm where it has others or
+//! flows below it, and flows that are told apart by the same. So does one with another name, if nothing else
+//! of it is new: its parent, its parameters, and the filters that lead there. Whoever goes on keeps its
+//! packets and its flows, with their places in virtual time; and its own, unless it goes on below another
+//! parent, where it comes as one that becomes backlogged. Where the algorithm of either parent follows packets
+//! (`fifo`, `sfq`, `wf2q`), a class of another parent is a new one, to which packets go one by one.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
@@ -23,6 +25,8 @@ pub struct Steps {
     pub stays: Vec<Option<usize>>,
     /// The classes that come, by place in the new link: parents before their children.
     pub added: Vec<usize>,
+    /// Those that go on below another parent, by place in the new link: parents before their children.
+    pub moved: Vec<usize>,
     /// Those that go on with other parameters, by place in the new link.
     pub changed: Vec<usize>,
     /// Those that go, by place in the running link: children before their parents.
@@ -30,15 +34,17 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Whether no class comes, goes or changes.
+    /// Whether no class comes, goes, moves or changes.
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.changed.is_empty() && self.gone.is_empty()
+        let all = [&self.added, &self.moved, &self.changed, &self.gone];
+        all.into_iter().all(Vec::is_empty)
     }
 
     /// Whether every class goes on in its place, be it with other parameters.
     pub fn is_in_place(&self) -> bool {
         let mut places = self.stays.iter().enumerate();
         self.added.is_empty()
+            && self.moved.is_empty()
             && self.gone.is_empty()
             && places.all(|(place, &was)| was == Some(place))
     }
@@ -99,6 +105,7 @@ fn in_place(old: &Link, new: &Link, but: &[Range<usize>]) -> Option<Steps> {
     places().all(stay).then(|| Steps {
         stays: (0..new.classes.len()).map(Some).collect(),
         added: Vec::new(),
+        moved: Vec::new(),
         changed: places().filter(differ).collect(),
         gone: Vec::new(),
     })
@@ -110,6 +117,8 @@ struct Side<'a> {
     children: Vec<Vec<usize>>,
     /// The filters that lead to each class: seldom asked for.
     rules: OnceCell<Vec<Vec<&'a Rule<u32>>>>,
+    /// The place of each class by its name, likewise.
+    places: OnceCell<HashMap<&'a str, usize>>,
 }
 
 impl<'a> Side<'a> {
@@ -118,11 +127,34 @@ impl<'a> Side<'a> {
             link,
             children: link.children(),
             rules: OnceCell::new(),
+            places: OnceCell::new(),
         }
     }
 
     fn class(&self, place: usize) -> &'a Class {
         &self.link.classes[place]
+    }
+
+    /// Where the class of this name is.
+    fn place(&self, name: &str) -> Option<usize> {
+        let places = self.places.get_or_init(|| {
+            let names = self.link.classes.iter().map(|class| &*class.name);
+            names.zip(0..).collect()
+        });
+        places.get(name).copied()
+    }
+
+    /// Whether the algorithm that orders a class knows of each packet.
+    fn follows_packets(&self, place: usize) -> bool {
+        let above = self.class(place).parent;
+        match (
+            above.map(|above| &self.class(above).kind),
+            self.link.algorithm,
+        ) {
+            (Some(ClassKind::Inner(algorithm)), _) => algorithm.follows_packets(),
+            (_, LinkAlgorithm::Tree(algorithm)) => algorithm.follows_packets(),
+            (_, LinkAlgorithm::Cbq) => false,
+        }
     }
 
     fn leads_to(&self, place: usize) -> impl Iterator<Item = (i32, &fairlane_classify::Match)> {
@@ -165,6 +197,7 @@ struct Matching<'a> {
     stays: Vec<Option<usize>>,
     /// By place in the running link.
     goes_on: Vec<bool>,
+    moved: Vec<usize>,
 }
 
 impl<'a> Matching<'a> {
@@ -174,6 +207,7 @@ impl<'a> Matching<'a> {
             new: Side::new(new),
             stays: vec![None; new.classes.len()],
             goes_on: vec![false; old.classes.len()],
+            moved: Vec::new(),
         }
     }
 
@@ -181,6 +215,7 @@ impl<'a> Matching<'a> {
         // Parents come before their children in both.
         self.below(self.old.link.classes.len(), self.new.link.classes.len());
         for place in 0..self.stays.len() {
+            self.find_moved(place);
             if let Some(was) = self.stays[place] {
                 self.below(was, place);
             }
@@ -190,6 +225,7 @@ impl<'a> Matching<'a> {
             new,
             stays,
             goes_on,
+            moved,
         } = self;
         let places = 0..stays.len();
         let changed = places.clone().filter(|&place| {
@@ -200,6 +236,7 @@ impl<'a> Matching<'a> {
                 .clone()
                 .filter(|&place| stays[place].is_none())
                 .collect(),
+            moved,
             changed: changed.collect(),
             gone: (0..goes_on.len())
                 .rev()
@@ -224,7 +261,6 @@ impl<'a> Matching<'a> {
             .iter()
             .map(|&place| (&*self.old.class(place).name, place))
             .collect();
-        let names: HashSet<&str> = self.new.names_below(is).collect();
         let mut without = Vec::new();
         for place in self.new.children[is].clone() {
             match by_name.get(&*self.new.class(place).name) {
@@ -233,13 +269,15 @@ impl<'a> Matching<'a> {
                 }
                 // It has become something else.
                 Some(_) => {}
+                // One whose name was there elsewhere is no other's next one.
+                None if self.old.place(&self.new.class(place).name).is_some() => {}
                 None => without.push(place),
             }
         }
         let mut left: HashMap<u64, VecDeque<usize>> = HashMap::new();
         for &place in &self.old.children[was] {
             // One whose name is there again is no other's former one.
-            if !self.goes_on[place] && !names.contains(&*self.old.class(place).name) {
+            if !self.goes_on[place] && self.new.place(&self.old.class(place).name).is_none() {
                 left.entry(self.old.fingerprint(place))
                     .or_default()
                     .push_back(place);
@@ -253,6 +291,24 @@ impl<'a> Matching<'a> {
             if let Some(former) = found.and_then(|at| alike.remove(at)) {
                 self.pair(former, place);
             }
+        }
+    }
+
+    /// A class that has nobody to go on from below its parent does so from the one of its name elsewhere.
+    fn find_moved(&mut self, is: usize) {
+        if self.stays[is].is_some() {
+            return;
+        }
+        let was = self.old.place(&self.new.class(is).name);
+        let moves = |&was: &usize| {
+            !self.goes_on[was]
+                && same_kind(self.old.class(was), self.new.class(is))
+                && !self.old.follows_packets(was)
+                && !self.new.follows_packets(is)
+        };
+        if let Some(was) = was.filter(moves) {
+            self.pair(was, is);
+            self.moved.push(is);
         }
     }
 

@@ -16,13 +16,13 @@ use fairlane_runtime::Clock;
 use fairlane_runtime::attach::Attach;
 use fairlane_runtime::bridge::Side;
 
-use crate::daemon::{Handle, Interface, Outcome, SiteBridge};
+use crate::daemon::{Handle, Interface, Outcome, SiteBridge, nanos};
 use crate::device::{Needs, Opened, ToKeeper};
 use crate::error::{Doing, Error, Result};
 use crate::flows::{Hear, Watch};
 use crate::hand_over::{Gave, Handing, Stage, Took};
 use crate::notice::{Notice, Notify};
-use crate::order::{Adding, Counting, Order, Taking};
+use crate::order::{Adding, Counting, Draining, Order, Taking};
 use crate::passing::FINDINGS;
 use crate::plan::{Next, Plan, Running};
 use crate::reload::{Former, Prepared, Source};
@@ -83,6 +83,9 @@ const CHANGED: Nanos = Nanos::from_millis(100);
 /// The part of the time that telling states may take where much changes: changes wait meanwhile.
 const TELLING: u64 = 10;
 
+/// How long a configuration waits at most until what waits in classes that it does not have has left.
+const DRAIN: Nanos = Nanos::from_millis(250);
+
 /// Least time between two times that memory is given back.
 const TIDIED: Nanos = Nanos::from_millis(5_000);
 /// How often it is after a configuration was read: what was made of the former one is let go of later.
@@ -96,6 +99,8 @@ pub(crate) enum Asked {
     Counts,
     /// For what flows sent.
     Flows,
+    /// Whether classes that are no more with this link have sent what waits in them.
+    Drained(Box<Next>),
     /// To add the classes that come with this link.
     Classes(Box<Next>),
     /// To change parameters alone, as this link says.
@@ -153,6 +158,8 @@ pub(crate) struct State {
     /// The site that is being taken over, and its links that are not yet.
     next: Option<Arc<Site>>,
     waiting: VecDeque<Next>,
+    /// The first of these, which waits for classes that it does not have.
+    draining: Option<(Box<Draining>, Box<Next>)>,
     /// What is to take over with an interface that is being opened, and that interface then.
     pub(crate) prepared: Option<Prepared>,
     pub(crate) opened: Option<(Side, Box<Opened>)>,
@@ -291,7 +298,10 @@ impl Control {
         match self.state.asked {
             Asked::Nothing => {
                 let due = self.due().min(self.state.flows.due());
-                Duration::from(due.since(self.clock.now())).clamp(LOOK, IDLE)
+                match self.state.draining.is_some() {
+                    true => LOOK,
+                    false => Duration::from(due.since(self.clock.now())).clamp(LOOK, IDLE),
+                }
             }
             _ => {
                 let waited = self.clock.now().since(self.state.ordered);
@@ -418,9 +428,10 @@ impl Control {
             }
         }
         if self.state.waiting.is_empty()
+            && self.state.draining.is_none()
             && !matches!(
                 self.state.asked,
-                Asked::Classes(_) | Asked::Parameters(_) | Asked::Plan(_)
+                Asked::Drained(_) | Asked::Classes(_) | Asked::Parameters(_) | Asked::Plan(_)
             )
             && let Some(site) = self.state.next.take()
             && let Some(asker) = self.state.request.take()
@@ -460,7 +471,12 @@ impl Control {
         if !matches!(self.state.asked, Asked::Nothing) {
             return;
         }
-        if let Some(next) = self.state.waiting.pop_front() {
+        if let Some((draining, next)) = self.state.draining.take() {
+            if self.clock.now().since(self.state.ordered) >= nanos(LOOK) {
+                return self.look_at(draining, next);
+            }
+            self.state.draining = Some((draining, next));
+        } else if let Some(next) = self.state.waiting.pop_front() {
             return self.take_over(next);
         }
         if self.order_of_stage() {
@@ -504,7 +520,32 @@ impl Control {
         }))
     }
 
+    /// A link is to take over, when what waits in classes that it does not have has left.
     fn take_over(&mut self, next: Next) {
+        let until = self.clock.now() + DRAIN;
+        let plan = self.plan_mut(next.side);
+        let draining = plan.and_then(|plan| plan.draining(&next, until));
+        match draining {
+            Some(draining) => self.look_at(Box::new(draining), Box::new(next)),
+            None => self.go_over(next),
+        }
+    }
+
+    fn look_at(&mut self, draining: Box<Draining>, next: Box<Next>) {
+        self.state.asked = Asked::Drained(next);
+        self.order(Order::Drain(draining));
+    }
+
+    /// Classes that are to go were looked at: they go, or are looked at again.
+    fn drained(&mut self, draining: Box<Draining>, next: Box<Next>) {
+        if draining.is_done() || self.clock.now() >= draining.until {
+            self.go_over(*next);
+        } else {
+            self.state.draining = Some((draining, next));
+        }
+    }
+
+    fn go_over(&mut self, next: Next) {
         let Some(plan) = self.plan_mut(next.side) else {
             return;
         };
@@ -552,6 +593,7 @@ impl Control {
                     self.count_findings();
                     self.state.flows.walked(*walking, &self.plans);
                 }
+                (Order::Drain(draining), Asked::Drained(next)) => self.drained(draining, next),
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
                 (Order::Take(taking), Asked::Parameters(next)) => {
                     self.changed(taking.error.is_some(), *next);

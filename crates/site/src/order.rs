@@ -42,6 +42,8 @@ pub(crate) enum Order {
     Count(Box<Counting>),
     /// Add classes to a link.
     Add(Box<Adding>),
+    /// Look whether what waited in classes that are to go has left.
+    Drain(Box<Draining>),
     /// Go on as another link.
     Take(Box<Taking>),
     /// Tell what flows sent.
@@ -62,10 +64,10 @@ impl Order {
     /// What its next step begins with.
     pub(crate) fn doing(&self) -> Doing {
         match self {
-            Order::Count(_) => Doing::Count,
+            Order::Count(_) | Order::Drain(_) => Doing::Count,
             Order::Add(_) => Doing::Add,
             Order::Take(taking) => match taking.phase {
-                Phase::Change => Doing::Change,
+                Phase::Hang | Phase::Change => Doing::Change,
                 Phase::Exchange | Phase::Done => Doing::Exchange,
                 Phase::Move | Phase::GoOn => Doing::Move,
                 Phase::Remove => Doing::Remove,
@@ -84,6 +86,10 @@ impl Order {
             Order::Count(counting) => counting.step(bridge),
             Order::Add(adding) => match bridge.arbiter_mut(adding.side) {
                 Some(arbiter) => adding.step(arbiter.queue_mut()),
+                None => true,
+            },
+            Order::Drain(draining) => match bridge.arbiter(draining.side) {
+                Some(arbiter) => draining.step(arbiter.queue()),
                 None => true,
             },
             Order::Take(taking) => match bridge.arbiter_mut(taking.side) {
@@ -277,6 +283,65 @@ impl Adding {
     }
 }
 
+/// Classes that are to go, until what waits in them has left.
+pub(crate) struct Draining {
+    pub(crate) side: Side,
+    /// Then they go with what still waits.
+    pub(crate) until: Nanos,
+    ids: Vec<ClassId>,
+    /// Packets that had come to each when it was first looked at.
+    came: Vec<u64>,
+    /// How many of them, from the first, are known to have sent those.
+    drained: usize,
+}
+
+impl Draining {
+    pub(crate) fn new(side: Side, ids: Vec<ClassId>, until: Nanos) -> Draining {
+        Draining {
+            side,
+            until,
+            came: Vec::with_capacity(ids.len()),
+            ids,
+            drained: 0,
+        }
+    }
+
+    /// Whether what waited in them when each was first looked at has left: as many packets at least.
+    pub(crate) fn is_done(&self) -> bool {
+        self.drained == self.ids.len()
+    }
+
+    /// Looks at a few of them. Returns whether it is known how far they are.
+    fn step(&mut self, queue: &Shaped) -> bool {
+        let stats = |id| queue.classes().own_stats(id).unwrap_or_default();
+        for _ in 0..STEP {
+            if let Some(&id) = self.ids.get(self.came.len()) {
+                self.came.push(stats(id).accepted.packets);
+                continue;
+            }
+            let Some(&id) = self.ids.get(self.drained) else {
+                return true;
+            };
+            let ClassStats {
+                accepted, queued, ..
+            } = stats(id);
+            if accepted.minus(queued).packets < self.came[self.drained] {
+                return true;
+            }
+            self.drained += 1;
+        }
+        false
+    }
+}
+
+/// A class that goes on below another parent.
+pub(crate) struct Moved {
+    /// In the new link.
+    pub(crate) place: usize,
+    pub(crate) id: ClassId,
+    pub(crate) parent: ClassId,
+}
+
 /// A class that goes, or whose queues are made anew.
 pub(crate) struct Gone {
     pub(crate) id: ClassId,
@@ -292,10 +357,12 @@ pub(crate) struct Gone {
     pub(crate) remains: Option<Remains>,
 }
 
-/// Going on as another link: classes that change, filters, packets that move, classes that go.
+/// Going on as another link: classes that move or change, filters, packets that move, classes that go.
 pub(crate) struct Taking {
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
+    /// Parents before their children.
+    pub(crate) moved: Vec<Moved>,
     /// Those that go on with other parameters: their places and numbers.
     pub(crate) changed: Vec<(usize, ClassId)>,
     /// The new filters; then the former ones. None where packets go on where they went.
@@ -316,6 +383,8 @@ pub(crate) struct Taking {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Classes go on below other parents.
+    Hang,
     Change,
     Exchange,
     Move,
@@ -335,12 +404,13 @@ impl Taking {
         Taking {
             side,
             link,
+            moved: Vec::new(),
             changed,
             classifier,
             anew: None,
             gone,
             error: None,
-            phase: Phase::Change,
+            phase: Phase::Hang,
             at: 0,
             begun: false,
             from: 0,
@@ -357,6 +427,7 @@ impl Taking {
         while left > 0 && self.phase != Phase::Done {
             let queue = arbiter.queue_mut();
             let phase_done = match self.phase {
+                Phase::Hang => self.hang(queue, &mut left, now),
                 Phase::Change => self.change(queue, &mut left, now),
                 Phase::Exchange => {
                     self.exchange(queue);
@@ -371,6 +442,7 @@ impl Taking {
             if phase_done {
                 self.at = 0;
                 self.phase = match self.phase {
+                    Phase::Hang => Phase::Change,
                     Phase::Change => Phase::Exchange,
                     Phase::Exchange if self.classifier.is_none() => Phase::Done,
                     Phase::Exchange => Phase::Move,
@@ -383,6 +455,21 @@ impl Taking {
             }
         }
         self.phase == Phase::Done
+    }
+
+    fn hang(&mut self, queue: &mut Shaped, left: &mut usize, now: Nanos) -> bool {
+        while let Some(&Moved { place, id, parent }) = self.moved.get(self.at) {
+            if *left == 0 {
+                return false;
+            }
+            *left = left.saturating_sub(CLASS);
+            let classes = queue.classes_mut();
+            if let Err(error) = self.link.move_class(classes, place, id, parent, now) {
+                self.error = Some(error);
+            }
+            self.at += 1;
+        }
+        true
     }
 
     fn change(&mut self, queue: &mut Shaped, left: &mut usize, now: Nanos) -> bool {

@@ -17,7 +17,7 @@ use crate::classifier::{FrameClassifier, random_key};
 use crate::early::{Early, Port, Tables};
 use crate::frame::{Frame, Received};
 use crate::meter::{Delays, Meter};
-use crate::order::{Adding, Gone, Taking};
+use crate::order::{Adding, Draining, Gone, Moved, Taking};
 use crate::passing::{Finding, Findings, What};
 use crate::workers::Sorting;
 
@@ -351,6 +351,30 @@ impl Plan {
         self.ids.iter().copied().zip(meters)
     }
 
+    /// The classes that are no more with another link, if packets may wait in any: what waits there leaves
+    /// first, or until some time.
+    pub(crate) fn draining(&self, next: &Next, until: Nanos) -> Option<Draining> {
+        let all: Vec<usize>;
+        let gone = match &next.how {
+            How::Same | How::Parameters(_) => return None,
+            How::Steps(steps) => &steps.gone,
+            How::Anew(_) => {
+                all = (0..self.ids.len()).collect();
+                &all
+            }
+        };
+        if gone.is_empty() {
+            return None;
+        }
+        let names = places(&next.link);
+        let is_no_more = |&&place: &&usize| {
+            holds_packets(&self.link, place) && !names.contains_key(&*self.link.classes[place].name)
+        };
+        let ids = gone.iter().filter(is_no_more).map(|&place| self.ids[place]);
+        let ids: Vec<ClassId> = ids.collect();
+        (!ids.is_empty()).then(|| Draining::new(self.side, ids, until))
+    }
+
     /// The classes that are to be added first, if there are any.
     pub(crate) fn adding(&self, next: &Next) -> Option<Adding> {
         let How::Steps(steps) = &next.how else {
@@ -404,6 +428,7 @@ impl Plan {
         let (anew, new_ids) = anew.unzip();
         let ids = new_ids.or(ids).unwrap_or_else(|| self.kept(&steps));
         filters.renumber(&ids);
+        let moved = moved(&steps, &link, &ids);
         let by_name = places(&link);
         let gone: Vec<Gone> = steps
             .gone
@@ -466,7 +491,7 @@ impl Plan {
         plan.publish(&mut classifier);
         let changed = steps.changed.iter().map(|&place| (place, plan.ids[place]));
         let mut taking = Taking::new(self.side, link, changed.collect(), Some(classifier), gone);
-        taking.anew = anew;
+        (taking.moved, taking.anew) = (moved, anew);
         (taking, plan)
     }
 
@@ -543,10 +568,24 @@ impl Plan {
     }
 }
 
+/// The classes that go on below other parents; the numbers of all are these.
+fn moved(steps: &Steps, link: &Link, ids: &[ClassId]) -> Vec<Moved> {
+    let moved = steps.moved.iter().map(|&place| {
+        let parent = link.classes[place].parent;
+        Moved {
+            place,
+            id: ids[place],
+            parent: parent.map_or(ClassId::ROOT, |parent| ids[parent]),
+        }
+    });
+    moved.collect()
+}
+
 fn unchanged(link: &Link) -> Steps {
     Steps {
         stays: (0..link.classes.len()).map(Some).collect(),
         added: Vec::new(),
+        moved: Vec::new(),
         changed: Vec::new(),
         gone: Vec::new(),
     }
@@ -556,6 +595,7 @@ fn all_gone(former: &Link, link: &Link) -> Steps {
     Steps {
         stays: vec![None; link.classes.len()],
         added: Vec::new(),
+        moved: Vec::new(),
         changed: Vec::new(),
         gone: (0..former.classes.len()).rev().collect(),
     }

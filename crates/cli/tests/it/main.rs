@@ -34,6 +34,7 @@ mod site_input;
 mod site_interfaces;
 mod site_lengths;
 mod site_load;
+mod site_moves;
 mod site_operate;
 mod site_output;
 mod site_overload;

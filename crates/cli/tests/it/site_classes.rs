@@ -434,7 +434,7 @@ limit = {{ packets = 1000 }}
 }
 
 /// The numbers of so many datagrams that come to a socket, or of fewer, where others do not come.
-fn came(socket: &UdpSocket, count: usize) -> Vec<u32> {
+pub(crate) fn came(socket: &UdpSocket, count: usize) -> Vec<u32> {
     let look = Duration::from_millis(50);
     socket.set_read_timeout(Some(look)).unwrap();
     let mut buffer = [0; 2_000];

@@ -1,9 +1,13 @@
 //! A running link becomes another one class by class; who stays keeps what it has.
 
+use std::collections::{HashMap, VecDeque};
+
 use fairlane_classify::DigestKey;
 use fairlane_config::{Link, Site, Steps};
 use fairlane_core::tree::{ClassId, ClassQueue, Payload};
 use fairlane_core::{Dequeue, Discipline, Length, Nanos};
+
+use crate::guarantees::Random;
 
 const NOW: Nanos = Nanos::ZERO;
 
@@ -79,6 +83,12 @@ impl Running {
             let parent = parent.map_or(ClassId::ROOT, |parent| ids[parent]);
             ids[place] = new.add_class(&mut self.queues, place, parent).unwrap();
         }
+        for &place in &steps.moved {
+            let parent = new.classes[place].parent;
+            let parent = parent.map_or(ClassId::ROOT, |parent| ids[parent]);
+            new.move_class(&mut self.queues, place, ids[place], parent, NOW)
+                .unwrap();
+        }
         for &place in &steps.changed {
             new.change_class(&mut self.queues, place, ids[place], NOW)
                 .unwrap();
@@ -106,6 +116,9 @@ impl Running {
 fn longest_row(sent: &[String]) -> usize {
     sent.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap()
 }
+
+/// What is kept for classes would change the one that is made for them.
+const LIMIT: &str = "limit = { packets = 200000, bytes = \"256mb\" }\n";
 
 const TWO: &str =
     "[[link.class]]\nname = \"a\"\nweight = 1\n[[link.class]]\nname = \"b\"\nweight = 1\n";
@@ -159,11 +172,10 @@ fn a_class_with_another_name_and_nothing_else_new_goes_on() {
 }
 
 #[test]
-fn a_class_of_another_kind_or_below_another_is_a_new_one_with_all_below_it() {
+fn a_class_of_another_kind_is_a_new_one_and_those_below_it_move_there() {
     let text = |algorithm: &str, of_leaf: &str, parent: &str| {
         [
-            // What is kept for a class of flows would change the one that is made for it.
-            "limit = { packets = 200000, bytes = \"256mb\" }\n".to_owned(),
+            LIMIT.to_owned(),
             class("one", &format!("algorithm = \"{algorithm}\"")),
             class("two", ""),
             class("below", &format!("parent = \"{parent}\"\n{of_leaf}")),
@@ -172,17 +184,177 @@ fn a_class_of_another_kind_or_below_another_is_a_new_one_with_all_below_it() {
         ]
         .concat()
     };
-    for (after, gone) in [
-        (text("drr", "", "one"), &["stays", "below", "one"][..]),
-        (text("qfq", "per = \"source-ip\"", "one"), &["below"]),
-        (text("qfq", "", "two"), &["below"]),
+    let flows = "per = \"source-ip\"";
+    for (after, gone, moved) in [
+        (
+            text("drr", "", "one"),
+            &["one"][..],
+            &["below", "stays"][..],
+        ),
+        (text("qfq", flows, "one"), &["below"], &[]),
+        (text("qfq", flows, "two"), &["below"], &[]),
+        (text("qfq", "", "two"), &[], &["below"]),
+        // An order of packets would have to learn of each.
+        (text("fifo", "", "one"), &["stays", "below", "one"], &[]),
     ] {
         let mut running = Running::start(&text("qfq", "", "one"));
+        running.fill("below", 3);
+        running.fill("stays", 3);
         let before = running.link.clone();
         let steps = running.become_link(&after);
         let names = steps.gone.iter().map(|&place| &*before.classes[place].name);
         assert!(names.eq(gone.iter().copied()), "{steps:?}");
         assert_eq!(steps.added.len(), gone.len());
+        let names = steps
+            .moved
+            .iter()
+            .map(|&place| &*running.link.classes[place].name);
+        assert!(names.eq(moved.iter().copied()), "{steps:?}");
+        let lost = gone.iter().filter(|&&name| name != "one").count();
+        assert_eq!(running.queues.len() as usize, 6 - 3 * lost);
+    }
+}
+
+/// A tree: each class with the one above it.
+fn tree(classes: &[(&str, &str)]) -> String {
+    let each = classes.iter().map(|&(name, parent)| match parent {
+        "" => class(name, ""),
+        _ => class(name, &format!("parent = \"{parent}\"")),
+    });
+    LIMIT.to_owned() + &each.collect::<String>()
+}
+
+#[test]
+fn classes_move_with_all_that_they_have_also_below_those_that_were_below_them() {
+    let before = [
+        ("x", ""),
+        ("y", "x"),
+        ("z", "y"),
+        ("a", "z"),
+        ("b", "y"),
+        ("c", "x"),
+        ("d", ""),
+    ];
+    for (after, moved) in [
+        // The one in the middle goes on above the one that was above it.
+        (
+            [
+                ("y", ""),
+                ("z", "y"),
+                ("a", "z"),
+                ("b", "y"),
+                ("x", "y"),
+                ("c", "x"),
+                ("d", ""),
+            ],
+            &["y", "x"][..],
+        ),
+        // All of them change their places.
+        (
+            [
+                ("z", ""),
+                ("y", "z"),
+                ("x", "y"),
+                ("c", "z"),
+                ("b", "x"),
+                ("a", "x"),
+                ("d", "y"),
+            ],
+            &["z", "y", "x", "c", "b", "a", "d"][..],
+        ),
+        // One is gone, and who was below it is below another.
+        (
+            [
+                ("x", ""),
+                ("y", "x"),
+                ("new", "y"),
+                ("a", "new"),
+                ("b", "new"),
+                ("c", "x"),
+                ("d", ""),
+            ],
+            &["a", "b"][..],
+        ),
+    ] {
+        let mut running = Running::start(&tree(&before));
+        let leaves = ["a", "b", "c", "d"];
+        for (packets, name) in (1..).zip(leaves) {
+            running.fill(name, packets);
+        }
+        let ids = leaves.map(|name| running.ids[running.place(name)]);
+        let steps = running.become_link(&tree(&after));
+        let mut names: Vec<&str> = (steps.moved.iter())
+            .map(|&place| &*running.link.classes[place].name)
+            .collect();
+        let mut moved = moved.to_vec();
+        names.sort_unstable();
+        moved.sort_unstable();
+        assert_eq!(names, moved);
+        assert_eq!(leaves.map(|name| running.ids[running.place(name)]), ids);
+        let mut sent = running.serve(10);
+        sent.sort_unstable();
+        let expected = "a b b c c c d d d d".split(' ');
+        assert!(sent.iter().eq(expected), "{sent:?}");
+    }
+}
+
+/// Four groups below one another or side by side, a class in each that stays there, and six anywhere.
+fn forest(random: &mut Random) -> String {
+    let mut groups = [0, 1, 2, 3];
+    for at in 1..groups.len() {
+        groups.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    let mut anywhere = |name: &str, groups: &[usize]| {
+        let weight = 1 + random.below(9);
+        let above = match random.below(groups.len() as u64 + 1) as usize {
+            0 => String::new(),
+            place => format!("parent = \"g{}\"\n", groups[place - 1]),
+        };
+        class(name, &format!("{above}weight = {weight}"))
+    };
+    let mut text = LIMIT.to_owned();
+    for (place, group) in groups.iter().enumerate() {
+        text += &anywhere(&format!("g{group}"), &groups[..place]);
+        text += &class(&format!("s{group}"), &format!("parent = \"g{group}\""));
+    }
+    for number in 0..6 {
+        text += &anywhere(&format!("a{number}"), &groups);
+    }
+    text
+}
+
+#[test]
+fn whoever_moves_where_each_class_sends_all_that_came_in_its_order() {
+    for seed in 0..20 {
+        let mut random = Random(seed);
+        let mut running = Running::start(&forest(&mut random));
+        let mut waiting: HashMap<String, VecDeque<u64>> = HashMap::new();
+        let (mut moved, mut next) = (0, 0..);
+        for _ in 0..30 {
+            for _ in 0..random.below(40) {
+                let name = format!("{}{}", random.of(&["s", "a"]), random.below(4));
+                let number: u64 = next.next().unwrap();
+                let id = running.ids[running.place(&name)];
+                let packet = Name(format!("{name} {number}"));
+                let accepted = (running.queues).enqueue(id, 7, length(), packet, NOW, |_| {});
+                assert!(accepted.is_ok(), "{name} has room");
+                waiting.entry(name).or_default().push_back(number);
+            }
+            let held = running.queues.len() as usize;
+            for sent in running.serve(held.min(random.below(30) as usize)) {
+                let (name, number) = sent.split_once(' ').unwrap();
+                let first = waiting.get_mut(name).and_then(VecDeque::pop_front);
+                assert_eq!(first, number.parse().ok(), "{seed}: {name}");
+            }
+            let held = running.queues.len();
+            let steps = running.become_link(&forest(&mut random));
+            assert!(steps.added.is_empty() && steps.gone.is_empty());
+            assert_eq!(running.queues.len(), held);
+            moved += steps.moved.len();
+        }
+        assert!(moved > 60, "{seed}: {moved}");
+        let left: usize = waiting.values().map(VecDeque::len).sum();
+        assert_eq!(running.queues.len() as usize, left);
     }
 }
 

@@ -68,7 +68,7 @@ impl<P> Tree<P> {
     /// A class with others below it and a ceiling has something to send: whether the ceiling holds
     /// it.
     #[inline(never)]
-    fn hold_node(&mut self, at: u32, now: Nanos) -> bool {
+    pub(super) fn hold_node(&mut self, at: u32, now: Nanos) -> bool {
         let node = &self.nodes[at as usize];
         if self.ceilings.is_held(node.ceiling) {
             return true;

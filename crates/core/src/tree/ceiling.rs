@@ -81,11 +81,21 @@ impl Ceilings {
     /// The ceiling is no more; whether it held its class, which is free.
     pub(super) fn remove(&mut self, at: u32) -> bool {
         let held = self.is_held(at);
-        if held {
-            self.take_out(self.buckets[at as usize].heap_at as usize);
-        }
+        self.let_go(at);
         self.buckets.release(at);
         held
+    }
+
+    /// The class is at another place, node and slot, and held as it was.
+    pub(super) fn set_owner(&mut self, at: u32, owner: (u32, u32)) {
+        self.buckets[at as usize].owner = owner;
+    }
+
+    /// The class is not held any more, if it was.
+    pub(super) fn let_go(&mut self, at: u32) {
+        if self.is_held(at) {
+            self.take_out(self.buckets[at as usize].heap_at as usize);
+        }
     }
 
     /// The class sent a packet. O(1).

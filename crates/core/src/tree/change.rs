@@ -43,31 +43,39 @@ impl<P> Tree<P> {
         let old = class.longest;
         let longest = config.max_length.min(self.longest_above(class));
         if let Some(node) = self.nodes.get(class.parent as usize) {
-            let aqm = match &class.body {
-                Body::Leaf { config, .. } => Some(&config.aqm),
-                _ => None,
-            };
-            check_fit(node.order.algorithm(), config.ceiling, aqm)?;
+            check_fit(node.order.algorithm(), config.ceiling, class.aqm())?;
             share(node.order.algorithm(), &config, longest)?;
         }
         if longest < old {
             self.check_lengths(id, longest)?;
         }
+        self.configure(id, config, longest != old, now);
+        Ok(())
+    }
+
+    /// Makes a class what this says; and of all below it, where its longest packet is another, what that makes
+    /// of them.
+    pub(super) fn configure(
+        &mut self,
+        id: ClassId,
+        config: ClassConfig,
+        other_lengths: bool,
+        now: Nanos,
+    ) {
         if let Some(class) = &mut self.classes[id.index()] {
             class.config = config;
         }
-        let touched = match longest == old {
-            true => alloc::vec![id.number()],
-            false => self.below(id),
+        let touched = match other_lengths {
+            false => alloc::vec![id.number()],
+            true => self.below(id),
         };
         let touches = Touches {
-            flows: longest != old,
+            flows: other_lengths,
             management: false,
         };
         for number in touched {
             self.apply(number, touches, now);
         }
-        Ok(())
     }
 
     /// Gives a leaf another queue: limits, room and queue management. A management of the same
@@ -496,7 +504,7 @@ impl<P> Tree<P> {
     }
 
     /// Whether no packet of the class or below it is longer than `max`.
-    fn check_lengths(&self, id: ClassId, max: Length) -> Result<(), TreeError> {
+    pub(super) fn check_lengths(&self, id: ClassId, max: Length) -> Result<(), TreeError> {
         let mut queued = None;
         for number in self.below(id) {
             let Ok(class) = self.class(ClassId::new(number)) else {

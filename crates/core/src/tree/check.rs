@@ -169,7 +169,8 @@ impl<P> Tree<P> {
         }
     }
 
-    fn ceiling_of(&self, child: &Child) -> Option<u32> {
+    /// Ceiling of a child.
+    pub(super) fn ceiling_of(&self, child: &Child) -> Option<u32> {
         match child.tag.kind {
             ChildKind::Inner => {
                 let ceiling = self.nodes[child.side as usize].ceiling;

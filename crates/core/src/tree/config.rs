@@ -190,8 +190,16 @@ pub enum TreeError {
     #[error("class {0} has classes below it, which must be removed first")]
     HasChildren(ClassId),
     /// The tree goes with its root.
-    #[error("the root cannot be removed")]
+    #[error("the root can neither be removed nor moved")]
     Root,
+    /// A class would be below itself.
+    #[error("class {class} cannot move below class {parent}, which is the same or below it")]
+    Below {
+        /// The class.
+        class: ClassId,
+        /// Where it was to be.
+        parent: ClassId,
+    },
     /// All numbers are in use.
     #[error("class {0} has {MAX_ENTITIES} classes below it already")]
     TooManyClasses(ClassId),

@@ -140,6 +140,7 @@ mod enqueue;
 mod order;
 mod packet;
 mod peekable;
+mod relocate;
 mod stats;
 mod table;
 mod tally;
@@ -152,7 +153,7 @@ pub use peekable::Peekable;
 pub use stats::ClassStats;
 pub use view::DynamicFlow;
 
-use crate::aqm::Aqm;
+use crate::aqm::{Aqm, AqmConfig};
 use crate::grow::Slab;
 use crate::packet::Count;
 use crate::packet_scheduler::{Limits, SchedulerLimits};
@@ -431,6 +432,14 @@ impl Class {
             body,
             losses: Losses::default(),
             former: ClassStats::default(),
+        }
+    }
+
+    /// The queue management of a leaf.
+    fn aqm(&self) -> Option<&AqmConfig> {
+        match &self.body {
+            Body::Leaf { config, .. } => Some(&config.aqm),
+            _ => None,
         }
     }
 }

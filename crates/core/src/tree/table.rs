@@ -109,7 +109,7 @@ impl<P> Tree<P> {
 
     /// What a new class of this configuration will have below `parent`: the parent's node, a
     /// share there, the longest packet. `aqm` is that of a leaf.
-    fn admit(
+    pub(super) fn admit(
         &self,
         parent: ClassId,
         config: &ClassConfig,

@@ -31,6 +31,7 @@ mod shares;
 mod tree_ceilings;
 mod tree_failures;
 mod tree_flows;
+mod tree_moves;
 mod tree_operations;
 mod tree_room;
 mod tree_shares;

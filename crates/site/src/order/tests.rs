@@ -109,6 +109,26 @@ impl Rig {
         flows.sum()
     }
 
+    fn waiting(&self) -> usize {
+        self.arbiter.queue().classes().len() as usize
+    }
+
+    /// The lengths of the next packets, so many at most.
+    fn leave(&mut self, most: usize) -> Vec<u32> {
+        let queue = self.arbiter.queue_mut();
+        let next = || match queue.dequeue(Nanos::ZERO, drop) {
+            Dequeue::Packet(packet) => Some(packet.len.get()),
+            _ => None,
+        };
+        std::iter::from_fn(next).take(most).collect()
+    }
+
+    fn id(&self, name: &str) -> ClassId {
+        let mut classes = self.plan.link.classes.iter();
+        let place = classes.position(|class| &*class.name == name).unwrap();
+        self.plan.ids[place]
+    }
+
     fn count(&self) -> Vec<u64> {
         let [_, mut count] = Counting::of([Vec::new(), self.plan.ids.clone()]).links;
         let all = ran(|| count.step(self.arbiter.queue(), &mut { STEP }));
@@ -416,4 +436,119 @@ fn what_was_seen_and_lost_of_a_class_is_of_the_one_above_it_when_it_goes() {
     rig.go_on_as(&of_classes(&["name = \"other\"\nper = \"source-ip\""]));
     assert_eq!(known(&rig, "above"), (1.5, 2, 3));
     assert_eq!(known(&rig, "other"), (1.5, 20, 21));
+}
+
+/// A link whose default class is below one of two others.
+fn below(above: &str, keys: &str) -> Arc<Link> {
+    let class = |name: &str, above: &str, keys: &str| {
+        format!("[[link.class]]\nname = \"{name}\"\nparent = \"{above}\"\n{keys}")
+    };
+    link(&format!(
+        "[[link.class]]\nname = \"one\"\n[[link.class]]\nname = \"two\"\n{}{}{}",
+        class("stays", "one", ""),
+        class("beside", "two", ""),
+        class("moves", above, &format!("default = true\n{keys}")),
+    ))
+}
+
+#[test]
+fn no_step_is_longer_where_a_class_of_more_packets_moves() {
+    let keys = "limit = { packets = 50000, bytes = \"50mb\" }\n";
+    let [here, there] = ["one", "two"].map(|above| below(above, keys));
+    let moved = SIZES.map(|packets| {
+        longest(|| {
+            let mut rig = Rig::new(&here);
+            for _ in 0..packets {
+                let queue = rig.arbiter.queue_mut();
+                rig::put(queue, rig.port, frame(1, 100), Nanos::ZERO);
+            }
+            let all = rig.go_on_as(&there);
+            assert!(all.len() <= 3, "{} steps", all.len());
+            assert_eq!(rig.waiting(), packets);
+            all
+        })
+    });
+    is_bounded("packets of a class that moves", moved);
+}
+
+#[test]
+fn a_class_that_moves_keeps_its_flows_in_their_order_and_those_without_packets() {
+    let [here, there] =
+        ["one", "two"].map(|above| below(above, "per = \"source-ip\"\nflows = { most = 64 }\n"));
+    let left = [false, true].map(|moves| {
+        let mut rig = Rig::new(&here);
+        let port = rig.port;
+        let idle = frame(9, 900);
+        rig::pass(rig.arbiter.queue_mut(), port, idle, Nanos::ZERO);
+        // Of each flow as many bytes, in packets of its own length.
+        for number in 0..60 {
+            for source in [1, 2, 5] {
+                if number % source == 0 {
+                    let frame = frame(source, 100 * source as usize);
+                    rig::put(rig.arbiter.queue_mut(), port, frame, Nanos::ZERO);
+                }
+            }
+        }
+        let mut left = rig.leave(17);
+        if moves {
+            let (id, flows) = (rig.id("moves"), rig.flows());
+            let before = rig.arbiter.queue().classes().own_stats(id);
+            rig.go_on_as(&there);
+            assert_eq!((rig.id("moves"), rig.flows(), flows), (id, flows, 4));
+            assert_eq!(rig.arbiter.queue().classes().own_stats(id), before);
+        }
+        left.extend(rig.leave(usize::MAX));
+        left
+    });
+    assert_eq!(left[0].len(), 60 + 30 + 12);
+    assert_eq!(left[0], left[1]);
+}
+
+#[test]
+fn what_waits_in_classes_that_are_no_more_leaves_before_they_go() {
+    let of = |head: &str, keys: &str| {
+        let filter = "[[link.filter]]\nclass = \"one\"\nsource = \"10.0.0.1/32\"\n";
+        link(&format!(
+            "{head}{REST}[[link.class]]\nname = \"one\"\n{keys}{filter}"
+        ))
+    };
+    let drr = "algorithm = \"drr\"\n";
+    let rig = || {
+        let mut rig = Rig::new(&of("", ""));
+        for source in [1, 2, 1, 2, 1, 2] {
+            let frame = frame(source, 100 * source as usize);
+            rig::put(rig.arbiter.queue_mut(), rig.port, frame, Nanos::ZERO);
+        }
+        rig
+    };
+    let draining = |rig: &Rig, link: &Arc<Link>| {
+        let next = rig.plan.running().becomes(Arc::clone(link));
+        rig.plan.draining(&next, Nanos::MAX)
+    };
+    // Where there is one of its name, packets go on there.
+    let flows = "per = \"source-ip\"\nflows = { most = 9 }\n";
+    for stays in [
+        of("", ""),
+        of("", flows),
+        of(drr, ""),
+        of("", "weight = 7\n"),
+    ] {
+        assert!(draining(&rig(), &stays).is_none());
+    }
+    for goes in [link(REST), link(&format!("{drr}{REST}"))] {
+        let mut rig = rig();
+        let mut draining = draining(&rig, &goes).unwrap();
+        assert!(draining.step(rig.arbiter.queue()) && !draining.is_done());
+        // What comes later is not waited for.
+        let late = frame(1, 100);
+        rig::put(rig.arbiter.queue_mut(), rig.port, late, Nanos::ZERO);
+        let mut left = 0;
+        while left < 3 {
+            assert!(!draining.is_done(), "{left} of 3");
+            left += usize::from(rig.leave(1) == [100]);
+            assert!(draining.step(rig.arbiter.queue()));
+        }
+        assert!(draining.is_done());
+        assert!(rig.waiting() > 0);
+    }
 }

@@ -473,6 +473,9 @@ impl Pair {
             Operation::Change(at, plain) => self.change(self.pick(at), plain),
             Operation::ChangeQueue(at, plain) => self.change_queue(self.pick(at), plain),
             Operation::Remove(at) => self.remove(self.pick(at)),
+            Operation::Move(at, parent, plain) => {
+                self.move_below(self.pick(at), self.pick(parent), plain);
+            }
             Operation::Flush(at) => self.flush(self.pick(at)),
             Operation::Enqueue {
                 class,
@@ -558,40 +561,76 @@ impl Pair {
     fn change(&mut self, id: ClassId, plain: Plain) {
         let before = self.real.stats(id);
         match self.real.change(id, plain.class(), Nanos(self.now)) {
-            Ok(()) => {
-                let now = self.now;
-                // The longest packet decides how full a bucket must be, also further down.
-                let mut below: Vec<ClassId> = self.classes.keys().copied().collect();
-                below.retain(|&other| self.path(other).contains(&id));
-                for other in below {
-                    if let Some(bucket) = &mut self.classes.get_mut(&other).unwrap().bucket {
-                        bucket.changed = true;
-                    }
-                }
-                let class = self.classes.get_mut(&id).unwrap();
-                Bucket::change(&mut class.bucket, plain.ceiling(), now);
-                class.plain = Plain {
-                    weight: plain.weight,
-                    level: plain.level,
-                    ceiling: plain.ceiling,
-                    max_length: plain.max_length,
-                    ..class.plain
-                };
-                assert_eq!(self.real.config(id), Some(&plain.class()));
-            }
-            Err(TreeError::LongerPacketQueued { queued, max }) => {
-                assert!(queued > max);
-                let path = |other: ClassId| self.path(other).contains(&id);
-                let lengths = self.classes.iter().filter(|(other, _)| path(**other));
-                let longest = lengths
-                    .filter_map(|(_, class)| lengths_of(class).max())
-                    .max();
-                assert_eq!(longest, Some(queued));
-            }
+            Ok(()) => self.reconfigured(id, plain),
+            Err(TreeError::LongerPacketQueued { queued, max }) => self.is_longest(id, queued, max),
             Err(TreeError::Unfit { .. }) => assert!(plain.ceiling.is_some()),
             Err(other) => panic!("{other}"),
         }
         assert_eq!(self.real.stats(id), before, "a change changes no count");
+    }
+
+    /// A class is of another configuration.
+    fn reconfigured(&mut self, id: ClassId, plain: Plain) {
+        // The longest packet decides how full a bucket must be, also further down.
+        let mut below: Vec<ClassId> = self.classes.keys().copied().collect();
+        below.retain(|&other| self.path(other).contains(&id));
+        for other in below {
+            if let Some(bucket) = &mut self.classes.get_mut(&other).unwrap().bucket {
+                bucket.changed = true;
+            }
+        }
+        let class = self.classes.get_mut(&id).unwrap();
+        Bucket::change(&mut class.bucket, plain.ceiling(), self.now);
+        class.plain = Plain {
+            weight: plain.weight,
+            level: plain.level,
+            ceiling: plain.ceiling,
+            max_length: plain.max_length,
+            ..class.plain
+        };
+        assert_eq!(self.real.config(id), Some(&plain.class()));
+    }
+
+    /// A packet that is queued in a class, or below it, was too long for what it was to be.
+    fn is_longest(&self, id: ClassId, queued: Length, max: Length) {
+        assert!(queued > max);
+        let path = |other: ClassId| self.path(other).contains(&id);
+        let lengths = self.classes.iter().filter(|(other, _)| path(**other));
+        let longest = lengths
+            .filter_map(|(_, class)| lengths_of(class).max())
+            .max();
+        assert_eq!(longest, Some(queued));
+    }
+
+    fn move_below(&mut self, id: ClassId, parent: ClassId, plain: Plain) {
+        let before = self.real.stats(id);
+        let outcome = (self.real).move_below(id, parent, plain.class(), Nanos(self.now));
+        let to = match &self.classes[&parent].body {
+            Body::Inner(algorithm) => Some(*algorithm),
+            _ => None,
+        };
+        let is_below = self.path(parent).contains(&id);
+        match outcome {
+            Ok(()) => {
+                assert!(to.is_some() && !is_below);
+                self.classes.get_mut(&id).unwrap().parent = Some(parent);
+                self.reconfigured(id, plain);
+                assert_eq!(self.real.parent(id), Some(parent));
+            }
+            Err(TreeError::Root) => assert_eq!(id, ClassId::ROOT),
+            Err(TreeError::NotInner(refused)) => assert!(refused == parent && to.is_none()),
+            Err(TreeError::Below { .. }) => assert!(is_below),
+            Err(TreeError::Unfit { .. }) => assert!(to.unwrap().follows_packets()),
+            Err(TreeError::LongerPacketQueued { queued, max }) => self.is_longest(id, queued, max),
+            Err(other) => panic!("{other}"),
+        }
+        // But that a ceiling may hold it from now on.
+        let alike = |stats: Option<ClassStats>| {
+            let throttled = 0;
+            stats.map(|stats| ClassStats { throttled, ..stats })
+        };
+        let after = self.real.stats(id);
+        assert_eq!(alike(after), alike(before), "a move changes no count");
     }
 
     fn change_queue(&mut self, id: ClassId, plain: Plain) {

@@ -144,6 +144,8 @@ pub(crate) enum Operation {
     Change(usize, Plain),
     ChangeQueue(usize, Plain),
     Remove(usize),
+    /// A class, its next parent, and what it is there.
+    Move(usize, usize, Plain),
     Flush(usize),
     Enqueue {
         class: usize,
@@ -223,6 +225,8 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         2 => (0usize..40, plain()).prop_map(|(at, plain)| Operation::Change(at, plain)),
         2 => (0usize..40, plain()).prop_map(|(at, plain)| Operation::ChangeQueue(at, plain)),
         1 => (0usize..40).prop_map(Operation::Remove),
+        2 => (0usize..40, 0usize..40, plain())
+            .prop_map(|(at, parent, plain)| Operation::Move(at, parent, plain)),
         1 => (0usize..40).prop_map(Operation::Flush),
         8 => (0usize..40, flow(), len(), 1u8..12, any::<bool>()).prop_map(
             |(class, flow, len, packets, capable)| Operation::Enqueue {

@@ -1,0 +1,73 @@
+//! `fairlane run CONFIG`: classes that move and go while packets wait in them.
+
+use serde_json::Value;
+
+use crate::site::{bind, class, up, wire};
+use crate::site_classes::came;
+use crate::site_control::Asked;
+
+const CLASSES: &str = "
+[[link.class]]
+name = \"office\"
+
+[[link.class]]
+name = \"desk\"
+parent = \"office\"
+
+[[link.class]]
+name = \"rest\"
+default = true
+";
+
+/// Datagrams that come together: a tenth of a second of the class's ceiling, beside its burst.
+const MANY: u32 = 15;
+
+#[test]
+fn what_waits_in_a_class_that_moves_or_goes_leaves_in_order_and_as_that_class() {
+    let Some(wire) = wire("classes that move and go", 1) else {
+        return;
+    };
+    let asked = Asked::over(&wire, &(up("packet", "20mbit") + CLASSES), "");
+    let receiver = wire.receiver();
+    let listening = bind(receiver, 1_001);
+    let socket = bind(wire.sender(0), 0);
+    let mut sent = 0..;
+    let mut put = || {
+        for number in sent.by_ref().take(MANY as usize) {
+            let mut bytes = [0; 1_000];
+            bytes[..4].copy_from_slice(&u32::to_be_bytes(number));
+            socket.send_to(&bytes, (receiver.address(), 1_001)).unwrap();
+        }
+    };
+    let mut numbers = Vec::new();
+    let rounds = 2;
+    for _ in 0..rounds {
+        let ceiling = ["rate=100kbit", "ceil=1mbit", "burst=3kb"];
+        asked.json(&[&["add", "up/voice", "parent=office"], &ceiling[..]].concat());
+        asked.json(&[
+            "filter",
+            "add",
+            "up",
+            "class=voice",
+            "destination-port=1001",
+        ]);
+        put();
+        asked.json(&["set", "voice", "parent="]);
+        asked.json(&["set", "voice", "parent=office"]);
+        numbers.extend(came(&listening, MANY as usize));
+        put();
+        asked.json(&["remove", "voice"]);
+        numbers.extend(came(&listening, MANY as usize));
+    }
+    let report: Value = asked.site.stop();
+    let all = 2 * rounds * MANY;
+    assert!(numbers.iter().copied().eq(0..all), "{numbers:?}");
+    // What left as a class that is gone is told of the one above it: of those that waited when it was removed,
+    // most, however late the machine had it looked at.
+    let office = class(&report, "up", "office");
+    let told = office["sent_packets"].as_u64().unwrap();
+    assert!(
+        (u64::from(all * 5 / 6)..=u64::from(all)).contains(&told),
+        "{told} of {all}: {office:#}"
+    );
+}
