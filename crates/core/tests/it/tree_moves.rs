@@ -6,6 +6,9 @@ use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::tree::{Ceiling, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Dequeue, Nanos, Rate, SchedulerLimits};
 
+/// Makes a class and one more.
+type Making = fn(&mut Tree<u32>, ClassId) -> [ClassId; 2];
+
 const NOW: Nanos = Nanos::ZERO;
 
 fn class(share: u32) -> ClassConfig {
@@ -132,7 +135,7 @@ fn held() -> ClassConfig {
 
 #[test]
 fn whom_a_ceiling_holds_it_holds_until_the_same_time_below_another() {
-    let kinds: [fn(&mut Tree<u32>, ClassId) -> [ClassId; 2]; 3] = [
+    let kinds: [Making; 3] = [
         |tree, home| [tree.add_leaf(home, held(), LeafConfig::default()).unwrap(); 2],
         |tree, home| {
             let flows = FlowsConfig::new(Algorithm::Qfq);
