@@ -348,6 +348,10 @@ fn interfaces_that_are_no_pair() {
             "memory='64'",
             "3:8: memory '64': a size needs one of the units b, kb, mb, gb (bytes; 1kb is 1024b), as in 64kb",
         ),
+        (
+            "memory='384kb'",
+            "3:8: memory '384kb': less than the 393344 bytes of one mailbox, which has room for 256 frames of 1522 bytes",
+        ),
     ] {
         refuses(
             &format!("[attach]\nsocket='s'\n{keys}\n[[link]]\nname='a'\nrate='1mbit'\n"),
