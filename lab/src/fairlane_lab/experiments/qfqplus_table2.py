@@ -140,8 +140,10 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     both = _beside(tables, paper)
     for number, algorithm in enumerate(ALGORITHMS):
         of = both[both["algorithm"] == algorithm]
-        axes.plot(of["queue_packets"], of["service_times"], **drawing.papers(number))
-        axes.plot(of["queue_packets"], of["ours_service_times"], **drawing.ours(number))
+        # Side by side: with a long queue QFQ+ and QFQ have the same.
+        queue = of["queue_packets"] * 1.06 ** (number - 1)
+        axes.plot(queue, of["service_times"], **drawing.papers(number))
+        axes.plot(queue, of["ours_service_times"], **drawing.ours(number))
     axes.set_xscale("log")
     axes.set_yscale("log")
     drawing.plain_numbers(axes, x=True, y=True)
