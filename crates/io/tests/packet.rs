@@ -289,9 +289,9 @@ fn a_lone_frame_that_is_handed_over_promptly_does_not_wait_for_a_block() {
         prompt: true,
         ..Options::default()
     };
-    // Each frame comes to both. In blocks, half of them wait for longer than half a millisecond.
+    // Each frame comes to both, first to who was opened last. In blocks half of them wait half a millisecond.
     let mut sender = open(&near);
-    let (mut receiver, mut blocks) = (open_with(&far, &prompt), open(&far));
+    let (mut blocks, mut receiver) = (open(&far), open_with(&far, &prompt));
     let (mut waiter, mut came) = (Waiter::new(), Vec::new());
     let mut sooner = [0, 0];
     // Who looks late, as other programs had the processor, finds both.
