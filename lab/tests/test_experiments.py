@@ -18,10 +18,11 @@ BY_THE_PROGRAM = {
 
 BY_THE_INSTRUMENTS = {"qfqplus-fig3-7": {"sets": ("1k-wmix",)}}
 
-#: Each has a file of its own: `test_pspat.py`, `test_altq.py`.
+#: Each has a file of its own: `test_pspat.py`, `test_altq.py`, `test_path.py`.
 ELSEWHERE = [
     *("pspat-table1", "pspat-table2", "pspat-throughput", "pspat-allocation", "pspat-latency", "pspat-scan"),
     *("altq-overhead", "altq-filters", "altq-allocation", "altq-guarantee", "altq-sharing"),
+    "path",
 ]
 
 

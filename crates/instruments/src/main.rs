@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod altq;
+mod bed;
 mod busy;
 mod io;
 mod line;
 mod machine;
 mod measurement;
 mod pairs;
+mod path;
 mod spinlock;
 mod stalls;
 
@@ -40,6 +42,8 @@ enum Command {
     Pairs(pairs::Options),
     /// What a core carries by each backend, and what scheduling adds
     Io(io::Options),
+    /// What passes between two interfaces beside a flood, and what it costs
+    Path(path::Options),
     /// What the ALTQ paper measured, through the daemon
     #[command(subcommand)]
     Altq(altq::Command),
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Stalls(options) => stalls::run(&options),
         Command::Pairs(options) => pairs::run(&options),
         Command::Io(options) => io::run(&options),
+        Command::Path(options) => path::run(&options),
         Command::Altq(command) => altq::run(&command),
         Command::Run(options) => run::run(&options),
     };

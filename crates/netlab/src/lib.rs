@@ -11,7 +11,7 @@
 //!
 //! A [`Wire`] is more: hosts on both sides of a middle one, in which the program that is tried
 //! forwards what they say. A [`Transfer`] is a TCP flow between two hosts, an [`Echo`] measures
-//! round trips.
+//! round trips, a [`Probe`] the way of each datagram of a thin stream.
 //!
 //! The kernel is asked through netlink. No program is called but iperf3, for a [`Transfer`].
 //!
@@ -44,6 +44,7 @@ mod iperf;
 mod link;
 mod namespace;
 mod netlink;
+mod probe;
 mod program;
 mod shape;
 mod skip;
@@ -55,6 +56,7 @@ pub use error::LabError;
 pub use iperf::{Flow, Transfer, Window, iperf_is_installed};
 pub use link::{Link, cable, veth};
 pub use namespace::Namespace;
+pub use probe::{Probe, Probed};
 pub use program::{Ended, Program};
 pub use skip::{LONG, NO_SKIP, long_tests, or_skip, skip, skip_unsupported};
 pub use wire::{Host, Wire};

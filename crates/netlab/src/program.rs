@@ -88,6 +88,11 @@ impl Program {
         self.lines.recv_timeout(patience).ok()
     }
 
+    /// Its number as a process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to stop, as Ctrl-C does.
     pub fn interrupt(&self) {
         // It may have ended by itself. Its number is not given away before it is waited for.

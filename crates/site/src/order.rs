@@ -33,6 +33,8 @@ pub(crate) const STEP: usize = 256;
 const CLASS: usize = 8;
 /// As how many a packet counts that moves: it is classified and queued again.
 const MOVED: usize = 2;
+/// As how many a class counts that is counted: what is known of it lies in several cache lines.
+const COUNTED: usize = 4;
 
 /// One thing to do between rounds.
 pub(crate) enum Order {
@@ -197,7 +199,7 @@ impl Counting {
                 };
             }
         }
-        let mut left = STEP;
+        let mut left = STEP / COUNTED;
         for side in Side::BOTH {
             let count = &mut self.links[side as usize];
             let Some(arbiter) = bridge.arbiter(side) else {

@@ -15,7 +15,7 @@ use fairlane_config::Site;
 use fairlane_core::random::splitmix64;
 use serde::Serialize;
 
-use super::bed::check;
+use crate::bed::check;
 
 /// Packets that are classified in turn: more than a few, so that a search finds other memory
 /// each time, and few enough to stay in the processor's cache themselves.

@@ -2,7 +2,6 @@
 //! through the daemon, as a bump in the wire between network namespaces; the classifier by itself; CBQ
 //! with a coarse timer. Each prints one JSON object, with units in its keys.
 
-mod bed;
 mod classify;
 mod round_trip;
 mod tcp;

@@ -10,7 +10,7 @@ use fairlane_cli::arguments::seconds;
 use fairlane_netlab::Echo;
 use serde::Serialize;
 
-use super::bed::{BEGIN, Bed};
+use crate::bed::{BEGIN, Bed};
 
 /// The port that replies.
 const PORT: u16 = 9_000;

@@ -10,7 +10,7 @@ use fairlane_cli::arguments::seconds;
 use fairlane_netlab::{Flow, Transfer, iperf_is_installed};
 use serde::Serialize;
 
-use super::bed::Bed;
+use crate::bed::Bed;
 
 /// Bytes of a full frame on the wire: 1500 of IP, an Ethernet header, and preamble, checksum and
 /// gap, which a site's `overhead = "ethernet"` adds.

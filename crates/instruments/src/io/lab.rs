@@ -211,11 +211,11 @@ fn frames(cable: &Cable, length: u32) -> Result<Generator<Xdp>> {
     })
 }
 
-fn umem() -> Result<Umem> {
+pub(crate) fn umem() -> Result<Umem> {
     Umem::new(FRAMES, FRAME_BYTES).context("memory for AF_XDP")
 }
 
-fn bind(umem: &Umem, link: &Link, rx_ring: u32) -> Result<XdpBackend> {
+pub(crate) fn bind(umem: &Umem, link: &Link, rx_ring: u32) -> Result<XdpBackend> {
     let options = XdpOptions {
         rx_ring,
         ..XdpOptions::default()
@@ -252,7 +252,7 @@ fn payload(packet: u32) -> usize {
 }
 
 /// An IP packet of so many bytes.
-fn datagram(from: [u8; 4], to: [u8; 4], length: u32) -> Result<Vec<u8>> {
+pub(crate) fn datagram(from: [u8; 4], to: [u8; 4], length: u32) -> Result<Vec<u8>> {
     let (payload, port) = (payload(length), 9);
     let udp = UdpHeader::without_ipv4_checksum(port, port, payload)?;
     let ttl = 64;

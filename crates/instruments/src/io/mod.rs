@@ -16,6 +16,9 @@ use fairlane_cli::{interrupt, output};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::measurement::Interrupted;
+pub(crate) use lab::{bind, datagram, umem};
+pub(crate) use wire::{Sender, Wire};
+
 use lab::{BackendKind, Interface, MTU, Unavailable};
 use meter::Until;
 use outcome::{Measured, Report, Samples, Skipped};

@@ -16,7 +16,7 @@ pub(super) const BATCH: usize = 64;
 pub(super) const HEADERS: usize = 28;
 
 /// A kind of backend with its packets.
-pub(super) trait Wire: Send + Sync {
+pub(crate) trait Wire: Send + Sync {
     type Packet: Send;
     type Backend: Backend<Tx = Self::Packet, Rx = Self::Packet> + Send;
 
@@ -127,14 +127,14 @@ fn mark(packet: &mut [u8], flow: u8) {
 }
 
 /// Sends packets of all flows in turns.
-pub(super) struct Sender<W: Wire> {
+pub(crate) struct Sender<W: Wire> {
     pub wire: W,
     batch: VecDeque<W::Packet>,
     next: u8,
 }
 
 impl<W: Wire> Sender<W> {
-    pub(super) fn new(wire: W) -> Sender<W> {
+    pub(crate) fn new(wire: W) -> Sender<W> {
         Sender {
             wire,
             batch: VecDeque::with_capacity(BATCH),
@@ -143,7 +143,7 @@ impl<W: Wire> Sender<W> {
     }
 
     /// Offers a batch to the backend and returns how many packets it took.
-    pub(super) fn send(&mut self, backend: &mut W::Backend) -> io::Result<usize> {
+    pub(crate) fn send(&mut self, backend: &mut W::Backend) -> io::Result<usize> {
         while self.batch.len() < BATCH
             && let Some(packet) = self.wire.make(self.next)
         {

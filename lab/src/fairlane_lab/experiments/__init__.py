@@ -11,6 +11,7 @@ from . import (
     altq_guarantee,
     altq_overhead,
     altq_sharing,
+    path,
     pspat_allocation,
     pspat_latency,
     pspat_scan,
@@ -28,7 +29,7 @@ from . import (
     qfqplus_table2,
 )
 
-#: What there is, paper by paper.
+#: What there is, paper by paper, and what no paper has.
 EXPERIMENTS: tuple[Experiment, ...] = tuple(
     module.EXPERIMENT
     for module in (
@@ -52,6 +53,7 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
         altq_allocation,
         altq_guarantee,
         altq_sharing,
+        path,
     )
 )
 

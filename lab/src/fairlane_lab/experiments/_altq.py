@@ -134,12 +134,12 @@ def site(way: str, *tables: str) -> str:
 AGAIN = 2
 
 
-def _figures(run: Run, *words: object) -> dict[str, Any]:
-    """What an instrument of the paper's hosts finds."""
+def figures(run: Run, *words: object) -> dict[str, Any]:
+    """What an instrument finds that needs namespaces."""
     failures = 0
     while True:
         try:
-            return run.instruments.figures("altq", *words)
+            return run.instruments.figures(*words)
         except LabError as error:
             failures += 1
             if failures > AGAIN or run.ended:
@@ -182,7 +182,7 @@ def tcp(
     warm = min(flow.seconds for flow in flows) / 3
     with _written(text) as where:
         options = [*where, "--senders", senders, "--warm", warm, "--step", step, *plans]
-        return _figures(run, "tcp", *options)["flows"]
+        return figures(run, "altq", "tcp", *options)["flows"]
 
 
 def round_trips_us(
@@ -192,7 +192,7 @@ def round_trips_us(
     makes more difference than what is between."""
     asked = [f"--size={request}:{reply}" for request, reply in sizes]
     with _written(text) as where:
-        found = _figures(run, "round-trip", *where, "--seconds", seconds, *asked)
+        found = figures(run, "altq", "round-trip", *where, "--seconds", seconds, *asked)
     return [min(one["medians_us"]) for one in found["sizes"]]
 
 
@@ -200,13 +200,13 @@ def classify_ns(run: Run, text: str, search: str, seconds: float) -> float:
     """Nanoseconds to parse a packet and find its filter among those of a site."""
     how = ("--search", search, "--seconds", seconds, "--seed", run.parameters.seed)
     with _written(text) as where:
-        return _figures(run, "classify", *where, *how)["ns_per_packet"]
+        return figures(run, "altq", "classify", *where, *how)["ns_per_packet"]
 
 
 def with_timer_mbit(run: Run, mbit: float, share_percent: float, timer_ms: int) -> float:
     """What CBQ with a timer gives a class of the link, in Mbit/s."""
     how = ("--link", bits(mbit), "--share", share_percent, "--timer-ms", timer_ms)
-    return _figures(run, "timer", *how)["on_link_mbit"]
+    return figures(run, "altq", "timer", *how)["on_link_mbit"]
 
 
 def aside(number: int, of: int, width: float = 0.6) -> float:

@@ -1,6 +1,6 @@
-//! The test bed: senders, the daemon in the middle, a receiver.
+//! The test bed: senders, the daemon or the kernel's bridge in the middle, a receiver.
 //!
-//! The paper's hosts A, B and C were three machines; here they are network namespaces of one,
+//! The ALTQ paper's hosts A, B and C were three machines; here they are network namespaces of one,
 //! and B is a bump in the wire instead of a router.
 
 use std::env;
@@ -11,19 +11,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use fairlane_netlab::{Host, Program, Wire};
+use fairlane_netlab::{Host, Namespace, Program, Wire};
 
 use crate::measurement::Interrupted;
 
 /// What the daemon, and the first frames through it, may need to begin, and the daemon to end: a busy kernel
 /// may keep whoever opens or closes an interface waiting for 20 seconds.
-pub(super) const BEGIN: Duration = Duration::from_secs(120);
+pub(crate) const BEGIN: Duration = Duration::from_secs(120);
 
 /// Longest time to a look at whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A wire with something in its middle, ready for traffic.
-pub(super) struct Bed<'a> {
+pub(crate) struct Bed<'a> {
     stop: &'a AtomicBool,
     wire: Wire,
     daemon: Option<Program>,
@@ -32,7 +32,7 @@ pub(super) struct Bed<'a> {
 impl<'a> Bed<'a> {
     /// A bed with so many senders and the daemon of this site, or the kernel's bridge without one.
     /// It is ready when frames have passed.
-    pub(super) fn new(stop: &'a AtomicBool, senders: u8, site: Option<&Path>) -> Result<Bed<'a>> {
+    pub(crate) fn new(stop: &'a AtomicBool, senders: u8, site: Option<&Path>) -> Result<Bed<'a>> {
         let wire = Wire::new(senders)?;
         let daemon = match site {
             None => {
@@ -60,16 +60,26 @@ impl<'a> Bed<'a> {
     }
 
     /// The sender of this number, from 0.
-    pub(super) fn sender(&self, number: usize) -> &Host {
+    pub(crate) fn sender(&self, number: usize) -> &Host {
         self.wire.sender(number)
     }
 
-    pub(super) fn receiver(&self) -> &Host {
+    pub(crate) fn receiver(&self) -> &Host {
         self.wire.receiver()
     }
 
+    /// The namespace between them, with the interfaces `inside` and `outside`.
+    pub(crate) fn middle(&self) -> &Namespace {
+        self.wire.middle()
+    }
+
+    /// The daemon's number as a process; the kernel's bridge has none.
+    pub(crate) fn daemon(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Program::id)
+    }
+
     /// Waits until then, unless there is reason not to.
-    pub(super) fn pause(&mut self, until: Instant) -> Result<()> {
+    pub(crate) fn pause(&mut self, until: Instant) -> Result<()> {
         loop {
             self.goes_on()?;
             match until.saturating_duration_since(Instant::now()) {
@@ -80,7 +90,7 @@ impl<'a> Bed<'a> {
     }
 
     /// Waits until `ended` says so, likewise.
-    pub(super) fn until(&mut self, mut ended: impl FnMut() -> bool) -> Result<()> {
+    pub(crate) fn until(&mut self, mut ended: impl FnMut() -> bool) -> Result<()> {
         while !ended() {
             self.pause(Instant::now() + LOOK)?;
         }
@@ -88,7 +98,7 @@ impl<'a> Bed<'a> {
     }
 
     /// Fails once it was asked to stop; and, in the daemon's words, if that has ended.
-    pub(super) fn goes_on(&mut self) -> Result<()> {
+    pub(crate) fn goes_on(&mut self) -> Result<()> {
         check(self.stop)?;
         if !self.daemon.as_mut().is_some_and(Program::has_ended) {
             return Ok(());
@@ -99,7 +109,7 @@ impl<'a> Bed<'a> {
     }
 
     /// Ends it. Fails if the daemon did.
-    pub(super) fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         let Some(daemon) = self.daemon.take() else {
             return Ok(());
         };
@@ -113,7 +123,7 @@ impl<'a> Bed<'a> {
 }
 
 /// Fails once the instrument was asked to stop.
-pub(super) fn check(stop: &AtomicBool) -> Result<()> {
+pub(crate) fn check(stop: &AtomicBool) -> Result<()> {
     if stop.load(Ordering::Acquire) {
         bail!(Interrupted);
     }
