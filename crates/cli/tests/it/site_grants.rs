@@ -270,7 +270,13 @@ fn a_grant_ends_when_its_time_is_over_unless_it_is_renewed() {
         let id = granted(&asked, seconds, 1_003);
         let renewed = asked.ctl(&["renew", &id.to_string(), "--for", "30min", "--json"]);
         let is_renewed = renewed.status.success();
-        is_renewed.then(|| (seconds, id, serde_json::from_str::<Value>(&renewed.stdout).unwrap()))
+        is_renewed.then(|| {
+            (
+                seconds,
+                id,
+                serde_json::from_str::<Value>(&renewed.stdout).unwrap(),
+            )
+        })
     };
     let (seconds, renewed, told) = [3, 20, 90].into_iter().find_map(renewal).unwrap();
     assert!(told["expires_in_s"].as_f64() > Some(600.0), "{told}");

@@ -185,8 +185,15 @@ impl AsFlows {
     pub fn of(link: &Link, ids: &[ClassId]) -> AsFlows {
         let terms = ClassTerms::of(link);
         let entitled = entitlements(link, &terms);
-        let queues = terms.iter().zip(&entitled).filter(|(terms, _)| terms.queues);
-        let most = queues.map(|(_, entitled)| *entitled).max().unwrap_or(0).max(1);
+        let queues = terms
+            .iter()
+            .zip(&entitled)
+            .filter(|(terms, _)| terms.queues);
+        let most = queues
+            .map(|(_, entitled)| *entitled)
+            .max()
+            .unwrap_or(0)
+            .max(1);
         let longest = Length::new(link.longest.get() - link.overhead).unwrap_or(link.longest);
         let (mut flows, mut names, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (terms, entitled) in terms.iter().zip(&entitled) {
@@ -381,7 +388,10 @@ mod tests {
         let cbq = [class("fast", fast), class("slow", slow)].concat();
         let cbq = weights(&format!("{link}algorithm = 'cbq'\n{cbq}"));
         let expected = [("fast", 1_000_000), ("slow", 500_000)];
-        assert_eq!(cbq, expected.map(|(name, weight)| (name.to_owned(), weight)));
+        assert_eq!(
+            cbq,
+            expected.map(|(name, weight)| (name.to_owned(), weight))
+        );
         // Nor does SFQ, whose classes share what that of all of them has.
         let sfq = [
             class("voice", "rate = '4mbit'"),
@@ -391,6 +401,9 @@ mod tests {
         ];
         let sfq = weights(&format!("{link}{}", sfq.concat()));
         let expected = [("voice", 1_000_000), ("one", 750_000), ("other", 750_000)];
-        assert_eq!(sfq, expected.map(|(name, weight)| (name.to_owned(), weight)));
+        assert_eq!(
+            sfq,
+            expected.map(|(name, weight)| (name.to_owned(), weight))
+        );
     }
 }

@@ -279,7 +279,10 @@ impl<'a> Reader<'a> {
         report: &mut Report,
     ) {
         let route = network.and_then(|network| network.route(way.from, way.to).ok());
-        let ports = route.into_iter().flatten().map(|number| self.plan.wires[number]);
+        let ports = route
+            .into_iter()
+            .flatten()
+            .map(|number| self.plan.wires[number]);
         let Some((from, to, wire)) = ports.min_by_key(|(.., wire)| wire.limits.bytes) else {
             return;
         };
