@@ -17,7 +17,7 @@ struct buffer {
 static struct buffer buffers[BUFFERS];
 static struct buffer *spare[BUFFERS];
 static size_t spares;
-static unsigned long received, sent[PORTS], refused, discarded;
+static unsigned long received, sent[PORTS], rejected, discarded;
 
 static void give_back(struct buffer *buffer)
 {
@@ -76,7 +76,7 @@ static void forward(fl_scheduler link, const fl_flow *flows)
     for (uint16_t i = 0; i < came; i++) {
         if (packets[i].status != FL_OK) {
             give_back(packets[i].data);
-            refused++;
+            rejected++;
         }
     }
     if (accepted > came)
@@ -112,13 +112,13 @@ int main(void)
     check("close", fl_scheduler_close(link));
     unsigned long all = sent[0] + sent[1];
     double share = (double)sent[0] / (double)all;
-    printf("received %lu, sent %lu, refused %lu, discarded %lu; of what was sent %.1f%% of weight 3\n",
-           received, all, refused, discarded, 100 * share);
+    printf("received %lu, sent %lu, rejected %lu, discarded %lu; of what was sent %.1f%% of weight 3\n",
+           received, all, rejected, discarded, 100 * share);
 
     /* Every buffer is where it was, and every packet is told of once. */
-    if (spares != BUFFERS || received != all + refused + discarded)
+    if (spares != BUFFERS || received != all + rejected + discarded)
         return 1;
-    if (stats.sent_packets != all || stats.refused_packets != refused || stats.queued_packets != discarded)
+    if (stats.sent_packets != all || stats.dropped_packets != rejected || stats.queued_packets != discarded)
         return 1;
     return share > 0.74 && share < 0.76 ? 0 : 1;
 }

@@ -60,7 +60,7 @@ int main(void)
     char why[200] = "";
     fl_scheduler link;
     fl_flow voice;
-    unsigned long offered = 0, refused = 0, sent[2] = {0, 0};
+    unsigned long offered = 0, rejected = 0, sent[2] = {0, 0};
 
     fl_link_options options = {
         .size = sizeof options, .text = SITE, .link = "up", .discard = discard, .argument = &discarded};
@@ -79,7 +79,7 @@ int main(void)
             check("classify", fl_classify(link, FL_IP, frames[i], LENGTH, &packet.flow, &packet.digest));
             if ((packet.flow == voice) != (i == 0))
                 return 1;
-            refused += fl_enqueue(link, now, &packet, 1, NULL) != FL_OK;
+            rejected += fl_enqueue(link, now, &packet, 1, NULL) != FL_OK;
             offered++;
         }
         fl_packet packet;
@@ -94,10 +94,10 @@ int main(void)
     check("stats", fl_stats_get(link, 0, &stats));
     unsigned long during = discarded;
     check("close", fl_scheduler_close(link));
-    printf("voice %.2f Mbit/s of 1 that it was promised, the rest %.2f; %lu of %lu refused, %lu gave way, %lu discarded at the end\n",
-           sent[0] * 8e-3 / SECONDS, sent[1] * 8e-3 / SECONDS, refused, offered, during, discarded - during);
+    printf("voice %.2f Mbit/s of 1 that it was promised, the rest %.2f; %lu of %lu rejected, %lu gave way, %lu discarded at the end\n",
+           sent[0] * 8e-3 / SECONDS, sent[1] * 8e-3 / SECONDS, rejected, offered, during, discarded - during);
 
-    if (offered != sent[0] + sent[1] + refused + discarded || stats.queued_packets != discarded - during)
+    if (offered != sent[0] + sent[1] + rejected + discarded || stats.queued_packets != discarded - during)
         return 1;
     return sent[0] >= 124 && sent[0] <= 140 && sent[0] + sent[1] == SECONDS * 1000 ? 0 : 1;
 }

@@ -288,7 +288,7 @@ typedef struct fl_flow_options {
    */
   uint32_t weight;
   /**
-   * Its longest packet in bytes, as it is: shares are exact to within a few of these. Longer ones are refused.
+   * Its longest packet in bytes, as it is: shares are exact to within a few of these. Longer ones are rejected.
    */
   uint32_t max_length;
   /**
@@ -334,13 +334,13 @@ typedef struct fl_stats {
    */
   uint64_t queued_bytes;
   /**
-   * Refused on arrival.
+   * Rejected on arrival.
    */
-  uint64_t refused_packets;
+  uint64_t dropped_packets;
   /**
-   * Refused on arrival.
+   * Rejected on arrival.
    */
-  uint64_t refused_bytes;
+  uint64_t dropped_bytes;
   /**
    * Accepted and discarded later.
    */
@@ -504,8 +504,8 @@ fl_status fl_classify(struct fl_scheduler scheduler,
 
 /**
  * Offers a burst, in order. Each packet's status says what became of it; what was accepted is the scheduler's,
- * what was refused the caller's. `accepted` is how many there were, and may be null. Returns FL_OK if all were
- * accepted, else why the first of the others was refused; statuses are set unless `accepted` is 0 and the code
+ * what was rejected the caller's. `accepted` is how many there were, and may be null. Returns FL_OK if all were
+ * accepted, else why the first of the others was rejected; statuses are set unless `accepted` is 0 and the code
  * is about the call itself. `now` is the caller's clock in nanoseconds, which only classes ask for.
  *
  * # Safety

@@ -278,8 +278,8 @@ pub unsafe extern "C" fn fl_classify(
 }
 
 /// Offers a burst, in order. Each packet's status says what became of it; what was accepted is the scheduler's,
-/// what was refused the caller's. `accepted` is how many there were, and may be null. Returns FL_OK if all were
-/// accepted, else why the first of the others was refused; statuses are set unless `accepted` is 0 and the code
+/// what was rejected the caller's. `accepted` is how many there were, and may be null. Returns FL_OK if all were
+/// accepted, else why the first of the others was rejected; statuses are set unless `accepted` is 0 and the code
 /// is about the call itself. `now` is the caller's clock in nanoseconds, which only classes ask for.
 ///
 /// # Safety
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn fl_enqueue(
         })?;
         // SAFETY: likewise.
         unsafe { pointers::put_if(accepted, offered.accepted) }?;
-        offered.refused
+        offered.rejected
     })
 }
 

@@ -95,7 +95,7 @@ pub struct fl_flow_options {
     pub size: usize,
     /// Its share is its weight over the sum of all: 1 to 1000000.
     pub weight: u32,
-    /// Its longest packet in bytes, as it is: shares are exact to within a few of these. Longer ones are refused.
+    /// Its longest packet in bytes, as it is: shares are exact to within a few of these. Longer ones are rejected.
     pub max_length: u32,
     /// Packets that wait in it; 0: as the scheduler says.
     pub packets: u32,
@@ -121,10 +121,10 @@ pub struct fl_stats {
     pub queued_packets: u64,
     /// Wait now.
     pub queued_bytes: u64,
-    /// Refused on arrival.
-    pub refused_packets: u64,
-    /// Refused on arrival.
-    pub refused_bytes: u64,
+    /// Rejected on arrival.
+    pub dropped_packets: u64,
+    /// Rejected on arrival.
+    pub dropped_bytes: u64,
     /// Accepted and discarded later.
     pub discarded_packets: u64,
     /// Accepted and discarded later.

@@ -79,7 +79,7 @@ pub(crate) fn ended(py: Python<'_>, error: anyhow::Error) -> PyErr {
     }
 }
 
-/// A packet was refused.
+/// A packet was rejected.
 pub(crate) fn rejected(py: Python<'_>, reason: Rejection) -> PyErr {
     let word = match reason {
         Rejection::Unknown => "unknown",

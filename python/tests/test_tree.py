@@ -93,7 +93,7 @@ def test_what_is_discarded_comes_back():
     assert scheduler.remove_flow(flow) == [(100, packets[0])]
 
 
-def test_a_refused_packet_says_why():
+def test_a_rejected_packet_says_why():
     scheduler = fairlane.Scheduler("fifo")
     flow = scheduler.add_flow(1, 1000, limit_packets=1)
     scheduler.enqueue(flow, 1000, None)

@@ -106,7 +106,7 @@ FairlaneQueueDisc::DoEnqueue(Ptr<QueueDiscItem> item)
     fl_status status = fl_enqueue(m_scheduler, now, &packet, 1, nullptr);
     if (status != FL_OK)
     {
-        NS_LOG_LOGIC("refused: " << fl_strerror(status));
+        NS_LOG_LOGIC("rejected: " << fl_strerror(status));
         DropBeforeEnqueue(item, fl_strerror(status));
         return false;
     }

@@ -92,7 +92,7 @@ impl Queues for Classes {
             let gone = |gone| tell(discard, gone);
             match (self.queue).enqueue(class, digest, length, kept, now, gone) {
                 Ok(()) => FL_OK,
-                Err(refused) => refused.reason.into(),
+                Err(rejected) => rejected.reason.into(),
             }
         })
     }

@@ -82,7 +82,7 @@ impl<A: Scheduler + Send> Queues for Flat<A> {
             };
             match self.queue.enqueue(flow, length, packet.kept()) {
                 Ok(()) => FL_OK,
-                Err(refused) => refused.reason.into(),
+                Err(rejected) => rejected.reason.into(),
             }
         })
     }

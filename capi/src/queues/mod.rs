@@ -18,8 +18,8 @@ use crate::types::{Room, fl_flow, fl_packet, fl_stats};
 /// Of a burst that was offered.
 pub(crate) struct Offered {
     pub(crate) accepted: usize,
-    /// Why the first one was refused, if one was.
-    pub(crate) refused: Result<(), fl_status>,
+    /// Why the first one was rejected, if one was.
+    pub(crate) rejected: Result<(), fl_status>,
 }
 
 /// Of a burst that was asked for.
@@ -69,14 +69,14 @@ pub(crate) trait Queues: Send {
 fn offer(packets: &[fl_packet], mut accept: impl FnMut(&fl_packet) -> fl_status) -> Offered {
     let mut offered = Offered {
         accepted: 0,
-        refused: Ok(()),
+        rejected: Ok(()),
     };
     for packet in packets {
         let status = accept(packet);
         packet.became(status);
         match status {
             FL_OK => offered.accepted += 1,
-            why if offered.refused.is_ok() => offered.refused = Err(why),
+            why if offered.rejected.is_ok() => offered.rejected = Err(why),
             _ => {}
         }
     }
@@ -99,7 +99,7 @@ fn fill(rooms: &[Room], mut next: impl FnMut() -> Result<fl_packet, u64>) -> Tak
 }
 
 /// C's counts, from what became of packets in either kind.
-fn counts([accepted, sent, queued, refused, discarded]: [Count; 5]) -> fl_stats {
+fn counts([accepted, sent, queued, dropped, discarded]: [Count; 5]) -> fl_stats {
     fl_stats {
         size: size_of::<fl_stats>(),
         accepted_packets: accepted.packets,
@@ -108,8 +108,8 @@ fn counts([accepted, sent, queued, refused, discarded]: [Count; 5]) -> fl_stats 
         sent_bytes: sent.bytes,
         queued_packets: queued.packets,
         queued_bytes: queued.bytes,
-        refused_packets: refused.packets,
-        refused_bytes: refused.bytes,
+        dropped_packets: dropped.packets,
+        dropped_bytes: dropped.bytes,
         discarded_packets: discarded.packets,
         discarded_bytes: discarded.bytes,
     }

@@ -208,7 +208,7 @@ static void packets(void)
     EXPECT(fl_stats_get(link, flow, NULL), FL_ERR_POINTER);
     stats.size = sizeof stats;
     EXPECT(fl_stats_get(link, flow, &stats), FL_OK);
-    EXPECT(stats.accepted_packets == 1 && stats.sent_bytes == 100 && stats.refused_packets == 1, 1);
+    EXPECT(stats.accepted_packets == 1 && stats.sent_bytes == 100 && stats.dropped_packets == 1, 1);
     EXPECT(fl_scheduler_close(link), FL_OK);
 }
 

@@ -42,8 +42,9 @@ two differences: the arrivals are read once and held, 16 bytes for each; and wit
 --flows a flow's max_len, which the bounds depend on, is its longest packet.
 
 A site has no arrivals of its own: with --config, packets go by the filters of its link to
-its classes, which are flows here, of the rates that they are guaranteed, without the
-link's ceilings, limits and queue management; max_len is the longest that the link carries.
+its classes, which are flows here, of the rates that they are guaranteed; where nothing is
+promised, of their rates in the file, or of equal parts of what is above them. The link's
+ceilings, limits and queue management are left out; max_len is the longest that it carries.
 What the site itself does, `fairlane replay --config` shows.
 
 Examples:

@@ -246,6 +246,21 @@ pub struct Attach {
     pub memory: u64,
 }
 
+impl Attach {
+    /// The longest frame of a process in bytes, where that of its link is longer: what its mailbox has slots for.
+    pub const LONGEST: u32 = 9_018;
+    /// Frames that a mailbox has room for.
+    pub const SLOTS: usize = 256;
+
+    /// Bytes of memory that a mailbox takes whose frames have up to so many bytes: for each a header, in whole
+    /// cache lines, and two lines of its own.
+    pub const fn mailbox(longest: u32) -> u64 {
+        const LINE: u64 = 64;
+        const HEADER: u64 = 8;
+        2 * LINE + Self::SLOTS as u64 * (HEADER + longest as u64).next_multiple_of(LINE)
+    }
+}
+
 /// Where a running site is asked for its state, and changed: at least one of `socket` and `http`.
 ///
 /// ```

@@ -141,7 +141,7 @@ impl<P> Discipline<P> {
     }
 
     /// Whether it is counted what each flow of a class sends. O(1).
-    pub fn is_tallied(&mut self, id: ClassId) -> bool {
+    pub fn is_tallied(&self, id: ClassId) -> bool {
         match self {
             Discipline::Tree(tree) => tree.is_tallied(id),
             Discipline::Cbq(_) => false,

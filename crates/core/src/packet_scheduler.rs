@@ -20,7 +20,7 @@ pub use correction::{Correction, CostScheduler, Request, Ticket};
 
 /// A flow of one [`PacketScheduler`].
 ///
-/// The number of a removed flow is refused until [`add_flow`] hands it out again.
+/// Packets for the number of a removed flow are rejected, until [`add_flow`] hands it out again.
 ///
 /// [`add_flow`]: PacketScheduler::add_flow
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -100,7 +100,7 @@ fn dependencies_point_one_way() {
         ),
         ("control", &["config", "core", "io", "site"]),
         ("service", &[]),
-        // For its tests alone: nothing of the daily program knows it, either.
+        // Nothing of the daily program knows it.
         ("shards", &["core"]),
         ("tower", &["core"]),
         (

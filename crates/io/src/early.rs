@@ -13,14 +13,13 @@
 //! acknowledgements: so many frames may wait to be taken in and in the scheduler together.
 //!
 //! - Somebody gets a limit when the scheduler has no room for a frame of his
-//!   ([`EarlyDrop::no_room`]): what waits of his already, and a few more. Who is never refused never
-//!   has a limit.
+//!   ([`EarlyDrop::no_room`]): what waits of his already, and a few more. Who always finds room never has one.
 //! - Each frame that passes takes one from the window, each that the scheduler has sent gives back
 //!   nine eighths ([`EarlyDrop::sent`]), and one that it refused gives nothing. So a window is as
 //!   large as what the scheduler has room for, and follows it.
 //! - One frame beyond its limit passes whenever the owner says so ([`EarlyDrop::probe`]): a window
 //!   whose frames were lost on the way, and never sent, opens again.
-//! - Who was neither refused nor dropped for one to two epochs has no limit any more
+//! - Who lost nothing for one to two epochs, here or in the scheduler, has no limit any more
 //!   ([`EarlyDrop::renew`]). If the thread stands still, so do the epochs, and limits hold.
 //!
 //! A class of one queue has a limit of its own. A class of flows has many, and a hash by numbers
@@ -73,7 +72,7 @@
 //! }
 //!
 //! /// The same where frames really arrive.
-//! fn begin(early: &EarlyDrop, device: &PacketBackend) -> io::Result<()> {
+//! fn attach(early: &EarlyDrop, device: &PacketBackend) -> io::Result<()> {
 //!     let gate: Gate = device.gate();
 //!     gate.put(early)
 //! }
@@ -278,7 +277,7 @@ impl EarlyDrop {
         self.forward(2);
     }
 
-    /// An epoch ends: who was neither refused nor dropped in it or in the one before has no limit any
+    /// An epoch ends: who lost nothing in it or in the one before, here or in the scheduler, has no limit any
     /// more.
     pub fn renew(&self) {
         self.forward(1);

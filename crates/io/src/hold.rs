@@ -335,11 +335,17 @@ impl Note {
     }
 }
 
-/// A note says this and nothing else.
+/// A note says this and nothing else. It said one or the other at any time, also where this process ends half-way:
+/// one write covers all that it said before, and what is left over is cut off. Another file put in its place would
+/// be whole as well, but the lock is on this one.
 fn write(mut file: &File, text: &str) -> io::Result<()> {
+    const MOST: u64 = 4_096;
+    let former = file.metadata()?.len().min(MOST) as usize;
+    let mut whole = text.to_owned();
+    whole.extend(std::iter::repeat_n('\n', former.saturating_sub(text.len())));
     file.rewind()?;
-    file.set_len(0)?;
-    file.write_all(text.as_bytes())
+    file.write_all(whole.as_bytes())?;
+    file.set_len(text.len() as u64)
 }
 
 /// Which start of the machine this is.
@@ -433,7 +439,7 @@ mod tests {
     use super::*;
     use fairlane_netlab::{Link, cable, or_skip};
     use std::process;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     /// A folder of this test's.
     struct Folder(PathBuf);
@@ -555,6 +561,40 @@ mod tests {
         assert!(joins(&link));
         assert_eq!(folder.notes(), [""; 0].map(PathBuf::from));
         drop(folder.take(&link).unwrap());
+    }
+
+    #[test]
+    fn a_note_is_whole_at_any_time_while_it_is_written_anew() {
+        let folder = Folder::new();
+        fs::create_dir(&folder.0).unwrap();
+        let path = folder.0.join("note");
+        let file = File::create_new(&path).unwrap();
+        let texts = ["boot b\noff \n", "boot b\noff gro lro\n"];
+        write(&file, texts[1]).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                let mut torn = None;
+                while !over.load(Ordering::Relaxed) && torn.is_none() {
+                    let note = fs::read_to_string(&path).unwrap();
+                    let said = ["boot", "off"].map(|word| value(&note, word).is_some());
+                    torn = (said != [true; 2]).then_some(note);
+                }
+                torn
+            });
+            for text in texts.into_iter().cycle().take(20_000) {
+                write(&file, text).unwrap();
+                if reading.is_finished() {
+                    break;
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(reading.join().unwrap(), None);
+        });
+        for text in texts {
+            write(&file, text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
     }
 
     #[test]

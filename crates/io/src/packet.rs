@@ -537,7 +537,8 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
             } else if offload.segments.is_some() {
                 self.begun = note;
                 let write = |whole: &mut Vec<u8>| repair::write(&arrival, whole);
-                self.cutter.begin(&offload, write, into, end - into.len())
+                self.cutter
+                    .cut_next(&offload, write, into, end - into.len())
             } else {
                 into.push(repair::repair(&arrival));
                 1

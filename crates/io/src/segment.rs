@@ -532,9 +532,9 @@ impl Cutter {
         count
     }
 
-    /// Begins with a frame, which `write` puts into the room for it, once the one before is given
+    /// Cuts another frame, which `write` puts into the room for it, once the one before is given
     /// out; returns how many frames of it there was room for. What cannot be cut is counted.
-    pub(crate) fn begin<F: PacketFrame>(
+    pub(crate) fn cut_next<F: PacketFrame>(
         &mut self,
         offload: &Offload,
         write: impl FnOnce(&mut Vec<u8>),

@@ -285,7 +285,7 @@ impl<Q: Queue, R> Shaper<Q, R> {
 
     /// The link carries until then what others have released to it, if that is later than it would be
     /// idle by itself.
-    pub fn is_busy_until(&mut self, time: Nanos) {
+    pub fn set_busy_until(&mut self, time: Nanos) {
         self.pacer.idled(time);
     }
 

@@ -219,7 +219,7 @@ fn a_ceiling_says_when_the_next_step_is_due() {
 }
 
 #[test]
-fn a_refused_packet_comes_back_and_counts_once() {
+fn a_rejected_packet_comes_back_and_counts_once() {
     let (tree, word) = classes(&[PLAIN]);
     let mut queue: Classes = Classified::new(tree, word);
     let short = FlowConfig {

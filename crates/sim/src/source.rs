@@ -51,7 +51,7 @@ impl Lengths {
     }
 
     /// The longest that may be drawn.
-    fn longest(&self) -> Length {
+    pub fn longest(&self) -> Length {
         match self {
             Lengths::Fixed(len) => *len,
             Lengths::Uniform(a, b) => *a.max(b),

@@ -35,10 +35,6 @@ use crate::task::Attaching;
 use crate::unshaped::{forget_arrived, hear};
 use crate::workers::{Sorting, hirings};
 
-/// Longest frame of an attached process in bytes, where the link's is longer: what its mailbox
-/// has slots for.
-const LONGEST_ATTACHED: u32 = 9_018;
-
 /// The bridge of a site.
 pub(crate) type SiteBridge = Bridge<Shaped, AnyDevice, Maker>;
 
@@ -639,7 +635,7 @@ fn let_attach(
         ));
     };
     let longest = longest.get() - registrar.link().overhead;
-    let Some(max_length) = Length::new(longest.min(LONGEST_ATTACHED)) else {
+    let Some(max_length) = Length::new(longest.min(fairlane_config::Attach::LONGEST)) else {
         return unfit("a link without frames");
     };
     let class = Class {
@@ -653,6 +649,7 @@ fn let_attach(
         most_clients: attach.processes,
         most_of_a_user: attach.processes_per_user,
         most_memory: attach.memory,
+        slots: fairlane_config::Attach::SLOTS,
         ..AttachConfig::new(mapping)
     };
     let make = move |bytes: Vec<u8>, process: &Attached| Received {

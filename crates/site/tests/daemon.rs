@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_config::Site;
+use fairlane_config::{Attach, Site};
+use fairlane_mailbox::shared::Geometry;
 use fairlane_netlab::{Namespace, Wire, or_skip, veth};
 use fairlane_site::{Attaching, Daemon, Error, Notice, Options, Outcome, Report, Source, Standby};
 use tracing::field::{Field, Visit};
@@ -83,6 +84,14 @@ impl Subscriber for Keep {
     fn enter(&self, _: &Id) {}
 
     fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn a_mailbox_takes_what_the_file_is_checked_for() {
+    for longest in [60, 1_514, 1_522, 1_528, 1_529, Attach::LONGEST] {
+        let mailbox = Geometry::new(Attach::SLOTS, longest as usize).unwrap();
+        assert_eq!(mailbox.bytes() as u64, Attach::mailbox(longest));
+    }
 }
 
 #[test]

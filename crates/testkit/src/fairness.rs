@@ -147,7 +147,7 @@ impl<A: Scheduler> Link<A> {
 
     fn packet(&mut self, flow: usize, longest: u32) -> Sentence {
         let accepted = (self.link).enqueue(FlowId::new(flow as u32), length(longest), ());
-        accepted.map_err(|rejected| format!("a packet is refused: {}", rejected.reason))
+        accepted.map_err(|rejected| format!("a packet is rejected: {}", rejected.reason))
     }
 
     /// Serves a packet, in whose place another comes.

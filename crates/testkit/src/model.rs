@@ -193,7 +193,7 @@ impl<A: Scheduler> Pair<A> {
         let expected = reason.map_or(Ok(()), |reason| Err((tag, reason)));
         demand!(
             outcome == expected,
-            "a packet of {len} is not accepted or refused as the limits say: {outcome:?}, not {expected:?}"
+            "a packet of {len} is not accepted or rejected as the limits say: {outcome:?}, not {expected:?}"
         );
         if let Some(flow) = self.model.get_mut(&id) {
             if reason.is_none() {

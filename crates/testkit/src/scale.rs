@@ -103,7 +103,7 @@ fn order<A: Scheduler>(algorithm: A, case: &Case, factor: u32) -> Result<Vec<Lef
             Operation::Enqueue(flow, part) => {
                 let len = length((shares[flow].1 * part / 100).max(1));
                 let outcome = link.enqueue(flows[flow], len, number);
-                outcome.map_err(|rejected| format!("a packet is refused: {}", rejected.reason))?;
+                outcome.map_err(|rejected| format!("a packet is rejected: {}", rejected.reason))?;
             }
             Operation::Dequeue => take(&mut link, &mut left),
             Operation::Change(flow, of, longest) => {

@@ -66,7 +66,7 @@ pub struct ByLength {
     pub classes_reached: usize,
     /// How many wait in the queues at any time.
     pub waiting: u32,
-    /// Part of what came to the arbiter that its queues refused or dropped.
+    /// Part of what came to the arbiter that its queues rejected or discarded.
     pub lost: f64,
     pub stages: Stages,
     /// The stage that takes longest.

@@ -212,12 +212,12 @@ pub(super) struct Arbiter {
     /// As many wait at any time.
     pub(super) waiting: u32,
     pub(super) offered: u64,
-    /// Of those, what the queues refused or dropped.
+    /// Of those, what the queues rejected or discarded.
     pub(super) lost: u64,
 }
 
 impl Arbiter {
-    /// Half of these wait in the queues; of queues that refuse some of them, half of what they hold then, or so many
+    /// Half of these wait in the queues; of queues that reject some of them, half of what they hold then, or so many
     /// that a burst has room beside them.
     pub(super) fn new(
         queues: Discipline<Frame>,
@@ -255,16 +255,16 @@ impl Arbiter {
     /// as something may.
     #[inline]
     fn pass(&mut self, sorted: &[Sorted], out: &mut VecDeque<Frame>) {
-        let (overhead, mut refused, mut dropped) = (self.overhead, 0, 0);
+        let (overhead, mut rejected, mut discarded) = (self.overhead, 0, 0);
         let packets = sorted.iter().map(|one| Packet {
             owner: one.to,
             len: one.frame.on_link(overhead),
             payload: one.frame,
         });
-        (self.queues).enqueue_burst(packets, self.now, |_, _| refused += 1, |_| dropped += 1);
+        (self.queues).enqueue_burst(packets, self.now, |_, _| rejected += 1, |_| discarded += 1);
         let mut bytes = 0;
         while self.queues.len() > self.waiting {
-            match self.queues.dequeue(self.now, |_| dropped += 1) {
+            match self.queues.dequeue(self.now, |_| discarded += 1) {
                 Dequeue::Packet(packet) => {
                     bytes += packet.len.get();
                     out.push_back(packet.payload);
@@ -275,7 +275,7 @@ impl Arbiter {
         }
         self.now += Nanos((f64::from(bytes) * self.ns_per_byte) as u64);
         self.offered += sorted.len() as u64;
-        self.lost += refused + dropped;
+        self.lost += rejected + discarded;
     }
 }
 
@@ -329,7 +329,7 @@ mod tests {
             few.pass(burst, &mut out);
         }
         assert_eq!((out.len(), few.lost), (sorted.len(), 0));
-        // Where not even a burst has room, what is refused is counted.
+        // Where not even a burst has room, what is rejected is counted.
         let (mut tiny, _) = arbiter(10, None);
         tiny.pass(&sorted[..BURST], &mut out);
         assert_eq!((tiny.waiting, tiny.offered, tiny.lost), (0, 64, 54));

@@ -324,7 +324,7 @@ impl<'a> Window<'a> {
             }
             if self.begins.is_some_and(|begins| now >= begins) {
                 if let Some(watch) = arbiter.release_mut().watch_mut() {
-                    watch.begin();
+                    watch.forget();
                 }
                 arbiter.reset_stats();
                 self.before = Some(counted(arbiter, self.case, self.skip, now));
@@ -360,7 +360,7 @@ fn counted<P, R>(
 }
 
 fn push_timed(pushes: &Pushes, clock: Clock, push: &mut Push) -> Result<()> {
-    pushes.begin(clock.now());
+    pushes.started(clock.now());
     match push() {
         Ok(()) => Ok(()),
         Err(Refusal::MailboxFull) => {

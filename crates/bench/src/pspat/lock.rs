@@ -275,7 +275,7 @@ pub(super) fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
             }));
         }
         warm_up(&started, case.threads, &clock, stop);
-        shared.watch(&mut |watch| watch.begin());
+        shared.watch(&mut |watch| watch.forget());
         let before = counts();
         wait_until(before.0.over + case.span(), &clock, stop);
         let after = counts();
@@ -295,7 +295,7 @@ pub(super) fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
 
 /// A push of the victim's: timed from before it waits for anything.
 fn push_timed(pushes: &Pushes, clock: Clock, push: impl FnOnce() -> bool) {
-    pushes.begin(clock.now());
+    pushes.started(clock.now());
     if !push() {
         pushes.refused();
     }

@@ -55,7 +55,7 @@ impl Pushes {
     }
 
     /// About to push at `now`.
-    pub(super) fn begin(&self, now: Nanos) {
+    pub(super) fn started(&self, now: Nanos) {
         self.lock().push_back(now);
     }
 
@@ -96,7 +96,7 @@ impl Watch {
     }
 
     /// Forgets what was measured so far.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.delays.reset();
     }
 

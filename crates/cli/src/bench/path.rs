@@ -276,7 +276,7 @@ fn text(report: &Report) -> Result<String> {
         let lost = length.lost * 100.0;
         write!(
             text,
-            "\n{bytes} bytes: frames for {} classes, {} packets waiting, {lost:.2}% refused or dropped",
+            "\n{bytes} bytes: frames for {} classes, {} packets waiting, {lost:.2}% rejected or discarded",
             length.classes_reached, length.waiting
         )?;
     }

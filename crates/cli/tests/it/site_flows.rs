@@ -9,7 +9,6 @@ use fairlane_io::{Backend, PacketBackend, packet};
 use fairlane_netlab::Wire;
 use serde_json::Value;
 
-use crate::program::Pressure;
 use crate::site::{BACKENDS, PATIENCE, bind, class, up, wire};
 use crate::site_control::Asked;
 use crate::site_reload::{Ends, numbered, send};
@@ -32,10 +31,12 @@ class = \"voice\"
 destination-port = 1001
 ";
 
-/// Each sender's share of what the first one sends.
-const PPS: [f64; 3] = [900.0, 300.0, 100.0];
+/// Each sender's rate, in packets a second, or what it sends at once.
+const PACKETS: [u16; 3] = [900, 300, 100];
 /// 500 bytes in UDP, IP and Ethernet.
 const FRAME_BITS: f64 = 542.0 * 8.0;
+/// The names of the senders.
+const HOSTS: [&str; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
 
 fn names(told: &Value) -> Vec<String> {
     let flows = told["flows"].as_array().unwrap().iter();
@@ -55,29 +56,57 @@ fn told(asked: &Asked, arguments: &[&str], expected: &[&str]) -> Value {
     }
 }
 
-/// Does `work` while each of three hosts sends at a rate of its own; how fast each did.
-fn three<T>(wire: &Wire, work: impl FnOnce() -> T) -> (T, Vec<f64>) {
+/// Does `work` while each of three hosts sends at a rate of its own.
+fn three(wire: &Wire, work: impl FnOnce()) {
     let _listening = bind(wire.receiver(), 1_002);
     let to = format!("{}:1002", wire.receiver().address());
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let senders: Vec<_> = (0..3)
-            .map(|number| {
-                let socket = bind(wire.sender(number), 0);
-                let (to, stop) = (&to, &stop);
-                scope.spawn(move || {
-                    let began = Instant::now();
-                    let sent = send(&socket, to, PPS[number], stop);
-                    f64::from(sent) / began.elapsed().as_secs_f64()
-                })
-            })
-            .collect();
+        for (number, pps) in PACKETS.into_iter().enumerate() {
+            let socket = bind(wire.sender(number), 0);
+            let (to, stop) = (&to, &stop);
+            scope.spawn(move || send(&socket, to, f64::from(pps), stop));
+        }
         let ends = Ends([&stop, &stop]);
-        let worked = work();
+        work();
         drop(ends);
-        let rates = senders.into_iter().map(|sender| sender.join().unwrap());
-        (worked, rates.collect())
-    })
+    });
+}
+
+/// Has three hosts send all their packets at once, until a walk tells of all of them and nobody came between:
+/// that walk, and what is printed of it.
+fn told_together(wire: &Wire, asked: &Asked) -> (Value, String) {
+    let _listening = bind(wire.receiver(), 1_002);
+    let to = (wire.receiver().address(), 1_002);
+    let sockets = [0, 1, 2].map(|number| bind(wire.sender(number), 0));
+    // From then on it is counted.
+    asked.json(&["flows"]);
+    let begun = Instant::now();
+    loop {
+        for (socket, packets) in sockets.iter().zip(PACKETS) {
+            for number in 0..packets {
+                socket.send_to(&[7; 500], to).unwrap();
+                // An interface has room for some hundred frames.
+                if number % 50 == 49 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        // Two walks or more, of which one saw the burst whole unless it began meanwhile.
+        let sent = Instant::now();
+        while sent.elapsed() < Duration::from_secs(3) {
+            let told = asked.json(&["flows", "everybody", "--top", "3"]);
+            let flows = told["flows"].as_array().unwrap().iter();
+            let packets: Vec<_> = flows.map(|flow| flow["packets"].as_u64()).collect();
+            if packets == PACKETS.map(|packets| Some(u64::from(packets))) && names(&told) == HOSTS {
+                let table = asked.ctl(&["flows"]).success();
+                if HOSTS.iter().all(|name| table.contains(name)) {
+                    return (told, table);
+                }
+            }
+            assert!(begun.elapsed() < PATIENCE, "{told:#}");
+        }
+    }
 }
 
 #[test]
@@ -85,20 +114,15 @@ fn who_sends_most_is_named_with_his_rate() {
     let Some(wire) = wire("three who send at rates of their own", 3) else {
         return;
     };
-    let expected = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
     for backend in BACKENDS {
         let asked = Asked::over(&wire, &(up(backend, "100mbit") + CLASSES), "");
-        let asking = ["flows", "everybody", "--top", "3"];
-        let ((told, table), sent) = three(&wire, || {
-            // A second later it is about a whole second of all three.
-            told(&asked, &asking, &expected);
-            thread::sleep(Duration::from_secs(1));
-            let told = told(&asked, &asking, &expected);
-            (told, asked.ctl(&["flows"]).success())
-        });
-        for (flow, sent) in told["flows"].as_array().unwrap().iter().zip(sent) {
-            let told = flow["bps"].as_f64().unwrap() / FRAME_BITS;
-            assert!(told > sent / 2.0 && told < sent * 2.0, "{sent}: {flow:#}");
+        let (told, table) = told_together(&wire, &asked);
+        let seconds = told["seconds"].as_f64().unwrap();
+        assert!(seconds > 0.5, "{told:#}");
+        for (flow, packets) in told["flows"].as_array().unwrap().iter().zip(PACKETS) {
+            let rate = f64::from(packets) * FRAME_BITS / seconds;
+            let told = flow["bps"].as_f64().unwrap();
+            assert!((told / rate - 1.0).abs() < 0.001, "{rate}: {flow:#}");
             assert_eq!(
                 (&flow["link"], &flow["class"]),
                 (&"up".into(), &"everybody".into())
@@ -106,11 +130,11 @@ fn who_sends_most_is_named_with_his_rate() {
         }
         let share = |number: usize| told["flows"][number]["share"].as_f64().unwrap();
         let all: f64 = (0..3).map(share).sum();
+        // Few frames are of others, who ask for addresses.
+        assert!((0.98..=1.000_001).contains(&all), "{told:#}");
         assert!(share(0) > share(1) && share(1) > share(2), "{told:#}");
-        assert!((0.7..1.3).contains(&all), "{told:#}");
         let line = |name: &str| table.lines().position(|line| line.contains(name));
-        let lines = expected.map(|name| line(name).unwrap_or_else(|| panic!("{table}")));
-        assert!(lines.is_sorted(), "{table}");
+        assert!(HOSTS.map(line).is_sorted(), "{table}");
 
         let sentence = asked.refused(&["flows", "voice"]);
         assert!(
@@ -130,12 +154,12 @@ fn no_flow_has_the_name_of_another_whatever_tells_them_apart() {
     };
     let asked = Asked::over(&wire, &(up("packet", "100mbit") + CLASSES), "");
     let top = ["flows", "up/everybody", "--top", "1"];
-    let ((), _) = three(&wire, || {
+    three(&wire, || {
         told(&asked, &top, &["10.0.0.1"]);
         // All three send to one.
         asked.json(&["set", "everybody", "per=destination-ip"]);
         let to_one = told(&asked, &top, &["10.0.0.254"]);
-        let sources = |name: &String| ["10.0.0.1", "10.0.0.2", "10.0.0.3"].contains(&&**name);
+        let sources = |name: &String| HOSTS.contains(&&**name);
         assert!(
             to_one["flows"][0]["share"].as_f64().unwrap() > 0.5,
             "{to_one:#}"
@@ -197,7 +221,6 @@ fn a_flood_of_flows_is_walked_over_in_bounded_memory_and_nothing_guaranteed_is_l
     };
     let asked = Asked::over(&wire, &(up("packet", "200mbit") + CLASSES), "");
     let before = asked.site.memory();
-    let pressure = Pressure::begin();
     let hosts = (wire.sender(0), wire.receiver());
     let ((flows, memory), numbers, sent) = numbered(hosts, 1_001, || {
         asked.json(&["flows"]);
@@ -229,6 +252,8 @@ fn a_flood_of_flows_is_walked_over_in_bounded_memory_and_nothing_guaranteed_is_l
         missing <= lost && numbers.is_sorted(),
         "{missing} of {sent}, {lost} lost"
     );
-    let step = Duration::from_secs_f64(report["longest_step_us"].as_f64().unwrap() / 1e6);
-    assert!(step < pressure.soon(Duration::from_millis(20)), "{step:?}");
+    // Of all flows together it would take several times as long.
+    for step in report["longest_steps"].as_array().unwrap() {
+        assert!(step["cpu_us"].as_f64().unwrap() < 10_000.0, "{step}");
+    }
 }

@@ -100,7 +100,10 @@ pub(crate) fn site_again(
     {
         xdp_room(at.value(), &file.link, &mut links, report);
     }
-    let attach = attach.map(|attach| attached(attach, report));
+    let attach = attach.map(|attach| {
+        let outside = links.iter().find(|one| one.link.to == Role::Outside);
+        attached(attach, outside.map(|one| &*one.link), report)
+    });
     let control = (file.control.as_ref()).map(|written| control(written, report));
     let workers = file.workers.as_ref().map(|at| {
         let interfaces = interfaces.as_ref().and_then(Option::as_ref);
@@ -264,7 +267,8 @@ fn interfaces(written: &file::Interfaces, attach: bool, report: &mut Report) -> 
     })
 }
 
-fn attached(written: &file::Attach, report: &mut Report) -> Option<Attach> {
+/// `outside` is the link by which they send, if there is one.
+fn attached(written: &file::Attach, outside: Option<&Link>, report: &mut Report) -> Option<Attach> {
     const PROCESSES: usize = 256;
     /// Of the processes, that one user may have.
     const QUARTER: usize = 4;
@@ -284,7 +288,7 @@ fn attached(written: &file::Attach, report: &mut Report) -> Option<Attach> {
         None => processes.div_ceil(QUARTER),
     };
     let memory = match &written.memory {
-        Some(memory) => memory.read::<Size>("memory", report)?.0,
+        Some(memory) => mailboxes(memory, outside, report)?,
         None => u64::MAX,
     };
     Some(Attach {
@@ -293,6 +297,25 @@ fn attached(written: &file::Attach, report: &mut Report) -> Option<Attach> {
         processes_per_user,
         memory,
     })
+}
+
+/// What all mailboxes together may take: one of them, at least.
+fn mailboxes(written: &Text, outside: Option<&Link>, report: &mut Report) -> Option<u64> {
+    let memory = written.read::<Size>("memory", report)?.0;
+    let Some(outside) = outside else {
+        return Some(memory);
+    };
+    let longest = (outside.longest.get() - outside.overhead).min(Attach::LONGEST);
+    let (slots, one) = (Attach::SLOTS, Attach::mailbox(longest));
+    if memory < one {
+        let sentence = format!(
+            "memory '{}': less than the {one} bytes of one mailbox, which has room for {slots} frames of {longest} bytes",
+            written.value()
+        );
+        report.error(&written.span(), sentence);
+        return None;
+    }
+    Some(memory)
 }
 
 /// Processes attach at another socket than the one where the site is asked.
@@ -481,11 +504,12 @@ fn loopback(text: &Text, report: &mut Report) -> Option<SocketAddr> {
 
 /// What Linux asks of the name of an interface, in words.
 pub const INTERFACE_NAME: &str =
-    "the name of an interface has 1 to 15 bytes, without spaces, '/' and ':'";
+    "the name of an interface has 1 to 15 bytes, without spaces, '/', ':' and '%'";
 
 /// Whether an interface may be called so, by [Linux's rules](INTERFACE_NAME).
 pub fn is_interface_name(text: &str) -> bool {
-    let unfit = |c: char| matches!(c, '/' | ':' | '\0') || c.is_whitespace();
+    // Of "x%d" the kernel makes a name of its own.
+    let unfit = |c: char| matches!(c, '/' | ':' | '%' | '\0') || c.is_whitespace();
     (1..=15).contains(&text.len()) && text != "." && text != ".." && !text.contains(unfit)
 }
 

@@ -129,8 +129,8 @@ impl Exposition {
         let dialect = format.dialect();
         if *place == 0 {
             match dialect {
-                Some(dialect) => text::begin(out, family, dialect),
-                None => protobuf::begin(out, scratch, family, report),
+                Some(dialect) => text::write_head(out, family, dialect),
+                None => protobuf::write_head(out, scratch, family, report),
             }
         }
         if *place < family.things(report) {

@@ -50,7 +50,12 @@ mod field {
 
 /// Begins the message of a metric: its values, which follow, are its last part. Its length comes first, so
 /// each of them is written twice, the first time to `scratch`.
-pub(super) fn begin(out: &mut Vec<u8>, scratch: &mut Vec<u8>, family: &Family, report: &Report) {
+pub(super) fn write_head(
+    out: &mut Vec<u8>,
+    scratch: &mut Vec<u8>,
+    family: &Family,
+    report: &Report,
+) {
     let mut length = 0;
     for place in 0..family.things(report) {
         family.values(report, place, &mut |labels, told| {

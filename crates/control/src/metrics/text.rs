@@ -14,8 +14,8 @@ pub(super) enum Dialect {
 
 const TOTAL: &str = "_total";
 
-/// Introduces a metric.
-pub(super) fn begin(out: &mut Vec<u8>, family: &Family, dialect: Dialect) {
+/// Writes what comes before the values of a metric.
+pub(super) fn write_head(out: &mut Vec<u8>, family: &Family, dialect: Dialect) {
     let kind = family.metric_type();
     let suffix = match (dialect, kind) {
         (Dialect::Plain, MetricType::Counter) => TOTAL,
@@ -82,11 +82,11 @@ pub(super) fn value(
     };
     match value {
         Value::Count(count) => {
-            series.begin(TOTAL);
+            series.name_and_labels(TOTAL);
             series.count(count);
         }
         Value::Gauge(gauge) => {
-            series.begin("");
+            series.name_and_labels("");
             series.float(gauge);
         }
         Value::Delays(delays) => {
@@ -95,9 +95,9 @@ pub(super) fn value(
                 series.bucket(end);
                 series.count(count);
             }
-            series.begin("_sum");
+            series.name_and_labels("_sum");
             series.float(buckets.sum);
-            series.begin("_count");
+            series.name_and_labels("_count");
             series.count(buckets.count);
         }
     }
@@ -117,7 +117,7 @@ impl Series<'_> {
         push(self.out, suffix);
     }
 
-    fn begin(&mut self, suffix: &str) {
+    fn name_and_labels(&mut self, suffix: &str) {
         self.name(suffix);
         if !self.labels.is_empty() {
             self.out.push(b'{');

@@ -11,7 +11,7 @@ use core::fmt;
 
 /// A class of one tree.
 ///
-/// The number of a removed class is refused until it is handed out again.
+/// Packets for the number of a removed class are rejected, until it is handed out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(u32);
 

@@ -76,8 +76,12 @@ impl<P> Tree<P> {
     }
 
     /// Whether it is counted what each flow of this class sends.
-    pub fn is_tallied(&mut self, class: ClassId) -> bool {
-        self.tally(class).is_some_and(|tally| tally.on)
+    pub fn is_tallied(&self, class: ClassId) -> bool {
+        let Ok(Body::Flows { node }) = self.class(class).map(|class| class.body) else {
+            return false;
+        };
+        let flows = self.nodes[node as usize].flows.as_ref();
+        flows.is_some_and(|flows| flows.tally.on)
     }
 
     /// Tells what each flow sent since it was last told, by its digest; of the common flow of those

@@ -1,6 +1,7 @@
 //! CoDel does what RFC 8289 says, packet by packet.
 
 use fairlane_core::aqm::{AqmError, Backlog, Codel, CodelConfig, CodelParameters, Verdict};
+use fairlane_core::random::splitmix64;
 use fairlane_core::{Length, Nanos};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -211,13 +212,8 @@ proptest! {
             ecn,
             ..CodelParameters::default()
         };
-        let mut random = seed | 1;
-        let mut draw = |below: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            (random >> 11) % below
-        };
+        let mut random = seed;
+        let mut draw = |below: u64| splitmix64(&mut random) % below;
         let mut events = Vec::new();
         for (load, count) in loads {
             for _ in 0..count {

@@ -275,7 +275,7 @@ fn an_idle_time_counts_as_the_packets_it_could_have_sent() {
 }
 
 #[test]
-fn a_packet_that_an_empty_queue_refuses_does_not_end_its_idle_time() {
+fn a_packet_that_an_empty_queue_rejects_does_not_end_its_idle_time() {
     let parameters = RedParameters {
         gentle: false,
         ..RedParameters::default()

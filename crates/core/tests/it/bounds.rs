@@ -550,7 +550,7 @@ impl<A: Scheduler> Wire<A> {
     }
 
     /// The packet that goes to the wire now, if any.
-    fn begin(&mut self) -> Option<Sent> {
+    fn next_packet(&mut self) -> Option<Sent> {
         self.fill();
         let packet = match self.queue.pop_front() {
             Some(packet) => {
@@ -620,7 +620,7 @@ fn run<A: Scheduler>(wire: &mut Wire<A>, transmit: Transmit, random: &mut Random
         if burst && transmit == Transmit::Between {
             wire.burst(0, random);
         }
-        let packet = wire.begin();
+        let packet = wire.next_packet();
         let on_wire = packet.map_or(0, |packet| packet.bytes);
         if burst && transmit != Transmit::Between {
             wire.burst(random.below(on_wire + 1), random);
@@ -791,11 +791,11 @@ fn two_short_packets_after_a_long_one_nearly_reach_the_bound() {
     for bytes in [1023, 1024, 1] {
         wire.arrive(0, bytes, 0);
     }
-    let packet = wire.begin().unwrap();
+    let packet = wire.next_packet().unwrap();
     wire.end(packet);
     // V does not jump after the long packet, because another flow is eligible.
     wire.arrive(1, 1, wire.sent);
-    let packet = wire.begin().unwrap();
+    let packet = wire.next_packet().unwrap();
     assert_eq!((packet.flow, packet.bytes), (0, 1024));
     for _ in 0..100 {
         wire.arrive(2, 65_000, wire.sent);
@@ -803,7 +803,7 @@ fn two_short_packets_after_a_long_one_nearly_reach_the_bound() {
     wire.end(packet);
     wire.arrive(0, 1, wire.sent);
     while !wire.flows[0].waiting.is_empty() {
-        let packet = wire.begin().unwrap();
+        let packet = wire.next_packet().unwrap();
         wire.end(packet);
     }
     let terms = terms_of(&offers, 0, Transmit::Direct);
@@ -829,7 +829,7 @@ fn equals_take_turns_packet_by_packet_at_every_scale_of_weights() {
             }
         }
         for turn in 0..4_000 {
-            let packet = wire.begin().unwrap();
+            let packet = wire.next_packet().unwrap();
             assert_eq!(packet.flow, turn % 4, "weight {of}");
             wire.end(packet);
         }

@@ -44,23 +44,23 @@ fn bursts_are_single_calls<A: Scheduler>(make: fn() -> A) {
         flows.push(added[0]);
     }
     let [one_by_one, in_bursts] = &mut both;
-    let mut refused = [Vec::new(), Vec::new()];
+    let mut came_back = [Vec::new(), Vec::new()];
     let mut accepted = 0;
     for packet in offered(&flows) {
         match one_by_one.enqueue(packet.owner, packet.len, packet.payload) {
             Ok(()) => accepted += 1,
             Err(rejected) => {
                 let payload = rejected.payload;
-                refused[0].push((Packet { payload, ..packet }, rejected.reason));
+                came_back[0].push((Packet { payload, ..packet }, rejected.reason));
             }
         }
     }
     let packets = offered(&flows);
-    let taken = in_bursts.enqueue_burst(packets, |packet, why| refused[1].push((packet, why)));
+    let taken = in_bursts.enqueue_burst(packets, |packet, why| came_back[1].push((packet, why)));
     assert_eq!(taken, accepted);
-    assert!(refused[0] == refused[1], "{refused:?}");
-    assert_eq!(refused[0].len(), 16);
-    assert_eq!(refused[0].last().unwrap().1, Rejection::Unknown);
+    assert!(came_back[0] == came_back[1], "{came_back:?}");
+    assert_eq!(came_back[0].len(), 16);
+    assert_eq!(came_back[0].last().unwrap().1, Rejection::Unknown);
 
     let singly: Vec<_> = std::iter::from_fn(|| one_by_one.dequeue()).collect();
     let mut burst = Vec::new();
@@ -118,14 +118,14 @@ fn a_burst_of_a_tree_ends_where_nobody_may_send() {
         len: length(1000),
         payload: 6,
     };
-    let mut refused = Vec::new();
+    let mut rejected = Vec::new();
     let accepted = tree.enqueue_burst(
         packets.chain([stray]),
         Nanos::ZERO,
-        |packet, why| refused.push((packet.payload, why)),
+        |packet, why| rejected.push((packet.payload, why)),
         |gone| panic!("there is room: {gone:?}"),
     );
-    assert_eq!((accepted, refused), (6, vec![(6, Rejection::Unknown)]));
+    assert_eq!((accepted, rejected), (6, vec![(6, Rejection::Unknown)]));
 
     let mut burst = Vec::new();
     let none = |gone: Discarded<u32>| panic!("nothing is dropped: {gone:?}");
@@ -184,15 +184,15 @@ fn who_asks_is_told_how_long_a_packet_waited() {
 }
 
 #[test]
-fn a_refused_packet_comes_back_without_its_time() {
+fn a_rejected_packet_comes_back_without_its_time() {
     let mut link = PacketScheduler::new(Drr::new(), SchedulerLimits::default());
     let flow = link
         .add_flow(FlowConfig::new(weight(1), length(100)))
         .unwrap();
-    let refused = link
+    let rejected = link
         .enqueue_at(flow, length(101), "long", Nanos::ZERO)
         .unwrap_err();
-    assert_eq!(refused.payload, "long");
+    assert_eq!(rejected.payload, "long");
     for n in 0..3 {
         link.enqueue_at(flow, length(100), "short", Nanos(n))
             .unwrap();

@@ -243,7 +243,7 @@ fn a_change_to_what_is_already_there_changes_no_order() {
 }
 
 #[test]
-fn limits_below_the_backlog_refuse_until_there_is_room() {
+fn limits_below_the_backlog_reject_until_there_is_room() {
     fn test<A: Scheduler>(algorithm: A) {
         let mut link = scheduler(algorithm);
         let flow = link.add_flow(config(1, 1500)).unwrap();
@@ -477,8 +477,8 @@ fn there_is_room_for_all_flow_numbers_and_not_for_one_more() {
         link.enqueue(flow, length(1), ()).unwrap();
     }
     let none = FlowId::new(MAX_ENTITIES as u32);
-    let refused = link.enqueue(none, length(1), ()).unwrap_err();
-    assert_eq!(refused.reason, Rejection::Unknown);
+    let rejected = link.enqueue(none, length(1), ()).unwrap_err();
+    assert_eq!(rejected.reason, Rejection::Unknown);
     while !link.is_empty() {
         assert!(ends.remove(&next(&mut link).owner));
     }

@@ -495,18 +495,18 @@ fn the_largest_cost_there_is_fits_and_one_more_than_declared_does_not() {
     let config = FlowConfig::new(weight(1), cost(1000));
     let few = queue.add_flow(FlowConfig { limits, ..config }).unwrap();
     assert_eq!(queue.room(few), 1);
-    let refused = queue.enqueue(few, cost(1001), 7).unwrap_err();
+    let rejected = queue.enqueue(few, cost(1001), 7).unwrap_err();
     assert_eq!(
-        (refused.payload, refused.reason),
+        (rejected.payload, rejected.reason),
         (7, Rejection::TooLong { max: cost(1000) })
     );
     assert_eq!(
-        refused.to_string(),
+        rejected.to_string(),
         "the request costs more than the 1000 units that were declared"
     );
     queue.enqueue(few, cost(1000), 0).unwrap();
-    let refused = queue.enqueue(few, cost(1000), 0).unwrap_err();
-    assert_eq!(refused.reason, Rejection::QueueFull);
+    let rejected = queue.enqueue(few, cost(1000), 0).unwrap_err();
+    assert_eq!(rejected.reason, Rejection::QueueFull);
     let config = FlowConfig::new(weight(1), cost(999));
     let error = queue.change_flow(few, config).unwrap_err();
     assert_eq!(

@@ -124,7 +124,7 @@ fn every_weight_and_length_has_a_group() {
 
 /// CVE-2023-3611: such a packet raised its class's maximum, past every check.
 #[test]
-fn a_packet_longer_than_declared_is_refused_and_raises_nothing() {
+fn a_packet_longer_than_declared_is_rejected_and_raises_nothing() {
     fn test<A: Scheduler + Clone>(algorithm: A) {
         let mut link = scheduler(algorithm);
         let [short, long] = [1000, 1500].map(|longest| link.add_flow(config(1, longest)).unwrap());
@@ -134,11 +134,11 @@ fn a_packet_longer_than_declared_is_refused_and_raises_nothing() {
         }
         let mut untouched = link.clone();
         for bytes in [1001, 1500, 65_535, 1001] {
-            let refused = link.enqueue(short, length(bytes), 77).unwrap_err();
+            let rejected = link.enqueue(short, length(bytes), 77).unwrap_err();
             let max = length(1000);
             let reason = Rejection::TooLong { max };
             let payload = 77;
-            assert_eq!(refused, Rejected { payload, reason });
+            assert_eq!(rejected, Rejected { payload, reason });
         }
         assert_eq!(link.flow_stats(short).unwrap().dropped.packets, 4);
         assert_eq!(drain(&mut link), drain(&mut untouched), "{}", A::NAME);
@@ -368,9 +368,9 @@ fn no_number_of_a_flow_is_taken_for_none() {
         link.add_flow(config(1, 1500)).unwrap();
         for number in [1, MAX_ENTITIES as u32, u32::MAX - 1, u32::MAX] {
             let flow = FlowId::new(number);
-            let refused = link.enqueue(flow, length(1), 5).unwrap_err();
+            let rejected = link.enqueue(flow, length(1), 5).unwrap_err();
             let reason = Rejection::Unknown;
-            assert_eq!(refused, Rejected { payload: 5, reason });
+            assert_eq!(rejected, Rejected { payload: 5, reason });
             assert_eq!((link.weight(flow), link.flow_stats(flow)), (None, None));
             assert!(link.remove_flow(flow, |_| ()).is_err());
         }
@@ -382,7 +382,7 @@ fn no_number_of_a_flow_is_taken_for_none() {
 
 /// CVE-2024-45016, CVE-2025-68325: an enqueue failed and said it had not, or the reverse.
 #[test]
-fn a_refused_packet_leaves_a_count_and_nothing_else() {
+fn a_rejected_packet_leaves_a_count_and_nothing_else() {
     fn test<A: Scheduler>(algorithm: A) {
         let limits = SchedulerLimits {
             packets: 3,
@@ -395,9 +395,9 @@ fn a_refused_packet_leaves_a_count_and_nothing_else() {
         let mut link = PacketScheduler::new(algorithm, limits);
         let [flow, other] = [(); 2].map(|()| link.add_flow(config(1, 1500)).unwrap());
         let too_long = Rejection::TooLong { max: length(1500) };
-        // Flow, bytes, and the reason to refuse it: with nothing refused left behind,
+        // Flow, bytes, and the reason to reject it: with nothing rejected left behind,
         // the next is judged by those accepted alone.
-        for (to, bytes, refusal) in [
+        for (to, bytes, rejection) in [
             (flow, 1501, Some(too_long)),
             (flow, 1000, None),
             (flow, 1001, Some(Rejection::QueueFull)),
@@ -411,7 +411,7 @@ fn a_refused_packet_leaves_a_count_and_nothing_else() {
             let outcome = link.enqueue(to, length(bytes), bytes);
             let after = (link.total_stats(), link.flow_stats(to).unwrap(), link.len());
             check(&link);
-            match refusal {
+            match rejection {
                 None => {
                     assert_eq!(outcome, Ok(()));
                     assert_eq!(after.2, before.2 + 1);
@@ -436,7 +436,7 @@ fn a_refused_packet_leaves_a_count_and_nothing_else() {
             }
         }
         assert_eq!(drain(&mut link).len(), 3);
-        // A flow whose only packets were refused has no place in the order.
+        // A flow whose only packets were rejected has no place in the order.
         assert!(link.enqueue(flow, length(1501), 0).is_err());
         assert_eq!(link.dequeue(), None);
         check(&link);

@@ -168,7 +168,7 @@ fn departures(start: VirtualTime) -> (Vec<(FlowId, u32)>, VirtualTime) {
             }
             3 => departures.extend(drain(&mut link)),
             4..20 => {
-                // Some are too long by now, and are refused wherever V stands.
+                // Some are too long by now, and are rejected wherever V stands.
                 let bytes = length(1 + random.below(9000));
                 let _ = link.enqueue(flow, bytes, ());
                 let _ = link.enqueue(flow, bytes, ());

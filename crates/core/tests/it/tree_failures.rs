@@ -335,7 +335,7 @@ fn a_queue_whose_head_may_be_dropped_is_placed_by_its_longest_packet() {
 }
 
 #[test]
-fn a_packet_refused_on_arrival_comes_back_unmarked_with_the_reason() {
+fn a_packet_rejected_on_arrival_comes_back_unmarked_with_the_reason() {
     let mut tree: Tree<Marked> = tree(Algorithm::Qfq);
     let config = LeafConfig {
         limits: limits(6).limits,
@@ -364,7 +364,7 @@ fn a_packet_refused_on_arrival_comes_back_unmarked_with_the_reason() {
     let stats = stats(&tree, leaf);
     assert!(
         congestion > 20 && stats.marked > 0,
-        "{congestion} refused, {stats:?}"
+        "{congestion} rejected, {stats:?}"
     );
     assert_eq!(stats.dropped.packets, full + congestion);
     assert_eq!(stats.accepted.packets, accepted);
@@ -423,9 +423,9 @@ fn a_limit_lowered_below_the_backlog_keeps_what_is_queued_and_counts_it() {
     tree.change_leaf(leaf, limits(3), Nanos::ZERO).unwrap();
     for left in (0..10u32).rev() {
         assert_eq!(stats(&tree, leaf).queued.packets, u64::from(left) + 1);
-        let refused = tree.enqueue(leaf, 0, length(100), 99, Nanos::ZERO);
+        let rejected = tree.enqueue(leaf, 0, length(100), 99, Nanos::ZERO);
         match left + 1 {
-            3.. => assert_eq!(refused.unwrap_err().reason, Rejection::QueueFull),
+            3.. => assert_eq!(rejected.unwrap_err().reason, Rejection::QueueFull),
             _ => break,
         }
         assert!(matches!(
@@ -434,11 +434,11 @@ fn a_limit_lowered_below_the_backlog_keeps_what_is_queued_and_counts_it() {
         ));
     }
     tree.change_leaf(leaf, limits(0), Nanos::ZERO).unwrap();
-    let refused = tree
+    let rejected = tree
         .enqueue(leaf, 0, length(1), 99, Nanos::ZERO)
         .unwrap_err();
     assert_eq!(
-        (refused.payload, refused.reason),
+        (rejected.payload, rejected.reason),
         (99, Rejection::QueueFull)
     );
     let stats = stats(&tree, leaf);
@@ -459,25 +459,25 @@ fn a_packet_goes_into_the_class_that_was_named_or_comes_back() {
         .add_leaf(inner, class(1), LeafConfig::default())
         .unwrap();
     tree.remove(gone, |_| {}).unwrap();
-    let mut refused = |class| {
+    let mut rejected = |class| {
         let rejected = tree
             .enqueue(class, 0, length(100), 7, Nanos::ZERO)
             .unwrap_err();
         assert_eq!(rejected.payload, 7);
         rejected.reason
     };
-    assert_eq!(refused(inner), Rejection::NoQueue);
-    assert_eq!(refused(ClassId::ROOT), Rejection::NoQueue);
-    assert_eq!(refused(gone), Rejection::Unknown);
-    assert_eq!(refused(ClassId::new(u32::MAX)), Rejection::Unknown);
-    assert_eq!(refused(ClassId::new(u32::MAX - 1)), Rejection::Unknown);
+    assert_eq!(rejected(inner), Rejection::NoQueue);
+    assert_eq!(rejected(ClassId::ROOT), Rejection::NoQueue);
+    assert_eq!(rejected(gone), Rejection::Unknown);
+    assert_eq!(rejected(ClassId::new(u32::MAX)), Rejection::Unknown);
+    assert_eq!(rejected(ClassId::new(u32::MAX - 1)), Rejection::Unknown);
     assert_eq!(stats(&tree, leaf), ClassStats::default());
     assert_eq!(stats(&tree, inner).dropped.packets, 1);
     assert_eq!(stats(&tree, ClassId::ROOT).dropped.packets, 5);
 }
 
 #[test]
-fn a_packet_longer_than_a_class_above_allows_is_refused() {
+fn a_packet_longer_than_a_class_above_allows_is_rejected() {
     let mut tree: Tree<u32> = tree(Algorithm::Qfq);
     let short = ClassConfig {
         max_length: length(500),
@@ -494,10 +494,10 @@ fn a_packet_longer_than_a_class_above_allows_is_refused() {
     let max = length(500);
     for class in [leaf, flows] {
         assert!(tree.enqueue(class, 1, length(500), 0, Nanos::ZERO).is_ok());
-        let refused = tree
+        let rejected = tree
             .enqueue(class, 1, length(501), 0, Nanos::ZERO)
             .unwrap_err();
-        assert_eq!(refused.reason, Rejection::TooLong { max });
+        assert_eq!(rejected.reason, Rejection::TooLong { max });
     }
     // As long as its packets are queued, the class cannot be made shorter.
     let shorter = ClassConfig {

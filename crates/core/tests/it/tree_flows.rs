@@ -304,7 +304,7 @@ fn a_flow_that_comes_back_soon_has_no_credit_and_owes_no_more() {
 }
 
 #[test]
-fn no_flow_is_made_for_a_packet_that_is_refused() {
+fn no_flow_is_made_for_a_packet_that_is_rejected() {
     let limits = Limits {
         packets: 1,
         ..Limits::NONE

@@ -265,7 +265,7 @@ fn a_flow_within_its_own_loses_nothing_beside_flooders_of_its_class() {
         let (_, gone) = put(&mut tree, class, 1 + n % 12, 1500, n);
         assert!(
             gone.is_empty(),
-            "they are equals: who comes last is refused"
+            "they are equals: who comes last is rejected"
         );
     }
     for n in 0..5 {
@@ -356,7 +356,7 @@ fn light_flow_among_newcomers(algorithm: Algorithm, most: u32, every: u64) -> (u
             let lose = |payload| lost.set(lost.get() + u64::from(payload >= LIGHT / 2));
             let gone = |gone: Discarded<u64>| lose(gone.payload);
             let offered = tree.offer(flows, flow, length(1500), payload, now, gone);
-            offered.unwrap_or_else(|refused| lose(refused.payload));
+            offered.unwrap_or_else(|rejected| lose(rejected.payload));
         };
         if n % every == 0 {
             offer(LIGHT);

@@ -110,7 +110,7 @@ pub(super) fn write(asm: &mut Assembler, hook: Hook, parts: &Parts<'_>, on: Labe
         parts,
         on,
     };
-    writer.begin();
+    writer.prologue();
     let [v4, v6] = writer.ethernet();
     writer.decide(Family::Other);
     writer.asm.place(v4);
@@ -150,7 +150,7 @@ impl Writer<'_> {
     }
 
     /// Goes on at once where there is no overload.
-    fn begin(&mut self) {
+    fn prologue(&mut self) {
         let (on, asm) = (self.on, &mut *self.asm);
         asm.set_map_value(R7, self.parts.memory);
         asm.load(Size::Double, R1, R7, 0);

@@ -352,7 +352,7 @@ fn a_cutter_gives_out_as_many_as_there_is_room_for() {
     let mut cutter = Cutter::default();
     let mut frames = Vec::<Vec<u8>>::new();
     let write = |whole: &mut Vec<u8>| whole.extend_from_slice(&bytes);
-    assert_eq!(cutter.begin(&offload, write, &mut frames, 2), 2);
+    assert_eq!(cutter.cut_next(&offload, write, &mut frames, 2), 2);
     assert_eq!(cutter.go_on(&mut frames, 0), 0);
     assert_eq!(cutter.go_on(&mut frames, 2), 2);
     assert_eq!(cutter.go_on(&mut frames, 9), 1);
@@ -360,6 +360,6 @@ fn a_cutter_gives_out_as_many_as_there_is_room_for() {
     assert_eq!(frames, cut(&header, &bytes).unwrap());
     assert_eq!(cutter.uncut(), 0);
     let write = |whole: &mut Vec<u8>| whole.extend_from_slice(&bytes[..30]);
-    assert_eq!(cutter.begin(&offload, write, &mut frames, 9), 0);
+    assert_eq!(cutter.cut_next(&offload, write, &mut frames, 9), 0);
     assert_eq!(cutter.uncut(), 1);
 }

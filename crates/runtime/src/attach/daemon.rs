@@ -28,7 +28,8 @@ pub struct AttachConfig {
     pub mapping: Mapping,
     /// Most clients of all classes together, with those that have yet to say hello.
     pub most_clients: usize,
-    /// Most of them that are of one user, so that no user keeps the others out.
+    /// Most of them that are of one user (a uid), so that no program of one user keeps the others out. Who has
+    /// several uids has as many times that: who may open the socket decides on those.
     pub most_of_a_user: usize,
     /// How often a user may attach: as many times at once as it may have clients, or this, if that is
     /// more, and so many times a second from then on. Each time costs the daemon more than the user.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlane_core::random::splitmix64;
 use fairlane_core::{Length, Limits, Nanos, Weight};
 use fairlane_runtime::attach::{
     Attach, AttachConfig, ConnectError, ListenError, Mapping, PushRefused, Told, Who, connect,
@@ -259,14 +260,14 @@ fn without_an_arbiter_nobody_attaches() {
 
 #[test]
 fn a_push_wakes_an_arbiter_that_sleeps() {
-    // Without a wake-up, each of these packets would take three seconds.
+    // Without a wake-up, each of these packets would take an hour.
     let arbiter = ArbiterConfig {
         linger: Nanos::from_micros(50),
         ..arbiter_config()
     };
     let idling = Idling {
         spin_for: Nanos::from_micros(20),
-        longest_sleep: Nanos::from_millis(3_000),
+        longest_sleep: Nanos::from_millis(3_600_000),
         ..Idling::default()
     };
     let daemon = Running::with(config(), arbiter, idling);
@@ -278,16 +279,17 @@ fn a_push_wakes_an_arbiter_that_sleeps() {
         let arrives = Instant::now();
         while daemon.arrived() <= number {
             assert!(
-                arrives.elapsed() < Duration::from_secs(2),
+                arrives.elapsed() < Duration::from_secs(60),
                 "packet {number}"
             );
             thread::yield_now();
         }
         // Around the time after which the arbiter goes to sleep.
-        random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-        thread::sleep(Duration::from_micros((random >> 33) % 200));
+        let pause = splitmix64(&mut random) % 200;
+        thread::sleep(Duration::from_micros(pause));
     }
     println!("300 packets in {:?}", start.elapsed());
+    daemon.end_with_the_last_client();
     drop(client);
     daemon.wait_until_left(1);
     daemon.finish();

@@ -288,6 +288,11 @@ impl Running {
         });
     }
 
+    /// The arbiter ends as soon as no client is left, whom it would otherwise wait for asleep.
+    pub(crate) fn end_with_the_last_client(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Waits until all clients are gone and what they pushed was sent; checks the counts, and
     /// returns the packets of each process.
     pub(crate) fn finish(mut self) -> ByProcess {

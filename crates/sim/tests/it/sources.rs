@@ -276,7 +276,7 @@ fn flow_sets_have_the_shares_they_are_named_for() {
 
 #[test]
 fn a_greedy_source_of_a_flow_that_holds_nothing_tries_again_once_a_packet_time() {
-    /// Packets refused, and sent.
+    /// Packets rejected, and sent.
     #[derive(Default)]
     struct Fate(u32, u32);
     impl Observer for Fate {
@@ -309,6 +309,6 @@ fn a_greedy_source_of_a_flow_that_holds_nothing_tries_again_once_a_packet_time()
     }
     // A packet takes a millisecond; two are still sent at the end.
     let fate = simulation.run(Picos::from_millis(100)).unwrap();
-    let Fate(refused, sent) = fate.into_observer();
-    assert_eq!((refused, sent), (100, 102));
+    let Fate(rejected, sent) = fate.into_observer();
+    assert_eq!((rejected, sent), (100, 102));
 }

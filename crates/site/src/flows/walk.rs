@@ -95,7 +95,7 @@ impl ClassWalk {
         }
     }
 
-    fn begin(&mut self, queue: &mut Shaped, last: bool, now: Nanos) {
+    fn start(&mut self, queue: &mut Shaped, last: bool, now: Nanos) {
         self.begun = true;
         let classes = queue.classes_mut();
         if last || self.table.is_some() {
@@ -144,7 +144,7 @@ impl LinkWalk {
             }
             if !class.begun {
                 *left -= 1;
-                class.begin(queue, last, now);
+                class.start(queue, last, now);
             }
             let top = &mut class.top;
             let tell = |flow, Count { packets, bytes }: Count| {

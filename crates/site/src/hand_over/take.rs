@@ -257,7 +257,7 @@ impl Taking {
         for (side, stand) in Side::BOTH.into_iter().zip(stands) {
             bridge.device_mut(side).go_on_from(stand.position);
             if let Some(arbiter) = bridge.arbiter_mut(side) {
-                arbiter.is_busy_until(stand.busy_until);
+                arbiter.set_busy_until(stand.busy_until);
             }
         }
         let first_round = clock.now();

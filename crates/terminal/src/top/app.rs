@@ -259,8 +259,8 @@ impl App {
             KeyCode::Char('S') => self.look(|view| view.reversed = !view.reversed),
             KeyCode::Char('/') => self.go(Mode::Filter(self.view.filter.clone())),
             KeyCode::Char('?') | KeyCode::F(1) => self.go(Mode::Help),
-            KeyCode::Char('w') => self.begin("weight"),
-            KeyCode::Char('r') => self.begin("rate"),
+            KeyCode::Char('w') => self.start_change("weight"),
+            KeyCode::Char('r') => self.start_change("rate"),
             KeyCode::Char('e') => return self.explain(),
             KeyCode::Char('t') => return Some(self.talkers(None)),
             KeyCode::Char('T') => {
@@ -345,7 +345,7 @@ impl App {
         })
     }
 
-    fn begin(&mut self, key: &'static str) {
+    fn start_change(&mut self, key: &'static str) {
         let Some(place) = self.chosen.clone() else {
             return;
         };

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
+use std::iter;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use fairlane_classify::{DigestKey, LinkClassifier, Origin, Owner};
 use fairlane_config::class_report::{ClassReport, ClassTerms};
-use fairlane_config::{ClassKind, Link, Role, Site};
+use fairlane_config::{ClassKind, Link, List, Role, Site};
 use fairlane_core::tree::ClassId;
 use fairlane_core::units::MAX_WEIGHT;
 use fairlane_core::{Discipline, Length, Weight};
@@ -162,8 +164,9 @@ impl<R: Read> Arrivals<ClassFlow, Frame> for Classified<R> {
     }
 }
 
-/// A link's classes as flows, for algorithms of flows: those that hold packets, in the order of the file. What a
-/// class is guaranteed is its weight, in millionths of the most that one is; 1 where that is nothing.
+/// A link's classes as flows, for algorithms of flows: those that hold packets, in the order of the file. What each
+/// is entitled to is its weight, in millionths of the most that one is: what it is guaranteed. Where its link's
+/// algorithm promises nothing, that is its rate in the file, or else an equal part of what the class above has.
 #[derive(Debug)]
 pub struct AsFlows {
     /// What each is entitled to.
@@ -181,15 +184,22 @@ impl AsFlows {
     /// `ids` are the numbers of the link's classes in its discipline. O(classes).
     pub fn of(link: &Link, ids: &[ClassId]) -> AsFlows {
         let terms = ClassTerms::of(link);
-        let guaranteed = |terms: &ClassTerms| terms.guaranteed_bps.unwrap_or(0);
-        let leaves = terms.iter().filter(|terms| terms.queues);
-        let most = leaves.map(|terms| guaranteed(terms)).max();
+        let entitled = entitlements(link, &terms);
+        let queues = terms
+            .iter()
+            .zip(&entitled)
+            .filter(|(terms, _)| terms.queues);
+        let most = queues
+            .map(|(_, entitled)| *entitled)
+            .max()
+            .unwrap_or(0)
+            .max(1);
         let longest = Length::new(link.longest.get() - link.overhead).unwrap_or(link.longest);
         let (mut flows, mut names, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-        for terms in terms.iter() {
+        for (terms, entitled) in terms.iter().zip(&entitled) {
             numbers.push(flows.len() as u32);
             if terms.queues {
-                let weight = guaranteed(terms) * u64::from(MAX_WEIGHT) / most.unwrap_or(0).max(1);
+                let weight = entitled * u64::from(MAX_WEIGHT) / most;
                 flows.push(Flow {
                     weight: Weight::new(weight as u32).unwrap_or(Weight::ONE),
                     max_len: longest,
@@ -224,6 +234,30 @@ impl AsFlows {
             carried.then(|| self.numbers[place])
         })
     }
+}
+
+/// What each class is entitled to, in bit/s.
+fn entitlements(link: &Link, terms: &List<Arc<ClassTerms>>) -> Vec<u64> {
+    let above = |at: usize| link.classes[at].parent;
+    // Of each class, those below it included.
+    let mut queues: Vec<u64> = terms.iter().map(|one| one.queues.into()).collect();
+    let mut all = 0;
+    for (at, _) in terms.iter().enumerate().filter(|(_, one)| one.queues) {
+        all += 1;
+        let classes = iter::successors(above(at), |&at| above(at));
+        classes.for_each(|class| queues[class] += 1);
+    }
+    let mut entitled: Vec<u64> = Vec::with_capacity(queues.len());
+    // Parents come before their children.
+    for (at, one) in terms.iter().enumerate() {
+        let (rate, of) = match above(at) {
+            Some(parent) => (entitled[parent], queues[parent]),
+            None => (link.rate.bps(), all),
+        };
+        let part = rate * queues[at] / of.max(1);
+        entitled.push(one.guaranteed_bps.or(one.rate_bps).unwrap_or(part));
+    }
+    entitled
 }
 
 /// What a replay did to each class; its keys are those of `fairlane replay --config --json`.
@@ -327,5 +361,49 @@ impl<B: Body> Course<Discipline<Waiting<ClassFlow, B>>, Ledger, ClassFlow, B> fo
             "class '{}'",
             self.link.classes[self.places.of(of.class)].name
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights(text: &str) -> Vec<(String, u32)> {
+        let site = Site::parse(text, "site.toml").unwrap();
+        let (_, ids): Queues<Frame> = site.links[0].discipline();
+        let classes = AsFlows::of(&site.links[0], &ids);
+        let weights = classes.flows.iter().map(|flow| flow.weight.get());
+        classes.names.into_iter().zip(weights).collect()
+    }
+
+    fn class(name: &str, keys: &str) -> String {
+        format!("[[link.class]]\nname = '{name}'\n{keys}\n")
+    }
+
+    #[test]
+    fn a_class_that_nothing_is_guaranteed_has_its_rate_or_a_part_of_what_is_above_it() {
+        let link = "[[link]]\nname = 'up'\nrate = '10mbit'\n";
+        // CBQ promises nothing, and has rates.
+        let (fast, slow) = ("rate = '6mbit'", "rate = '3mbit'\ndefault = true");
+        let cbq = [class("fast", fast), class("slow", slow)].concat();
+        let cbq = weights(&format!("{link}algorithm = 'cbq'\n{cbq}"));
+        let expected = [("fast", 1_000_000), ("slow", 500_000)];
+        assert_eq!(
+            cbq,
+            expected.map(|(name, weight)| (name.to_owned(), weight))
+        );
+        // Nor does SFQ, whose classes share what that of all of them has.
+        let sfq = [
+            class("voice", "rate = '4mbit'"),
+            class("rest", "rate = '6mbit'\nalgorithm = 'sfq'"),
+            class("one", "parent = 'rest'"),
+            class("other", "parent = 'rest'\ndefault = true"),
+        ];
+        let sfq = weights(&format!("{link}{}", sfq.concat()));
+        let expected = [("voice", 1_000_000), ("one", 750_000), ("other", 750_000)];
+        assert_eq!(
+            sfq,
+            expected.map(|(name, weight)| (name.to_owned(), weight))
+        );
     }
 }

@@ -259,14 +259,48 @@ impl<'a> Reader<'a> {
             longest: Length::MAX,
             round: Some(round),
         };
-        Some(Flows {
-            sends: form.read(number, report)?,
-            way: Way {
-                from: places.0?,
-                to: places.1?,
-                weight: Weight::new(weight?)?,
-            },
-        })
+        let way = Way {
+            from: places.0?,
+            to: places.1?,
+            weight: Weight::new(weight?)?,
+        };
+        let sends = form.read(number, report)?;
+        self.pass(&sends, way, source, network, report);
+        (report.errors() == before).then_some(Flows { sends, way })
+    }
+
+    /// Reports packets that never pass a port on their way, as they are longer than all that may wait there.
+    fn pass(
+        &self,
+        sends: &Sends,
+        way: Way,
+        source: &written::Source,
+        network: Option<&Network>,
+        report: &mut Report,
+    ) {
+        let route = network.and_then(|network| network.route(way.from, way.to).ok());
+        let ports = route
+            .into_iter()
+            .flatten()
+            .map(|number| self.plan.wires[number]);
+        let Some((from, to, wire)) = ports.min_by_key(|(.., wire)| wire.limits.bytes) else {
+            return;
+        };
+        let (longest, most) = (sends.longest(), wire.limits.bytes);
+        if u64::from(longest.get()) <= most {
+            return;
+        }
+        let [from, to] = [from, to].map(|node| &self.plan.nodes[usize::from(node)].name);
+        let (key, at) = match (&source.length, &source.to) {
+            (Some(length), _) => (format!("length '{}'", length.value()), length.span()),
+            (None, Some(to)) => (format!("to '{}'", to.value()), to.span()),
+            (None, None) => return,
+        };
+        let sentence = format!(
+            "{key}: packets of {longest} never pass the port from '{from}' to '{to}', whose limit is {most} bytes; \
+             they may have up to that"
+        );
+        report.error(&at, sentence);
     }
 
     /// How long a bit is on the wires from one node to another, and back where `both` ways matter; or why it

@@ -51,6 +51,11 @@ impl Sends {
         }
     }
 
+    /// Its longest packet.
+    pub(super) fn longest(&self) -> Length {
+        self.lengths.longest()
+    }
+
     /// The source of this number among those alike, whose packets are for `to`.
     pub(super) fn plan<L>(&self, number: u32, to: L) -> SourcePlan<L> {
         let later = Picos(self.apart.0 * u128::from(number) / u128::from(self.count));

@@ -209,6 +209,37 @@ fn what_is_wrong_with_a_network_is_named() {
 }
 
 #[test]
+fn packets_that_never_pass_a_port_are_named() {
+    let narrow = ROW.replace("\"3ms\" }", "\"3ms\", limit = { bytes = \"1000b\" } }");
+    for (length, words) in [
+        ("", "to 'b': packets of 1500 bytes never pass"),
+        (
+            "length = 1001",
+            "length '1001': packets of 1001 bytes never",
+        ),
+        (
+            "length = \"64-1200\"",
+            "length '64-1200': packets of 1200 bytes",
+        ),
+    ] {
+        let sound = source(&format!("traffic = \"cbr\"\nrate = \"1mbit\"\n{length}"));
+        let line = if length.is_empty() { 8 } else { 11 };
+        let port = "the port from 'r' to 'b', whose limit is 1000 bytes";
+        refuses(
+            &format!("{narrow}{sound}"),
+            &[(&format!("scenario.toml:{line}"), &[words, port])],
+        );
+    }
+    let short = source("traffic = \"cbr\"\nrate = \"100kbit\"\nlength = 1000\nname = \"x\"");
+    let folder = Folder::new();
+    let report = folder.report(&format!("seconds = 1\n{narrow}{short}"), &[]);
+    assert!(
+        number(&sources(&report, "x")["received_bps"]) > 9e4,
+        "{report}"
+    );
+}
+
+#[test]
 fn who_cannot_be_reached_is_named() {
     let cbr = source("traffic = \"cbr\"\nrate = \"1mbit\"");
     let tcp = source("traffic = \"tcp\"");

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use fairlane_core::random::splitmix64;
+
 use crate::class_report::ClassTerms;
 use crate::{Draft, Link, Site, Table};
 
@@ -45,10 +47,7 @@ struct Draw(u64);
 
 impl Draw {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = (self.0)
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
+        (splitmix64(&mut self.0) % end as u64) as usize
     }
 
     fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {

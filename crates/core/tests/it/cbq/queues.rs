@@ -66,7 +66,7 @@ fn what_may_not_be_accepted_is_handed_back_with_the_reason_and_counted() {
 }
 
 #[test]
-fn a_limit_below_the_backlog_refuses_until_there_is_room_and_keeps_the_count() {
+fn a_limit_below_the_backlog_rejects_until_there_is_room_and_keeps_the_count() {
     let mut run = Run::new();
     let class = leaf(&mut run.cbq, ROOT, class(8));
     run.fill(class, 10);
@@ -121,7 +121,7 @@ fn queue_management_marks_or_drops_at_both_ends_and_every_count_is_right() {
                 ..LeafConfig::default()
             };
             let leaf = cbq.add_leaf(ROOT, bounded(1), config).unwrap();
-            let (mut refused, mut discarded, mut marked, mut sent) = (0, 0, 0, 0);
+            let (mut rejected, mut discarded, mut marked, mut sent) = (0, 0, 0, 0);
             let mut now = Nanos::ZERO;
             // Twice its rate for four seconds.
             for n in 0..1000 {
@@ -132,7 +132,7 @@ fn queue_management_marks_or_drops_at_both_ends_and_every_count_is_right() {
                 if let Err(back) = cbq.enqueue(leaf, length(1000), packet, now) {
                     assert_eq!(back.reason, Rejection::Congestion);
                     assert_eq!(back.payload, packet, "what comes back is untouched");
-                    refused += 1;
+                    rejected += 1;
                 }
                 let answer = cbq.dequeue(now, |gone: Discarded<Markable>| {
                     assert_eq!((gone.class, gone.reason), (leaf, Reason::Congestion));
@@ -147,19 +147,19 @@ fn queue_management_marks_or_drops_at_both_ends_and_every_count_is_right() {
                 now = Nanos::from_millis(4 * n);
             }
             let stats = cbq.stats(leaf).unwrap();
-            assert_eq!(stats.dropped.packets, refused);
+            assert_eq!(stats.dropped.packets, rejected);
             assert_eq!(stats.discarded.packets, discarded);
             assert_eq!(stats.sent.packets, sent);
-            assert_eq!(stats.accepted.packets + refused, 1000);
+            assert_eq!(stats.accepted.packets + rejected, 1000);
             // Marked ones may still be queued.
             let waiting = stats.marked - marked;
             assert!(waiting <= stats.queued.packets);
             let marks = capable && [red(true), codel(true)].contains(&aqm);
             assert_eq!(stats.marked > 0, marks, "{aqm:?}, {capable}");
             let on_arrival = [red(false), red(true)].contains(&aqm);
-            assert!(refused == 0 || on_arrival);
+            assert!(rejected == 0 || on_arrival);
             assert!(discarded == 0 || !on_arrival);
-            assert!(marks || refused + discarded > 50, "{aqm:?}");
+            assert!(marks || rejected + discarded > 50, "{aqm:?}");
         }
     }
 }
