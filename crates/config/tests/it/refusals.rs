@@ -322,6 +322,10 @@ fn interfaces_that_are_no_pair() {
             "5:6: link 'a' leaves by outside already",
         ],
     );
+}
+
+#[test]
+fn sockets_and_quotas_of_attach_that_are_none() {
     refuses(
         "[attach]\nsocket=''\n[[link]]\nname='a'\nrate='1mbit'\n",
         &["2:8: socket: a path is needed, as in \"/run/fairlane-attach.sock\""],
