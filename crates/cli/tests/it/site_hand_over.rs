@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use fairlane_io::packet::Options;
 use fairlane_io::{Backend, PacketBackend, Waiter, files, socket_of_holder};
 use fairlane_netlab::{Host, Link, Wire};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 
 use crate::program::{Finished, Pressure, beside_noise, fairlane};
@@ -300,33 +299,6 @@ fn what_was_changed_granted_and_disabled_goes_on_and_who_asks_is_answered() {
     asked.json(&["save"]);
     assert_eq!(fs::read_to_string(asked.site.file()).unwrap(), config);
     report(&asked.site.end());
-}
-
-#[test]
-fn who_asks_where_no_file_is_to_be_had_waits_and_costs_the_site_nothing() {
-    let Some(wire) = wire("a hand-over without descriptors", 1) else {
-        return;
-    };
-    let mut site = Site::start(&wire, &up("packet", "50mbit"));
-    let limited = |limit| {
-        let process = Pid::from_raw(site.id() as i32);
-        prlimit(process, Resource::Nofile, limit).unwrap()
-    };
-    let none = Rlimit {
-        current: Some(0),
-        ..getrlimit(Resource::Nofile)
-    };
-    let before = limited(none);
-    let path = wire.middle().run(|| socket_of_holder("outside")).unwrap();
-    let asks = UnixStream::connect(path).unwrap();
-    let used = site.processor_time();
-    thread::sleep(Duration::from_secs(1));
-    let used = site.processor_time() - used;
-    limited(before);
-    assert!(used < Duration::from_millis(300), "{used:?}");
-    drop(asks);
-    assert!(site.hand_over(&wire).status.success());
-    site.stop();
 }
 
 /// A process that asks to take over, in the words of the protocol.

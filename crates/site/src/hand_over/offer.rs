@@ -36,8 +36,6 @@ use crate::stop::Stop;
 const MAKING: Duration = Duration::from_secs(30);
 /// How often it is looked whether the site that was taken over is forwarded.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long it is before who asks is looked at again, where there was no file for that.
-const AGAIN: Duration = Duration::from_millis(100);
 /// What is collected before it is written: little at first, so that the other one soon has something to
 /// send.
 const CHUNKS: [usize; 2] = [2 << 10, 64 << 10];
@@ -168,10 +166,6 @@ impl Offering {
                 return;
             }
             let Ok(stream) = listener.accept() else {
-                // Nobody waits any more, or no file is to be had now: who waits then is looked at again.
-                if self.is_over(&mut waiter, AGAIN) {
-                    return;
-                }
                 continue;
             };
             if let Ok(true) = self.serve(UnixStream::from(stream), &listener, &mut waiter) {
