@@ -504,12 +504,11 @@ fn loopback(text: &Text, report: &mut Report) -> Option<SocketAddr> {
 
 /// What Linux asks of the name of an interface, in words.
 pub const INTERFACE_NAME: &str =
-    "the name of an interface has 1 to 15 bytes, without spaces, '/', ':' and '%'";
+    "the name of an interface has 1 to 15 bytes, without spaces, '/' and ':'";
 
 /// Whether an interface may be called so, by [Linux's rules](INTERFACE_NAME).
 pub fn is_interface_name(text: &str) -> bool {
-    // Of "x%d" the kernel makes a name of its own.
-    let unfit = |c: char| matches!(c, '/' | ':' | '%' | '\0') || c.is_whitespace();
+    let unfit = |c: char| matches!(c, '/' | ':' | '\0') || c.is_whitespace();
     (1..=15).contains(&text.len()) && text != "." && text != ".." && !text.contains(unfit)
 }
 
