@@ -431,20 +431,32 @@ fn run(mut bridge: impl Steps, stop: &AtomicBool) -> (u64, Duration) {
 /// By then the bridge sleeps.
 const PAUSE: Duration = Duration::from_millis(40);
 
+/// Drives a bridge while `talk` lasts, and holds it to a fifth of that time. A frame of the host's to the device wakes
+/// it at the end.
+fn asleep_most_of_the_time(
+    bridge: impl Steps + Send,
+    (host, device): (&UdpSocket, SocketAddr),
+    talk: impl FnOnce(),
+) {
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let at_the_end = Ends { stop, host, device };
+        let bridging = scope.spawn(move || run(bridge, stop));
+        let began = Instant::now();
+        talk();
+        let took = began.elapsed();
+        drop(at_the_end);
+        let (rounds, busy) = bridging.join().unwrap();
+        assert!(busy < took / 5, "{busy:?} of {took:?}, {rounds} rounds");
+    });
+}
+
 #[test]
 fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side() {
     let ((here, left, to_left), (there, right, to_right)) = (host(), host());
     let bridge = Bridge::new(open(left), shaped(right, 100, 0), as_it_is).unwrap();
-    let stop = &AtomicBool::new(false);
-    thread::scope(|scope| {
-        let at_the_end = Ends {
-            stop,
-            host: &here,
-            device: to_left,
-        };
-        let bridging = scope.spawn(move || run(bridge, stop));
-        let mut buffer = [0; 100];
-        let began = Instant::now();
+    let mut buffer = [0; 100];
+    asleep_most_of_the_time(bridge, (&here, to_left), || {
         for _ in 0..4 {
             thread::sleep(PAUSE);
             here.send_to(b"to the right", to_left).unwrap();
@@ -455,10 +467,6 @@ fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side() {
             let (length, _) = here.recv_from(&mut buffer).unwrap();
             assert_eq!(&buffer[..length], b"to the left");
         }
-        let took = began.elapsed();
-        drop(at_the_end);
-        let (rounds, busy) = bridging.join().unwrap();
-        assert!(busy < took / 5, "{busy:?} of {took:?}, {rounds} rounds");
     });
 }
 
@@ -470,16 +478,8 @@ fn an_idle_bridge_sleeps_and_hears_of_clients_whom_no_device_tells_of() {
     };
     let mut client = arbiter.registrar().register(any_frame()).unwrap();
     let bridge = Bridge::new(open(left), Lane::Shaped(arbiter, frames), as_it_is).unwrap();
-    let stop = &AtomicBool::new(false);
-    thread::scope(|scope| {
-        let at_the_end = Ends {
-            stop,
-            host: &here,
-            device: to_left,
-        };
-        let bridging = scope.spawn(move || run(bridge, stop));
-        let mut buffer = [0; 100];
-        let began = Instant::now();
+    let mut buffer = [0; 100];
+    asleep_most_of_the_time(bridge, (&here, to_left), || {
         for _ in 0..4 {
             thread::sleep(PAUSE);
             let peer = to_left;
@@ -490,10 +490,6 @@ fn an_idle_bridge_sleeps_and_hears_of_clients_whom_no_device_tells_of() {
             let (length, _) = there.recv_from(&mut buffer).unwrap();
             assert_eq!(&buffer[..length], b"of a client");
         }
-        let took = began.elapsed();
-        drop(at_the_end);
-        let (rounds, busy) = bridging.join().unwrap();
-        assert!(busy < took / 5, "{busy:?} of {took:?}, {rounds} rounds");
     });
 }
 
