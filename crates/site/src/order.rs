@@ -314,7 +314,7 @@ impl Draining {
     /// Looks at a few of them. Returns whether it is known how far they are.
     fn step(&mut self, queue: &Shaped) -> bool {
         let stats = |id| queue.classes().own_stats(id).unwrap_or_default();
-        for _ in 0..STEP {
+        for _ in 0..STEP / COUNTED {
             if let Some(&id) = self.ids.get(self.came.len()) {
                 self.came.push(stats(id).accepted.packets);
                 continue;
