@@ -198,7 +198,10 @@ fn nothing_is_lost_but_what_is_said_to_be() {
         network.run_until(Picos::from_secs(4));
         for (group, before) in on_their_way.into_iter().enumerate() {
             let carried = network.carried(group);
-            assert!(carried.sent.packets > 0, "{algorithm:?}: {group}");
+            // The closed loop sends as often as it hears, which under FIFO is seldom.
+            let least = if group == 3 { 1 } else { 20 };
+            let sent = carried.sent.packets;
+            assert!(sent >= least, "{algorithm:?}: {group}: {sent}");
             nothing_is_missing(carried);
             assert_eq!(carried.before, before);
         }
