@@ -24,7 +24,7 @@
 
 use super::scale::{Packets, Scale};
 use crate::scheduler::Share;
-use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_WEIGHT, VirtualTime};
+use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_WEIGHT, VirtualTime, Weight};
 use core::marker::PhantomData;
 
 /// Bits of fraction of inverse weights, and of the virtual time of packets.
@@ -76,6 +76,11 @@ pub(super) fn ceil_log2(x: u64) -> u32 {
 /// out.
 pub(super) fn weight_of(inverse_weight: u64) -> u64 {
     (1u64 << FRACTION).div_ceil(inverse_weight.max(1))
+}
+
+/// The same as what an owner is told.
+pub(super) fn entity_weight(inverse_weight: u64) -> Weight {
+    Weight::of_entity(weight_of(inverse_weight) as u32).unwrap_or(Weight::ONE)
 }
 
 const _: () = assert!((MAX_WEIGHT as u64) * (MAX_WEIGHT as u64) < 1 << FRACTION);
@@ -226,7 +231,7 @@ impl<S: Scale> VirtualClock<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Length, Weight};
+    use crate::units::Length;
 
     fn share(weight: u32, max_length: u32) -> Share {
         Share::new(

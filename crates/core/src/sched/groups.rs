@@ -20,7 +20,7 @@
 //! group's last bucket.
 
 use super::Standing;
-use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, weight_of};
+use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, entity_weight, weight_of};
 use super::scale::{Arithmetic, Costs, Packets, Scale};
 use crate::cost::MAX_COST;
 use crate::ensure_invariant;
@@ -296,8 +296,7 @@ impl<S: Scale> Members<S> {
 
     pub(super) fn weight(&self, entity: &GroupedEntity<S>, id: EntityId) -> Weight {
         let pending = self.pending.get(&id).filter(|_| entity.group < 0);
-        let inverse = pending.map_or(entity.inverse_weight, |terms| terms.inverse_weight);
-        Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
+        entity_weight(pending.map_or(entity.inverse_weight, |terms| terms.inverse_weight))
     }
 
     /// The entity, which has just been charged, has this share from now on.

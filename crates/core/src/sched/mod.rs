@@ -52,6 +52,7 @@ mod fifo;
 mod gfq;
 mod groups;
 mod heap;
+mod pending;
 mod plus;
 mod priority;
 mod qfq;

@@ -4,6 +4,7 @@
 //! S. As V goes on, entities move from the second to the first; each move is paid for
 //! by the service that put the entity into the second.
 
+use super::Standing;
 use super::clock::FRACTION;
 use super::heap::{Heap, Keyed};
 use crate::ensure_invariant;
@@ -151,13 +152,23 @@ impl Seff {
         first.is_some_and(|first| now.distance_from(first.finish).unsigned_abs() > HELD / 2)
     }
 
-    /// Checks the order, where `start` tells each entity's S and sees that it has one
-    /// place only. S may be later than that of the place, if the head has changed.
+    /// Checks the order of so many entities: who is active, by `standing`, has one place and nobody else
+    /// has one. `start` tells each one's S, which may be later than that of the place, if the head has
+    /// changed.
     pub(super) fn check(
         &self,
         now: VirtualTime,
-        mut start: impl FnMut(EntityId) -> Result<VirtualTime, Violation>,
+        entities: usize,
+        standing: impl Fn(EntityId) -> Standing,
+        start: impl Fn(EntityId) -> Result<VirtualTime, Violation>,
     ) -> Result<(), Violation> {
+        let mut listed = alloc::vec![false; entities];
+        let mut start = |id: EntityId| {
+            ensure_invariant!(id.index() < entities, "seff: {id:?} was never added");
+            let again = core::mem::replace(&mut listed[id.index()], true);
+            ensure_invariant!(!again, "seff: {id:?} has two places");
+            start(id)
+        };
         let (eligible, ineligible) = (self.eligible.entries(), self.ineligible.entries());
         ensure_invariant!(
             self.eligible.is_sorted() && self.ineligible.is_sorted(),
@@ -184,6 +195,13 @@ impl Seff {
                     && start.is_after(now)
                     && (1..FURTHEST).contains(&span)),
                 "seff: {place:?} is not eligible from {start:?} on, V is {now:?}"
+            );
+        }
+        for (id, listed) in (0..entities).filter_map(EntityId::new).zip(listed) {
+            let state = standing(id);
+            ensure_invariant!(
+                listed == (state != Standing::Inactive),
+                "seff: {id:?} is {state:?} and has a place: {listed}"
             );
         }
         Ok(())

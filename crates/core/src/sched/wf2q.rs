@@ -57,13 +57,14 @@ mod invariants;
 
 use super::Standing;
 use super::clock::{Terms, span, weight_of};
+use super::pending::Pending;
 use super::scale::Packets;
 use super::seff::{Place, Seff};
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
 use crate::units::{Charge, VirtualTime, Weight};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use fluid::{Fluid, scaled};
 
@@ -118,8 +119,7 @@ pub struct Wf2q {
     order: Seff,
     /// By entity.
     waiting: Vec<Waiting>,
-    /// Inverse weights that active entities will have from their next place on.
-    pending: BTreeMap<EntityId, u64>,
+    pending: Pending,
 }
 
 impl Wf2q {
@@ -185,9 +185,7 @@ impl Wf2q {
         next: Option<Charge>,
     ) {
         let entity = entities.entity_mut(id);
-        if core::mem::take(&mut entity.changing)
-            && let Some(inverse_weight) = self.pending.remove(&id)
-        {
+        if let Some(inverse_weight) = self.pending.take(id, &mut entity.changing) {
             self.adopt(entity, id, inverse_weight);
         }
         if let Some(next) = next {
@@ -282,8 +280,7 @@ impl Scheduler for Wf2q {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
-            entity.changing = false;
-            self.pending.remove(&id);
+            self.pending.take(id, &mut entity.changing);
             return Removal::WhenSelected;
         }
         self.forget(entity, id);
@@ -296,18 +293,13 @@ impl Scheduler for Wf2q {
         if entity.state == Standing::Inactive {
             return self.adopt(entity, id, inverse_weight);
         }
-        entity.changing = inverse_weight != entity.inverse_weight;
-        match entity.changing {
-            true => self.pending.insert(id, inverse_weight),
-            false => self.pending.remove(&id),
-        };
+        let present = entity.inverse_weight;
+        (self.pending).put(id, &mut entity.changing, present, inverse_weight);
     }
 
     fn weight(&self, entities: &[impl Holds<Wf2qEntity>], id: EntityId) -> Weight {
         let entity = entities.entity(id);
-        let pending = self.pending.get(&id).filter(|_| entity.changing);
-        let inverse = pending.copied().unwrap_or(entity.inverse_weight);
-        Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
+        (self.pending).weight(id, entity.changing, entity.inverse_weight)
     }
 
     fn is_active(&self, entities: &[impl Holds<Wf2qEntity>], id: EntityId) -> bool {

@@ -36,13 +36,13 @@ mod invariants;
 
 use super::Standing;
 use super::clock::{Terms, VirtualClock, weight_of};
+use super::pending::Pending;
 use super::scale::{Costs, Packets, Scale};
 use super::seff::{Place, Seff};
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
 use crate::units::{Charge, VirtualTime, Weight};
-use alloc::collections::BTreeMap;
 
 const _: () = assert!(size_of::<Wf2qPlusEntity<Packets>>() <= 24);
 
@@ -77,8 +77,7 @@ impl<S: Scale> Wf2qPlusEntity<S> {
 pub struct Wf2qPlus<S: Scale = Packets> {
     clock: VirtualClock<S>,
     order: Seff,
-    /// Inverse weights that active entities will have from their next place on.
-    pending: BTreeMap<EntityId, u64>,
+    pending: Pending,
 }
 
 impl Wf2qPlus {
@@ -158,9 +157,7 @@ impl<S: Scale> Wf2qPlus<S> {
         next: Option<Charge>,
     ) {
         let entity = entities.entity_mut(id);
-        if core::mem::take(&mut entity.changing)
-            && let Some(inverse_weight) = self.pending.remove(&id)
-        {
+        if let Some(inverse_weight) = self.pending.take(id, &mut entity.changing) {
             let old = entity.inverse_weight;
             entity.start = (self.clock).start_at_new_weight(entity.start, old, inverse_weight);
             self.adopt(entity, inverse_weight);
@@ -222,8 +219,7 @@ impl<S: Scale> Scheduler for Wf2qPlus<S> {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
-            entity.changing = false;
-            self.pending.remove(&id);
+            self.pending.take(id, &mut entity.changing);
             return Removal::WhenSelected;
         }
         let weight = weight_of(entity.inverse_weight);
@@ -238,18 +234,13 @@ impl<S: Scale> Scheduler for Wf2qPlus<S> {
         if entity.state == Standing::Inactive {
             return self.adopt(entity, inverse_weight);
         }
-        entity.changing = inverse_weight != entity.inverse_weight;
-        match entity.changing {
-            true => self.pending.insert(id, inverse_weight),
-            false => self.pending.remove(&id),
-        };
+        let present = entity.inverse_weight;
+        (self.pending).put(id, &mut entity.changing, present, inverse_weight);
     }
 
     fn weight(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> Weight {
         let entity = entities.entity(id);
-        let pending = self.pending.get(&id).filter(|_| entity.changing);
-        let inverse = pending.copied().unwrap_or(entity.inverse_weight);
-        Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
+        (self.pending).weight(id, entity.changing, entity.inverse_weight)
     }
 
     fn is_active(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> bool {

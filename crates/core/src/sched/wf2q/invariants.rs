@@ -3,20 +3,15 @@
 use super::super::{Standing, seff::FURTHEST};
 use super::{Wf2q, Wf2qEntity};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Holds, Violation};
+use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Violation};
 
 impl Wf2q {
     pub(super) fn check(&self, entities: &[impl Holds<Wf2qEntity>]) -> Result<(), Violation> {
         let now = self.virtual_time();
         self.fluid.check()?;
-        let mut listed = alloc::vec![false; entities.len()];
-        self.order.check(now, |id| {
-            ensure_invariant!(id.index() < entities.len(), "wf2q: {id:?} was never added");
+        let standing = |id| entities.entity(id).state;
+        self.order.check(now, entities.len(), standing, |id| {
             let entity = entities.entity(id);
-            ensure_invariant!(
-                !core::mem::replace(&mut listed[id.index()], true),
-                "wf2q: {id:?} has two places"
-            );
             let ahead = entity.start.distance_from(now);
             ensure_invariant!(
                 (-32 * FURTHEST..4 * FURTHEST).contains(&ahead),
@@ -26,24 +21,13 @@ impl Wf2q {
             Ok(entity.start)
         })?;
         ensure_invariant!(
-            listed.contains(&true) || !self.fluid.is_busy(),
+            self.order.first() != MaybeEntity::NONE || !self.fluid.is_busy(),
             "wf2q: GPS is backlogged while nobody waits"
         );
         for id in (0..entities.len()).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             let active = entity.state != Standing::Inactive;
-            ensure_invariant!(
-                active == listed[id.index()],
-                "wf2q: {id:?} is {:?} and has a place: {}",
-                entity.state,
-                !active
-            );
-            ensure_invariant!(
-                entity.changing == self.pending.contains_key(&id)
-                    && (!entity.changing || entity.state == Standing::Active),
-                "wf2q: changes are pending of {:?}, and {id:?} says {entity:?}",
-                self.pending
-            );
+            self.pending.check(id, entity.changing, entity.state)?;
             let Some(waiting) = self.waiting.get(id.index()) else {
                 continue;
             };

@@ -11,14 +11,9 @@ impl<S: Scale> Wf2qPlus<S> {
         entities: &[impl Holds<Wf2qPlusEntity<S>>],
     ) -> Result<(), Violation> {
         let now = self.virtual_time();
-        let mut listed = alloc::vec![false; entities.len()];
-        self.order.check(now, |id| {
-            ensure_invariant!(id.index() < entities.len(), "wf2q+: {id:?} was never added");
+        let standing = |id| entities.entity(id).state;
+        self.order.check(now, entities.len(), standing, |id| {
             let entity = entities.entity(id);
-            ensure_invariant!(
-                !core::mem::replace(&mut listed[id.index()], true),
-                "wf2q+: {id:?} has two places"
-            );
             // It was served while S <= V, and has gone on by one service since. V may be
             // after it by what a few of the longest packets of the lightest weight take.
             let ahead = entity.start.distance_from(now);
@@ -36,18 +31,7 @@ impl<S: Scale> Wf2qPlus<S> {
                 sum += weight_of(entity.inverse_weight);
             }
             let active = entity.state != Standing::Inactive;
-            ensure_invariant!(
-                active == listed[id.index()],
-                "wf2q+: {id:?} is {:?} and has a place: {}",
-                entity.state,
-                !active
-            );
-            ensure_invariant!(
-                entity.changing == self.pending.contains_key(&id)
-                    && (!entity.changing || entity.state == Standing::Active),
-                "wf2q+: changes are pending of {:?}, and {id:?} says {entity:?}",
-                self.pending
-            );
+            self.pending.check(id, entity.changing, entity.state)?;
             ensure_invariant!(
                 active || !self.remembers(entity) || entity.start.distance_from(now) < FURTHEST,
                 "wf2q+: inactive {id:?} finished at {:?}, too far from V = {now:?}",
