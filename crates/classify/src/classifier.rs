@@ -191,7 +191,7 @@ impl<T: Copy> Classifier<T> {
     }
 
     /// What the rules ask of the headers of packets of a family that came from `origin`, in the order
-    /// of precedence, and what they lead to: for who sorts packets elsewhere, by
+    /// of precedence, and what they lead to: for whoever classifies packets elsewhere, by
     /// [`words`](crate::words()). O(n log n).
     pub fn asked(&self, family: Family, origin: &Origin) -> Vec<(Asked, T)> {
         match family {

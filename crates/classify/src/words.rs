@@ -1,4 +1,4 @@
-//! Headers and rules as words of bits, for who sorts packets where this crate cannot run: before the
+//! Headers and rules as words of bits, for whoever classifies packets where this crate cannot run: before the
 //! kernel hands them over, say.
 
 use crate::field::mask;

@@ -37,9 +37,9 @@ impl ByteLen for Frame {
 
 impl Payload for Frame {}
 
-/// A frame, and where it goes.
+/// A frame, with its class and flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sorted {
+pub(super) struct Classified {
     pub(super) to: ClassFlow,
     pub(super) frame: Frame,
 }

@@ -188,12 +188,12 @@ pub fn measure(case: &Case<'_>) -> Result<Outcome> {
 fn of_length(case: &Case<'_>, bytes: u32, amount: Amount) -> Result<ByLength> {
     let memory = Memory::new(case.rules, case.ingress, bytes);
     let mut front = Front::new(&memory, case.classifier.clone());
-    let sorted = front.all();
-    let arbiter = Arbiter::new((case.queues)(), case.rate, case.overhead, &sorted);
+    let classified = front.all();
+    let arbiter = Arbiter::new((case.queues)(), case.rate, case.overhead, &classified);
     let mut back = Back::new(arbiter);
     let pair = Pair::new(case.cores);
 
-    let [mailbox_push, mailbox_pop] = hand_over(&sorted, &pair, amount)?;
+    let [mailbox_push, mailbox_pop] = hand_over(&classified, &pair, amount)?;
     let [return_push, return_pop] = hand_over(memory.frames(), &pair, amount)?;
     let [rx, classify, decided, tx] = together(&mut front, &mut back, amount);
     let stages = Stages {
@@ -201,7 +201,7 @@ fn of_length(case: &Case<'_>, bytes: u32, amount: Amount) -> Result<ByLength> {
         classify: front.classify(amount),
         mailbox_push,
         mailbox_pop,
-        arbiter: back.decisions(&sorted, amount),
+        arbiter: back.decisions(&classified, amount),
         return_push,
         return_pop,
         tx: back.tx(memory.frames(), amount),
@@ -221,7 +221,7 @@ fn of_length(case: &Case<'_>, bytes: u32, amount: Amount) -> Result<ByLength> {
     }
     Ok(ByLength {
         bytes,
-        classes_reached: classes(&sorted),
+        classes_reached: classes(&classified),
         waiting: back.arbiter.waiting,
         lost: back.arbiter.lost as f64 / back.arbiter.offered as f64,
         bottleneck: costs.bottleneck(),

@@ -181,9 +181,9 @@ pub(super) fn together(front: &mut Front<'_>, back: &mut Back, amount: Amount) -
         };
         while front.receive() {
             stage_ends(0);
-            let sorted = front.sort();
+            let classified = front.classify_received();
             stage_ends(1);
-            back.decide(sorted);
+            back.decide(classified);
             stage_ends(2);
             back.transmit();
             stage_ends(3);
@@ -202,7 +202,7 @@ pub(super) fn one_core(front: &mut Front<'_>, back: &mut Back, amount: Amount) -
         front.arrive();
         let taken = timed(|| {
             while front.receive() {
-                back.decide(front.sort());
+                back.decide(front.classify_received());
                 back.transmit();
             }
         });
@@ -231,9 +231,9 @@ pub(super) fn two_cores(
         while pair.leads(&mut rounds) {
             taken.push(timed(|| {
                 while front.receive() {
-                    let sorted = front.sort();
+                    let classified = front.classify_received();
                     returned.pop_batch(BURST, |frame| _ = black_box(frame));
-                    let mut left = sorted.iter().copied();
+                    let mut left = classified.iter().copied();
                     let mut patience = pair.patience();
                     while left.len() > 0 {
                         if to_arbiter.push_batch(&mut left) == 0 {
@@ -249,18 +249,18 @@ pub(super) fn two_cores(
         Figure::of(&taken)
     };
     let behind = move || {
-        let mut sorted = Vec::with_capacity(BURST);
+        let mut classified = Vec::with_capacity(BURST);
         while pair.follows() {
             let (mut left, mut patience) = (FRAMES, pair.patience());
             while left > 0 {
-                sorted.clear();
-                let popped = arriving.pop_batch(BURST, |one| sorted.push(one));
+                classified.clear();
+                let popped = arriving.pop_batch(BURST, |one| classified.push(one));
                 if popped == 0 {
                     patience.wait();
                     continue;
                 }
                 left -= popped;
-                back.decide(&sorted);
+                back.decide(&classified);
                 give_back.push_batch(&mut back.out.iter().copied());
                 back.transmit();
             }

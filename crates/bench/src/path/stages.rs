@@ -10,7 +10,7 @@ use fairlane_core::{Dequeue, Discipline, Nanos, Packet, Rate};
 use fairlane_io::Backend;
 use fairlane_io::memory::{self, MemoryBackend};
 
-use super::frames::{Frame, Memory, Sorted};
+use super::frames::{Classified, Frame, Memory};
 use super::rounds::{Amount, Figure, measured, timed};
 
 /// Frames that are received, and handed on, at once.
@@ -38,24 +38,24 @@ fn sound<T>(answer: io::Result<T>) -> T {
 pub(super) struct Front<'a> {
     rx: Device,
     received: Vec<Frame>,
-    sorter: Sorter<'a>,
+    classifying: Classifying<'a>,
 }
 
 /// Finds the class and flow of frames.
-struct Sorter<'a> {
+struct Classifying<'a> {
     memory: &'a Memory,
     classifier: LinkClassifier,
     /// Those looked at last.
-    sorted: Vec<Sorted>,
+    classified: Vec<Classified>,
 }
 
-impl Sorter<'_> {
+impl Classifying<'_> {
     fn classify(&mut self, frames: &[Frame]) {
         let (memory, classifier) = (self.memory, &mut self.classifier);
-        self.sorted.clear();
-        self.sorted.extend(frames.iter().map(|&frame| {
+        self.classified.clear();
+        self.classified.extend(frames.iter().map(|&frame| {
             let (bytes, origin) = (memory.bytes(frame), memory.origin(frame));
-            Sorted {
+            Classified {
                 to: classifier.classify(bytes, Layer::Ethernet, origin),
                 frame,
             }
@@ -68,27 +68,27 @@ impl<'a> Front<'a> {
         Front {
             rx: Device::new(),
             received: Vec::with_capacity(BURST),
-            sorter: Sorter {
+            classifying: Classifying {
                 memory,
                 classifier,
-                sorted: Vec::with_capacity(BURST),
+                classified: Vec::with_capacity(BURST),
             },
         }
     }
 
     /// All frames, classified.
-    pub(super) fn all(&mut self) -> Vec<Sorted> {
+    pub(super) fn all(&mut self) -> Vec<Classified> {
         let mut all = Vec::new();
-        for frames in self.sorter.memory.frames().chunks(BURST) {
-            self.sorter.classify(frames);
-            all.extend_from_slice(&self.sorter.sorted);
+        for frames in self.classifying.memory.frames().chunks(BURST) {
+            self.classifying.classify(frames);
+            all.extend_from_slice(&self.classifying.classified);
         }
         all
     }
 
     /// All frames arrive at the device.
     pub(super) fn arrive(&mut self) {
-        let mut all = VecDeque::from(self.sorter.memory.frames().to_vec());
+        let mut all = VecDeque::from(self.classifying.memory.frames().to_vec());
         sound(self.rx.wire.transmit(&mut all));
     }
 
@@ -101,9 +101,9 @@ impl<'a> Front<'a> {
 
     /// Classifies what was received.
     #[inline]
-    pub(super) fn sort(&mut self) -> &[Sorted] {
-        self.sorter.classify(&self.received);
-        &self.sorter.sorted
+    pub(super) fn classify_received(&mut self) -> &[Classified] {
+        self.classifying.classify(&self.received);
+        &self.classifying.classified
     }
 
     /// Receiving alone.
@@ -120,12 +120,12 @@ impl<'a> Front<'a> {
 
     /// Parsing and classifying alone.
     pub(super) fn classify(&mut self, amount: Amount) -> Figure {
-        let frames = self.sorter.memory.frames();
+        let frames = self.classifying.memory.frames();
         measured(amount, || {
             timed(|| {
                 for burst in frames.chunks(BURST) {
-                    self.sorter.classify(burst);
-                    black_box(&self.sorter.sorted);
+                    self.classifying.classify(burst);
+                    black_box(&self.classifying.classified);
                 }
             })
         })
@@ -133,8 +133,8 @@ impl<'a> Front<'a> {
 }
 
 /// How many classes these go to.
-pub(super) fn classes(sorted: &[Sorted]) -> usize {
-    let classes = sorted.iter().map(|one| one.to.class.number());
+pub(super) fn classes(classified: &[Classified]) -> usize {
+    let classes = classified.iter().map(|one| one.to.class.number());
     classes.collect::<HashSet<_>>().len()
 }
 
@@ -159,8 +159,8 @@ impl Back {
 
     /// Queues a burst, and takes out as many.
     #[inline]
-    pub(super) fn decide(&mut self, sorted: &[Sorted]) {
-        self.arbiter.pass(sorted, &mut self.out);
+    pub(super) fn decide(&mut self, classified: &[Classified]) {
+        self.arbiter.pass(classified, &mut self.out);
     }
 
     /// Sends what was decided.
@@ -176,10 +176,10 @@ impl Back {
     }
 
     /// Deciding alone.
-    pub(super) fn decisions(&mut self, sorted: &[Sorted], amount: Amount) -> Figure {
+    pub(super) fn decisions(&mut self, classified: &[Classified], amount: Amount) -> Figure {
         measured(amount, || {
             timed(|| {
-                for burst in sorted.chunks(BURST) {
+                for burst in classified.chunks(BURST) {
                     self.decide(burst);
                     black_box(&self.out);
                     self.out.clear();
@@ -223,7 +223,7 @@ impl Arbiter {
         queues: Discipline<Frame>,
         rate: Rate,
         overhead: u32,
-        sorted: &[Sorted],
+        classified: &[Classified],
     ) -> Arbiter {
         let mut arbiter = Arbiter {
             queues,
@@ -235,7 +235,7 @@ impl Arbiter {
             lost: 0,
         };
         let mut out = VecDeque::new();
-        for burst in sorted[..sorted.len() / 2].chunks(BURST) {
+        for burst in classified[..classified.len() / 2].chunks(BURST) {
             arbiter.pass(burst, &mut out);
             if arbiter.lost > 0 {
                 break;
@@ -254,9 +254,9 @@ impl Arbiter {
     /// Queues these, and takes out what is then more than has to wait. Where nothing may leave yet, it is as late
     /// as something may.
     #[inline]
-    fn pass(&mut self, sorted: &[Sorted], out: &mut VecDeque<Frame>) {
+    fn pass(&mut self, classified: &[Classified], out: &mut VecDeque<Frame>) {
         let (overhead, mut rejected, mut discarded) = (self.overhead, 0, 0);
-        let packets = sorted.iter().map(|one| Packet {
+        let packets = classified.iter().map(|one| Packet {
             owner: one.to,
             len: one.frame.on_link(overhead),
             payload: one.frame,
@@ -274,7 +274,7 @@ impl Arbiter {
             }
         }
         self.now += Nanos((f64::from(bytes) * self.ns_per_byte) as u64);
-        self.offered += sorted.len() as u64;
+        self.offered += classified.len() as u64;
         self.lost += rejected + discarded;
     }
 }
@@ -287,7 +287,7 @@ mod tests {
     use fairlane_core::{Length, SchedulerLimits, Weight};
 
     /// One class for all frames, under this ceiling, in queues for so many.
-    fn arbiter(packets: u32, ceiling: Option<Ceiling>) -> (Arbiter, Vec<Sorted>) {
+    fn arbiter(packets: u32, ceiling: Option<Ceiling>) -> (Arbiter, Vec<Classified>) {
         let limits = SchedulerLimits {
             packets,
             bytes: u64::MAX,
@@ -302,36 +302,39 @@ mod tests {
         let to = class.unwrap().into();
         let memory = Memory::new(&[], 0, 64);
         let frames = memory.frames().iter();
-        let sorted: Vec<Sorted> = frames.map(|&frame| Sorted { to, frame }).collect();
+        let classified: Vec<Classified> = frames.map(|&frame| Classified { to, frame }).collect();
         let rate = "1gbit".parse().unwrap();
-        let arbiter = Arbiter::new(Discipline::Tree(tree), rate, 24, &sorted);
-        (arbiter, sorted)
+        let arbiter = Arbiter::new(Discipline::Tree(tree), rate, 24, &classified);
+        (arbiter, classified)
     }
 
     #[test]
     fn as_many_leave_as_come_and_the_same_number_waits() {
-        let (mut arbiter, sorted) = arbiter(10_000, None);
-        assert_eq!((arbiter.waiting, classes(&sorted)), (4_096, 1));
+        let (mut arbiter, classified) = arbiter(10_000, None);
+        assert_eq!((arbiter.waiting, classes(&classified)), (4_096, 1));
         let mut out = VecDeque::new();
-        arbiter.pass(&sorted[..BURST], &mut out);
+        arbiter.pass(&classified[..BURST], &mut out);
         assert_eq!((out.len(), arbiter.queues.len()), (BURST, 4_096));
         // The first of those that wait are the first of all; 88 bytes each at 1 Gbit/s.
-        assert!(out.iter().eq(sorted[..BURST].iter().map(|one| &one.frame)));
+        assert!(
+            out.iter()
+                .eq(classified[..BURST].iter().map(|one| &one.frame))
+        );
         assert_eq!((arbiter.now, arbiter.lost), (Nanos(64 * 704), 0));
     }
 
     #[test]
     fn queues_with_room_for_few_hold_so_many_that_a_burst_has_room() {
-        let (mut few, sorted) = arbiter(100, None);
+        let (mut few, classified) = arbiter(100, None);
         assert_eq!(few.waiting, 36);
         let mut out = VecDeque::new();
-        for burst in sorted.chunks(BURST) {
+        for burst in classified.chunks(BURST) {
             few.pass(burst, &mut out);
         }
-        assert_eq!((out.len(), few.lost), (sorted.len(), 0));
+        assert_eq!((out.len(), few.lost), (classified.len(), 0));
         // Where not even a burst has room, what is rejected is counted.
         let (mut tiny, _) = arbiter(10, None);
-        tiny.pass(&sorted[..BURST], &mut out);
+        tiny.pass(&classified[..BURST], &mut out);
         assert_eq!((tiny.waiting, tiny.offered, tiny.lost), (0, 64, 54));
     }
 
@@ -341,12 +344,12 @@ mod tests {
             rate: "880kbit".parse().unwrap(),
             burst: 100_000,
         };
-        let (mut arbiter, sorted) = arbiter(10_000, Some(ceiling));
+        let (mut arbiter, classified) = arbiter(10_000, Some(ceiling));
         let mut out = VecDeque::new();
-        for burst in sorted.chunks(BURST) {
+        for burst in classified.chunks(BURST) {
             arbiter.pass(burst, &mut out);
         }
-        assert_eq!(out.len(), sorted.len());
+        assert_eq!(out.len(), classified.len());
         // A packet of 88 bytes takes 0.8 ms, but for those of the first burst.
         let millis = arbiter.now.0 / 1_000_000;
         assert!((5_500..6_600).contains(&millis), "{millis}");
