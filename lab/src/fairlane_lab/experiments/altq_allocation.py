@@ -28,7 +28,7 @@ class Parameters(_altq.Rounds):
 
     seconds: float = 3.0
     links_mbit: tuple[float, ...] = (0.128, 10.0, 100.0, 155.0, 1000.0)
-    #: The same of slow links, where a class at first spends the burst that a cap allows; and as many packets
+    #: The same of slow links, where a class at first spends the burst that a ceiling allows; and as many packets
     #: are sent at least.
     slow_seconds: float = 90.0
     packets: int = 60
@@ -64,13 +64,13 @@ class Cell:
 
     @property
     def can_be_capped(self) -> bool:
-        """Whether a site takes such a cap: not less than a packet a second."""
+        """Whether a site takes such a ceiling: not less than a packet a second."""
         return self.mbit * 1e6 >= LONGEST * 8
 
 
 def site(cell: Cell, queue_ms: float) -> str:
     """The link, with a class that is held to its part."""
-    # The class that may borrow has no cap, and leaves the other a little to be guaranteed.
+    # The class that may borrow has no ceiling, and leaves the other a little to be guaranteed.
     whole = cell.share_percent == 100
     keys = {"rate": _altq.bits(cell.mbit * (0.95 if whole else 1.0))}
     if not whole:
@@ -214,9 +214,9 @@ def _linear(link: float, of: pd.DataFrame) -> Verdict:
         bool(beyond.max() <= LINEAR),
         f"each class is within {within}, over {' and '.join(of['way'].unique())}",
         f"{worst['off_percent']:+.2f}% with {worst['share_percent']:.0f}% over {worst['way']}{is_packet}",
-        "A class at first spends the burst that its cap allows, for as long as that takes at what the link has beyond "
-        "the cap; and TCP begins with a retransmission timer that is shorter than the time of a packet, and what it "
-        "sends twice is no payload."
+        "A class at first spends the burst that its ceiling allows, for as long as that takes at what the link has "
+        "beyond the ceiling; and TCP begins with a retransmission timer that is shorter than the time of a packet, "
+        "and what it sends twice is no payload."
         if slow
         else "What TCP sends again after a loss takes its part of the link, and is no payload.",
     )
@@ -292,11 +292,11 @@ EXPERIMENT = Experiment(
     source="ALTQ (Cho, 1998), Section 4.3, Figs. 8 to 10",
     claim="TCP's throughput changes almost linearly with the part of the link that its class has; over 100 Mbit/s "
     "it does not, because of a timer of 10 ms, and with one of 1 ms it is satisfactory",
-    method=f"{_altq.BED} One class of the tree (QFQ+) with a cap at its part of the link; with 100% it has no cap, "
-    "as the paper's borrows from the root. Over 155 Mbit/s, the paper's ATM, frames are Ethernet's here. "
+    method=f"{_altq.BED} One class of the tree (QFQ+) with a ceiling at its part of the link; with 100% it has no "
+    "ceiling, as the paper's borrows from the root. Over 155 Mbit/s, the paper's ATM, frames are Ethernet's here. "
     "Payload is converted: a full segment has 1448 bytes in 1538 of the link. "
     "CBQ with a timer is computed on a clock of its own: a class that may not borrow, whose packets always wait, and "
-    "no other event that would wake it up. A site takes no cap of less than a packet a second, as 5% of 128 kbit/s "
+    "no other event that would wake it up. A site takes no ceiling of less than a packet a second, as 5% of 128 kbit/s "
     "would be.",
     full=Parameters(),
     quick=Parameters(
