@@ -85,8 +85,8 @@ class Experiment:
     needs_program: bool = False
     #: Whether it needs the program ``fairlane-instruments``.
     needs_instruments: bool = False
-    #: Why this machine, or this user, cannot do it; nothing where it can be done.
-    lacks: Callable[[], str] = lambda: ""
+    #: How many cores it needs.
+    cores: int = 1
     #: What it needs of network namespaces: nothing, ``namespaces`` alone, or ``tcp`` flows between them too.
     network: str = ""
 

@@ -117,7 +117,7 @@ def measured(
 def equip(experiment: Experiment, tools: Tools) -> list[Executable]:
     """Finds the programs that an experiment needs; refused where there is none, or where this machine cannot do
     it."""
-    lacking = experiment.lacks()
+    lacking = machine.lacks_cores(experiment.cores)
     if experiment.network and not lacking:
         lacking = tools.instruments.lacks(experiment.network)
     if lacking:

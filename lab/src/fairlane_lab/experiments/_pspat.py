@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from ..model import Experiment
 
 if TYPE_CHECKING:
     from ..running import Run
 
 #: Who decides, for readers.
 DECIDERS = {"none": "no scheduler", "lock": "lock", "pspat": "PSPAT"}
+
+
+#: What asks the program: the clients need a core beside the arbiter's, or another client's.
+experiment = functools.partial(Experiment, needs_program=True, cores=2)
 
 
 @dataclass(frozen=True)
@@ -65,3 +73,9 @@ def measured(run: Run, case: Case, seconds: float) -> dict[str, Any]:
     for option, value in (("--scan-limit", case.scan_limit), ("--threads", case.threads)):
         arguments += [] if value is None else [option, value]
     return run.program.figures("bench", "pspat", "--json", "--seconds", seconds, *arguments)
+
+
+def rounds(run: Run, cases: Sequence[Case]) -> list[list[dict[str, Any]]]:
+    """The figures of each case in every one of the experiment's :class:`Rounds`."""
+    asked: Rounds = run.parameters
+    return run.rounds(cases, lambda case: measured(run, case, asked.seconds), asked.rounds, asked.seed)

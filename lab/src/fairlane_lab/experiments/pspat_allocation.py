@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from .. import drawing, machine
-from ..model import Experiment, Tables, Verdict
+from .. import drawing
+from ..model import Tables, Verdict
 from . import _pspat
 from ._beside import beside
 from ._pspat import Case
@@ -46,8 +46,7 @@ def measure(run: Run) -> Tables:
     asked: Parameters = run.parameters
 
     def measured(cases: list[tuple[float, Case]]) -> list[dict]:
-        work = [case for _, case in cases]
-        found = run.rounds(work, lambda case: _pspat.measured(run, case, asked.seconds), asked.rounds, asked.seed)
+        found = _pspat.rounds(run, [case for _, case in cases])
         return [_row(times, case, figures) for (times, case), figures in zip(cases, found)]
 
     def case(decider: str, rate_bps: int | None) -> Case:
@@ -146,7 +145,7 @@ def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
     return beside(shares[shares["scheduler"] == "lock"], paper, ["link_over_lock"], figures)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = _pspat.experiment(
     name="pspat-allocation",
     title="shares of a link that the scheduler cannot fill",
     source="PSPAT (Rizzo, Valente, Lettieri, Maffione, 2018), Section 6.5",
@@ -164,6 +163,4 @@ EXPERIMENT = Experiment(
     draw=draw,
     beside=beside_paper,
     size=(8.0, 4.6),
-    needs_program=True,
-    lacks=lambda: machine.lacks_cores(2),
 )

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from .. import drawing, machine
-from ..model import Experiment, Tables, Verdict
+from .. import drawing
+from ..model import Tables, Verdict
 from . import _pspat
 from ._beside import beside
 from ._pspat import Case
@@ -119,7 +119,7 @@ def measure(run: Run) -> Tables:
     one waits for a lock."""
     asked: Parameters = run.parameters
     cases = _cases(asked)
-    found = run.rounds(cases, lambda case: _pspat.measured(run, case, asked.seconds), asked.rounds, asked.seed)
+    found = _pspat.rounds(run, cases)
     return {"delays": pd.DataFrame(_row(case, of) for case, of in zip(cases, found))}
 
 
@@ -244,7 +244,7 @@ def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
     return beside(ours, paper[paper["figure"] == "Table 3"], ["configuration", "clients"], figures)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = _pspat.experiment(
     name="pspat-latency",
     title="delay of a client that sends little, among greedy ones",
     source="PSPAT (Rizzo, Valente, Lettieri, Maffione, 2018), Section 6.6, Table 3 and Fig. 11",
@@ -268,6 +268,4 @@ EXPERIMENT = Experiment(
     draw=draw,
     beside=beside_paper,
     size=(10.5, 5.2),
-    needs_program=True,
-    lacks=lambda: machine.lacks_cores(2),
 )

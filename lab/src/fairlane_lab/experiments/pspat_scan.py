@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from .. import drawing, machine
-from ..model import Experiment, Tables, Verdict
+from .. import drawing
+from ..model import Tables, Verdict
 from . import _pspat
 from ._pspat import Case
 
@@ -48,7 +48,7 @@ def measure(run: Run) -> Tables:
         for clients in asked.clients
         for limit in asked.limits
     ]
-    found = run.rounds(cells, lambda case: _pspat.measured(run, case, asked.seconds), asked.rounds, asked.seed)
+    found = _pspat.rounds(run, cells)
     rows = []
     for case, figures in zip(cells, found):
         mpps = [one["decisions_per_sec"] / 1e6 for one in figures]
@@ -121,7 +121,7 @@ def draw(figure: Figure, tables: Tables, _paper: pd.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = _pspat.experiment(
     name="pspat-scan",
     title="what it costs to look at all mailboxes in one step",
     source="PSPAT (Rizzo, Valente, Lettieri, Maffione, 2018), Section 3.4, Fig. 5",
@@ -139,6 +139,4 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     size=(10.0, 4.6),
-    needs_program=True,
-    lacks=lambda: machine.lacks_cores(2),
 )

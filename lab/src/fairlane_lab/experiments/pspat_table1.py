@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from .. import drawing, machine
+from .. import drawing
 from ..model import Experiment, Tables, Verdict
 from . import _pspat
 from ._beside import beside
@@ -148,5 +148,5 @@ EXPERIMENT = Experiment(
     beside=beside_paper,
     size=(8.0, 4.8),
     needs_instruments=True,
-    lacks=lambda: machine.lacks_cores(2),
+    cores=2,
 )

@@ -254,5 +254,5 @@ EXPERIMENT = Experiment(
     beside=beside_paper,
     size=(10.0, 4.6),
     needs_instruments=True,
-    lacks=lambda: machine.lacks_cores(2),
+    cores=2,
 )

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from .. import drawing, machine
-from ..model import Experiment, Tables, Verdict
+from ..model import Tables, Verdict
 from . import _pspat
 from ._beside import beside
 from ._pspat import Case
@@ -68,10 +68,8 @@ def measure(run: Run) -> Tables:
         for clients in asked.clients
     ]
 
-    def mpps(case: Case) -> float:
-        return _pspat.measured(run, case, asked.seconds)["decisions_per_sec"] / 1e6
-
-    found = run.rounds([case for _, case in cells], mpps, asked.rounds, asked.seed)
+    found = _pspat.rounds(run, [case for _, case in cells])
+    mpps = [[one["decisions_per_sec"] / 1e6 for one in figures] for figures in found]
     return {
         "rates": pd.DataFrame(
             {
@@ -83,7 +81,7 @@ def measure(run: Run) -> Tables:
                 "mpps_least": min(rates),
                 "mpps_most": max(rates),
             }
-            for (curve, case), rates in zip(cells, found)
+            for (curve, case), rates in zip(cells, mpps)
         )
     }
 
@@ -239,7 +237,7 @@ def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
     return beside(tables["rates"], known, ["curve", "clients"], {"millions a second": ("mpps", "mpps")})
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = _pspat.experiment(
     name="pspat-throughput",
     title="packets and decisions a second against the number of clients",
     source="PSPAT (Rizzo, Valente, Lettieri, Maffione, 2018), Section 6.4, Figs. 7 and 9",
@@ -261,6 +259,4 @@ EXPERIMENT = Experiment(
     draw=draw,
     beside=beside_paper,
     size=(10.5, 5.0),
-    needs_program=True,
-    lacks=lambda: machine.lacks_cores(2),
 )
