@@ -1,6 +1,6 @@
 //! What ARCHITECTURE.md says of the crates is true of their files, and what it and other pages name is there.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,91 +59,81 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The crates of ours that a manifest depends on, for building and for tests.
-fn dependencies(name: &str) -> Vec<String> {
-    let manifest = read(&crates().join(name).join("Cargo.toml"));
-    manifest
-        .lines()
-        .filter_map(|line| line.strip_prefix("fairlane"))
-        .filter_map(|rest| rest.split(['.', ' ', '=']).next())
-        .map(|rest| rest.trim_start_matches('-').to_owned())
-        .filter(|name| !name.is_empty())
-        .collect()
+/// Crates of ours, by name: those that one is built of, and those that only its tests need beside them.
+#[derive(Debug, PartialEq)]
+struct Known {
+    built: BTreeSet<String>,
+    tests: BTreeSet<String>,
+}
+
+impl Known {
+    /// What a manifest says.
+    fn by_manifest(name: &str) -> Known {
+        let manifest = read(&crates().join(name).join("Cargo.toml"));
+        let (mut built, mut tests) = (BTreeSet::new(), BTreeSet::new());
+        let mut section = "";
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                section = line;
+            }
+            if !section.ends_with("dependencies]") {
+                continue;
+            }
+            let ours = line.strip_prefix("fairlane-");
+            if let Some(other) = ours.and_then(|rest| rest.split(['.', ' ', '=']).next()) {
+                let of_tests = section.contains("dev-dependencies");
+                let set = if of_tests { &mut tests } else { &mut built };
+                set.insert(other.to_owned());
+            }
+        }
+        tests.retain(|other| !built.contains(other));
+        Known { built, tests }
+    }
+
+    /// What the page says in the column "knows".
+    fn by_page(cell: &str) -> Known {
+        let set = |names: &str| {
+            let names = names.split([',', ';']).map(str::trim);
+            let names = names.map(|name| name.trim_start_matches("by features "));
+            names
+                .filter(|name| !name.is_empty() && *name != "nothing")
+                .map(str::to_owned)
+                .collect()
+        };
+        let (built, tests) = cell.split_once("(tests:").unwrap_or((cell, ""));
+        Known {
+            built: set(built),
+            tests: set(tests.trim().trim_end_matches(')')),
+        }
+    }
 }
 
 #[test]
-fn dependencies_point_one_way() {
-    for (name, allowed) in [
-        // For its tests alone: `the_testkit_is_for_tests` says so.
-        ("core", &["testkit"][..]),
-        ("testkit", &["core"]),
-        ("classify", &["core"]),
-        ("config", &["classify", "core"]),
-        ("mailbox", &[]),
-        ("io", &["core", "mailbox", "netlab"]),
-        ("netlab", &[]),
-        ("runtime", &["core", "io", "mailbox"]),
-        (
-            "fairlane",
-            &[
-                "classify", "config", "core", "io", "mailbox", "runtime", "sim",
-            ],
-        ),
-        ("sim", &["core"]),
-        ("demo", &["config", "core", "io", "runtime"]),
-        ("traffic", &["classify", "config", "core", "sim"]),
-        (
-            "site",
-            &[
-                "classify", "config", "core", "io", "mailbox", "netlab", "runtime",
-            ],
-        ),
-        ("control", &["config", "core", "io", "site"]),
-        ("service", &[]),
-        // Nothing of the daily program knows it.
-        ("shards", &["core"]),
-        ("tower", &["core"]),
-        (
-            "terminal",
-            &["config", "control", "core", "io", "service", "site"],
-        ),
-        // Classifier and mailbox are stages of the path that it measures; the site comes from who asks.
-        (
-            "bench",
-            &["classify", "core", "io", "mailbox", "netlab", "runtime"],
-        ),
-        (
-            "cli",
-            &[
-                "bench", "config", "control", "core", "demo", "io", "netlab", "runtime", "service",
-                "site", "terminal", "testkit", "traffic",
-            ],
-        ),
-        (
-            "../capi",
-            &["classify", "config", "core", "io", "netlab", "runtime"],
-        ),
-        (
-            "instruments",
-            &[
-                "bench", "classify", "cli", "config", "core", "io", "netlab", "runtime",
-            ],
-        ),
-        (
-            "../python",
-            &[
-                "config", "core", "io", "netlab", "runtime", "sim", "site", "traffic",
-            ],
-        ),
-    ] {
-        for dependency in dependencies(name) {
-            assert!(
-                allowed.contains(&dependency.as_str()),
-                "{name} depends on {dependency}; it may know {allowed:?}"
-            );
-        }
+fn a_crate_knows_those_that_the_page_says_and_no_other() {
+    let page = read(&crates().join("../ARCHITECTURE.md"));
+    let table = page.split_once("| crate | what | knows |").unwrap().1;
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let mut listed = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+        let [name, .., knows] = cells[..] else {
+            panic!("{row}: too few columns");
+        };
+        let name = name.split('`').nth(1).unwrap();
+        let folder = match name {
+            "capi" | "python" => format!("../{name}"),
+            _ => name.to_owned(),
+        };
+        assert_eq!(Known::by_page(knows), Known::by_manifest(&folder), "{name}");
+        listed.push(name);
     }
-    assert_eq!(dependencies("runtime").len(), 3, "the manifests are read");
+    listed.sort();
+    let mut all = [&CRATES[..], &["capi", "python"]].concat();
+    all.sort();
+    assert_eq!(listed, all);
 }
 
 /// Nothing that the forwarding thread runs could log: only `site` has both that thread and events.
