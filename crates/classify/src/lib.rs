@@ -133,7 +133,6 @@
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
-#![warn(unreachable_pub)]
 
 extern crate alloc;
 

@@ -1,7 +1,6 @@
 //! The parts of the `fairlane` program, which `main.rs` and the laboratory's instruments start, and [`Program`]: the
 //! same with algorithms of other crates. Not a library to build on: that is the crate `fairlane`.
 #![forbid(unsafe_code)]
-#![warn(unreachable_pub)]
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

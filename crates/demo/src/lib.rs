@@ -5,7 +5,6 @@
 //! each source; other processes may attach. [`Demo::open`] makes it all, [`Demo::run`] runs it until
 //! it is over, and a [`Handle`] tells how it fares meanwhile.
 #![forbid(unsafe_code)]
-#![warn(unreachable_pub)]
 
 mod attach;
 mod flow;

@@ -86,7 +86,6 @@
 //! is the client's, without overhead.
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
-#![warn(unreachable_pub)]
 
 mod arbiter;
 mod async_client;

@@ -167,7 +167,6 @@
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
-#![warn(unreachable_pub)]
 
 mod class_meter;
 mod delay;

@@ -2,7 +2,6 @@
 //! them, the commands that speak with a running site, a first site file, completions and the manual.
 //! Not a library to build on: that is the crate `fairlane`.
 #![forbid(unsafe_code)]
-#![warn(unreachable_pub)]
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

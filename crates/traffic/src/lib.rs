@@ -4,7 +4,6 @@
 //! Apart from the simulator, since that needs neither files of a site nor captures: who simulates a
 //! queue of his own has nothing of this to compile.
 #![forbid(unsafe_code)]
-#![warn(unreachable_pub)]
 
 mod digest_map;
 mod ledger;
