@@ -78,8 +78,8 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Gives a leaf another queue: limits, room and queue management. A management of the same
-    /// configuration goes on as it was. O(1).
+    /// Gives a leaf another queue: limits, room and queue management, which keeps its state where its
+    /// configuration stays the same. O(1).
     pub fn change_leaf(
         &mut self,
         id: ClassId,
