@@ -10,8 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use core_affinity::CoreId;
-
 use crate::queues::{Pop, Push};
 
 /// What is measured, in nanoseconds an item.
@@ -92,12 +90,12 @@ pub(crate) fn work_alone(case: Case, items: u64) -> f64 {
     start.elapsed().as_nanos() as f64 / items as f64
 }
 
-/// The cores of the two ends, where there are two.
-pub(crate) fn cores() -> Option<[CoreId; 2]> {
+/// The cores of the two ends, where there are two and the system tells.
+pub(crate) fn cores() -> Option<[usize; 2]> {
     /// Asked once: a pinned thread is told of its own core alone.
-    static CORES: LazyLock<Option<[CoreId; 2]>> = LazyLock::new(|| {
-        let cores = core_affinity::get_core_ids()?;
-        Some([*cores.first()?, *cores.get(1)?])
+    static CORES: LazyLock<Option<[usize; 2]>> = LazyLock::new(|| {
+        let mut cores = system::own_cores().into_iter();
+        Some([cores.next()?, cores.next()?])
     });
     *CORES
 }
@@ -105,8 +103,35 @@ pub(crate) fn cores() -> Option<[CoreId; 2]> {
 /// To the core of the producer, 0, or of the consumer, 1.
 fn pin(end: usize) {
     if let Some(cores) = cores() {
-        core_affinity::set_for_current(cores[end]);
+        system::keep_to(cores[end]);
     }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    pub(super) fn own_cores() -> Vec<usize> {
+        let set = sched_getaffinity(None).unwrap_or_default();
+        let own = (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
+        own.collect()
+    }
+
+    pub(super) fn keep_to(core: usize) {
+        let mut only = CpuSet::new();
+        only.set(core);
+        sched_setaffinity(None, &only).expect("the thread may use its core");
+    }
+}
+
+/// Elsewhere threads run where the system likes.
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub(super) fn own_cores() -> Vec<usize> {
+        Vec::new()
+    }
+
+    pub(super) fn keep_to(_: usize) {}
 }
 
 /// Leaves the core to the other end where there is only one.
