@@ -120,7 +120,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
     /// The rank of the first pattern that a packet matches, and what it leads to.
     #[inline]
     pub(crate) fn first(&self, key: &Key<N>) -> Option<(usize, T)> {
-        let (mut found, mut target) = (NONE, None);
+        let (mut found, mut hit) = (NONE, None);
         for table in &self.tables {
             if table.best >= found {
                 break;
@@ -131,13 +131,13 @@ impl<T: Copy, const N: usize> Space<T, N> {
                 }
                 // Not a branch, which could not be predicted: the next entry, if there is
                 // one, ends the loop.
-                (found, target) = match entry.pattern.matches(key) {
-                    true => (entry.rank, Some(entry.target)),
-                    false => (found, target),
+                (found, hit) = match entry.pattern.matches(key) {
+                    true => (entry.rank, Some(entry)),
+                    false => (found, hit),
                 };
             }
         }
-        Some((found as usize, target?))
+        hit.map(|entry| (found as usize, entry.target))
     }
 
     /// The ranks of all patterns that cover `pattern`.
