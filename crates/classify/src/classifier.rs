@@ -76,6 +76,14 @@ impl<T: Copy, const HEADERS: usize, const ORIGIN: usize> Words<T, HEADERS, ORIGI
         }
     }
 
+    #[inline]
+    fn target(&self, headers: &Headers, origin: &Origin) -> Option<T> {
+        match self {
+            Words::Headers(rules) => rules.target(headers, origin),
+            Words::Origin(rules) => rules.target(headers, origin),
+        }
+    }
+
     fn asked(&self, origin: &Origin) -> Vec<(Asked, T)> {
         match self {
             Words::Headers(rules) => rules.asked(origin),
@@ -101,36 +109,42 @@ impl<T: Copy, const HEADERS: usize, const ORIGIN: usize> Words<T, HEADERS, ORIGI
 /// The rules that concern one family, by precedence.
 #[derive(Clone, Debug)]
 struct Ranked<T, const N: usize> {
-    space: Space<N>,
-    /// Place and target of each, by rank.
-    found: Vec<(u32, T)>,
+    space: Space<T, N>,
+    /// The place of each, by rank.
+    places: Vec<u32>,
 }
 
 impl<T: Copy, const N: usize> Ranked<T, N> {
     fn new(rules: &[Rule<T>], order: &[usize], family: Family) -> Self {
-        let (patterns, found): (Vec<_>, _) = order
+        let (patterns, (places, targets)): (Vec<_>, (_, Vec<T>)) = order
             .iter()
             .filter_map(|&rule| {
                 let pattern = Pattern::new(&rules[rule].matches, family)?;
                 Some((pattern, (rule as u32, rules[rule].target)))
             })
             .unzip();
-        let space = Space::new(&patterns);
-        Ranked { space, found }
+        let space = Space::new(&patterns, &targets);
+        Ranked { space, places }
     }
 
     #[inline]
     fn first(&self, headers: &Headers, origin: &Origin) -> Option<Hit<T>> {
-        let rank = self.space.first(&key(headers, origin))?;
-        let (rule, target) = self.found[rank];
-        let rule = rule as usize;
+        let (rank, target) = self.space.first(&key(headers, origin))?;
+        let rule = self.places[rank] as usize;
         Some(Hit { rule, target })
     }
 
+    /// What the first one leads to.
+    #[inline]
+    fn target(&self, headers: &Headers, origin: &Origin) -> Option<T> {
+        let (_, target) = self.space.first(&key(headers, origin))?;
+        Some(target)
+    }
+
     fn asked(&self, origin: &Origin) -> Vec<(Asked, T)> {
-        let patterns = self.space.patterns().into_iter().zip(&self.found);
+        let patterns = self.space.patterns().into_iter();
         patterns
-            .filter_map(|(pattern, &(_, target))| {
+            .filter_map(|(pattern, target)| {
                 let pattern = pattern.of_origin(origin)?;
                 Some((Asked::from(&pattern), target))
             })
@@ -140,11 +154,14 @@ impl<T: Copy, const N: usize> Ranked<T, N> {
     /// Adds to what is known of each rule: what takes its packets of this family, or that
     /// nothing does.
     fn covered(&self, known: &mut [Known]) {
-        let place = |rank: usize| self.found[rank].0 as usize;
-        for (rank, by) in cover::covered(&self.space.patterns())
+        let place = |rank: usize| self.places[rank] as usize;
+        let patterns: Vec<_> = self
+            .space
+            .patterns()
             .into_iter()
-            .enumerate()
-        {
+            .unzip::<_, T, _, Vec<T>>()
+            .0;
+        for (rank, by) in cover::covered(&patterns).into_iter().enumerate() {
             let known = &mut known[place(rank)];
             match by {
                 Some(by) => known.by.extend(by.into_iter().map(place)),
@@ -187,6 +204,17 @@ impl<T: Copy> Classifier<T> {
             Family::V4 => self.v4.first(headers, origin),
             Family::V6 => self.v6.first(headers, origin),
             Family::Other => self.other.first(headers, origin),
+        }
+    }
+
+    /// What the first rule leads to that a packet matches, as [`classify`](Self::classify): a cache line less
+    /// for who need not know the rule.
+    #[inline]
+    pub(crate) fn target(&self, headers: &Headers, origin: &Origin) -> Option<T> {
+        match headers.family {
+            Family::V4 => self.v4.target(headers, origin),
+            Family::V6 => self.v6.target(headers, origin),
+            Family::Other => self.other.target(headers, origin),
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) fn covered<const N: usize>(patterns: &[Pattern<N>]) -> Vec<Option<Vec
 /// What parts take, by port: of those that are alike in all but one.
 struct Covers<const N: usize> {
     /// What is alike.
-    space: Space<N>,
+    space: Space<(), N>,
     /// The ports, of each in its place.
     ports: Vec<Ports>,
 }
@@ -67,7 +67,7 @@ impl<const N: usize> Covers<N> {
             Ports::of(*source, of.iter().map(range))
         });
         Covers {
-            space: Space::new(&patterns),
+            space: Space::new(&patterns, &vec![(); patterns.len()]),
             ports: ports.collect(),
         }
     }

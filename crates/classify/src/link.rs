@@ -126,12 +126,12 @@ impl LinkClassifier {
             let default = self.classes[self.default as usize].0;
             return (default.into(), Found::Unreadable);
         }
-        let hit = self.rules.classify(&headers, origin);
-        let found = match hit {
+        let target = self.rules.target(&headers, origin);
+        let found = match target {
             Some(_) => Found::Filter,
             None => Found::NoFilter,
         };
-        let place = hit.map_or(self.default, |hit| hit.target);
+        let place = target.unwrap_or(self.default);
         let (class, per) = self.classes[place as usize];
         let flow = per.map_or(0, |per| per.digest(&headers, origin, &self.key));
         (ClassFlow { class, flow }, found)

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use fairlane_core::random::splitmix64;
 
 use crate::Effort;
-use crate::pattern::{Key, Pattern, refinements};
+use crate::pattern::{Key, Pattern, V4, refinements};
 
 /// "No rule", and a rank behind all.
 const NONE: u32 = u32::MAX;
@@ -42,15 +42,15 @@ const MEETING: usize = 6;
 /// Hashes that are tried, every fourth time in twice the slots, until no more meet.
 const CHOICES: u32 = 16;
 
-/// The rules of one family, each with its place in the order of precedence: its rank.
+/// The rules of one family, each with its place in the order of precedence, its rank, and what it leads to.
 #[derive(Clone, Debug)]
-pub(crate) struct Space<const N: usize> {
+pub(crate) struct Space<T, const N: usize> {
     /// By their best rules.
-    tables: Vec<Table<N>>,
+    tables: Vec<Table<T, N>>,
 }
 
 #[derive(Clone, Debug)]
-struct Table<const N: usize> {
+struct Table<T, const N: usize> {
     mask: [u64; N],
     hash: Hash<N>,
     /// The best rank in it.
@@ -60,14 +60,18 @@ struct Table<const N: usize> {
     /// Where the entries of each slot begin, and where those of the last end.
     starts: Vec<u32>,
     /// Of each slot by rank.
-    entries: Vec<Entry<N>>,
+    entries: Vec<Entry<T, N>>,
 }
 
+/// With what it leads to where a rank alone would leave a gap: who finds a rule need not look any further.
 #[derive(Clone, Copy, Debug)]
-struct Entry<const N: usize> {
+struct Entry<T, const N: usize> {
     pattern: Pattern<N>,
     rank: u32,
+    target: T,
 }
+
+const _: () = assert!(size_of::<Entry<u32, V4>>() == 48);
 
 /// What a sum begins with, and multipliers.
 #[derive(Clone, Debug)]
@@ -96,9 +100,9 @@ impl<const N: usize> Hash<N> {
     }
 }
 
-impl<const N: usize> Space<N> {
-    /// Makes patterns ready that are given in the order of precedence.
-    pub(crate) fn new(patterns: &[Pattern<N>]) -> Self {
+impl<T: Copy, const N: usize> Space<T, N> {
+    /// Makes patterns ready that are given in the order of precedence, each with what it leads to.
+    pub(crate) fn new(patterns: &[Pattern<N>], targets: &[T]) -> Self {
         let mut tables = Vec::new();
         let mut left: Vec<u32> = (0..patterns.len() as u32).collect();
         let mut plan = Plan::new(patterns);
@@ -106,17 +110,17 @@ impl<const N: usize> Space<N> {
             let crowd = CROWD << (tables.len() / PATIENCE).min(24);
             let mask = plan.mask(&left, crowd);
             let (taken, rest) = plan.split(&left, &mask, crowd);
-            tables.push(Table::new(mask, patterns, &taken));
+            tables.push(Table::new(mask, patterns, targets, &taken));
             left = rest;
         }
         tables.sort_by_key(|table| table.best);
         Space { tables }
     }
 
-    /// The rank of the first pattern that a packet matches.
+    /// The rank of the first pattern that a packet matches, and what it leads to.
     #[inline]
-    pub(crate) fn first(&self, key: &Key<N>) -> Option<usize> {
-        let mut found = NONE;
+    pub(crate) fn first(&self, key: &Key<N>) -> Option<(usize, T)> {
+        let (mut found, mut hit) = (NONE, None);
         for table in &self.tables {
             if table.best >= found {
                 break;
@@ -127,32 +131,32 @@ impl<const N: usize> Space<N> {
                 }
                 // Not a branch, which could not be predicted: the next entry, if there is
                 // one, ends the loop.
-                found = if entry.pattern.matches(key) {
-                    entry.rank
-                } else {
-                    found
+                (found, hit) = match entry.pattern.matches(key) {
+                    true => (entry.rank, Some(entry)),
+                    false => (found, hit),
                 };
             }
         }
-        (found != NONE).then_some(found as usize)
+        hit.map(|entry| (found as usize, entry.target))
     }
 
     /// The ranks of all patterns that cover `pattern`.
     pub(crate) fn covers(&self, pattern: &Pattern<N>) -> impl Iterator<Item = usize> {
         let asks_less =
-            |table: &&Table<N>| (0..N).all(|word| table.mask[word] & !pattern.mask[word] == 0);
+            |table: &&Table<T, N>| (0..N).all(|word| table.mask[word] & !pattern.mask[word] == 0);
         let tables = self.tables.iter().filter(asks_less);
         let near = tables.flat_map(|table| table.entries_for(&pattern.value));
         near.filter(|entry| entry.pattern.covers(pattern))
             .map(|entry| entry.rank as usize)
     }
 
-    /// What it was made of.
-    pub(crate) fn patterns(&self) -> Vec<Pattern<N>> {
+    /// What it was made of, by rank.
+    pub(crate) fn patterns(&self) -> Vec<(Pattern<N>, T)> {
         let tables = self.tables.iter();
         let mut entries: Vec<_> = tables.flat_map(|table| &table.entries).collect();
         entries.sort_unstable_by_key(|entry| entry.rank);
-        entries.into_iter().map(|entry| entry.pattern).collect()
+        let made = entries.into_iter();
+        made.map(|entry| (entry.pattern, entry.target)).collect()
     }
 
     /// The most that any packet may cost.
@@ -164,11 +168,12 @@ impl<const N: usize> Space<N> {
     }
 }
 
-impl<const N: usize> Table<N> {
-    fn new(mask: [u64; N], patterns: &[Pattern<N>], ranks: &[u32]) -> Self {
+impl<T: Copy, const N: usize> Table<T, N> {
+    fn new(mask: [u64; N], patterns: &[Pattern<N>], targets: &[T], ranks: &[u32]) -> Self {
         let entry = |&rank: &u32| Entry {
             pattern: patterns[rank as usize],
             rank,
+            target: targets[rank as usize],
         };
         let entries: Vec<_> = ranks.iter().map(entry).collect();
         if entries.len() <= FEW {
@@ -187,9 +192,9 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    fn with(mask: [u64; N], hash: Hash<N>, bits: u32, mut entries: Vec<Entry<N>>) -> Self {
+    fn with(mask: [u64; N], hash: Hash<N>, bits: u32, mut entries: Vec<Entry<T, N>>) -> Self {
         let shift = u64::BITS - bits;
-        let slot = |entry: &Entry<N>| match bits {
+        let slot = |entry: &Entry<T, N>| match bits {
             0 => 0,
             _ => hash.of(&entry.pattern.value, &mask) >> shift,
         };
@@ -213,7 +218,7 @@ impl<const N: usize> Table<N> {
 
     /// All that can match a key, by rank.
     #[inline]
-    fn entries_for(&self, key: &Key<N>) -> &[Entry<N>] {
+    fn entries_for(&self, key: &Key<N>) -> &[Entry<T, N>] {
         if self.entries.len() <= FEW {
             return &self.entries;
         }
@@ -221,15 +226,15 @@ impl<const N: usize> Table<N> {
         &self.entries[self.starts[slot] as usize..self.starts[slot + 1] as usize]
     }
 
-    fn slots(&self) -> impl Iterator<Item = &[Entry<N>]> {
+    fn slots(&self) -> impl Iterator<Item = &[Entry<T, N>]> {
         let bounds = self.starts.windows(2);
         bounds.map(|ends| &self.entries[ends[0] as usize..ends[1] as usize])
     }
 
     /// The most keys that meet in a slot.
     fn meeting(&self) -> usize {
-        let keys = |slot: &[Entry<N>]| {
-            let hashed = |entry: &Entry<N>| {
+        let keys = |slot: &[Entry<T, N>]| {
+            let hashed = |entry: &Entry<T, N>| {
                 let mut key = entry.pattern.value;
                 for (bits, mask) in key.iter_mut().zip(&self.mask) {
                     *bits &= mask;
@@ -246,7 +251,7 @@ impl<const N: usize> Table<N> {
     }
 
     fn longest(&self) -> usize {
-        self.slots().map(<[Entry<N>]>::len).max().unwrap_or(0)
+        self.slots().map(<[Entry<T, N>]>::len).max().unwrap_or(0)
     }
 }
 

@@ -5,11 +5,15 @@
 //! comes at a time. Without arguments, prints the time of a frame beyond what the devices take; with
 //! `site 100000`, or `devices 100000`, it only sends so many, for a tool that counts instructions. With
 //! `unseen 100000` and `seen 100000` they are segments of TCP with timestamps, each behind the one before,
-//! at which nobody looks in passing or somebody does.
+//! at which nobody looks in passing or somebody does. `classes 100000 10000` sends short datagrams to so many
+//! classes in turns, each of which has a filter and ends up idle again: for a tool that counts what is not found in
+//! the caches.
 
+use std::fmt::Write;
 use std::time::Instant;
 
 use fairlane_config::Site;
+use fairlane_core::random::splitmix64;
 use fairlane_site::measured::{Through, pass};
 
 const README: &str = include_str!("../../../README.md");
@@ -71,6 +75,39 @@ fn next_segment(frame: &mut [u8]) {
     }
 }
 
+/// The first port of those that the filters of many classes ask for.
+const PORTS: u16 = 10_000;
+
+/// A link for so many classes, each with room of its own, which may each take it all.
+fn many(classes: u16) -> Site {
+    let mut text = String::from("[[link]]\nname = \"many\"\nto = \"outside\"\nrate = \"20gbit\"\n");
+    for number in 0..classes {
+        let port = PORTS + number;
+        let class = format_args!("name = \"c{number}\"\nrate = \"1mbit\"");
+        let room = "{ packets = 12, bytes = \"20kb\" }";
+        let filter =
+            format_args!("class = \"c{number}\"\nprotocol = \"udp\"\ndestination-port = {port}");
+        writeln!(
+            text,
+            "[[link.class]]\n{class}\nroom = {room}\n[[link.filter]]\n{filter}"
+        )
+        .expect("it is written to memory");
+    }
+    Site::parse(&text, "many.toml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A short datagram for each, in an order that looks random.
+fn datagrams(classes: u16) -> Vec<Vec<u8>> {
+    let each = |number| {
+        let mut datagram = frame([192, 168, 0, 1], 17, 0, 46);
+        datagram[14 + IP + 2..][..2].copy_from_slice(&u16::to_be_bytes(PORTS + number));
+        datagram
+    };
+    let mut numbers: Vec<u16> = (0..classes).collect();
+    numbers.sort_by_cached_key(|&number| splitmix64(&mut number.into()));
+    numbers.into_iter().map(each).collect()
+}
+
 /// Nanoseconds of a frame.
 fn time(way: Through<'_>, count: u64) -> f64 {
     let began = Instant::now();
@@ -80,6 +117,18 @@ fn time(way: Through<'_>, count: u64) -> f64 {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [what, count, classes] = arguments.as_slice()
+        && what == "classes"
+    {
+        let number = |text: &String| text.parse::<u16>().expect("a number of classes");
+        let (site, frames) = (many(number(classes)), datagrams(number(classes)));
+        let count = count.parse().expect("a number of frames");
+        assert_eq!(
+            pass(Through::Link(&site), frames, count, |_| {}).unwrap(),
+            count
+        );
+        return;
+    }
     let site = site();
     if let [what, count, ..] = arguments.as_slice() {
         let count = count.parse().expect("a number of frames");

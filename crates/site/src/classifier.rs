@@ -12,7 +12,7 @@ use fairlane_runtime::Classify;
 use crate::early::words;
 use crate::flows::names::{self, Naming};
 use crate::frame::Received;
-use crate::meter::Meter;
+use crate::meter::{Meter, Recorder};
 use crate::passing::Watch;
 use crate::workers::Note;
 
@@ -21,7 +21,7 @@ use crate::workers::Note;
 pub(crate) struct FrameClassifier {
     pub(crate) filters: LinkClassifier,
     /// By the number of the class.
-    meters: Vec<Option<Arc<Meter>>>,
+    recorders: Vec<Option<Recorder>>,
     early: Option<Arc<EarlyDrop>>,
     /// What looks at TCP in passing.
     pub(crate) watch: Option<Box<Watch>>,
@@ -49,10 +49,10 @@ impl FrameClassifier {
         ids: &[ClassId],
     ) -> FrameClassifier {
         let metered = metered.into_iter();
-        let meters = metered.map(|(id, meter)| (id, Arc::clone(meter)));
+        let recorders = metered.map(|(id, meter)| (id, Recorder::new(Arc::clone(meter))));
         FrameClassifier {
             filters,
-            meters: by_number(meters),
+            recorders: by_number(recorders),
             early,
             watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
@@ -73,6 +73,15 @@ impl FrameClassifier {
         // What processes send does not come by an interface.
         let place = received.origin.owner.is_none();
         Some((early, place.then(|| self.place(class))??))
+    }
+
+    /// Early drop is told of a frame that leaves. By itself: seldom is there an overload.
+    #[cold]
+    #[inline(never)]
+    fn leaves_in_overload(&self, class: ClassId, received: &Received) {
+        if let Some((early, place)) = self.overloaded(class, received) {
+            early.sent(place, || words(received.frame.bytes()));
+        }
     }
 
     /// The place of a class.
@@ -100,8 +109,8 @@ impl FrameClassifier {
     }
 
     #[inline]
-    fn meter(&self, class: ClassId) -> Option<&Meter> {
-        self.meters.get(class.number() as usize)?.as_deref()
+    fn recorder(&mut self, class: ClassId) -> Option<&mut Recorder> {
+        self.recorders.get_mut(class.number() as usize)?.as_mut()
     }
 
     /// Where a frame goes by the filters.
@@ -129,9 +138,9 @@ impl FrameClassifier {
     #[inline]
     fn comes(&mut self, to: ClassFlow, received: &Received) {
         if received.losing
-            && let Some(meter) = self.meter(to.class)
+            && let Some(recorder) = self.recorder(to.class)
         {
-            meter.record_beside_lost();
+            recorder.meter().record_beside_lost();
         }
         if let Some(watch) = &mut self.watch {
             watch.see(received.frame.bytes(), to, received.came);
@@ -177,11 +186,11 @@ impl Classify<Received> for FrameClassifier {
 
     #[inline]
     fn leaves(&mut self, class: ClassId, received: &Received, _: Length, now: Nanos) {
-        if let Some(meter) = self.meter(class) {
-            meter.record(now.since(received.came));
+        if let Some(recorder) = self.recorder(class) {
+            recorder.record(now.since(received.came));
         }
-        if let Some((early, place)) = self.overloaded(class, received) {
-            early.sent(place, || words(received.frame.bytes()));
+        if self.early.as_deref().is_some_and(EarlyDrop::is_on) {
+            self.leaves_in_overload(class, received);
         }
     }
 }

@@ -3,8 +3,8 @@
 //! One writer, which loads and stores and neither locks nor fences; a reader may miss what is
 //! being counted just then, and sees it the next time.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use fairlane_config::class_report::DelayReport;
 use fairlane_core::Nanos;
@@ -19,7 +19,7 @@ const DOUBLINGS: usize = 21;
 const BUCKETS: usize = PARTS * (DOUBLINGS + 1);
 
 /// The counts of one doubling, and of all.
-type Parts = Box<[AtomicU32; PARTS]>;
+type Parts = Arc<[AtomicU32; PARTS]>;
 type Doublings = Box<[OnceLock<Parts>; DOUBLINGS + 1]>;
 
 /// The delays of one class since it came.
@@ -34,26 +34,78 @@ pub(crate) struct Meter {
     beside_lost: AtomicU64,
 }
 
-impl Meter {
-    /// Counts one delay. Of one thread only.
-    #[inline]
-    pub(crate) fn record(&self, delay: Nanos) {
-        let bucket = self.bucket(bucket_of(delay));
-        bucket.store(
-            bucket.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
-        if delay.0 > self.longest.load(Ordering::Relaxed) {
-            self.longest.store(delay.0, Ordering::Relaxed);
+/// What the thread that counts keeps at hand of a meter: half a cache line, so that a packet touches that and
+/// its counter. The meter itself and its table of doublings are two lines more, of each class of thousands.
+#[derive(Debug)]
+#[repr(align(32))]
+pub(crate) struct Recorder {
+    meter: Arc<Meter>,
+    /// The counts of two doublings side by side, by the last bit of their numbers: the delays of a class
+    /// lie about one boundary at a time.
+    parts: [Option<Parts>; 2],
+    /// Nanoseconds: delays of no more are not longer than the longest.
+    longest: u32,
+    /// Which doublings those are; of none, [`Recorder::NONE`].
+    doublings: [u8; 2],
+}
+
+const _: () = assert!(size_of::<Option<Recorder>>() == 32 && DOUBLINGS < Recorder::NONE as usize);
+
+impl Recorder {
+    const NONE: u8 = u8::MAX;
+
+    /// All recorders of a meter are of one thread.
+    pub(crate) fn new(meter: Arc<Meter>) -> Recorder {
+        Recorder {
+            meter,
+            parts: [None, None],
+            longest: 0,
+            doublings: [Recorder::NONE; 2],
         }
     }
 
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Counts one delay.
     #[inline]
-    fn bucket(&self, bucket: usize) -> &AtomicU32 {
+    pub(crate) fn record(&mut self, delay: Nanos) {
+        if delay.0 > self.longest.into() {
+            self.lengthen(delay);
+        }
+        let bucket = bucket_of(delay);
+        let (doubling, part) = (bucket / PARTS, bucket % PARTS);
+        if self.doublings[doubling % 2] != doubling as u8 {
+            self.turn_to(doubling);
+        }
+        if let Some(parts) = &self.parts[doubling % 2] {
+            let count = parts[part].load(Ordering::Relaxed);
+            parts[part].store(count.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn turn_to(&mut self, doubling: usize) {
+        self.parts[doubling % 2] = Some(Arc::clone(self.meter.parts(doubling)));
+        self.doublings[doubling % 2] = doubling as u8;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lengthen(&mut self, delay: Nanos) {
+        let longest = self.meter.longest.load(Ordering::Relaxed).max(delay.0);
+        self.meter.longest.store(longest, Ordering::Relaxed);
+        self.longest = longest.try_into().unwrap_or(u32::MAX);
+    }
+}
+
+impl Meter {
+    fn parts(&self, doubling: usize) -> &Parts {
         let none = || Box::new([const { OnceLock::new() }; DOUBLINGS + 1]);
-        let empty = || Box::new([const { AtomicU32::new(0) }; PARTS]);
-        let doublings = self.doublings.get_or_init(none);
-        &doublings[bucket / PARTS].get_or_init(empty)[bucket % PARTS]
+        let empty = || Arc::new([const { AtomicU32::new(0) }; PARTS]);
+        self.doublings.get_or_init(none)[doubling].get_or_init(empty)
     }
 
     /// Each bucket that was made, in order, and what it counts.
@@ -224,6 +276,11 @@ impl Delays {
 mod tests {
     use super::*;
 
+    fn metered() -> (Arc<Meter>, Recorder) {
+        let meter = Arc::new(Meter::default());
+        (Arc::clone(&meter), Recorder::new(meter))
+    }
+
     #[test]
     fn every_delay_is_in_a_bucket_less_than_two_hundredths_wide() {
         let mut last = 0;
@@ -250,10 +307,10 @@ mod tests {
 
     #[test]
     fn delays_that_are_counted_one_by_one_are_those_of_a_meter() {
-        let (meter, mut delays, mut others) =
-            (Meter::default(), Delays::default(), Delays::default());
+        let (meter, mut recorder) = metered();
+        let (mut delays, mut others) = (Delays::default(), Delays::default());
         for us in [900, 7, 900, 12_000, 3, 7] {
-            meter.record(Nanos::from_micros(us));
+            recorder.record(Nanos::from_micros(us));
             match us {
                 900 => others.record(Nanos::from_micros(us)),
                 _ => delays.record(Nanos::from_micros(us)),
@@ -267,15 +324,15 @@ mod tests {
 
     #[test]
     fn a_class_whose_delays_are_alike_has_few_buckets_and_one_without_packets_none() {
-        let meter = Meter::default();
+        let (meter, mut recorder) = metered();
         assert_eq!(meter.buckets().count(), 0);
         for us in 1_100..2_000 {
-            meter.record(Nanos::from_micros(us));
+            recorder.record(Nanos::from_micros(us));
         }
         assert_eq!(meter.buckets().count(), PARTS);
         assert_eq!(meter.read(&Delays::default()).count(), 900);
-        meter.record(Nanos::from_micros(7));
-        meter.record(Nanos::MAX);
+        recorder.record(Nanos::from_micros(7));
+        recorder.record(Nanos::MAX);
         assert_eq!(meter.buckets().count(), 3 * PARTS);
         let buckets: Vec<usize> = meter.buckets().map(|(bucket, _)| bucket).collect();
         assert!(buckets.is_sorted());
@@ -283,16 +340,16 @@ mod tests {
 
     #[test]
     fn a_window_has_what_came_in_it_and_the_whole_has_all() {
-        let meter = Meter::default();
+        let (meter, mut recorder) = metered();
         let none = Delays::default();
         assert_eq!(meter.read(&none).quantile(0.5), None);
         for _ in 0..99 {
-            meter.record(Nanos::from_millis(10));
+            recorder.record(Nanos::from_millis(10));
         }
-        meter.record(Nanos::from_millis(500));
+        recorder.record(Nanos::from_millis(500));
         let first = meter.read(&none);
         for _ in 0..100 {
-            meter.record(Nanos::from_millis(1));
+            recorder.record(Nanos::from_millis(1));
         }
         let all = meter.read(&first);
         let recent = all.since(&first);
@@ -309,17 +366,45 @@ mod tests {
 
     #[test]
     fn a_bucket_that_is_full_goes_on_from_the_beginning_and_nobody_notices() {
-        let meter = Meter::default();
-        meter.record(Nanos::from_millis(1));
-        let bucket = meter.bucket(bucket_of(Nanos::from_millis(1)));
-        bucket.store(u32::MAX, Ordering::Relaxed);
+        let (meter, mut recorder) = metered();
+        recorder.record(Nanos::from_millis(1));
+        let bucket = bucket_of(Nanos::from_millis(1));
+        meter.parts(bucket / PARTS)[bucket % PARTS].store(u32::MAX, Ordering::Relaxed);
         let before = meter.read(&Delays::default());
         assert_eq!(before.count(), u64::from(u32::MAX));
-        meter.record(Nanos::from_millis(1));
+        recorder.record(Nanos::from_millis(1));
         let none_in_it = meter.read(&before);
         assert_eq!(none_in_it.count(), 1 << 32);
         assert_eq!(none_in_it.since(&before).count(), 1);
-        meter.record(Nanos::from_millis(1));
+        recorder.record(Nanos::from_millis(1));
         assert_eq!(meter.read(&none_in_it).count(), (1 << 32) + 1);
+    }
+
+    #[test]
+    fn whoever_goes_on_counting_in_a_meter_forgets_nothing_and_shortens_nothing() {
+        let (meter, mut first) = metered();
+        first.record(Nanos::from_secs(7));
+        first.record(Nanos::from_millis(3));
+        let mut second = Recorder::new(Arc::clone(&meter));
+        // Over three doublings and back, and beyond what a recorder knows as the longest itself.
+        for (ms, longest) in [
+            (3, 7_000),
+            (6, 7_000),
+            (12, 7_000),
+            (3, 7_000),
+            (8_000, 8_000),
+            (5_000, 8_000),
+        ] {
+            second.record(Nanos::from_millis(ms));
+            let delays = meter.read(&Delays::default());
+            assert_eq!(
+                delays.longest(),
+                Nanos::from_millis(longest),
+                "after {ms} ms"
+            );
+        }
+        let delays = meter.read(&Delays::default());
+        let counts: Vec<u64> = delays.distinct().map(|(_, count)| count).collect();
+        assert_eq!((delays.count(), counts), (8, vec![3, 1, 1, 1, 1, 1]));
     }
 }

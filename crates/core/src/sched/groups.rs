@@ -177,17 +177,18 @@ impl Slots {
 /// Whoever makes a statement here says whether the scheduler is `idle`: no entity is
 /// active.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Members<S = Packets> {
     pub clock: VirtualClock<S>,
-    /// Lowest group to stay in or insert into, from the present longest packet and sum of
-    /// weights; never 0.
-    pub floor: i8,
-    /// Longest packet declared so far, L.
-    longest: u32,
     /// How far V may lie after F of a backlogged group, in units: the largest
     /// L / (sum of weights) of this busy period (Theorem 4), and once more for each time
     /// that the sum fell.
     pub lag: u64,
+    /// Longest packet declared so far, L.
+    longest: u32,
+    /// Lowest group to stay in or insert into, from the present longest packet and sum of
+    /// weights; never 0.
+    pub floor: i8,
     /// Shares that active entities will have from their next place on: until then
     /// their weights count as they are, in the sum as in what they are charged.
     pending: BTreeMap<EntityId, Terms>,

@@ -46,23 +46,28 @@ use crate::units::{Charge, VirtualTime, Weight};
 /// Buckets of all groups: group i's are those from `SLOTS` i on.
 const BUCKETS: usize = 64 * SLOTS as usize;
 
+const _: () = assert!(BUCKETS <= u16::MAX as usize + 1);
+
 /// Quick fair queueing, of packets or of requests by cost.
+///
+/// In the order in which a packet needs it: the groups in ER, IR, EB and IB (Section 4.1.3) are those eligible
+/// and ready, ineligible and ready, eligible and blocked, ineligible and blocked. With what is above `groups` one
+/// order of thousands in a tree takes two cache lines, wherever its buckets are.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Qfq<S: Scale = Packets> {
-    members: Members<S>,
-    /// Eligible and ready, ineligible and ready, eligible and blocked, ineligible
-    /// and blocked: the groups in ER, IR, EB, IB (Section 4.1.3).
-    er: u64,
     ir: u64,
-    eb: u64,
     ib: u64,
     /// The selected entity, on top of the first bucket of the lowest group in ER; where that is
     /// among all, and its slot. No entity is ever in group 0, which stands for an empty ER.
-    selected: MaybeEntity,
-    first: u32,
     first_slot: u64,
+    selected: MaybeEntity,
+    first: u16,
     /// The selected entity may be on hold.
     holds: bool,
+    er: u64,
+    eb: u64,
+    members: Members<S>,
     groups: [Slots; 64],
     buckets: [MaybeEntity; BUCKETS],
     /// The last of each bucket in use.
@@ -135,7 +140,7 @@ impl<S: Scale> Qfq<S> {
     #[inline]
     fn aim(&mut self) {
         let i = self.er.trailing_zeros() % 64;
-        self.first = self.first_bucket(i);
+        self.first = self.first_bucket(i) as u16;
         self.first_slot = self.groups[i as usize].first;
         self.look();
     }
@@ -417,7 +422,7 @@ impl<S: Scale> Qfq<S> {
         self.buckets[first as usize % BUCKETS] = MaybeEntity::NONE;
         self.buckets[bucket as usize % BUCKETS] = MaybeEntity::of(id);
         self.lasts[bucket as usize % BUCKETS] = MaybeEntity::of(id);
-        (self.first, self.first_slot) = (bucket, slot);
+        (self.first, self.first_slot) = (bucket as u16, slot);
         self.members.clock.jump_to(start);
     }
 
@@ -540,7 +545,7 @@ impl<S: Scale> Scheduler for Qfq<S> {
         if slot == self.first_slot {
             return;
         }
-        let first = self.first;
+        let first = u32::from(self.first);
         if rest == MaybeEntity::NONE {
             return self.move_last(entities, id, first, slot);
         }
@@ -575,7 +580,7 @@ impl<S: Scale> Scheduler for Qfq<S> {
         (entity.start, entity.carry) = (finish, carry);
         self.members.clock.served(charged);
         if !stays {
-            let first = self.first;
+            let first = u32::from(self.first);
             self.selected = rest;
             self.buckets[first as usize % BUCKETS] = rest;
             self.push(entities, id, first, slot);

@@ -90,15 +90,16 @@ impl<S> Holds<S> for Line<S> {
 /// No free record.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Children in the order of `A`.
+/// Children in the order of `A`: what a packet touches of it begins a cache line, together with where the
+/// records are, whatever `A` is.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(super) struct Ordered<A: Scheduler> {
     lines: Vec<Line<A::Entity>>,
+    algorithm: A,
     /// First of the free records.
     free: u32,
     name: Algorithm,
-    algorithm: A,
 }
 
 impl<A: Scheduler> Ordered<A> {

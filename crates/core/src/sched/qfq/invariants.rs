@@ -25,7 +25,7 @@ impl<S: Scale> Qfq<S> {
         let lowest = self.er.trailing_zeros() % 64;
         let first = lowest * SLOTS + self.groups[lowest as usize].first_bucket() as u32;
         ensure_invariant!(
-            self.first == first && self.first_slot == self.groups[lowest as usize].first,
+            u32::from(self.first) == first && self.first_slot == self.groups[lowest as usize].first,
             "qfq: bucket {} is selected, not {first} of group {lowest}",
             self.first
         );
