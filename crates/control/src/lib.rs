@@ -24,6 +24,7 @@ mod metrics;
 mod operate;
 mod page;
 mod patient;
+mod reading;
 mod routes;
 mod save;
 mod service;
@@ -36,7 +37,7 @@ pub use client::{Client, ClientError, Target, encoded};
 pub use document::{Document, EditError, Keys, value_of};
 pub use explain::Explanation;
 pub use hyper::Method;
-pub use metrics::{Exposition, Format};
+pub use metrics::Format;
 pub use save::{create, save};
 pub use service::{Inherited, ServeError, Service};
 

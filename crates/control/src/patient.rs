@@ -9,12 +9,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails as timed out where nothing could be written for so long. What is read waits for ever.
+/// What is little: more of it in each time is no renewal.
+const LITTLE: usize = 64 << 10;
+
+/// Fails as timed out where the other side has not taken all that is written, or as much as is no more little, for so
+/// long. What is read waits for ever.
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// While the other side takes nothing.
+    /// While it has not.
     waiting: Option<Pin<Box<Sleep>>>,
+    /// What was taken meanwhile.
+    taken: usize,
 }
 
 impl<S> Patient<S> {
@@ -23,17 +29,24 @@ impl<S> Patient<S> {
             stream,
             patience,
             waiting: None,
+            taken: 0,
         }
     }
 
     fn watch<T>(
         &mut self,
         context: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
+        done: Poll<io::Result<T>>,
+        taken: impl FnOnce(&T) -> usize,
     ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.waiting = None;
-            return written;
+        if let Poll::Ready(Ok(done)) = &done {
+            self.taken = self.taken.saturating_add(taken(done));
+            if self.taken >= LITTLE {
+                (self.waiting, self.taken) = (None, 0);
+            }
+        }
+        if done.is_ready() {
+            return done;
         }
         let patience = self.patience;
         let waiting = self
@@ -61,16 +74,55 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, written)
+        self.watch(context, written, |&bytes| bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.watch(context, flushed)
+        // All of it is taken.
+        self.watch(context, flushed, |()| LITTLE)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.watch(context, shut)
+        self.watch(context, shut, |()| 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// What comes of so many bytes that are written at once, of which the other side takes so many at a time.
+    async fn written(bytes: usize, taken: usize) -> io::Result<()> {
+        let patience = Duration::from_millis(100);
+        let (ours, mut theirs) = tokio::io::duplex(1 << 10);
+        let reader = tokio::spawn(async move {
+            let mut some = vec![0; taken];
+            while theirs.read_exact(&mut some).await.is_ok() {
+                sleep(patience / 5).await;
+            }
+        });
+        let mut ours = Patient::new(ours, patience);
+        let written = match ours.write_all(&vec![0; bytes]).await {
+            Ok(()) => ours.flush().await,
+            Err(error) => Err(error),
+        };
+        drop(ours);
+        reader.await.unwrap();
+        written
+    }
+
+    #[test]
+    fn who_takes_a_little_now_and_then_is_waited_for_no_longer_than_who_takes_nothing() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().unwrap();
+        let written = |bytes, taken| runtime.block_on(written(bytes, taken));
+        let slow = written(4 * LITTLE, 16).unwrap_err();
+        assert_eq!(slow.kind(), io::ErrorKind::TimedOut);
+        // Ten times as long as anybody is waited for, all in all.
+        written(12 * LITTLE, LITTLE / 4).unwrap();
     }
 }

@@ -28,6 +28,7 @@ use tracing::warn;
 use crate::grants::{Grants, Kept};
 use crate::history::Kept as History;
 use crate::patient::Patient;
+use crate::reading::PIECE;
 use crate::routes::{Access, Api};
 use crate::stream::State;
 use crate::token::Token;
@@ -400,6 +401,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, api: Arc<Api>, acces
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .keep_alive(false)
+        .max_buf_size(PIECE)
         .serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), answer)
         .await;
     // Whoever went away, or spoke something else, has had his answer.

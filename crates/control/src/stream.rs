@@ -1,6 +1,5 @@
 //! States as they are told, one after the other: server-sent events.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -10,6 +9,8 @@ use bytes::Bytes;
 use fairlane_site::Report;
 use hyper::body::{Body, Frame};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::reading::{Gone, Retained, Text, Weighed};
 
 /// The states of a site.
 pub(crate) type States = watch::Receiver<Arc<State>>;
@@ -51,44 +52,77 @@ impl State {
     }
 }
 
-type Next = Pin<Box<dyn Future<Output = Option<States>> + Send>>;
+/// About how many bytes of memory a class takes in a state, and in its text.
+const OF_CLASS: usize = 2 << 10;
 
-/// Each state as an event, as long as somebody reads. Whoever reads slowly misses some; what waits for
-/// him on the way is shared with all others.
+impl Weighed for State {
+    fn weight(&self) -> usize {
+        let links = self.report.links.iter();
+        links.map(|link| link.classes.len() * OF_CLASS).sum()
+    }
+}
+
+/// A stream that has a place.
+#[derive(Debug)]
 pub(crate) struct Events {
-    next: Next,
-    _place: OwnedSemaphorePermit,
+    states: States,
+    place: OwnedSemaphorePermit,
 }
 
 impl Events {
     /// Beginning with the present one; nothing where there are too many streams.
     pub(crate) fn open(states: States, places: &Arc<Semaphore>) -> Option<Events> {
         let place = Arc::clone(places).try_acquire_owned().ok()?;
-        Some(Events {
-            next: Box::pin(std::future::ready(Some(states))),
-            _place: place,
-        })
+        Some(Events { states, place })
     }
+
+    /// As it is read.
+    pub(crate) fn read(self, retained: &Arc<Retained>) -> Stream {
+        Stream {
+            next: Box::pin(std::future::ready(Some(self.states))),
+            event: None,
+            retained: Arc::clone(retained),
+            _place: self.place,
+        }
+    }
+}
+
+type Next = Pin<Box<dyn Future<Output = Option<States>> + Send>>;
+
+/// Each state as an event, as long as somebody reads. Whoever reads slowly misses some; all read the same
+/// text of one.
+pub(crate) struct Stream {
+    next: Next,
+    /// What is being read.
+    event: Option<Text<State>>,
+    retained: Arc<Retained>,
+    _place: OwnedSemaphorePermit,
 }
 
 async fn changed(mut states: States) -> Option<States> {
     states.changed().await.ok().map(|()| states)
 }
 
-impl Body for Events {
+impl Body for Stream {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Gone;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(mut states) = ready!(self.next.as_mut().poll(context)) else {
-            // The site has ended.
-            return Poll::Ready(None);
-        };
-        let state = Arc::clone(&states.borrow_and_update());
-        self.next = Box::pin(changed(states));
-        Poll::Ready(Some(Ok(Frame::data(state.event()))))
+    ) -> Poll<Option<Result<Frame<Bytes>, Gone>>> {
+        loop {
+            if let Some(piece) = self.event.as_mut().and_then(Text::piece) {
+                return Poll::Ready(Some(piece.map(Frame::data)));
+            }
+            self.event = None;
+            let Some(mut states) = ready!(self.next.as_mut().poll(context)) else {
+                // The site has ended.
+                return Poll::Ready(None);
+            };
+            let state = Arc::clone(&states.borrow_and_update());
+            self.next = Box::pin(changed(states));
+            self.event = Some(Text::of(&self.retained, state, State::event));
+        }
     }
 }

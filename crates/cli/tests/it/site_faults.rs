@@ -1,8 +1,9 @@
 //! A running site where the disk is full, or whoever speaks with it means harm: frames pass, and what
 //! cannot be done is said in a sentence and leaves all as it was.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use fairlane_netlab::{long_tests, skip};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::program::{self, fairlane};
-use crate::site::{PATIENCE, class, up, wire};
-use crate::site_control::{Asked, exchanged};
+use crate::site::{PATIENCE, Site, class, up, wire};
+use crate::site_control::{Asked, exchanged, request, until_it_tells};
+use crate::site_load::config;
 use crate::site_reload::numbered;
 
 /// A file system of 128 kB.
@@ -185,6 +188,57 @@ fn thousands_who_connect_and_say_little_take_bounded_memory_and_stop_nobody() {
     // All places are free again.
     assert_eq!(asked.json(&["set", "voice", "rate=7mbit"])["applied"], true);
     asked.site.stop();
+}
+
+/// Somebody who has asked for the state, and read the first byte of it.
+fn slow_reader(socket: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let asking = b"GET /v1/state HTTP/1.1\r\nHost: x\r\n\r\n";
+    stream.write_all(asking).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    stream
+}
+
+/// Whether the rest of it is all of a state.
+fn is_whole(stream: UnixStream) -> bool {
+    let answer = exchanged(stream, "");
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str::<Value>(body).is_ok()
+}
+
+#[test]
+fn who_reads_a_large_state_slowly_takes_bounded_memory_and_keeps_nobody_from_it() {
+    const READERS: usize = 120;
+    let Some(wire) = wire("slow readers of a large state", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let site = Site::start(&wire, &config(3_000, &socket));
+    until_it_tells(&socket);
+    let before = site.memory();
+    let (mut readers, mut most_memory) = (VecDeque::new(), 0);
+    for number in 0..READERS {
+        readers.push_back(slow_reader(&socket));
+        // There is another state soon.
+        let path = format!("/v1/links/up/classes/c{number}");
+        let body = r#"{"ceil": "5mbit"}"#;
+        let changed = request(&socket, ("PATCH", &path), "", body);
+        assert_eq!(changed.status, 200, "{}", changed.body);
+        thread::sleep(Duration::from_millis(20));
+        most_memory = most_memory.max(site.memory());
+    }
+    let grown = most_memory.saturating_sub(before) >> 20;
+    eprintln!("{grown} MB more in use at the most");
+    // A state for each of them would be some 200 MB.
+    assert!(grown < 120, "{grown} MB more");
+    let oldest = readers.pop_front().unwrap();
+    assert!(!is_whole(oldest), "what it reads is still retained");
+    assert!(is_whole(readers.pop_back().unwrap()));
+    assert!(is_whole(slow_reader(&socket)), "another one reads");
+    drop(readers);
+    site.stop();
 }
 
 /// Requests that are none.

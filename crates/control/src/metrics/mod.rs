@@ -3,14 +3,10 @@
 //! Labels name links, classes and interfaces: what the configuration names. Flows that come and go
 //! by themselves have no labels, so that the number of series is known beforehand.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
-
 use bytes::Bytes;
 use fairlane_site::Report;
-use hyper::body::{Body, Frame};
+
+use crate::reading::PIECE;
 
 mod buckets;
 mod families;
@@ -22,9 +18,6 @@ use text::Dialect;
 
 /// What all names begin with.
 const PREFIX: &str = "fairlane_";
-
-/// About how many bytes are made at a time.
-const CHUNK: usize = 64 << 10;
 
 /// What a state may be told as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +84,10 @@ impl Format {
     }
 }
 
-/// A state as it is told, made in pieces of some 64 KiB as they are taken: however many classes there
-/// are, no more of it is in memory. O(classes) altogether.
+/// How far the metrics of a state are told: made in pieces of some 64 KiB as they are taken, so that however
+/// many classes there are, no more of it is in memory. O(classes) altogether.
 #[derive(Debug)]
-pub struct Exposition {
-    report: Arc<Report>,
+pub(crate) struct Exposition {
     format: Format,
     /// The metric that is told next, and of which of its things.
     family: usize,
@@ -105,11 +97,9 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Of this state.
-    #[must_use]
-    pub fn new(report: Arc<Report>, format: Format) -> Exposition {
+    /// From the beginning.
+    pub(crate) fn new(format: Format) -> Exposition {
         Exposition {
-            report,
             format,
             family: 0,
             place: 0,
@@ -117,10 +107,20 @@ impl Exposition {
         }
     }
 
+    /// The next piece of what is told of a state, always the same one; `None` at the end.
+    pub(crate) fn piece(&mut self, report: &Report) -> Option<Bytes> {
+        let mut piece = Vec::with_capacity(PIECE + PIECE / 16);
+        while piece.len() < PIECE
+            && let Some(family) = FAMILIES.get(self.family)
+        {
+            self.step(&mut piece, family, report);
+        }
+        (!piece.is_empty()).then(|| piece.into())
+    }
+
     /// Tells of one thing, after what introduces its metric if it is the first one.
-    fn step(&mut self, out: &mut Vec<u8>, family: &Family) {
+    fn step(&mut self, out: &mut Vec<u8>, family: &Family, report: &Report) {
         let Exposition {
-            report,
             format,
             place,
             scratch,
@@ -146,32 +146,6 @@ impl Exposition {
                 text::end(out, dialect);
             }
         }
-    }
-}
-
-impl Iterator for Exposition {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        let mut piece = Vec::with_capacity(CHUNK + CHUNK / 16);
-        while piece.len() < CHUNK
-            && let Some(family) = FAMILIES.get(self.family)
-        {
-            self.step(&mut piece, family);
-        }
-        (!piece.is_empty()).then(|| piece.into())
-    }
-}
-
-impl Body for Exposition {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.next().map(|piece| Ok(Frame::data(piece))))
     }
 }
 

@@ -61,15 +61,18 @@ pub(crate) fn report() -> Report {
     }
 }
 
+fn pieces(report: &Report, format: Format) -> Vec<Bytes> {
+    let mut exposition = Exposition::new(format);
+    std::iter::from_fn(|| exposition.piece(report)).collect()
+}
+
 /// All pieces.
-fn made(report: Report, format: Format) -> Vec<u8> {
-    Exposition::new(Arc::new(report), format)
-        .flatten()
-        .collect()
+fn made(report: &Report, format: Format) -> Vec<u8> {
+    pieces(report, format).concat()
 }
 
 fn told(report: Report, format: Format) -> String {
-    String::from_utf8(made(report, format)).unwrap()
+    String::from_utf8(made(&report, format)).unwrap()
 }
 
 #[test]
@@ -232,12 +235,11 @@ fn what_is_made_is_never_in_memory_at_once_however_many_classes_there_are() {
     let (class, delays) = (link.classes[0].clone(), link.delays[0].clone());
     link.classes.resize(3_000, class);
     link.delays.resize(3_000, delays);
-    let report = Arc::new(report);
     for format in [Format::Plain, Format::OpenMetrics, Format::Protobuf] {
-        let pieces: Vec<Bytes> = Exposition::new(Arc::clone(&report), format).collect();
+        let pieces = pieces(&report, format);
         assert!(pieces.len() > 20, "{format:?}: {}", pieces.len());
         let longest = pieces.iter().map(Bytes::len).max().unwrap();
-        assert!(longest < CHUNK + CHUNK / 16, "{format:?}: {longest}");
+        assert!(longest < PIECE + PIECE / 16, "{format:?}: {longest}");
     }
 }
 
@@ -359,7 +361,7 @@ mod proto {
 }
 
 fn decoded(report: Report) -> Vec<proto::MetricFamily> {
-    let made = made(report, Format::Protobuf);
+    let made = made(&report, Format::Protobuf);
     let mut rest = &made[..];
     let mut all = Vec::new();
     while !rest.is_empty() {

@@ -1,14 +1,11 @@
 //! What is answered: bodies with their media types, and refusals with their status.
 
-use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
 use bytes::Bytes;
 use fairlane_config::NotGranted;
 use fairlane_site::Error;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -16,10 +13,11 @@ use serde_json::json;
 
 use crate::change::{Refused, broken_by};
 use crate::document::EditError;
+use crate::reading::Content;
 
 pub(super) const JSON: &str = "application/json";
 
-pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub(crate) type Answer = Response<Content>;
 
 /// Why a request has no other answer: its status, and one sentence.
 #[derive(Debug)]
@@ -83,15 +81,11 @@ pub(super) fn object(value: &(impl Serialize + ?Sized)) -> Result<Answer> {
 }
 
 pub(crate) fn text(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    with(status, media_type, Full::new(body.into()).boxed_unsync())
+    with(status, media_type, Content::Text(body.into()))
 }
 
-pub(super) fn with(
-    status: StatusCode,
-    media_type: &'static str,
-    body: UnsyncBoxBody<Bytes, Infallible>,
-) -> Answer {
-    let mut answer = Response::new(body);
+pub(super) fn with(status: StatusCode, media_type: &'static str, content: Content) -> Answer {
+    let mut answer = Response::new(content);
     *answer.status_mut() = status;
     let media_type = HeaderValue::from_static(media_type);
     answer.headers_mut().insert(CONTENT_TYPE, media_type);

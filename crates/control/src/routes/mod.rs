@@ -14,7 +14,7 @@ use fairlane_config::MAX_FILE;
 use fairlane_site::Handle;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, HeaderValue, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tracing::debug;
 
@@ -28,6 +28,7 @@ use crate::draft::Drafts;
 use crate::grants::Grants;
 use crate::history::Kept;
 use crate::page;
+use crate::reading::{Read, Retained};
 use crate::stream::States;
 use crate::token::Token;
 
@@ -85,6 +86,8 @@ pub(crate) struct Api {
     read_token: Option<Token>,
     /// Places for streams, of the socket and over HTTP.
     streams: [Arc<Semaphore>; 2],
+    /// What is read, of the socket and over HTTP: nobody who may open only one ends what is read at the other.
+    retained: [Arc<Retained>; 2],
     /// Turns to wait for the site.
     changes: Arc<Semaphore>,
 }
@@ -108,6 +111,7 @@ impl Api {
             token,
             read_token,
             streams: STREAMS.map(|most| Arc::new(Semaphore::new(most))),
+            retained: Default::default(),
             changes: Arc::new(Semaphore::new(CHANGES)),
         }
     }
@@ -127,9 +131,9 @@ impl Api {
         self: Arc<Self>,
         request: Request<Incoming>,
         access: Access,
-    ) -> std::result::Result<Answer, Infallible> {
+    ) -> std::result::Result<Response<Read>, Infallible> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let answered = self.respond(request, access).await;
+        let answered = Arc::clone(&self).respond(request, access).await;
         let answer = answered.unwrap_or_else(|Failure(status, sentence)| {
             let mut answer = refusal(status, &sentence);
             if status == StatusCode::UNAUTHORIZED {
@@ -140,7 +144,8 @@ impl Api {
         });
         let status = answer.status().as_u16();
         debug!(name: "answered", %method, path, status, "{method} {path:?} was answered {status}");
-        Ok(answer)
+        let retained = &self.retained[access as usize];
+        Ok(answer.map(|content| content.read(retained)))
     }
 
     async fn respond(

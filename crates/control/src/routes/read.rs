@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use fairlane_config::class_report::ClassReport;
 use fairlane_site::{Error, LinkReport, Report};
-use http_body_util::BodyExt;
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -18,7 +17,7 @@ use super::{Api, STREAMS, not_here};
 use crate::explain::explain;
 use crate::flows::Question;
 use crate::history::{Span, Told};
-use crate::metrics::Exposition;
+use crate::reading::Content;
 use crate::service::PATIENCE;
 use crate::stream::Events;
 
@@ -51,12 +50,12 @@ impl Api {
         }
         match path[..] {
             ["metrics"] => {
-                let metrics = Exposition::new(Arc::clone(&state.report), asked.format);
                 let media_type = asked.format.media_type();
-                Ok(with(StatusCode::OK, media_type, metrics.boxed_unsync()))
+                let metrics = Content::Metrics(state, asked.format);
+                Ok(with(StatusCode::OK, media_type, metrics))
             }
             ["v1", "openapi.json"] => Ok(text(StatusCode::OK, JSON, crate::OPENAPI)),
-            ["v1", "state"] => Ok(text(StatusCode::OK, JSON, state.json())),
+            ["v1", "state"] => Ok(with(StatusCode::OK, JSON, Content::State(state))),
             ["v1", "config"] => {
                 let site = self.site.site();
                 let media_type = "application/toml; charset=utf-8";
@@ -154,7 +153,7 @@ impl Api {
             let sentence = format!("{} streams are open already", STREAMS[access as usize]);
             return fail(StatusCode::SERVICE_UNAVAILABLE, sentence);
         };
-        let mut answer = Response::new(events.boxed_unsync());
+        let mut answer = Response::new(Content::Events(events));
         answer
             .headers_mut()
             .insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -1,0 +1,297 @@
+//! Answers as they are read. However slowly that is, and whoever does it: a connection has a piece of its answer,
+//! and of what the pieces are made only so many bytes are retained. Beyond that the oldest goes, and its answers
+//! end where they are.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Frame, SizeHint};
+
+use crate::metrics::{Exposition, Format};
+use crate::stream::{Events, State};
+
+/// About how many bytes a connection is given at a time.
+pub(crate) const PIECE: usize = 64 << 10;
+/// What is retained for the readers of a port: of the states of 10,000 classes the last three.
+const RETAINED: usize = 64 << 20;
+
+/// Why an answer has no end.
+#[derive(Debug, thiserror::Error)]
+#[error("it was read too slowly: others are read by now")]
+pub(crate) struct Gone;
+
+pub(crate) type Read = UnsyncBoxBody<Bytes, Gone>;
+
+/// What an answer tells.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// This text.
+    Text(Bytes),
+    /// A state, as one object.
+    State(Arc<State>),
+    /// The metrics of a state.
+    Metrics(Arc<State>, Format),
+    /// States from now on.
+    Events(Events),
+}
+
+impl Content {
+    /// As it is read at a port.
+    pub(crate) fn read(self, retained: &Arc<Retained>) -> Read {
+        match self {
+            Content::Text(text) if text.len() <= PIECE => {
+                let whole = Full::new(text).map_err(|never| match never {});
+                whole.boxed_unsync()
+            }
+            Content::Text(text) => Text::of(retained, Arc::new(text), Bytes::clone).boxed_unsync(),
+            Content::State(state) => Text::of(retained, state, State::json).boxed_unsync(),
+            Content::Metrics(state, format) => Metrics {
+                of: retained.lend(state),
+                exposition: Exposition::new(format),
+            }
+            .boxed_unsync(),
+            Content::Events(events) => events.read(retained).boxed_unsync(),
+        }
+    }
+}
+
+/// What answers are made of.
+pub(crate) trait Weighed: fmt::Debug + Send + Sync + 'static {
+    /// About how many bytes of memory it takes.
+    fn weight(&self) -> usize;
+}
+
+impl Weighed for Bytes {
+    fn weight(&self) -> usize {
+        self.len()
+    }
+}
+
+/// What is retained for the readers of one port, the newest last.
+#[derive(Debug)]
+pub(crate) struct Retained {
+    all: Mutex<VecDeque<Arc<dyn Weighed>>>,
+    /// Bytes that all of them may take, but for the newest.
+    most: usize,
+}
+
+impl Default for Retained {
+    fn default() -> Retained {
+        Retained::within(RETAINED)
+    }
+}
+
+impl Retained {
+    fn within(most: usize) -> Retained {
+        Retained {
+            all: Mutex::default(),
+            most,
+        }
+    }
+
+    /// Retains something for one more reader. O(what is retained).
+    pub(crate) fn lend<T: Weighed>(self: &Arc<Self>, thing: Arc<T>) -> Lent<T> {
+        let lent = Lent {
+            thing: Arc::downgrade(&thing),
+            retained: Arc::clone(self),
+        };
+        let thing: Arc<dyn Weighed> = thing;
+        // Whatever goes does so when nobody waits for the others.
+        let mut gone = Vec::new();
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.iter().any(|other| Arc::ptr_eq(other, &thing)) {
+            all.push_back(thing);
+        }
+        // What was made for a state meanwhile counts too.
+        let mut sum: usize = all.iter().map(|thing| thing.weight()).sum();
+        while sum > self.most && all.len() > 1 {
+            let oldest = all.pop_front();
+            sum -= oldest.as_ref().map_or(0, |oldest| oldest.weight());
+            gone.extend(oldest);
+        }
+        drop(all);
+        drop(gone);
+        lent
+    }
+
+    /// Lets go of what nobody reads any more.
+    fn tidy_up(&self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read, unread) = (all.drain(..)).partition(|thing| Arc::weak_count(thing) > 0);
+        *all = read;
+        drop(all);
+        let unread: VecDeque<_> = unread;
+        drop(unread);
+    }
+}
+
+/// What one reader reads of, as long as it is retained.
+#[derive(Debug)]
+pub(crate) struct Lent<T: Weighed> {
+    thing: Weak<T>,
+    retained: Arc<Retained>,
+}
+
+impl<T: Weighed> Lent<T> {
+    pub(crate) fn get(&self) -> Result<Arc<T>, Gone> {
+        self.thing.upgrade().ok_or(Gone)
+    }
+}
+
+impl<T: Weighed> Drop for Lent<T> {
+    fn drop(&mut self) {
+        drop(std::mem::take(&mut self.thing));
+        self.retained.tidy_up();
+    }
+}
+
+/// A text, piece by piece.
+#[derive(Debug)]
+pub(crate) struct Text<T: Weighed> {
+    of: Lent<T>,
+    text: fn(&T) -> Bytes,
+    at: usize,
+    end: usize,
+}
+
+impl<T: Weighed> Text<T> {
+    /// That which `text` says of something, always the same.
+    pub(crate) fn of(retained: &Arc<Retained>, thing: Arc<T>, text: fn(&T) -> Bytes) -> Text<T> {
+        // It is made first, so that it is weighed.
+        let end = text(&thing).len();
+        Text {
+            of: retained.lend(thing),
+            text,
+            at: 0,
+            end,
+        }
+    }
+
+    /// The next piece; `None` at the end. A copy: the whole is not kept by whoever has it.
+    pub(crate) fn piece(&mut self) -> Option<Result<Bytes, Gone>> {
+        if self.is_read() {
+            return None;
+        }
+        let piece = self.of.get().map(|thing| {
+            let end = self.end.min(self.at + PIECE);
+            let piece = Bytes::copy_from_slice(&(self.text)(&thing)[self.at..end]);
+            self.at = end;
+            piece
+        });
+        Some(piece)
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.at == self.end
+    }
+}
+
+impl<T: Weighed> Body for Text<T> {
+    type Data = Bytes;
+    type Error = Gone;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Gone>>> {
+        Poll::Ready(self.piece().map(|piece| piece.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_read()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact((self.end - self.at) as u64)
+    }
+}
+
+/// The metrics of a state, made as they are taken.
+struct Metrics {
+    of: Lent<State>,
+    exposition: Exposition,
+}
+
+impl Body for Metrics {
+    type Data = Bytes;
+    type Error = Gone;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Gone>>> {
+        let state = match self.of.get() {
+            Ok(state) => state,
+            Err(gone) => return Poll::Ready(Some(Err(gone))),
+        };
+        let piece = self.exposition.piece(&state.report);
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: usize) -> Arc<Bytes> {
+        Arc::new((0..bytes).map(|at| at as u8).collect())
+    }
+
+    fn held(retained: &Retained) -> usize {
+        retained.all.lock().unwrap().len()
+    }
+
+    #[test]
+    fn a_text_comes_whole_in_pieces_and_is_let_go_of_with_its_last_reader() {
+        let retained = Arc::<Retained>::default();
+        for bytes in [PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 1] {
+            let whole = text(bytes);
+            let mut readers = [0; 2].map(|_| Text::of(&retained, Arc::clone(&whole), Bytes::clone));
+            let expected = whole.to_vec();
+            drop(whole);
+            assert_eq!(held(&retained), 1, "both read the same");
+            for reader in &mut readers {
+                let mut read = Vec::new();
+                while let Some(piece) = reader.piece() {
+                    let piece = piece.unwrap();
+                    assert!(piece.len() <= PIECE && !piece.is_empty());
+                    read.extend_from_slice(&piece);
+                }
+                assert!(read == expected, "{bytes}");
+            }
+            let [first, second] = readers;
+            drop(first);
+            assert_eq!(held(&retained), 1, "the other reads it");
+            drop(second);
+            assert_eq!(held(&retained), 0);
+        }
+    }
+
+    #[test]
+    fn of_more_than_there_is_room_for_the_oldest_goes_and_its_readers_are_told() {
+        let retained = Arc::new(Retained::within(4 * PIECE));
+        let read = |bytes| Text::of(&retained, text(bytes), Bytes::clone);
+        let (mut oldest, mut older) = (read(2 * PIECE), read(2 * PIECE));
+        assert!(oldest.piece().is_some_and(|piece| piece.is_ok()));
+        assert_eq!(held(&retained), 2, "as much as there is room for");
+        let mut newest = read(PIECE + 1);
+        assert!(oldest.piece().is_some_and(|piece| piece.is_err()));
+        assert!(older.piece().is_some_and(|piece| piece.is_ok()));
+        assert!(newest.piece().is_some_and(|piece| piece.is_ok()));
+        // One that is longer than all of it is alone.
+        let mut long = read(9 * PIECE);
+        assert_eq!(held(&retained), 1);
+        for _ in 0..9 {
+            assert!(long.piece().is_some_and(|piece| piece.is_ok()));
+        }
+        assert!(long.piece().is_none());
+        assert!(older.piece().is_some_and(|piece| piece.is_err()));
+        assert!(newest.piece().is_some_and(|piece| piece.is_err()));
+    }
+}
