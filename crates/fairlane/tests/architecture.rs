@@ -101,7 +101,7 @@ fn dependencies_point_one_way() {
         ("control", &["config", "core", "io", "site"]),
         ("service", &[]),
         // Nothing of the daily program knows it.
-        ("shards", &["core"]),
+        ("shards", &["core", "io", "runtime"]),
         ("tower", &["core"]),
         (
             "terminal",
