@@ -188,7 +188,9 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
     #[inline]
     fn release_due(&mut self, now: Nanos) -> (usize, Next) {
         let mut released = 0;
-        let mut window = self.pace.open(now, || self.queue.total_stats().queued.bytes);
+        let mut window = self
+            .pace
+            .open(now, || self.queue.total_stats().queued.bytes);
         let stop = loop {
             if released >= self.limit || !window.may_release() {
                 break None;
@@ -222,7 +224,10 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
             }
             None => match self.pace.next(now) {
                 Next::Now => Next::Now,
-                _ if self.queue.is_empty() => Next::WhenPushed,
+                _ if self.queue.is_empty() => {
+                    self.pace.idled(now);
+                    Next::WhenPushed
+                }
                 next => next,
             },
         };

@@ -73,17 +73,20 @@ pub struct Looks {
 
 /// Divides `link` among as many shards as there are weights, each the sum of its classes' weights at the cut.
 ///
-/// Of `config`, the rate is to be the link's. Who waits for others looks again after a quarter of the patience, and
-/// not before the link has room for a batch, so that waiting costs no more looks than that.
+/// Of `config`, the rate is to be the link's. Who waits for others looks again after a quarter of the patience, or
+/// of the time that Q takes if that is less, and not before the link has room for a batch, so that waiting costs no more looks than that.
 ///
 /// # Errors
 ///
 /// [`ConfigError`], which says what is out of range.
 pub fn share(link: Link, config: Config, weights: &[u32]) -> Result<Vec<Turns>, ConfigError> {
+    let queue = u128::from(config.ahead) * 8_000_000_000 / u128::from(config.rate.max(1));
+    let again = queue.min(config.patience.into()) / 4;
+    let again = Nanos((again as u64).max(1));
     let turns = |shard| Turns {
         link,
         shard,
-        again: Nanos((config.patience / 4).max(1)),
+        again,
         look_at: Nanos::ZERO,
         is_in: false,
         looks: Looks::default(),
