@@ -18,6 +18,8 @@ use crate::clients::{Clients, Registered, Scan, Visit};
 use crate::config::ArbiterConfig;
 use crate::delay::Spans;
 use crate::driver::{Next, Step, Steps};
+use crate::link::Pacer;
+use crate::pace::Pace;
 use crate::queue::Queue;
 use crate::registrar::{Arrival, Registrar, Registrations};
 use crate::release::{Release, Straight};
@@ -51,8 +53,8 @@ pub struct ArbiterStats {
 /// asked for all that a shaper can.
 ///
 /// Not to be shared: one thread makes its steps.
-pub struct Arbiter<Q: Queue, R> {
-    shaper: Shaper<Q, R>,
+pub struct Arbiter<Q: Queue, R, P = Pacer> {
+    shaper: Shaper<Q, R, P>,
     clients: Clients<Q::Payload>,
     registrations: Arc<Registrations<Q::Payload>>,
     config: ArbiterConfig,
@@ -66,18 +68,18 @@ pub struct Arbiter<Q: Queue, R> {
     now: Nanos,
 }
 
-impl<Q: Queue, R> Deref for Arbiter<Q, R> {
-    type Target = Shaper<Q, R>;
+impl<Q: Queue, R, P> Deref for Arbiter<Q, R, P> {
+    type Target = Shaper<Q, R, P>;
 
     #[inline]
-    fn deref(&self) -> &Shaper<Q, R> {
+    fn deref(&self) -> &Shaper<Q, R, P> {
         &self.shaper
     }
 }
 
-impl<Q: Queue, R> DerefMut for Arbiter<Q, R> {
+impl<Q: Queue, R, P> DerefMut for Arbiter<Q, R, P> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Shaper<Q, R> {
+    fn deref_mut(&mut self) -> &mut Shaper<Q, R, P> {
         &mut self.shaper
     }
 }
@@ -108,6 +110,17 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     /// If the queue may discard what it accepted, and the way out tells clients which of their
     /// packets were dropped ([`Release::tells_positions`]): it would tell the wrong ones.
     pub fn over(queue: Q, config: ArbiterConfig, release: R, now: Nanos) -> Self {
+        Arbiter::paced(queue, config, release, Pacer::new(config.link, now), now)
+    }
+}
+
+impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
+    /// As [`over`](Arbiter::over), where `pace` says when the link may send: the link of `config` does not count.
+    ///
+    /// # Panics
+    ///
+    /// As `over`.
+    pub fn paced(queue: Q, config: ArbiterConfig, release: R, pace: P, now: Nanos) -> Self {
         assert!(
             !(Q::DISCARDS && release.tells_positions()),
             "clients that keep their packets need a queue that discards none"
@@ -120,7 +133,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
             ..config
         };
         Arbiter {
-            shaper: Shaper::new(queue, config.link, config.release_limit, release, now),
+            shaper: Shaper::new(queue, pace, config.release_limit, release),
             clients: Clients::new(bell(max_clients as u32)),
             registrations: Arc::new(Registrations::new(max_clients)),
             config,
@@ -391,7 +404,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     }
 }
 
-impl<Q: Queue, R: Release<Q::Payload>> Steps for Arbiter<Q, R> {
+impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Steps for Arbiter<Q, R, P> {
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
         Arbiter::step(self, now)
     }
@@ -422,8 +435,8 @@ struct Drained {
 }
 
 /// A look at the mailboxes, one by one.
-struct Look<'a, Q: Queue, R> {
-    shaper: &'a mut Shaper<Q, R>,
+struct Look<'a, Q: Queue, R, P> {
+    shaper: &'a mut Shaper<Q, R, P>,
     registrations: &'a Registrations<Q::Payload>,
     leaving: &'a mut usize,
     config: &'a ArbiterConfig,
@@ -433,7 +446,7 @@ struct Look<'a, Q: Queue, R> {
     drained: Drained,
 }
 
-impl<Q: Queue, R: Release<Q::Payload>> Look<'_, Q, R> {
+impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Look<'_, Q, R, P> {
     #[inline]
     fn visit(&mut self, client: &mut Registered<Q::Payload>) -> Visit {
         let mut taken = 0;
@@ -515,13 +528,13 @@ impl<Q: Queue, R: Release<Q::Payload>> Look<'_, Q, R> {
     }
 }
 
-impl<Q: Queue, R> Drop for Arbiter<Q, R> {
+impl<Q: Queue, R, P> Drop for Arbiter<Q, R, P> {
     fn drop(&mut self) {
         self.registrations.close();
     }
 }
 
-impl<Q: Queue, R> fmt::Debug for Arbiter<Q, R> {
+impl<Q: Queue, R, P: fmt::Debug> fmt::Debug for Arbiter<Q, R, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Arbiter")
             .field("shaper", &self.shaper)

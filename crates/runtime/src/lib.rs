@@ -102,6 +102,7 @@ mod delay;
 mod driver;
 mod inbox;
 mod link;
+mod pace;
 mod queue;
 mod registrar;
 mod release;
@@ -121,6 +122,7 @@ pub use driver::{Idling, Next, Step, Steps, drive};
 pub use fairlane_mailbox::bell::Woken;
 pub use inbox::Source;
 pub use link::{Link, Pacer};
+pub use pace::{Opening, Pace};
 pub use queue::Queue;
 pub use registrar::{RegisterError, Registrar, Remote};
 pub use release::{

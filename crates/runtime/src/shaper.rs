@@ -13,6 +13,7 @@ use fairlane_io::Backend;
 use crate::classified::{Classified, Classify, FromPort};
 use crate::driver::Next;
 use crate::link::{Link, Pacer};
+use crate::pace::{Opening, Pace};
 use crate::queue::Queue;
 use crate::release::{Release, Straight};
 
@@ -55,9 +56,9 @@ const PATIENCE: u32 = 16;
 /// assert_eq!(waiting(&arbiter), (2_000, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Shaper<Q: Queue, R> {
+pub struct Shaper<Q: Queue, R, P = Pacer> {
     queue: Q,
-    pacer: Pacer,
+    pace: P,
     release: R,
     /// Most packets released in one step.
     limit: usize,
@@ -81,13 +82,12 @@ pub(crate) struct Left {
     pub(crate) next: Next,
 }
 
-impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
-    /// Nothing waits, and the link is idle from `now`. At most `limit` packets are released in one
-    /// step.
-    pub(crate) fn new(queue: Q, link: Link, limit: usize, release: R, now: Nanos) -> Self {
+impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
+    /// Nothing waits. At most `limit` packets are released in one step.
+    pub(crate) fn new(queue: Q, pace: P, limit: usize, release: R) -> Self {
         Shaper {
             queue,
-            pacer: Pacer::new(link, now),
+            pace,
             release,
             limit: limit.max(1),
             open: false,
@@ -163,12 +163,14 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
     #[inline]
     pub(crate) fn step(&mut self, now: Nanos) -> io::Result<Left> {
         let mut transmitted = self.release.flush(true)?;
-        self.pacer.forget_before(now);
         // While the backend holds packets back, no further ones are committed to an order.
         let (released, next) = match self.release.waiting() {
             0 if self.open => self.release_any(now),
             0 => self.release_due(now),
-            _ => (0, Next::Now),
+            _ => {
+                self.pace.held_up();
+                (0, Next::Now)
+            }
         };
         transmitted += self.release.flush(next == Next::Now)?;
         Ok(Left {
@@ -186,7 +188,9 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
     #[inline]
     fn release_due(&mut self, now: Nanos) -> (usize, Next) {
         let mut released = 0;
-        let mut window = self.pacer.open(now);
+        let mut window = self
+            .pace
+            .open(now, || self.queue.total_stats().queued.bytes);
         let stop = loop {
             if released >= self.limit || !window.may_release() {
                 break None;
@@ -207,7 +211,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
                 Dequeue::Empty => break Some(Next::WhenPushed),
             }
         };
-        self.pacer.close(window);
+        self.pace.close(window, now);
         self.since_expiry += 1;
         if released == 0 || self.since_expiry == PATIENCE {
             self.since_expiry = 0;
@@ -215,12 +219,17 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
         }
         let next = match stop {
             Some(next) => {
-                self.pacer.idled(now);
+                self.pace.idled(now);
                 next
             }
-            None if self.pacer.may_release(now) => Next::Now,
-            None if self.queue.is_empty() => Next::WhenPushed,
-            None => Next::At(self.pacer.idle_at()),
+            None => match self.pace.next(now) {
+                Next::Now => Next::Now,
+                _ if self.queue.is_empty() => {
+                    self.pace.idled(now);
+                    Next::WhenPushed
+                }
+                next => next,
+            },
         };
         (released, next)
     }
@@ -229,7 +238,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
     /// own. What was not used of the link until then is nobody's.
     #[cold]
     fn release_any(&mut self, now: Nanos) -> (usize, Next) {
-        self.pacer.idled(now);
+        self.pace.idled(now);
         let (mut released, mut freed) = (0, 0);
         let next = loop {
             if released >= self.limit || freed >= self.limit {
@@ -273,20 +282,33 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
 }
 
 impl<Q: Queue, R> Shaper<Q, R> {
-    /// The link.
-    pub fn link(&self) -> &Link {
-        self.pacer.link()
-    }
-
     /// Gives the link another rate from `now` on. Its overhead stays what clients know.
     pub fn change_rate(&mut self, rate: Rate, now: Nanos) {
-        self.pacer.change_rate(rate, now);
+        self.pace.change_rate(rate, now);
     }
 
     /// The link carries until then what others have released to it, if that is later than it would be
     /// idle by itself.
     pub fn set_busy_until(&mut self, time: Nanos) {
-        self.pacer.idled(time);
+        self.pace.idled(time);
+    }
+
+    /// When the link will have carried all that was released. Later than now while a packet is on
+    /// its way.
+    pub fn idle_at(&self) -> Nanos {
+        self.pace.idle_at()
+    }
+}
+
+impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
+    /// The link.
+    pub fn link(&self) -> &Link {
+        self.pace.link()
+    }
+
+    /// When the link may send.
+    pub fn pace(&self) -> &P {
+        &self.pace
     }
 
     /// Whether packets pass by the queue, without a pace.
@@ -309,12 +331,6 @@ impl<Q: Queue, R> Shaper<Q, R> {
     /// told in the next step.
     pub fn tell_discarded(&mut self, flow: FlowId) {
         self.discarded.push(flow);
-    }
-
-    /// When the link will have carried all that was released. Later than now while a packet is on
-    /// its way.
-    pub fn idle_at(&self) -> Nanos {
-        self.pacer.idle_at()
     }
 
     /// What packets wait in.
@@ -353,7 +369,7 @@ impl<Q: Queue, R> Shaper<Q, R> {
     }
 }
 
-impl<P, C, K, R> Shaper<Classified<P, C, K>, R>
+impl<P, C, K, R, T> Shaper<Classified<P, C, K>, R, T>
 where
     P: Send,
     C: ClassQueue<FromPort<P>>,
@@ -380,7 +396,7 @@ where
     }
 }
 
-impl<Q: Queue, B: Backend> Shaper<Q, Straight<B>> {
+impl<Q: Queue, B: Backend, P> Shaper<Q, Straight<B>, P> {
     /// The backend.
     pub fn backend(&self) -> &B {
         self.release.backend()
@@ -392,10 +408,10 @@ impl<Q: Queue, B: Backend> Shaper<Q, Straight<B>> {
     }
 }
 
-impl<Q: Queue, R> fmt::Debug for Shaper<Q, R> {
+impl<Q: Queue, R, P: fmt::Debug> fmt::Debug for Shaper<Q, R, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shaper")
-            .field("pacer", &self.pacer)
+            .field("pace", &self.pace)
             .field("packets", &self.queue.total_stats())
             .finish_non_exhaustive()
     }

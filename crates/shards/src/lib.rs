@@ -3,7 +3,7 @@
 //!
 //! A *shard* is a scheduler of its own: an arbiter over its part of the classes. It takes the link's time in
 //! *batches* of some ten packets ([`Shard::try_take`]), decides for that many bytes whom to send, and comes
-//! again. Between two batches nothing is shared.
+//! again. Between two batches nothing is shared. [`Turns`] is that as the pace of an arbiter of `fairlane-runtime`.
 //!
 //! # The protocol
 //!
@@ -47,11 +47,15 @@
 #![warn(missing_debug_implementations)]
 
 mod circle;
+#[cfg(not(loom))]
+mod pace;
 mod shard;
 #[cfg(not(loom))]
 pub mod simulation;
 mod sync;
 mod words;
 
+#[cfg(not(loom))]
+pub use pace::{Credit, Looks, Turns, share};
 pub use shard::{Batch, Shard, Wait};
 pub use words::{Config, ConfigError, divide};

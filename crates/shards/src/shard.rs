@@ -184,14 +184,41 @@ impl Shard {
     }
 
     /// There is nothing to send: nobody waits for this shard from here on. What was taken and is not sent,
-    /// because it was dropped, is lost. Called between two looks.
+    /// because it was dropped or a ceiling holds it, is given back: to the link, and to this shard's virtual time.
+    /// Called between two looks.
     pub fn idle(&mut self) {
+        self.give_back();
         // Whoever reads the older word waits a little longer.
         let was = self.own_word().swap(self.time, Ordering::Relaxed);
         self.left_out += u64::from(self.has_entered() && was != self.shown);
-        self.credit = self.credit.min(0);
         self.short_since = None;
         self.next = Next::Enter;
+    }
+
+    fn give_back(&mut self) {
+        let Ok(bytes @ 1..) = u64::try_from(self.credit) else {
+            return;
+        };
+        self.credit = 0;
+        self.words.wire.0.fetch_sub(bytes, Ordering::Relaxed);
+        // Nobody is held to the place that is left: this shard comes in at the floor or above it.
+        let product = bytes * self.words.whole;
+        let weight = u64::from(self.weight);
+        let (mut back, rest) = (product / weight, product % weight);
+        if rest > self.rest {
+            self.rest += weight;
+            back += 1;
+        }
+        self.rest -= rest;
+        self.time = self.time.wrapping_sub(back) & POSITION;
+    }
+
+    /// When the link has room for a batch, if nobody takes one before, in nanoseconds. Until then it makes no
+    /// difference who looks.
+    #[must_use]
+    pub fn room_at(&self) -> u64 {
+        let promised = self.promised();
+        (self.words).carried_at(promised.saturating_sub(self.words.config.ahead))
     }
 
     /// From the next batch on, this shard's virtual time advances by `weight` of the sum of all: the weight of

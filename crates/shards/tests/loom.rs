@@ -172,3 +172,24 @@ fn one_who_is_left_out_while_it_takes_notices_and_comes_in_above_the_floor() {
     });
     left_out.assert();
 }
+
+#[test]
+fn what_is_given_back_is_promised_to_nobody_and_its_shard_comes_in_above_the_floor() {
+    check(3, || {
+        let (mut first, mut second) = two(CONFIG);
+        let gives = thread::spawn(move || {
+            assert_eq!(first.try_take(0, BATCH), Ok(Batch { bytes: BATCH }));
+            first.sent(3);
+            first.idle();
+            come_in(&mut first);
+            first
+        });
+        let taken = take(&mut second, 0) + take(&mut second, 0);
+        let first = gives.join().unwrap();
+        assert_eq!(first.promised(), 3 + taken);
+        for shard in [&first, &second] {
+            let position = shard.position();
+            assert!(position.is_none_or(|at| at >= shard.lowest()));
+        }
+    });
+}

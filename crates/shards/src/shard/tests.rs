@@ -156,9 +156,30 @@ fn a_shard_takes_no_more_than_it_has_to_send_and_makes_up_for_a_long_last_packet
     assert_eq!(shard.try_take(0, 5), Ok(Batch { bytes: 9 }));
     assert_eq!(shard.try_take(0, 3), Ok(Batch { bytes: 0 }));
     // The rest was dropped.
+    assert_eq!(shard.promised(), 26);
     shard.idle();
-    assert_eq!(shard.credit(), 0);
+    assert_eq!((shard.credit(), shard.promised()), (0, 21));
     assert_eq!(shard.try_take(0, u64::MAX), Ok(Batch { bytes: 10 }));
+}
+
+#[test]
+fn what_is_given_back_is_others_and_its_shard_is_where_it_was() {
+    let [mut gives, mut other] = shards(CONFIG, [3, 4]);
+    assert_eq!(gives.try_take(0, 100), Ok(Batch { bytes: 10 }));
+    gives.sent(3);
+    gives.idle();
+    assert_eq!(gives.promised(), 3);
+    // 3 of 7 bytes over three sevenths.
+    assert_eq!((gives.time, gives.rest), (7, 0));
+    assert!(take(&mut other, 0).is_ok());
+    assert_eq!(other.promised(), 13);
+    // Whatever it held back, it comes in at the floor at least.
+    for _ in 0..1000 {
+        take_all(&mut other, 0, 1);
+        assert_eq!(gives.try_take(0, 100).map(|batch| batch.bytes), Ok(10));
+        assert!(ahead(gives.time, gives.lowest()) >= 0);
+        gives.idle();
+    }
 }
 
 #[test]
@@ -323,6 +344,7 @@ impl Interleaved {
             Op::Idle(place) => {
                 let place = place % self.shards.len();
                 if self.looks[place].is_none() {
+                    self.taken -= self.shards[place].credit().max(0) as u64;
                     self.shards[place].idle();
                     self.check();
                 }
@@ -342,7 +364,8 @@ impl Interleaved {
         let shard = &mut self.shards[place];
         if let Some(outcome) = shard.step(now, want) {
             let bytes = outcome.map_or(0, |batch| batch.bytes);
-            shard.sent(bytes);
+            // Two thirds are sent, the rest is given back when it goes idle or goes with the next.
+            shard.sent(shard.credit().max(0) as u64 * 2 / 3);
             self.taken += bytes;
             self.looks[place] = None;
         }
