@@ -176,7 +176,9 @@ fn gather(group: &mut [PacketBackend], count: usize) -> Vec<Vec<Vec<u8>>> {
             let before = came.len();
             let more = one.receive(came, 64).unwrap();
             // And not what the kernel says when a link comes up.
-            came.retain(|frame| frame[6..14] == [2, 0, 0, 0, 0, 1, 8, 0] || frame[12..14] == PROTOCOL);
+            came.retain(|frame| {
+                frame[6..14] == [2, 0, 0, 0, 0, 1, 8, 0] || frame[12..14] == PROTOCOL
+            });
             all += came.len() - before;
             if more > 0 {
                 last = Instant::now();
