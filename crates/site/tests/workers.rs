@@ -86,7 +86,7 @@ impl Flows {
                         let _ = socket.send_to(&next.to_be_bytes(), self.to);
                         *next += 1;
                     }
-                    hear(&mut self.hears, numbers);
+                    hear(&mut self.hears, &first, numbers);
                     thread::sleep(PAUSE);
                 }
                 let sent: u32 = self
@@ -98,7 +98,7 @@ impl Flows {
                 let mut last = Instant::now();
                 let mut came = numbers.iter().map(Vec::len).sum::<usize>();
                 while came < sent as usize && last.elapsed() < SILENCE {
-                    let more = hear(&mut self.hears, numbers);
+                    let more = hear(&mut self.hears, &first, numbers);
                     if more > 0 {
                         (came, last) = (came + more, Instant::now());
                     }
@@ -122,8 +122,9 @@ impl Flows {
     }
 }
 
-/// Takes what has come: how many.
-fn hear(device: &mut PacketBackend, numbers: &mut [Vec<u32>]) -> usize {
+/// Takes what has come, from the first number of each flow on: how many. What was sent before may come late, where
+/// it has waited at the sender for the address of the other host.
+fn hear(device: &mut PacketBackend, first: &[u32], numbers: &mut [Vec<u32>]) -> usize {
     let mut frames = Vec::new();
     device.receive(&mut frames, usize::MAX).unwrap();
     let mut came = 0;
@@ -136,8 +137,11 @@ fn hear(device: &mut PacketBackend, numbers: &mut [Vec<u32>]) -> usize {
         let flow = usize::from(half(34).unwrap_or_default()).wrapping_sub(20_000);
         let number = frame.get(42..).and_then(|rest| rest.first_chunk());
         if let (Some(numbers), Some(number)) = (numbers.get_mut(flow), number) {
-            numbers.push(u32::from_be_bytes(*number));
-            came += 1;
+            let number = u32::from_be_bytes(*number);
+            if number >= first[flow] {
+                numbers.push(number);
+                came += 1;
+            }
         }
     }
     came
@@ -175,6 +179,15 @@ impl Came {
 
     fn sent(&self) -> u32 {
         self.sent.iter().map(|sent| sent.end - sent.start).sum()
+    }
+}
+
+/// Ends the run, also where a claim has failed.
+struct Ending(Handle);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 
@@ -222,6 +235,7 @@ fn churn(wire: &Wire, receive: usize) {
     let (mut rounds, mut counted) = (0, 0);
     thread::scope(|scope| {
         let running = scope.spawn(move || daemon.run(|_| {}));
+        let ending = Ending(handle.clone());
         assert!(wire.is_through(PATIENCE).unwrap());
         let mut flows = Flows::over(wire);
         // Addresses are known from here on.
@@ -262,7 +276,7 @@ fn churn(wire: &Wire, receive: usize) {
             counted += after.sent();
             rounds += 1;
         }
-        handle.stop();
+        drop(ending);
         let outcome = running.join().unwrap();
         outcome.result.unwrap();
         let report = outcome.report;
