@@ -255,7 +255,7 @@ fn workers_that_cannot_be() {
         refuses(&with(two, sound), &[]);
     }
     refuses(&with("tap = 't'", "cores = [0]"), &[]);
-    for (receive, shown) in [("17", "17"), ("0", "0"), ("-1", "-1"), ("'all'", "'all'")] {
+    for (receive, shown) in [("17", "17"), ("0", "0"), ("-1", "-1"), ("'all'", "all")] {
         let sentence = format!(
             "5:11: receive {shown}: threads at each interface, a number from 1 to 16, or \"auto\""
         );
