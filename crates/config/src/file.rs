@@ -106,10 +106,12 @@ pub(crate) struct Control {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "workers"))]
 pub(crate) struct Workers {
-    /// How many at each interface: 1, as frames are received from one queue.
-    pub receive: Option<At<i64>>,
-    /// The cores that they stay on, as in [2, 3]: one for each, the one at `inside` first. Without this
-    /// key they run where the system has them run.
+    /// How many at each interface, from 1 to 16, or "auto", the default: as many as it has queues and this
+    /// machine has cores beside one, at least 1.
+    #[cfg_attr(test, schemars(extend("minimum" = 1, "maximum" = 16, "pattern" = "^auto$")))]
+    pub receive: Option<At<Scalar>>,
+    /// The cores that they stay on, as in [2, 3]: one for each, those at `inside` first. Without this
+    /// key they run where the system has them run. Without `receive` there are as many threads as cores here.
     pub cores: Option<At<Vec<i64>>>,
 }
 

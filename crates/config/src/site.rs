@@ -302,11 +302,16 @@ pub struct Control {
 /// Threads that receive, beside the one that forwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workers {
-    /// How many at each interface, at least one.
-    pub receive: usize,
-    /// The cores that they stay on, in the order of the interfaces, `inside` first; none, or as many as there
-    /// are workers.
+    /// How many at each interface, from 1 to [`MOST`](Self::MOST); none where the machine's cores and the
+    /// interface's queues say.
+    pub receive: Option<usize>,
+    /// The cores that they stay on, those at `inside` first; none, or as many as there are workers.
     pub cores: Vec<usize>,
+}
+
+impl Workers {
+    /// The most at an interface: each has a receive ring of its own.
+    pub const MOST: usize = 16;
 }
 
 /// What is on the side that is not outside.

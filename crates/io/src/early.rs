@@ -494,9 +494,15 @@ pub struct Gate(pub(crate) Target);
 pub(crate) enum Target {
     Socket(Weak<OwnedFd>),
     Interface(Weak<bpf::Program>),
+    All(Vec<Target>),
 }
 
 impl Gate {
+    /// All of these gates as one: where several backends share what arrives at an interface.
+    pub fn of_all(gates: impl IntoIterator<Item = Gate>) -> Gate {
+        Gate(Target::All(gates.into_iter().map(|gate| gate.0).collect()))
+    }
+
     /// Frames go by these tables from now on, and by no others: at once for all that arrive, without
     /// a moment in between. Where the backend is gone nothing happens.
     ///
@@ -506,7 +512,14 @@ impl Gate {
     /// kernels that lack what it needs (before Linux 5.8, with AF_XDP before 5.18). Then all is as
     /// before.
     pub fn put(&self, early: &EarlyDrop) -> io::Result<()> {
-        match &self.0 {
+        self.0.put(early)
+    }
+}
+
+impl Target {
+    fn put(&self, early: &EarlyDrop) -> io::Result<()> {
+        match self {
+            Target::All(all) => all.iter().try_for_each(|one| one.put(early)),
             Target::Socket(socket) => match socket.upgrade() {
                 Some(socket) => bpf::set_filter(&socket, &early.filter()?),
                 None => Ok(()),

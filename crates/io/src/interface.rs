@@ -23,6 +23,23 @@ pub fn mtu(name: &str) -> io::Result<u32> {
     Ok(u32::try_from(mtu).unwrap_or(u32::MAX))
 }
 
+/// Queues that frames are received from at the interface of this name in the calling thread's network namespace,
+/// as its driver counts its channels; 1 where that does not say. Needs no privilege. A few system calls.
+///
+/// # Errors
+///
+/// As for [`mtu`].
+///
+/// ```
+/// use fairlane_io::interface::receive_queues;
+///
+/// assert_eq!(receive_queues("lo")?, 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn receive_queues(name: &str) -> io::Result<usize> {
+    Ok(Interface::find(name)?.receive_queues())
+}
+
 /// The sentence for an interface that carries something else than Ethernet frames.
 pub(crate) fn no_ethernet(name: &str) -> io::Error {
     io::Error::new(

@@ -293,6 +293,57 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
         let senders = [sender, unsummed];
         Ok(Self::over(name, interface, senders, ring, options.budget))
     }
+
+    /// Opens the interface so many times, for as many threads that receive from it: each frame arrives at one of
+    /// these backends alone. Each has a ring and sockets of its own. Of one it is [`open`](Self::open).
+    ///
+    /// Which one gets a frame is chosen by the kernel's hash of its addresses, its protocol and its ports
+    /// (`PACKET_FANOUT_HASH`), the same in both directions; so the frames of a connection come to one of them,
+    /// in order. Fragments are chosen for without ports: those of one datagram come to the same, but not always
+    /// where the unfragmented ones of their flow do. What carries no IP is chosen for by its protocol's number
+    /// alone. Where a ring is full frames are lost, though another has room: order is worth more. While the
+    /// interface is set up again the kernel puts the sockets back one after the other: for that instant a flow
+    /// may come to another backend.
+    ///
+    /// They hear at once, and cannot be told to [hear](Self::hear) otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open); and `InvalidInput` if there are to be none, or several that are deaf. The
+    /// kernel is to be Linux 5.8 or later.
+    pub fn open_group(name: &str, options: &Options, count: usize) -> io::Result<Vec<Self>> {
+        if count == 1 {
+            return Ok(vec![Self::open(name, options)?]);
+        }
+        if count == 0 || options.deaf {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{count} sockets cannot share what arrives at {name}, unless they hear it at once"
+                ),
+            ));
+        }
+        let deaf = Options {
+            deaf: true,
+            ..options.clone()
+        };
+        let group: io::Result<Vec<Self>> = (0..count).map(|_| Self::open(name, &deaf)).collect();
+        let group = group?;
+        let sockets: Vec<_> = group.iter().map(|one| one.ring.as_fd()).collect();
+        let share = || -> io::Result<()> {
+            // Each would hear every frame until it has joined the others.
+            for (one, socket) in group.iter().zip(&sockets) {
+                packet::let_none_pass(*socket)?;
+                packet::bind(*socket, one.interface.index(), Hears::Everything)?;
+            }
+            packet::share(&sockets)?;
+            sockets
+                .iter()
+                .try_for_each(|&socket| packet::let_pass(socket))
+        };
+        share().map_err(|error| explain(name, error))?;
+        Ok(group)
+    }
 }
 
 impl<F: PacketFrame> PacketBackend<F> {

@@ -122,7 +122,7 @@ impl FrameClassifier {
 
     /// The same of a frame of which a worker has said it, if that was by these filters.
     #[inline]
-    pub(crate) fn sorted(&mut self, received: &Received, note: Note) -> ClassFlow {
+    pub(crate) fn classified(&mut self, received: &Received, note: Note) -> ClassFlow {
         let to = match note.table != 0 && note.table == self.table {
             true => {
                 self.filters.count(note.found);

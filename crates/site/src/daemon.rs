@@ -33,7 +33,7 @@ use crate::report::Report;
 use crate::stop::Stop;
 use crate::task::Attaching;
 use crate::unshaped::{forget_arrived, hear};
-use crate::workers::{Sorting, hirings};
+use crate::workers::{SharedFilters, worker_options};
 
 /// The bridge of a site.
 pub(crate) type SiteBridge = Bridge<Shaped, AnyDevice, Maker>;
@@ -275,14 +275,14 @@ impl Daemon {
             false => [None, None],
         };
         let clock = Clock::start();
-        let hirings = hirings(&site, clock)?;
+        let worker_options = worker_options(&site, clock, options.deaf)?;
         let needs = Needs::of(&site);
-        let opened = device::open(interfaces, needs, options, &notify, &ports, &hirings)?;
+        let opened = device::open(interfaces, needs, options, &notify, &ports, &worker_options)?;
         let base = Base {
             opened,
             near: near_role(interfaces),
             ports,
-            sortings: hirings.map(|hiring| Some(hiring?.sorting)),
+            filters: worker_options.map(|workers| Some(workers?.filters)),
             clock,
             listener: hand_over::listen(&interfaces.outside),
             taking: None,
@@ -320,13 +320,13 @@ impl Daemon {
             taking,
             took,
         } = running.parts()?;
-        let hirings = hirings(&site, clock)?;
-        let opened = device::go_on_with(names, devices, options, &notify, &ports, &hirings)?;
+        let worker_options = worker_options(&site, clock, true)?;
+        let opened = device::go_on_with(names, devices, options, &notify, &ports, &worker_options)?;
         let base = Base {
             opened,
             near: near_role(interfaces),
             ports,
-            sortings: hirings.map(|hiring| Some(hiring?.sorting)),
+            filters: worker_options.map(|workers| Some(workers?.filters)),
             clock,
             listener: Some(listener),
             taking: Some(taking),
@@ -342,7 +342,7 @@ impl Daemon {
             opened,
             near,
             ports,
-            sortings,
+            filters,
             clock,
             listener,
             taking,
@@ -356,7 +356,7 @@ impl Daemon {
         let mut lanes = Lanes {
             site: &site,
             ports,
-            sortings,
+            filters,
             now: clock.now(),
             plans: Vec::new(),
             registrar: None,
@@ -523,7 +523,7 @@ struct Base {
     near: Role,
     ports: Ports,
     /// Where workers at each find the filters.
-    sortings: Sortings,
+    filters: AllFilters,
     clock: Clock,
     listener: Option<Listener>,
     taking: Option<Taking>,
@@ -560,13 +560,13 @@ fn ports(interfaces: &Interfaces, notify: &Notify) -> Ports {
 }
 
 /// The filters for workers at each device, where there are any.
-type Sortings = [Option<Arc<Sorting>>; 2];
+type AllFilters = [Option<Arc<SharedFilters>>; 2];
 
 /// Both directions of a site, as they are made.
 struct Lanes<'a> {
     site: &'a Site,
     ports: Ports,
-    sortings: Sortings,
+    filters: AllFilters,
     now: Nanos,
     plans: Vec<Plan>,
     /// Where processes attach, and the longest packet there.
@@ -589,8 +589,8 @@ impl Lanes<'_> {
             arbiter.queue_mut().classifier_mut().watch = Some(Box::new(watch));
             plan.findings = Some(findings);
         }
-        if let Some(sorting) = &self.sortings[side.other() as usize] {
-            plan.sorted_by(sorting, arbiter.queue_mut().classifier_mut());
+        if let Some(shared) = &self.filters[side.other() as usize] {
+            plan.publishes_to(shared, arbiter.queue_mut().classifier_mut());
         }
         if attach.is_some() {
             self.registrar = Some((arbiter.registrar(), link.longest));

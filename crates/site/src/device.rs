@@ -24,7 +24,7 @@ use crate::early::Port;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::{Notice, Notify};
-use crate::workers::{Hiring, Sorted};
+use crate::workers::{ClassifiedFrame, WorkerOptions};
 use lasting::Lasting;
 pub(crate) use lasting::{ToKeep, ToKeeper};
 pub(crate) use worked::Worked;
@@ -104,21 +104,25 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         let _ = ours;
     }
 
-    /// Has a thread of its own receive from now on, where one is to.
+    /// Has threads of its own receive from now on, where any are to.
     fn start(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Appends at most `most` frames that a thread of its own has received, oldest first; how many.
-    fn take_sorted(&mut self, into: &mut Vec<Sorted>, most: usize) -> io::Result<usize> {
+    /// Appends at most `most` frames that threads of its own have received, of each the oldest first; how many.
+    fn take_classified(
+        &mut self,
+        into: &mut Vec<ClassifiedFrame>,
+        most: usize,
+    ) -> io::Result<usize> {
         let _ = (into, most);
         Ok(0)
     }
 
-    /// Gives that thread back what frames were in that this one has dropped.
+    /// Gives those threads back what frames were in that this one has dropped.
     fn give_back(&mut self) {}
 
-    /// Whether no frame of that thread waits: then the descriptor tells of one that does.
+    /// Whether no frame of those threads waits: then the descriptor tells of one that does.
     fn may_wait(&mut self) -> bool {
         true
     }
@@ -193,20 +197,20 @@ pub(crate) fn open(
     options: &Options,
     notify: &Notify,
     ports: &Ports,
-    [near_hiring, hiring]: &[Option<Hiring>; 2],
+    [near_workers, workers]: &[Option<WorkerOptions>; 2],
 ) -> Result<[(String, AnyDevice); 2]> {
     let outside = &interfaces.outside;
     let umem = match interfaces.backend {
         config::Backend::Packet => None,
         config::Backend::Xdp => Some(xdp::umem(interfaces, needs)?),
     };
-    let open = |name: &str, port: &Option<Arc<Port>>, hiring: &Option<Hiring>| {
+    let open = |name: &str, port: &Option<Arc<Port>>, workers: &Option<WorkerOptions>| {
         let opener = Opener {
             name: name.to_owned(),
             umem: umem.clone(),
             notify: Arc::clone(notify),
             port: port.clone(),
-            hiring: hiring.clone(),
+            workers: workers.clone(),
         };
         let lasting = Lasting::open(opener, options.on_loss, options.deaf)?;
         let device: AnyDevice = Box::new(lasting);
@@ -214,11 +218,11 @@ pub(crate) fn open(
     };
     let [near_port, port] = ports;
     let near = match &interfaces.near {
-        Near::Inside(name) => open(name, near_port, near_hiring)?,
+        Near::Inside(name) => open(name, near_port, near_workers)?,
         Near::Tap(name) => tap(name)?,
         Near::Nothing => (String::new(), nothing()?),
     };
-    Ok([near, open(outside, port, hiring)?])
+    Ok([near, open(outside, port, workers)?])
 }
 
 /// The same two, of another process that is to hand them over.
@@ -228,25 +232,26 @@ pub(crate) fn go_on_with(
     options: &Options,
     notify: &Notify,
     ports: &Ports,
-    [near_hiring, hiring]: &[Option<Hiring>; 2],
+    [near_workers, workers]: &[Option<WorkerOptions>; 2],
 ) -> Result<[(String, AnyDevice); 2]> {
-    let go_on = |name: String, passed, port: &Option<Arc<Port>>, hiring: &Option<Hiring>| {
-        let opener = Opener {
-            name: name.clone(),
-            umem: None,
-            notify: Arc::clone(notify),
-            port: port.clone(),
-            hiring: hiring.clone(),
+    let go_on =
+        |name: String, passed, port: &Option<Arc<Port>>, workers: &Option<WorkerOptions>| {
+            let opener = Opener {
+                name: name.clone(),
+                umem: None,
+                notify: Arc::clone(notify),
+                port: port.clone(),
+                workers: workers.clone(),
+            };
+            let opened = opener.go_on_with(passed)?;
+            let device: AnyDevice = Box::new(Lasting::over(opened, opener, options.on_loss)?);
+            Ok::<_, Error>((name, device))
         };
-        let opened = opener.go_on_with(passed)?;
-        let device: AnyDevice = Box::new(Lasting::over(opened, opener, options.on_loss)?);
-        Ok::<_, Error>((name, device))
-    };
     let ([near, outside], [of_near, of_outside]) = (names, passed);
     let [near_port, port] = ports;
     Ok([
-        go_on(near, of_near, near_port, near_hiring)?,
-        go_on(outside, of_outside, port, hiring)?,
+        go_on(near, of_near, near_port, near_workers)?,
+        go_on(outside, of_outside, port, workers)?,
     ])
 }
 
@@ -259,7 +264,7 @@ struct Opener {
     notify: Notify,
     port: Option<Arc<Port>>,
     /// How a thread of its own receives, if one is to.
-    hiring: Option<Hiring>,
+    workers: Option<WorkerOptions>,
 }
 
 /// A device that is open, and its interface, held. Dropping it takes a while.
@@ -280,10 +285,11 @@ impl Opener {
         }
         let device: AnyDevice = match &self.umem {
             None => {
-                let backend = PacketBackend::open(name, &of_packets(deaf))?;
+                let count = self.workers.as_ref().map_or(1, |workers| workers.count);
+                let backends = PacketBackend::open_group(name, &of_packets(deaf), count)?;
                 // What the kernel joins is cut again.
                 hold.single_frames_of_device(name)?;
-                self.received_by(backend)?
+                self.received_by(backends)?
             }
             Some(umem) => {
                 let shared = Shared::bind(umem, name, deaf)?;
@@ -300,13 +306,14 @@ impl Opener {
         Ok(Opened { device, hold })
     }
 
-    /// The device whose frames arrive at this one.
-    fn received_by(&self, backend: PacketBackend<Frame>) -> Result<AnyDevice> {
-        let Some(hiring) = &self.hiring else {
-            return Ok(Box::new(backend));
+    /// The device whose frames arrive at these: as many as there are workers, or the one.
+    fn received_by(&self, backends: Vec<PacketBackend<Frame>>) -> Result<AnyDevice> {
+        let Some(workers) = &self.workers else {
+            return Ok(Box::new(backends.into_iter().next().ok_or(Error::Ended)?));
         };
         let sender = PacketBackend::open(&self.name, &sending())?;
-        Ok(Box::new(Worked::new(&self.name, sender, backend, hiring)))
+        let worked = Worked::new(&self.name, sender, backends, workers);
+        Ok(Box::new(worked))
     }
 
     /// The same while frames pass: whoever is to receive begins.
@@ -321,7 +328,7 @@ impl Opener {
         let name = &self.name;
         let hold = Hold::share(name, passed.note)?;
         let backend = PacketBackend::from_sockets(name, of_packets(false).budget, passed.sockets)?;
-        let device = self.received_by(backend)?;
+        let device = self.received_by(vec![backend])?;
         if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
             port.opened(name, gate);
         }

@@ -18,7 +18,7 @@ use crate::hand_over::Taking;
 use crate::order::Order;
 use crate::stop::Stop;
 use crate::stretch::{Doing, Longest};
-use crate::workers::Sorted;
+use crate::workers::ClassifiedFrame;
 
 /// The priority before all others, as `nice` counts: a guarantee of 20 ms is worth nothing in a
 /// thread that waits for as long behind a dozen processes that never sleep.
@@ -144,7 +144,7 @@ pub(crate) struct Rounds<'a> {
     pub(crate) bridge: &'a mut SiteBridge,
     has_workers: bool,
     /// What was just taken from one of them.
-    sorted: Vec<Sorted>,
+    classified: Vec<ClassifiedFrame>,
 }
 
 impl<'a> Rounds<'a> {
@@ -152,7 +152,7 @@ impl<'a> Rounds<'a> {
         Rounds {
             bridge,
             has_workers,
-            sorted: Vec::with_capacity(BATCH),
+            classified: Vec::with_capacity(BATCH),
         }
     }
 
@@ -165,9 +165,9 @@ impl<'a> Rounds<'a> {
             let mut left = room;
             while left > 0 {
                 let device = self.bridge.device_mut(leaves_by.other());
-                let took = device.take_sorted(&mut self.sorted, BATCH)?;
-                for sorted in self.sorted.drain(..) {
-                    take_in(self.bridge, sorted, leaves_by, now);
+                let took = device.take_classified(&mut self.classified, BATCH)?;
+                for classified in self.classified.drain(..) {
+                    take_in(self.bridge, classified, leaves_by, now);
                 }
                 (came, left) = (came + took, left - took);
                 if took < BATCH {
@@ -191,15 +191,15 @@ impl<'a> Rounds<'a> {
 
 /// Queues a frame where a worker has said.
 #[inline]
-fn take_in(bridge: &mut SiteBridge, sorted: Sorted, leaves_by: Side, now: Nanos) {
-    let (came, note) = (sorted.came(), sorted.note());
+fn take_in(bridge: &mut SiteBridge, classified: ClassifiedFrame, leaves_by: Side, now: Nanos) {
+    let (came, note) = (classified.came(), classified.note());
     bridge.take_in_by(
-        sorted.frame,
+        classified.frame,
         leaves_by,
         came,
         |arbiter, flow, len, packet| {
             arbiter.enqueue_by(flow, len, packet, now, |classifier, received| {
-                classifier.sorted(received, note)
+                classifier.classified(received, note)
             })
         },
     );

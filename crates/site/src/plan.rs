@@ -19,7 +19,7 @@ use crate::frame::{Frame, Received};
 use crate::meter::{Delays, Meter};
 use crate::order::{Adding, Draining, Gone, Moved, Taking};
 use crate::passing::{Finding, Findings, What};
-use crate::workers::Sorting;
+use crate::workers::SharedFilters;
 
 /// Mailboxes of processes that a round looks at, and packets that it takes from each: about as many
 /// in all as it takes in from a device, so that processes that push as fast as they can leave the
@@ -127,7 +127,7 @@ pub(crate) struct Plan {
     /// What was seen of them.
     pub(crate) findings: Option<Findings>,
     /// Where workers find its filters, if there are any where its frames arrive.
-    sorting: Option<Arc<Sorting>>,
+    shared_filters: Option<Arc<SharedFilters>>,
 }
 
 /// A link that is to take over, with all of it that takes time made.
@@ -276,7 +276,7 @@ impl Plan {
             port,
             early,
             findings: None,
-            sorting: None,
+            shared_filters: None,
         };
         plan.enter();
         let early = plan.early.as_ref().map(|tables| Arc::clone(&tables.early));
@@ -298,14 +298,18 @@ impl Plan {
     }
 
     /// Workers where its frames arrive find its filters here, which this classifier has.
-    pub(crate) fn sorted_by(&mut self, sorting: &Arc<Sorting>, classifier: &mut FrameClassifier) {
-        self.sorting = Some(Arc::clone(sorting));
+    pub(crate) fn publishes_to(
+        &mut self,
+        shared: &Arc<SharedFilters>,
+        classifier: &mut FrameClassifier,
+    ) {
+        self.shared_filters = Some(Arc::clone(shared));
         self.publish(classifier);
     }
 
     fn publish(&self, classifier: &mut FrameClassifier) {
-        if let Some(sorting) = &self.sorting {
-            classifier.table = sorting.publish(&classifier.filters);
+        if let Some(shared) = &self.shared_filters {
+            classifier.table = shared.publish(&classifier.filters);
         }
     }
 
@@ -481,7 +485,7 @@ impl Plan {
             early,
             // They come with the plan that takes over.
             findings: None,
-            sorting: self.sorting.clone(),
+            shared_filters: self.shared_filters.clone(),
         };
         plan.enter();
         let early = plan.early.as_ref().map(|tables| Arc::clone(&tables.early));

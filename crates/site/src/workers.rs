@@ -14,15 +14,17 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fairlane_classify::{Found, Layer, LinkClassifier, Origin};
-use fairlane_config::{Near, Role, Site};
+use fairlane_config::{Near, Role, Site, Workers};
 use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
+use fairlane_io::interface::receive_queues;
 use fairlane_io::{KeptBytes, Owed, Waiter};
 use fairlane_mailbox::{Consumer, Producer, Room, mailbox};
 use fairlane_runtime::bridge::{BATCH, Came};
@@ -55,15 +57,15 @@ struct Table {
 
 /// Where the filters lie that the workers at one interface go by: those of the link that its frames go to.
 #[derive(Default)]
-pub(crate) struct Sorting {
+pub(crate) struct SharedFilters {
     /// Of the table; 0 while there is none.
     number: AtomicU32,
     table: Mutex<Option<Arc<Table>>>,
 }
 
-impl fmt::Debug for Sorting {
+impl fmt::Debug for SharedFilters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sorting")
+        f.debug_struct("SharedFilters")
             .field("number", &self.number)
             .finish_non_exhaustive()
     }
@@ -74,7 +76,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Sorting {
+impl SharedFilters {
     /// Workers go by these filters from now on: the number by which their notes name them. O(classes).
     pub(crate) fn publish(&self, filters: &LinkClassifier) -> u32 {
         let filters = filters.clone();
@@ -105,7 +107,7 @@ pub(crate) struct Note {
 
 /// A frame that a worker has received, and what it says of it: what goes by the mailbox.
 #[derive(Debug)]
-pub(crate) struct Sorted {
+pub(crate) struct ClassifiedFrame {
     pub(crate) frame: Frame,
     came: Nanos,
     flow: u64,
@@ -115,16 +117,16 @@ pub(crate) struct Sorted {
 }
 
 /// One to a line of the mailbox.
-const _: () = assert!(size_of::<Sorted>() <= 56);
+const _: () = assert!(size_of::<ClassifiedFrame>() <= 56);
 
-impl Sorted {
-    fn new(frame: Frame, came: Came, note: Note) -> Sorted {
+impl ClassifiedFrame {
+    fn new(frame: Frame, came: Came, note: Note) -> ClassifiedFrame {
         let found = match note.found {
             Found::Filter => 0,
             Found::NoFilter => 1,
             Found::Unreadable => 2,
         };
-        Sorted {
+        ClassifiedFrame {
             frame,
             came: came.at,
             flow: note.to.flow,
@@ -156,49 +158,85 @@ impl Sorted {
     }
 }
 
-/// How frames are to be received at an interface by a thread of its own.
+/// How frames are received at an interface by threads of their own.
 #[derive(Clone, Debug)]
-pub(crate) struct Hiring {
+pub(crate) struct WorkerOptions {
     pub(crate) clock: Clock,
-    pub(crate) sorting: Arc<Sorting>,
+    pub(crate) filters: Arc<SharedFilters>,
     /// Where frames come from, as filters know it.
     ingress: u16,
-    /// Where the thread stays.
-    core: Option<usize>,
+    /// How many.
+    pub(crate) count: usize,
+    /// Where each of them stays; none, or as many.
+    cores: Vec<usize>,
+    /// Bytes of each one's stack.
+    stack: usize,
 }
 
-/// The workers that a site asks for, by side: one at each interface.
+/// More than a worker's stack ever has.
+const STACK: usize = 1 << 20;
+
+/// The workers that a site asks for, by side. Where it leaves their number to the machine there are `alone` no
+/// more than one.
 ///
 /// # Errors
 ///
-/// It names a core that is not there.
-pub(crate) fn hirings(site: &Site, clock: Clock) -> Result<[Option<Hiring>; 2]> {
+/// It names a core that is not there, or asks for more workers than can be.
+pub(crate) fn worker_options(
+    site: &Site,
+    clock: Clock,
+    alone: bool,
+) -> Result<[Option<WorkerOptions>; 2]> {
     let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
         return Ok([None, None]);
     };
     let here = sched_getaffinity(None).doing("asking which cores there are")?;
     let is_here = |&core: &usize| core < CpuSet::MAX_CPU && here.is_set(core);
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(is_here).collect();
     if let Some(core) = workers.cores.iter().find(|core| !is_here(core)) {
-        let all = (0..CpuSet::MAX_CPU).filter(is_here);
-        let all: Vec<_> = all.map(|core| core.to_string()).collect();
+        let all: Vec<_> = all.iter().map(ToString::to_string).collect();
         return unfit(format!(
             "[workers] names core {core}, and this process may run on {} alone: name one of these, or \
              leave out 'cores'",
             all.join(", ")
         ));
     }
-    let mut cores = workers.cores.iter().copied();
-    let mut hiring = |role: Role| Hiring {
+    if let Some(count) = workers.receive.filter(|&count| count > all.len().max(1)) {
+        return unfit(format!(
+            "[workers] asks for {count} threads at each interface, and this process may run on {} cores: \
+             ask for no more than these, or for \"auto\"",
+            all.len()
+        ));
+    }
+    if let Some(count) = workers.receive.filter(|&count| alone && count > 1) {
+        return unfit(format!(
+            "[workers] asks for {count} threads at each interface, and with --fail-open there can be one: \
+             their sockets cannot wait for the moment at which this process begins"
+        ));
+    }
+    let mut cores = workers.cores.chunks(workers.receive.unwrap_or(1));
+    let mut options = |role: Role, name: &str| WorkerOptions {
         clock,
-        sorting: Arc::default(),
+        filters: Arc::default(),
         ingress: role.ingress(),
-        core: cores.next(),
+        count: workers.receive.unwrap_or_else(|| match alone {
+            true => 1,
+            false => automatic(receive_queues(name).unwrap_or(1), all.len()),
+        }),
+        cores: cores.next().unwrap_or_default().to_vec(),
+        stack: STACK,
     };
-    let near = match interfaces.near {
-        Near::Inside(_) => Some(hiring(near_role(interfaces))),
+    let near = match &interfaces.near {
+        Near::Inside(name) => Some(options(near_role(interfaces), name)),
         Near::Tap(_) | Near::Nothing => None,
     };
-    Ok([near, Some(hiring(Role::Outside))])
+    Ok([near, Some(options(Role::Outside, &interfaces.outside))])
+}
+
+/// How many workers are to be at an interface with so many queues on a machine with so many cores, one of which
+/// the thread that forwards has.
+fn automatic(queues: usize, cores: usize) -> usize {
+    queues.min(cores.saturating_sub(1)).clamp(1, Workers::MOST)
 }
 
 /// An event that ends a wait.
@@ -246,12 +284,12 @@ struct Shared {
 pub(crate) struct Worker<D> {
     device: D,
     ingress: u16,
-    sorting: Arc<Sorting>,
+    filters: Arc<SharedFilters>,
     table: Option<Arc<Table>>,
     arrived: Vec<Frame>,
     /// What the mailbox has had no room for yet: a batch at most.
-    sorted: VecDeque<Sorted>,
-    frames: Producer<Sorted>,
+    classified: VecDeque<ClassifiedFrame>,
+    frames: Producer<ClassifiedFrame>,
     /// What frames were in.
     back: Consumer<Vec<u8>>,
     shared: Arc<Shared>,
@@ -261,90 +299,121 @@ pub(crate) struct Worker<D> {
     was_filling: bool,
 }
 
-/// A worker, to the thread that forwards. Dropping it ends the worker, and waits for that.
-pub(crate) struct Hired<D> {
-    frames: Consumer<Sorted>,
+/// What a worker has of itself at the thread that forwards. Dropping it ends the worker, and waits for that.
+struct WorkerHandle<D> {
+    frames: Consumer<ClassifiedFrame>,
     back: Producer<Vec<u8>>,
     /// Of what is to go there.
     owed: Owed,
     shared: Arc<Shared>,
+    thread: Option<JoinHandle<Option<Left<D>>>>,
+}
+
+/// The workers at an interface, to the thread that forwards. Dropping it ends them, and waits for that.
+pub(crate) struct WorkerHandles<D> {
+    each: Vec<WorkerHandle<D>>,
+    /// Whose turn it is to be first.
+    first: usize,
     bell: Arc<Bell>,
     waker: Waker,
     /// It has waited, or was to, since it looked for frames last.
     has_waited: bool,
-    thread: Option<JoinHandle<Left<D>>>,
+    /// Why the first of them has ended by itself, while the others have not.
+    failed: Option<io::Error>,
 }
 
 /// What a worker leaves at its end: its device, and what it could not hand on.
-type Left<D> = (D, VecDeque<Sorted>);
+type Left<D> = (D, VecDeque<ClassifiedFrame>);
 
-/// A worker at a device, and what the thread that forwards has of it.
-pub(crate) fn hire<D: Device>(device: D, hiring: &Hiring) -> io::Result<(Worker<D>, Hired<D>)> {
-    with_slots(device, hiring, SLOTS)
+/// A worker's ends of what it shares with the thread that forwards.
+struct Ends {
+    frames: Producer<ClassifiedFrame>,
+    back: Consumer<Vec<u8>>,
+    shared: Arc<Shared>,
 }
 
-/// The same with mailboxes of so many places.
-fn with_slots<D: Device>(
-    mut device: D,
-    hiring: &Hiring,
-    slots: usize,
-) -> io::Result<(Worker<D>, Hired<D>)> {
+/// What workers and the thread that forwards have of each other, with mailboxes of so many places.
+fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends>)> {
     let never = |error| io::Error::other(format!("{error}"));
-    let (frames, received) = mailbox(slots).map_err(never)?;
-    let (giving, back) = mailbox(slots).map_err(never)?;
-    // What it has lost before counts from the start: a count never goes back.
-    let Losses { lost, uncut, .. } = device.losses().unwrap_or_default();
-    let shared = Arc::new(Shared {
-        frames: Room::new(),
-        stop: AtomicBool::new(false),
-        bell: Bell::new()?,
-        is_filling: AtomicBool::new(false),
-        lost: AtomicU64::new(lost),
-        uncut: AtomicU64::new(uncut),
-        failed: Mutex::new(None),
-    });
-    let worker = Worker {
-        device,
-        ingress: hiring.ingress,
-        sorting: Arc::clone(&hiring.sorting),
-        table: None,
-        arrived: Vec::with_capacity(BATCH),
-        sorted: VecDeque::with_capacity(BATCH),
-        frames,
-        back,
-        shared: Arc::clone(&shared),
-        waiter: Waiter::new(),
-        told: Nanos::ZERO,
-        was_filling: false,
+    let pair = |_| {
+        let (frames, received) = mailbox(slots).map_err(never)?;
+        let (giving, back) = mailbox(slots).map_err(never)?;
+        let shared = Arc::new(Shared {
+            frames: Room::new(),
+            stop: AtomicBool::new(false),
+            bell: Bell::new()?,
+            is_filling: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+            uncut: AtomicU64::new(0),
+            failed: Mutex::new(None),
+        });
+        let handle = WorkerHandle {
+            frames: received,
+            back: giving,
+            owed: Owed::default(),
+            shared: Arc::clone(&shared),
+            thread: None,
+        };
+        let ends = Ends {
+            frames,
+            back,
+            shared,
+        };
+        Ok((handle, ends))
     };
+    let pairs: io::Result<Vec<_>> = (0..count).map(pair).collect();
+    let (each, ends) = pairs?.into_iter().unzip();
     let bell = Arc::new(Bell::new()?);
-    let hired = Hired {
-        frames: received,
-        back: giving,
-        owed: Owed::default(),
-        shared,
+    let handles = WorkerHandles {
+        each,
+        first: 0,
         waker: Waker::from(Arc::clone(&bell)),
         bell,
         has_waited: false,
-        thread: None,
+        failed: None,
     };
-    Ok((worker, hired))
+    Ok((handles, ends))
 }
 
 impl<D: Device> Worker<D> {
+    fn new(device: D, options: &WorkerOptions, ends: Ends) -> Worker<D> {
+        let Ends {
+            frames,
+            back,
+            shared,
+        } = ends;
+        let mut worker = Worker {
+            device,
+            ingress: options.ingress,
+            filters: Arc::clone(&options.filters),
+            table: None,
+            arrived: Vec::with_capacity(BATCH),
+            classified: VecDeque::with_capacity(BATCH),
+            frames,
+            back,
+            shared,
+            waiter: Waiter::new(),
+            told: Nanos::ZERO,
+            was_filling: false,
+        };
+        // What it has lost before counts from the start: a count never goes back.
+        worker.tell_losses();
+        worker
+    }
+
     /// Receives until it is to end, or the device is gone.
-    fn run(mut self, hiring: &Hiring) -> Left<D> {
+    fn run(mut self, clock: &Clock, core: Option<usize>) -> Left<D> {
         before_all_others();
-        if let Some(core) = hiring.core {
+        if let Some(core) = core {
             // It was there when the site was opened; if it is not any more, any other will do.
             let _ = pin_to_core(core);
         }
         let goes_on = |worker: &mut Self, _, _: &Step| !worker.shared.stop.load(Ordering::Relaxed);
-        let outcome = drive(&mut self, &hiring.clock, Idling::default(), goes_on);
+        let outcome = drive(&mut self, clock, Idling::default(), goes_on);
         self.tell_losses();
         let Worker {
             device,
-            sorted,
+            classified,
             frames,
             shared,
             ..
@@ -353,13 +422,13 @@ impl<D: Device> Worker<D> {
         // Whoever waits for frames looks, and finds that there will be none.
         drop(frames);
         shared.frames.freed();
-        (device, sorted)
+        (device, classified)
     }
 
     /// Hands on what has been looked at, as far as there is room: how many.
     fn hand_on(&mut self) -> usize {
-        let sorted = &mut self.sorted;
-        let mut oldest = std::iter::from_fn(|| sorted.pop_front());
+        let classified = &mut self.classified;
+        let mut oldest = std::iter::from_fn(|| classified.pop_front());
         let count = self.frames.push_batch(&mut oldest);
         if count > 0 {
             self.shared.frames.freed();
@@ -368,8 +437,8 @@ impl<D: Device> Worker<D> {
     }
 
     /// Finds out where the frames go that have just come.
-    fn sort(&mut self, now: Nanos) {
-        self.sorting.renew(&mut self.table);
+    fn classify(&mut self, now: Nanos) {
+        self.filters.renew(&mut self.table);
         let origin = Origin {
             ingress: self.ingress,
             owner: None,
@@ -382,7 +451,8 @@ impl<D: Device> Worker<D> {
                 losing: arrival.losing,
             };
             let note = note(self.table.as_deref(), &frame, &origin);
-            self.sorted.push_back(Sorted::new(frame, came, note));
+            self.classified
+                .push_back(ClassifiedFrame::new(frame, came, note));
         }
     }
 
@@ -435,11 +505,11 @@ fn note(table: Option<&Table>, frame: &Frame, origin: &Origin) -> Note {
 impl<D: Device> Steps for Worker<D> {
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
         let (mut came, mut handed) = (0, self.hand_on());
-        if self.sorted.is_empty() {
+        if self.classified.is_empty() {
             came = self.device.receive(&mut self.arrived, BATCH)?;
             if came > 0 {
                 self.keep(came);
-                self.sort(now);
+                self.classify(now);
                 handed += self.hand_on();
             }
         }
@@ -448,7 +518,7 @@ impl<D: Device> Steps for Worker<D> {
             drained: came,
             released: 0,
             transmitted: handed,
-            next: match (self.sorted.is_empty(), came) {
+            next: match (self.classified.is_empty(), came) {
                 (false, _) => Next::WhenBackendTakesMore,
                 (true, BATCH) => Next::Now,
                 (true, _) => Next::WhenPushed,
@@ -463,32 +533,33 @@ impl<D: Device> Steps for Worker<D> {
     }
 }
 
-impl<D: Device + 'static> Hired<D> {
-    /// Has the worker work, on a thread of this name.
-    pub(crate) fn start(
+impl<D: Device + 'static> WorkerHandle<D> {
+    /// A thread of this name, for the worker that it is given; without one it ends.
+    fn spawn(
         &mut self,
-        worker: Worker<D>,
-        hiring: &Hiring,
         name: String,
-    ) -> io::Result<()> {
-        let hiring = hiring.clone();
-        let thread = thread::Builder::new().name(name);
-        self.thread = Some(thread.spawn(move || worker.run(&hiring))?);
-        Ok(())
+        options: &WorkerOptions,
+        core: Option<usize>,
+    ) -> io::Result<SyncSender<Worker<D>>> {
+        let clock = options.clock;
+        let (give, given) = sync_channel::<Worker<D>>(1);
+        let thread = thread::Builder::new().name(name).stack_size(options.stack);
+        let run = move || Some(given.recv().ok()?.run(&clock, core));
+        self.thread = Some(thread.spawn(run)?);
+        Ok(give)
     }
 }
 
-impl<D> Hired<D> {
-    /// Ends the worker, and waits for that: its device, and the frames that nobody has taken, oldest first.
-    /// Nothing of one that has panicked.
-    pub(crate) fn end(mut self) -> Option<(D, Vec<Sorted>)> {
-        self.stop();
-        let (device, left) = self.thread.take()?.join().ok()?;
-        let mut sorted = Vec::new();
+impl<D> WorkerHandle<D> {
+    /// Waits until the worker has ended, which was to [stop](Self::stop): its device, and the frames that nobody
+    /// has taken, oldest first. Nothing of one that has panicked.
+    fn end(mut self) -> Option<(D, Vec<ClassifiedFrame>)> {
+        let (device, left) = self.thread.take()?.join().ok()??;
+        let mut classified = Vec::new();
         self.frames
-            .pop_batch(usize::MAX, |frame| sorted.push(frame));
-        sorted.extend(left);
-        Some((device, sorted))
+            .pop_batch(usize::MAX, |frame| classified.push(frame));
+        classified.extend(left);
+        Some((device, classified))
     }
 
     fn stop(&self) {
@@ -497,67 +568,29 @@ impl<D> Hired<D> {
     }
 
     /// Appends at most `most` frames, the oldest first; how many.
-    ///
-    /// # Errors
-    ///
-    /// What has ended the worker, once all that it had handed on was taken.
-    pub(crate) fn take(&mut self, into: &mut Vec<Sorted>, most: usize) -> io::Result<usize> {
-        if std::mem::take(&mut self.has_waited) {
-            self.bell.rang();
-        }
-        let came = self.frames.pop_batch(most, |sorted| {
-            if let Frame::Bytes(bytes) = &sorted.frame {
+    fn take(&mut self, into: &mut Vec<ClassifiedFrame>, most: usize) -> usize {
+        self.frames.pop_batch(most, |classified| {
+            if let Frame::Bytes(bytes) = &classified.frame {
                 self.owed.took(bytes);
             }
-            into.push(sorted);
-        });
-        if came == 0 && most > 0 && self.frames.is_abandoned() && self.frames.is_empty() {
-            let failed = lock(&self.shared.failed).take();
-            return Err(
-                failed.unwrap_or_else(|| io::Error::other("a thread that receives has ended"))
-            );
-        }
-        Ok(came)
+            into.push(classified);
+        })
     }
 
-    /// Gives back what frames were in that this thread has dropped, as far as there is room.
-    pub(crate) fn give_back(&mut self) {
-        self.back.push_batch(&mut self.owed.pay());
+    /// Whether the worker has ended, and all that it had handed on was taken.
+    fn has_ended(&self) -> bool {
+        self.frames.is_abandoned() && self.frames.is_empty()
     }
 
-    /// Whether no frame waits: then the [bell](Self::bell) is rung when one does.
-    pub(crate) fn may_wait(&mut self) -> bool {
+    /// Whether no frame waits: then the waker is woken when one does.
+    fn may_wait(&self, waits: &mut Context<'_>) -> bool {
         let frames = &self.frames;
         let nothing = || frames.is_empty() && !frames.is_abandoned();
-        let mut waits = Context::from_waker(&self.waker);
-        let may = self
-            .shared
-            .frames
-            .poll_room(&mut waits, nothing)
-            .is_pending();
-        self.has_waited |= may;
-        may
-    }
-
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.0.as_fd()
-    }
-
-    pub(crate) fn is_filling(&self) -> bool {
-        self.shared.is_filling.load(Ordering::Relaxed)
-    }
-
-    /// What was lost by the time at which the worker told it.
-    pub(crate) fn losses(&self) -> Losses {
-        Losses {
-            lost: self.shared.lost.load(Ordering::Relaxed),
-            uncut: self.shared.uncut.load(Ordering::Relaxed),
-            ..Losses::default()
-        }
+        self.shared.frames.poll_room(waits, nothing).is_pending()
     }
 }
 
-impl<D> Drop for Hired<D> {
+impl<D> Drop for WorkerHandle<D> {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
@@ -565,4 +598,172 @@ impl<D> Drop for Hired<D> {
             let _ = thread.join();
         }
     }
+}
+
+impl<D: Device + 'static> WorkerHandles<D> {
+    /// A worker for each of the devices, all of one interface of this name. Where one cannot start none does: the
+    /// devices come back.
+    pub(crate) fn start(
+        devices: Vec<D>,
+        options: &WorkerOptions,
+        name: &str,
+    ) -> std::result::Result<WorkerHandles<D>, (io::Error, Vec<D>)> {
+        Self::with_slots(devices, options, name, SLOTS)
+    }
+
+    /// The same with mailboxes of so many places.
+    fn with_slots(
+        devices: Vec<D>,
+        options: &WorkerOptions,
+        name: &str,
+        slots: usize,
+    ) -> std::result::Result<WorkerHandles<D>, (io::Error, Vec<D>)> {
+        let count = devices.len();
+        let prepared = meet(count, slots).and_then(|(mut handles, ends)| {
+            let threads = handles.each.iter_mut().enumerate().map(|(at, handle)| {
+                let name = match count {
+                    1 => format!("receive {name}"),
+                    _ => format!("receive {name} {}", at + 1),
+                };
+                handle.spawn(name, options, options.cores.get(at).copied())
+            });
+            let threads: io::Result<Vec<_>> = threads.collect();
+            Ok((threads?, handles, ends))
+        });
+        let (threads, handles, ends) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return Err((error, devices)),
+        };
+        for ((thread, device), ends) in threads.into_iter().zip(devices).zip(ends) {
+            // It waits for this alone.
+            let _ = thread.send(Worker::new(device, options, ends));
+        }
+        Ok(handles)
+    }
+}
+
+impl<D> WorkerHandles<D> {
+    /// Ends the workers, and waits for that: the device of each, and the frames that nobody has taken, oldest
+    /// first. Nothing if one has panicked.
+    pub(crate) fn end(mut self) -> Option<Vec<(D, Vec<ClassifiedFrame>)>> {
+        self.stop();
+        let each = std::mem::take(&mut self.each);
+        each.into_iter().map(WorkerHandle::end).collect()
+    }
+
+    fn stop(&self) {
+        self.each.iter().for_each(WorkerHandle::stop);
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.each.len()
+    }
+
+    /// The worker whose turn comes so many turns from now.
+    fn turn(&mut self, turn: usize) -> &mut WorkerHandle<D> {
+        let at = (self.first + turn) % self.each.len();
+        &mut self.each[at]
+    }
+
+    /// Appends at most `most` frames, of each worker the oldest first; how many. Each has an equal share, and what
+    /// one has not is the others'.
+    ///
+    /// # Errors
+    ///
+    /// What has ended the first of them to end, once all have and all that they had handed on was taken. Where
+    /// one has ended, the others are ended too.
+    pub(crate) fn take(
+        &mut self,
+        into: &mut Vec<ClassifiedFrame>,
+        most: usize,
+    ) -> io::Result<usize> {
+        if std::mem::take(&mut self.has_waited) {
+            self.bell.rang();
+        }
+        let count = self.each.len();
+        let (mut came, mut has_one_ended) = (0, false);
+        for share in [most.div_ceil(count), most] {
+            for turn in 0..count {
+                let worker = self.turn(turn);
+                let took = worker.take(into, share.min(most - came));
+                has_one_ended |= took == 0 && worker.has_ended();
+                came += took;
+            }
+            if count == 1 || came == most {
+                break;
+            }
+        }
+        self.first = (self.first + 1) % count;
+        match has_one_ended && self.have_ended() && came == 0 && most > 0 {
+            true => Err(self.failed.take().unwrap_or_else(panicked)),
+            false => Ok(came),
+        }
+    }
+
+    /// One has ended: the others are to. Whether they have.
+    fn have_ended(&mut self) -> bool {
+        self.stop();
+        let ended = self.each.iter().filter(|worker| worker.has_ended());
+        let reason = ended.filter_map(|worker| lock(&worker.shared.failed).take());
+        for reason in reason.collect::<Vec<_>>() {
+            self.failed.get_or_insert(reason);
+        }
+        self.each.iter().all(WorkerHandle::has_ended)
+    }
+
+    /// Gives back what frames were in that this thread has dropped, as far as there is room.
+    pub(crate) fn give_back(&mut self) {
+        for turn in 0..self.each.len() {
+            let WorkerHandle { back, owed, .. } = self.turn(turn);
+            back.push_batch(&mut owed.pay());
+        }
+    }
+
+    /// Whether no frame waits: then the [bell](Self::bell) is rung when one does.
+    pub(crate) fn may_wait(&mut self) -> bool {
+        let mut waits = Context::from_waker(&self.waker);
+        let waiting = self
+            .each
+            .iter()
+            .take_while(|worker| worker.may_wait(&mut waits));
+        let waiting = waiting.count();
+        self.has_waited |= waiting > 0;
+        waiting == self.each.len()
+    }
+
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.0.as_fd()
+    }
+
+    pub(crate) fn is_filling(&self) -> bool {
+        let is_filling =
+            |worker: &WorkerHandle<D>| worker.shared.is_filling.load(Ordering::Relaxed);
+        self.each.iter().any(is_filling)
+    }
+
+    /// What was lost by the time at which the workers told it.
+    pub(crate) fn losses(&self) -> Losses {
+        let mut losses = Losses::default();
+        for worker in &self.each {
+            losses += Losses {
+                lost: worker.shared.lost.load(Ordering::Relaxed),
+                uncut: worker.shared.uncut.load(Ordering::Relaxed),
+                ..Losses::default()
+            };
+        }
+        losses
+    }
+}
+
+impl<D> Drop for WorkerHandles<D> {
+    fn drop(&mut self) {
+        // All at once, before each is waited for.
+        self.stop();
+    }
+}
+
+/// Why a worker ended that has not told.
+fn panicked() -> io::Error {
+    io::Error::other("a thread that receives has ended")
 }

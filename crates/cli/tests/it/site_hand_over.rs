@@ -463,6 +463,11 @@ fn what_cannot_take_over_or_be_taken_over_is_said_and_goes_on() {
             &["--fail-open"],
             "runs with --fail-open",
         ),
+        (
+            up("packet", "20mbit") + "[workers]\nreceive = 2\n",
+            &[],
+            "2 threads receive at inside, and one alone can be handed over",
+        ),
     ] {
         let site = Site::start_with(&wire, &config, more);
         refused(&site, sentence);

@@ -410,21 +410,11 @@ fn workers(
     interfaces: Option<&Interfaces>,
     report: &mut Report,
 ) -> Option<Workers> {
-    /// Queues of an interface that frames are received from.
-    const QUEUES: i64 = 1;
-    const MOST_CORES: i64 = 1 << 16;
     let written = at.value();
-    if let Some(receive) = &written.receive
-        && *receive.value() != QUEUES
-    {
-        let sentence = format!(
-            "receive {}: an interface has {QUEUES} worker for each queue that frames are received from, \
-             and that is {QUEUES} queue: write {QUEUES}, or leave it out",
-            receive.value()
-        );
-        report.error(&receive.span(), sentence);
-        return None;
-    }
+    let receive = match &written.receive {
+        Some(receive) => threads(receive, report)?,
+        None => None,
+    };
     if interfaces.is_some_and(|interfaces| interfaces.backend == Backend::Xdp) {
         report.error(
             &at.span(),
@@ -435,10 +425,46 @@ fn workers(
     }
     let Some(cores) = &written.cores else {
         return Some(Workers {
-            receive: QUEUES as usize,
+            receive,
             cores: Vec::new(),
         });
     };
+    let sides = interfaces.map(|interfaces| match interfaces.near {
+        Near::Inside(_) => 2,
+        Near::Tap(_) | Near::Nothing => 1,
+    });
+    worker_cores(cores, receive, sides, report)
+}
+
+/// How many threads receive at an interface; none where the machine says.
+fn threads(receive: &At<Scalar>, report: &mut Report) -> Option<Option<usize>> {
+    let number = match receive.value() {
+        Scalar::Text(text) if text == "auto" => return Some(None),
+        Scalar::Text(_) => None,
+        Scalar::Number(number) => usize::try_from(*number).ok(),
+    };
+    let number = number.filter(|number| (1..=Workers::MOST).contains(number));
+    if number.is_none() {
+        report.error(
+            &receive.span(),
+            format!(
+                "receive {}: threads at each interface, a number from 1 to {}, or \"auto\"",
+                receive.value(),
+                Workers::MOST
+            ),
+        );
+    }
+    number.map(Some)
+}
+
+/// The cores of workers at so many interfaces, as far as that is known, and so their number if that is not said.
+fn worker_cores(
+    cores: &At<Vec<i64>>,
+    receive: Option<usize>,
+    sides: Option<usize>,
+    report: &mut Report,
+) -> Option<Workers> {
+    const MOST_CORES: i64 = 1 << 16;
     let there = |&core: &i64| usize::try_from(core).ok().filter(|_| core < MOST_CORES);
     let numbers: Option<Vec<usize>> = cores.value().iter().map(there).collect();
     let Some(numbers) = numbers else {
@@ -448,22 +474,19 @@ fn workers(
         );
         return None;
     };
-    let sides = interfaces.map(|interfaces| match interfaces.near {
-        Near::Inside(_) => 2,
-        Near::Tap(_) | Near::Nothing => 1,
-    });
-    if let Some(sides) = sides.filter(|&sides| sides != numbers.len()) {
+    let named = numbers.len();
+    let each = receive.unwrap_or((named / sides.unwrap_or(1)).clamp(1, Workers::MOST));
+    if let Some(all) = sides.map(|sides| each * sides).filter(|&all| all != named) {
         report.error(
             &cores.span(),
             format!(
-                "cores: {} named, and {sides} receive: name a core for each of them, or leave it out",
-                numbers.len()
+                "cores: {named} named, and {all} receive: name a core for each of them, or leave it out"
             ),
         );
         return None;
     }
     Some(Workers {
-        receive: QUEUES as usize,
+        receive: Some(each),
         cores: numbers,
     })
 }

@@ -243,20 +243,31 @@ fn workers_that_cannot_be() {
         )
     };
     let two = "inside = 'a'";
-    for sound in ["", "receive = 1", "cores = [0, 7]", "cores = [3, 3]"] {
+    for sound in [
+        "",
+        "receive = 1",
+        "receive = 16",
+        "receive = 'auto'",
+        "cores = [0, 7]",
+        "cores = [3, 3]",
+        "receive = 2\ncores = [0, 1, 2, 3]",
+    ] {
         refuses(&with(two, sound), &[]);
     }
     refuses(&with("tap = 't'", "cores = [0]"), &[]);
-    for receive in ["2", "0", "-1"] {
+    for (receive, shown) in [("17", "17"), ("0", "0"), ("-1", "-1"), ("'all'", "all")] {
         let sentence = format!(
-            "5:11: receive {receive}: an interface has 1 worker for each queue that frames are received \
-             from, and that is 1 queue: write 1, or leave it out"
+            "5:11: receive {shown}: threads at each interface, a number from 1 to 16, or \"auto\""
         );
         refuses(
             &with(two, &format!("receive = {receive}")),
             &[sentence.as_str()],
         );
     }
+    refuses(
+        &with(two, "receive = 2\ncores = [0, 1]"),
+        &["6:9: cores: 2 named, and 4 receive: name a core for each of them, or leave it out"],
+    );
     refuses(
         &with("inside = 'a'\nbackend = 'xdp'", ""),
         &[

@@ -44,6 +44,7 @@ pub(crate) enum Joins {
 // Commands of linux/ethtool.h, and a flag.
 const GET_FLAGS: u32 = 0x25;
 const SET_FLAGS: u32 = 0x26;
+const GET_CHANNELS: u32 = 0x3c;
 const GET_GRO: u32 = 0x2b;
 const SET_GRO: u32 = 0x2c;
 const LRO: u32 = 1 << 15;
@@ -65,7 +66,21 @@ struct Driver {
     rest: [u8; 160],
 }
 
-// SAFETY: a struct of integers without padding, as is the next.
+/// `struct ethtool_channels`: what could be, and what is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    receiving: u32,
+    sending: u32,
+    other: u32,
+    both: u32,
+}
+
+// SAFETY: a struct of integers without padding, as are the next two.
+unsafe impl Plain for Channels {}
+// SAFETY: as above.
 unsafe impl Plain for Value {}
 // SAFETY: as above.
 unsafe impl Plain for Driver {}
@@ -187,6 +202,20 @@ impl Interface {
             }
         };
         Ok(())
+    }
+
+    /// Queues that frames are received from; 1 where the driver does not say.
+    pub(crate) fn receive_queues(&self) -> usize {
+        let channels = self.ask_driver(Channels {
+            command: GET_CHANNELS,
+            most: [0; 4],
+            receiving: 0,
+            sending: 0,
+            other: 0,
+            both: 0,
+        });
+        let queues = channels.map_or(0, |now| now.receiving.saturating_add(now.both));
+        usize::try_from(queues).unwrap_or(1).max(1)
     }
 
     /// Whether it is one end of a virtual cable.

@@ -79,6 +79,56 @@ pub(crate) fn hear_all_addresses(socket: BorrowedFd<'_>, index: u32) -> io::Resu
     set(socket, libc::PACKET_ADD_MEMBERSHIP, membership)
 }
 
+/// Hears no frame from now on, whatever it is bound to, until it [hears](let_pass) again.
+pub(crate) fn let_none_pass(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // `ret 0`: of no frame a byte.
+    let mut none = libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    };
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: &raw mut none,
+    };
+    // SAFETY: it has padding, which the kernel skips: it reads the length and, at the address, as many
+    // instructions, which live until then, and copies them.
+    unsafe { super::set_option_to(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program) }
+}
+
+/// Hears again what it is bound to.
+pub(crate) fn let_pass(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0 as c_int)
+}
+
+// Of linux/if_packet.h.
+const FANOUT: c_int = 18;
+const FANOUT_HASH: u32 = 0;
+const FANOUT_UNIQUE_ID: u32 = 0x2000;
+const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
+
+/// Sockets that hear the same interface hear each frame at one of them alone from now on, those of one flow at the
+/// same one. None of them can be bound anew.
+///
+/// By the kernel's own hash of a frame's addresses and ports. Not the kernel's: fragments put together
+/// (`FLAG_DEFRAG`), which a bridge must not do, nor another socket where one is full (`FLAG_ROLLOVER`), where a
+/// flow would overtake itself.
+pub(crate) fn share(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let Some((first, others)) = sockets.split_first() else {
+        return Ok(());
+    };
+    let how = FANOUT_HASH | FANOUT_IGNORE_OUTGOING;
+    let join = |socket, how: u32, group: u32| {
+        let word = how << 16 | group;
+        set(socket, FANOUT, word.cast_signed())
+    };
+    join(*first, how | FANOUT_UNIQUE_ID, 0)?;
+    let word: c_int = option_of(*first, libc::SOL_PACKET, FANOUT)?;
+    let group = word.cast_unsigned() & 0xffff;
+    others.iter().try_for_each(|&other| join(other, how, group))
+}
+
 /// Sends the first `count`, at most [`BATCH`], frames of `batch` and returns how many the kernel
 /// took: at least one if `count` is not 0. An error is about the first frame or the socket.
 pub(crate) fn send<F: AsRef<[u8]>>(

@@ -26,7 +26,7 @@ use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::Notice;
 use crate::task::Waiting;
-use crate::workers::Sorted;
+use crate::workers::ClassifiedFrame;
 
 /// How often an interface that is away is looked for.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -395,11 +395,15 @@ impl Device for Lasting {
         }
     }
 
-    fn take_sorted(&mut self, into: &mut Vec<Sorted>, most: usize) -> io::Result<usize> {
+    fn take_classified(
+        &mut self,
+        into: &mut Vec<ClassifiedFrame>,
+        most: usize,
+    ) -> io::Result<usize> {
         let Some(opened) = &mut self.opened else {
             return Ok(0);
         };
-        match opened.device.take_sorted(into, most) {
+        match opened.device.take_classified(into, most) {
             Err(error) if self.is_away(&error) => {
                 self.lose();
                 Ok(0)
@@ -504,7 +508,7 @@ mod tests {
             umem: None,
             notify: Arc::new(|_: Notice| ()),
             port: None,
-            hiring: None,
+            workers: None,
         };
         let mut lasting = Lasting::over(opened, opener, OnLoss::Wait).unwrap();
         assert!(!lasting.is_passed(), "nobody has asked");

@@ -1,4 +1,4 @@
-//! An interface at which a thread of its own receives.
+//! An interface at which threads of its own receive.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,52 +11,76 @@ use fairlane_io::{Arrival, Backend};
 
 use super::{Device, Losses, ToPass};
 use crate::frame::Frame;
-use crate::workers::{Hired, Hiring, Sorted, hire};
+use crate::workers::{ClassifiedFrame, WorkerHandles, WorkerOptions};
 
-/// Two devices of one interface: frames leave by the one, and arrive at the other, which is a worker's once
-/// that has [started](Device::start). Until then it is as a device without workers.
+/// Devices of one interface: frames leave by the one, and arrive at the others, each of which is a worker's once
+/// these have [started](Device::start). Until then it is as a device without workers.
 pub(crate) struct Worked<D> {
     name: String,
     sender: D,
     at: At<D>,
-    /// What another process needs of the receiver, while that is a worker's.
+    /// Of the receivers here, the one that frames came from last.
+    heard: usize,
+    /// What another process needs of the receiver, if it is alone, while that is a worker's.
     sockets: Option<Sockets>,
-    hiring: Hiring,
+    options: WorkerOptions,
 }
 
 /// Where frames arrive.
 enum At<D> {
     /// Here.
-    Here(D),
-    /// At the worker.
-    Worker(Box<Hired<D>>),
-    /// Nowhere: the worker could not start, or has panicked.
+    Here(Vec<D>),
+    /// At the workers.
+    Workers(WorkerHandles<D>),
+    /// Nowhere: a worker has panicked.
     Nowhere,
 }
 
 impl<D: Device + 'static> Worked<D> {
-    /// What is sent by the receiver, and arrives at the sender, is nothing.
-    pub(crate) fn new(name: &str, sender: D, receiver: D, hiring: &Hiring) -> Worked<D> {
+    /// What is sent by a receiver, and arrives at the sender, is nothing.
+    pub(crate) fn new(
+        name: &str,
+        sender: D,
+        receivers: Vec<D>,
+        options: &WorkerOptions,
+    ) -> Worked<D> {
         Worked {
             name: name.to_owned(),
             sender,
-            at: At::Here(receiver),
+            at: At::Here(receivers),
+            heard: 0,
             sockets: None,
-            hiring: hiring.clone(),
+            options: options.clone(),
         }
     }
 
-    /// What is had of the worker that has started.
+    /// What is had of the workers that have started.
     #[cfg(test)]
-    pub(crate) fn working(mut self, hired: Hired<D>) -> Worked<D> {
-        self.at = At::Worker(Box::new(hired));
+    pub(crate) fn working(mut self, handles: WorkerHandles<D>) -> Worked<D> {
+        self.at = At::Workers(handles);
         self
     }
 
-    fn receiver(&self) -> Option<&D> {
+    fn receivers(&self) -> &[D] {
         match &self.at {
-            At::Here(receiver) => Some(receiver),
-            At::Worker(_) | At::Nowhere => None,
+            At::Here(receivers) => receivers,
+            At::Workers(_) | At::Nowhere => &[],
+        }
+    }
+
+    /// The one receiver, where that is alone and here.
+    fn receiver(&self) -> Option<&D> {
+        match self.receivers() {
+            [receiver] => Some(receiver),
+            _ => None,
+        }
+    }
+
+    fn count(&self) -> usize {
+        match &self.at {
+            At::Here(receivers) => receivers.len(),
+            At::Workers(handles) => handles.count(),
+            At::Nowhere => 0,
         }
     }
 }
@@ -71,14 +95,24 @@ impl<D: Device + 'static> Backend for Worked<D> {
 
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         match &mut self.at {
-            At::Here(receiver) => receiver.receive(into, max),
-            At::Worker(_) => Ok(0),
+            At::Here(receivers) => {
+                for (at, receiver) in receivers.iter_mut().enumerate() {
+                    let came = receiver.receive(into, max)?;
+                    if came > 0 {
+                        self.heard = at;
+                        return Ok(came);
+                    }
+                }
+                Ok(0)
+            }
+            At::Workers(_) => Ok(0),
             At::Nowhere => Err(io::Error::other("a thread that receives has ended")),
         }
     }
 
     fn arrivals(&self) -> &[Arrival] {
-        self.receiver().map_or(&[], |receiver| receiver.arrivals())
+        let heard = self.receivers().get(self.heard);
+        heard.map_or(&[], |receiver| receiver.arrivals())
     }
 
     fn in_flight(&self) -> io::Result<u64> {
@@ -97,8 +131,8 @@ impl<D: Device + 'static> Backend for Worked<D> {
 impl<D: Device + 'static> AsFd for Worked<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.at {
-            At::Here(receiver) => receiver.as_fd(),
-            At::Worker(hired) => hired.bell(),
+            At::Workers(handles) => handles.bell(),
+            At::Here(receivers) => receivers.first().unwrap_or(&self.sender).as_fd(),
             At::Nowhere => self.sender.as_fd(),
         }
     }
@@ -107,33 +141,53 @@ impl<D: Device + 'static> AsFd for Worked<D> {
 impl<D: Device + 'static> Device for Worked<D> {
     fn losses(&mut self) -> io::Result<Losses> {
         match &mut self.at {
-            At::Here(receiver) => receiver.losses(),
-            At::Worker(hired) => Ok(hired.losses()),
+            At::Here(receivers) => {
+                let mut losses = Losses::default();
+                for receiver in receivers {
+                    losses += receiver.losses()?;
+                }
+                Ok(losses)
+            }
+            At::Workers(handles) => Ok(handles.losses()),
             At::Nowhere => Ok(Losses::default()),
         }
     }
 
     fn is_filling(&self) -> bool {
         match &self.at {
-            At::Here(receiver) => receiver.is_filling(),
-            At::Worker(hired) => hired.is_filling(),
+            At::Here(receivers) => receivers.iter().any(Device::is_filling),
+            At::Workers(handles) => handles.is_filling(),
             At::Nowhere => false,
         }
     }
 
     fn gate(&self) -> Option<Gate> {
-        self.receiver()?.gate()
+        let gates: Option<Vec<Gate>> = self.receivers().iter().map(Device::gate).collect();
+        Some(Gate::of_all(gates.filter(|gates| !gates.is_empty())?))
     }
 
     fn hear(&self, anything: bool) -> io::Result<()> {
-        self.receiver().map_or(Ok(()), |it| it.hear(anything))
+        let mut receivers = self.receivers().iter();
+        receivers.try_for_each(|receiver| receiver.hear(anything))
     }
 
     fn backend(&self) -> String {
-        format!("{}, 1 worker", self.sender.backend())
+        let workers = match self.count() {
+            1 => "1 worker".to_owned(),
+            count => format!("{count} workers"),
+        };
+        format!("{}, {workers}", self.sender.backend())
     }
 
     fn to_pass(&self) -> io::Result<Option<ToPass>> {
+        let count = self.count();
+        if count > 1 {
+            return Err(io::Error::other(format!(
+                "{count} threads receive at {}, and one alone can be handed over: stop the running \
+                 process and start the new one, or have [workers] receive = 1 there",
+                self.name
+            )));
+        }
         let Some(sockets) = &self.sockets else {
             return self.receiver().map_or(Ok(None), |it| it.to_pass());
         };
@@ -147,26 +201,28 @@ impl<D: Device + 'static> Device for Worked<D> {
         }))
     }
 
-    /// Ends the worker: from here on frames arrive here.
+    /// Ends the workers: from here on frames arrive here.
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
         let mut waited = Duration::ZERO;
         self.at = match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Worker(hired) => match hired.end() {
-                Some((receiver, sorted)) => {
-                    let now = self.hiring.clock.now();
-                    let oldest = sorted.first().map(|sorted| now.since(sorted.came().at));
-                    waited = oldest.map_or(Duration::ZERO, Duration::from);
-                    into.extend(sorted.into_iter().map(|sorted| sorted.frame));
-                    At::Here(receiver)
-                }
-                None => At::Nowhere,
-            },
+            At::Workers(handles) => handles.end().map_or(At::Nowhere, |ended| {
+                let now = self.options.clock.now();
+                let receivers = ended.into_iter().map(|(receiver, frames)| {
+                    let oldest = frames.first().map(|frame| now.since(frame.came().at));
+                    waited = waited.max(oldest.map_or(Duration::ZERO, Duration::from));
+                    into.extend(frames.into_iter().map(|classified| classified.frame));
+                    receiver
+                });
+                At::Here(receivers.collect())
+            }),
             at => at,
         };
-        match &mut self.at {
-            At::Here(receiver) => waited.max(receiver.rest(into)),
-            At::Worker(_) | At::Nowhere => waited,
+        if let At::Here(receivers) = &mut self.at {
+            for receiver in receivers {
+                waited = waited.max(receiver.rest(into));
+            }
         }
+        waited
     }
 
     fn position(&self) -> Position {
@@ -175,42 +231,59 @@ impl<D: Device + 'static> Device for Worked<D> {
     }
 
     fn go_on_from(&mut self, position: Position) {
-        if let At::Here(receiver) = &mut self.at {
+        if let At::Here(receivers) = &mut self.at
+            && let [receiver] = &mut receivers[..]
+        {
             receiver.go_on_from(position);
         }
     }
 
     fn start(&mut self) -> io::Result<()> {
-        let receiver = match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Here(receiver) => receiver,
+        if let Some(receiver) = self.receiver() {
+            self.sockets = receiver.to_pass()?.map(|passed| passed.sockets);
+        }
+        let receivers = match std::mem::replace(&mut self.at, At::Nowhere) {
+            At::Here(receivers) => receivers,
             other => {
                 self.at = other;
                 return Ok(());
             }
         };
-        self.sockets = receiver.to_pass()?.map(|passed| passed.sockets);
-        let (worker, mut hired) = hire(receiver, &self.hiring)?;
-        hired.start(worker, &self.hiring, format!("receive {}", self.name))?;
-        self.at = At::Worker(Box::new(hired));
-        Ok(())
+        match WorkerHandles::start(receivers, &self.options, &self.name) {
+            Ok(handles) => {
+                self.at = At::Workers(handles);
+                Ok(())
+            }
+            Err((error, receivers)) => {
+                self.at = At::Here(receivers);
+                let name = &self.name;
+                let sentence =
+                    format!("a thread that receives at {name} cannot be started: {error}");
+                Err(io::Error::new(error.kind(), sentence))
+            }
+        }
     }
 
-    fn take_sorted(&mut self, into: &mut Vec<Sorted>, most: usize) -> io::Result<usize> {
+    fn take_classified(
+        &mut self,
+        into: &mut Vec<ClassifiedFrame>,
+        most: usize,
+    ) -> io::Result<usize> {
         match &mut self.at {
-            At::Worker(hired) => hired.take(into, most),
+            At::Workers(handles) => handles.take(into, most),
             At::Here(_) | At::Nowhere => Ok(0),
         }
     }
 
     fn give_back(&mut self) {
-        if let At::Worker(hired) = &mut self.at {
-            hired.give_back();
+        if let At::Workers(handles) = &mut self.at {
+            handles.give_back();
         }
     }
 
     fn may_wait(&mut self) -> bool {
         match &mut self.at {
-            At::Worker(hired) => hired.may_wait(),
+            At::Workers(handles) => handles.may_wait(),
             At::Here(_) | At::Nowhere => true,
         }
     }

@@ -151,13 +151,32 @@ fn unused() -> MemoryBackend<Frame> {
     memory::pair(0).0
 }
 
-fn hiring(role: Role) -> Hiring {
-    Hiring {
+fn options(role: Role) -> WorkerOptions {
+    WorkerOptions {
         clock: Clock::start(),
-        sorting: Arc::default(),
+        filters: Arc::default(),
         ingress: role.ingress(),
-        core: None,
+        count: 1,
+        cores: Vec::new(),
+        stack: STACK,
     }
+}
+
+/// A worker at a device, without a thread, and what the thread that forwards has of it.
+fn one<D: Device + 'static>(
+    device: D,
+    options: &WorkerOptions,
+    slots: usize,
+) -> (Worker<D>, WorkerHandles<D>) {
+    let (handles, mut ends) = meet(1, slots).unwrap();
+    let worker = Worker::new(device, options, ends.pop().unwrap());
+    (worker, handles)
+}
+
+/// Workers with threads, at these devices.
+fn working<D: Device + 'static>(devices: Vec<D>, slots: usize) -> WorkerHandles<D> {
+    let started = WorkerHandles::with_slots(devices, &options(Role::Inside), "memory", slots);
+    started.map_err(|(error, _)| error).unwrap()
 }
 
 /// A site between two hosts.
@@ -165,7 +184,7 @@ struct Rig {
     hosts: [Host; 2],
     bridge: SiteBridge,
     plans: Vec<Plan>,
-    hirings: [Hiring; 2],
+    worker_options: [WorkerOptions; 2],
     /// That have no thread.
     workers: Vec<Worker<Wire>>,
 }
@@ -173,7 +192,7 @@ struct Rig {
 impl Rig {
     /// With workers whose mailboxes have so many places, or without.
     fn new(site: &Site, slots: Option<usize>) -> Rig {
-        let hirings = [Role::Inside, Role::Outside].map(hiring);
+        let worker_options = [Role::Inside, Role::Outside].map(options);
         let (mut hosts, mut plans, mut workers) = (Vec::new(), Vec::new(), Vec::new());
         let lanes = Side::BOTH.map(|side| {
             let (to, arriving) = memory::pair(ROOM);
@@ -182,13 +201,13 @@ impl Rig {
             let device: AnyDevice = match slots {
                 None => Box::new(Wire::new(out, arriving)),
                 Some(slots) => {
-                    let hiring = &hirings[side as usize];
+                    let options = &worker_options[side as usize];
                     let receiver = Wire::new(unused(), arriving);
-                    let (worker, hired) = with_slots(receiver, hiring, slots).unwrap();
+                    let (worker, handle) = one(receiver, options, slots);
                     workers.push(worker);
                     let sender = Wire::new(out, unused());
                     let unheard = Wire::new(unused(), unused());
-                    Box::new(Worked::new("memory", sender, unheard, hiring).working(hired))
+                    Box::new(Worked::new("memory", sender, vec![unheard], options).working(handle))
                 }
             };
             let role = if side == Side::Left {
@@ -199,8 +218,8 @@ impl Rig {
             let link = site.links.iter().find(|link| link.to == role).unwrap();
             let (mut plan, mut arbiter) = Plan::start(link, side, device, 0, None, Nanos::ZERO);
             if slots.is_some() {
-                let sorting = &hirings[side.other() as usize].sorting;
-                plan.sorted_by(sorting, arbiter.queue_mut().classifier_mut());
+                let filters = &worker_options[side.other() as usize].filters;
+                plan.publishes_to(filters, arbiter.queue_mut().classifier_mut());
             }
             plans.push(plan);
             Lane::Shaped(Box::new(arbiter), FlowConfig::new(Weight::ONE, Length::MAX))
@@ -210,7 +229,7 @@ impl Rig {
             hosts: hosts.try_into().map_err(drop).unwrap(),
             bridge: Bridge::new(left, right, Maker { near: Role::Inside }).unwrap(),
             plans,
-            hirings,
+            worker_options,
             workers,
         }
     }
@@ -420,12 +439,12 @@ fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() 
         let all = 0..FRAMES;
         host.send(all.map(|number| frame(number % SOURCES, number / SOURCES, 64)));
     }
-    let working = rig.workers.drain(..).zip(&rig.hirings);
+    let working = rig.workers.drain(..).zip(&rig.worker_options);
     let threads: Vec<_> = working
-        .map(|(worker, hiring)| {
-            let hiring = hiring.clone();
+        .map(|(worker, options)| {
+            let clock = options.clock;
             let shared = Arc::clone(&worker.shared);
-            (shared, thread::spawn(move || worker.run(&hiring)))
+            (shared, thread::spawn(move || worker.run(&clock, None)))
         })
         .collect();
     let (clock, begun) = (Clock::start(), Instant::now());
@@ -536,9 +555,9 @@ impl Device for Endless {
 
 /// A worker on a thread of its own, which makes a step when it is told to: then in how many places its frames have
 /// been.
-fn endless(bytes: usize) -> (impl FnMut() -> usize, Hired<Endless>) {
-    let hiring = hiring(Role::Inside);
-    let (mut worker, hired) = with_slots(Endless::new(bytes), &hiring, 128).unwrap();
+fn endless(bytes: usize) -> (impl FnMut() -> usize, WorkerHandles<Endless>) {
+    let options = options(Role::Inside);
+    let (mut worker, handle) = one(Endless::new(bytes), &options, 128);
     let (step, steps) = channel();
     let (tell, told) = channel();
     thread::spawn(move || {
@@ -551,21 +570,21 @@ fn endless(bytes: usize) -> (impl FnMut() -> usize, Hired<Endless>) {
         step.send(()).unwrap();
         told.recv().unwrap()
     };
-    (step, hired)
+    (step, handle)
 }
 
 #[test]
 fn what_frames_were_in_goes_back_as_far_as_there_is_room_and_as_much_as_comes() {
-    let (mut step, mut hired) = endless(60);
+    let (mut step, mut handle) = endless(60);
     let mut frames = Vec::new();
     for round in 1..=20 {
         assert_eq!(step(), round * BATCH, "nothing came back");
-        hired.take(&mut frames, BATCH).unwrap();
+        handle.take(&mut frames, BATCH).unwrap();
         frames.clear();
     }
-    hired.give_back();
+    handle.give_back();
     // What there is no room for stays here.
-    let rest: Vec<Vec<u8>> = hired.owed.pay().collect();
+    let rest: Vec<Vec<u8>> = handle.each[0].owed.pay().collect();
     assert!((15 * BATCH..20 * BATCH).contains(&rest.len()));
     // What came back is kept for the next frames.
     assert_eq!([step(), step()], [21 * BATCH; 2]);
@@ -579,12 +598,12 @@ fn memory_goes_back_to_whoever_receives_frames_of_its_length() {
         let mut places = [0; 2];
         for _ in 0..ROUNDS {
             let mut frames = Vec::new();
-            for ((step, hired), places) in both.iter_mut().zip(&mut places) {
+            for ((step, handle), places) in both.iter_mut().zip(&mut places) {
                 *places = step();
-                assert_eq!(hired.take(&mut frames, BATCH).unwrap(), BATCH);
+                assert_eq!(handle.take(&mut frames, BATCH).unwrap(), BATCH);
             }
             drop(frames);
-            both.iter_mut().for_each(|(_, hired)| hired.give_back());
+            both.iter_mut().for_each(|(_, handle)| handle.give_back());
         }
         // What is on its way, what is kept, and what the way back has room for.
         let few = places.iter().all(|&places| places <= ROUNDS * BATCH / 10);
@@ -594,8 +613,8 @@ fn memory_goes_back_to_whoever_receives_frames_of_its_length() {
 
 #[test]
 fn what_a_device_has_lost_before_it_is_a_workers_counts_at_once() {
-    let (_worker, hired) = hire(Endless::new(60), &hiring(Role::Inside)).unwrap();
-    let Losses { lost, uncut, .. } = hired.losses();
+    let (_worker, handle) = one(Endless::new(60), &options(Role::Inside), 8);
+    let Losses { lost, uncut, .. } = handle.losses();
     assert_eq!((lost, uncut), (7, 3));
 }
 
@@ -606,21 +625,17 @@ fn a_worker_that_loses_its_device_says_so_behind_its_last_frame() {
     host.send((0..100).map(|number| frame(1, number, 64)));
     let mut receiver = Wire::new(unused(), arriving);
     receiver.is_gone = true;
-    let hiring = hiring(Role::Inside);
-    let (worker, mut hired) = hire(receiver, &hiring).unwrap();
-    hired
-        .start(worker, &hiring, "receive memory".to_owned())
-        .unwrap();
+    let mut handle = working(vec![receiver], SLOTS);
     let (mut came, begun) = (Vec::new(), Instant::now());
     let error = loop {
         assert!(begun.elapsed() < PATIENCE);
-        match hired.take(&mut came, 7) {
+        match handle.take(&mut came, 7) {
             Ok(_) => {}
             Err(error) => break error,
         }
     };
     assert_eq!((came.len(), error.kind()), (100, io::ErrorKind::NotFound));
-    assert!(!hired.may_wait(), "there is nothing to wait for");
+    assert!(!handle.may_wait(), "there is nothing to wait for");
 }
 
 #[test]
@@ -630,19 +645,18 @@ fn an_ended_worker_leaves_its_device_and_all_that_nobody_has_taken_in_order() {
     let mut host = Host { to, from: unused() };
     host.send((0..FRAMES).map(|number| frame(1, number, 64)));
     let receiver = Wire::new(unused(), arriving);
-    let hiring = hiring(Role::Inside);
-    let (worker, mut hired) = with_slots(receiver, &hiring, 2).unwrap();
-    hired
-        .start(worker, &hiring, "receive memory".to_owned())
-        .unwrap();
+    let mut handle = working(vec![receiver], 2);
     let (mut came, begun) = (Vec::new(), Instant::now());
     while came.len() < 50 {
         assert!(begun.elapsed() < PATIENCE);
-        hired.take(&mut came, 8).unwrap();
+        handle.take(&mut came, 8).unwrap();
     }
-    let (mut receiver, left) = hired.end().unwrap();
+    let (mut receiver, left) = handle.end().unwrap().pop().unwrap();
     came.extend(left);
-    let mut frames: Vec<Frame> = came.into_iter().map(|sorted| sorted.frame).collect();
+    let mut frames: Vec<Frame> = came
+        .into_iter()
+        .map(|classified| classified.frame)
+        .collect();
     receiver.receive(&mut frames, usize::MAX).unwrap();
     let all = frames.iter().map(|frame| source_and_number(frame.bytes()));
     assert!(all.eq((0..FRAMES).map(|number| (1, number))));
@@ -655,7 +669,7 @@ fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
     let mut host = Host { to, from: unused() };
     let receiver = Wire::new(unused(), arriving);
     let sender = Wire::new(unused(), unused());
-    let mut worked = Worked::new("memory", sender, receiver, &hiring(Role::Inside));
+    let mut worked = Worked::new("memory", sender, vec![receiver], &options(Role::Inside));
     let mut frames = Vec::new();
     for round in 0..3 {
         let numbers = round * FRAMES..(round + 1) * FRAMES;
@@ -665,14 +679,201 @@ fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
         worked.rest(&mut frames);
     }
     worked.start().unwrap();
-    let (mut sorted, begun) = (Vec::new(), Instant::now());
-    while frames.len() + sorted.len() < 3 * FRAMES as usize {
+    let (mut classified, begun) = (Vec::new(), Instant::now());
+    while frames.len() + classified.len() < 3 * FRAMES as usize {
         assert!(begun.elapsed() < PATIENCE);
-        worked.take_sorted(&mut sorted, BATCH).unwrap();
+        worked.take_classified(&mut classified, BATCH).unwrap();
     }
-    frames.extend(sorted.into_iter().map(|sorted: Sorted| sorted.frame));
+    frames.extend(
+        classified
+            .into_iter()
+            .map(|classified: ClassifiedFrame| classified.frame),
+    );
     let all = frames.iter().map(|frame| source_and_number(frame.bytes()));
     assert!(all.eq((0..3 * FRAMES).map(|number| (1, number))));
+}
+
+/// Devices at which frames wait, of flows of which each comes to one of them alone.
+fn fan(count: u32, frames: u32) -> Vec<Wire> {
+    let device = |source| {
+        let (to, arriving) = memory::pair(ROOM);
+        let mut host = Host { to, from: unused() };
+        host.send((0..frames).map(|number| frame(source, number, 64)));
+        Wire::new(unused(), arriving)
+    };
+    (0..count).map(device).collect()
+}
+
+/// Makes sure that of each flow all numbers below so many have come, in order.
+fn assert_whole(came: impl IntoIterator<Item = (u32, u32)>, flows: u32, frames: u32) {
+    let mut next = vec![0; flows as usize];
+    for (source, number) in came {
+        assert_eq!(number, next[source as usize], "of {source}");
+        next[source as usize] += 1;
+    }
+    assert_eq!(next, vec![frames; flows as usize]);
+}
+
+#[test]
+fn several_workers_lose_double_and_reorder_no_frame_of_a_flow() {
+    const FRAMES: u32 = 10_000;
+    for count in [2, 3, 5] {
+        let mut handles = working(fan(count, FRAMES), 64);
+        let (mut came, begun) = (Vec::new(), Instant::now());
+        while came.len() < (count * FRAMES) as usize {
+            assert!(begun.elapsed() < PATIENCE);
+            let mut frames = Vec::new();
+            handles.take(&mut frames, BATCH).unwrap();
+            came.extend(
+                frames
+                    .iter()
+                    .map(|one| source_and_number(one.frame.bytes())),
+            );
+            drop(frames);
+            handles.give_back();
+        }
+        assert_whole(came, count, FRAMES);
+    }
+}
+
+#[test]
+fn no_worker_has_more_than_its_share_while_all_have_frames_and_all_have_what_one_leaves() {
+    let (mut handles, ends) = meet::<Wire>(3, 256).unwrap();
+    let options = options(Role::Inside);
+    let with_ends = fan(3, 256).into_iter().zip(ends);
+    let mut workers: Vec<_> = with_ends
+        .map(|(device, ends)| Worker::new(device, &options, ends))
+        .collect();
+    for worker in &mut workers {
+        while worker.step(Nanos::ZERO).unwrap().moved() > 0 {}
+    }
+    let mut taken = |most| {
+        let mut frames = Vec::new();
+        handles.take(&mut frames, most).unwrap();
+        let mut of_each = [0_u32; 3];
+        for frame in &frames {
+            of_each[source_and_number(frame.frame.bytes()).0 as usize] += 1;
+        }
+        of_each
+    };
+    // Who is first changes, and has one more.
+    assert_eq!(
+        [(); 3].map(|()| taken(7)),
+        [[3, 3, 1], [1, 3, 3], [3, 1, 3]]
+    );
+    assert_eq!(taken(usize::MAX), [249; 3], "all that is left");
+    assert_eq!(taken(8), [0; 3]);
+}
+
+#[test]
+fn each_of_several_workers_gets_memory_back_and_no_more_than_its_own() {
+    const ROUNDS: usize = 100;
+    let (mut steps, mut each): (Vec<_>, Vec<_>) = [1_500, 1_500, 60]
+        .map(endless)
+        .into_iter()
+        .map(|(step, mut handles)| (step, handles.each.pop().unwrap()))
+        .unzip();
+    let (mut handles, _ends) = meet::<Endless>(0, 2).unwrap();
+    handles.each.append(&mut each);
+    let mut places = [0; 3];
+    for _ in 0..ROUNDS {
+        let mut frames = Vec::new();
+        for (step, places) in steps.iter_mut().zip(&mut places) {
+            *places = step();
+        }
+        assert_eq!(handles.take(&mut frames, 3 * BATCH).unwrap(), 3 * BATCH);
+        drop(frames);
+        handles.give_back();
+    }
+    let few = places.iter().all(|&places| places <= ROUNDS * BATCH / 10);
+    assert!(few, "{places:?} for {} frames each", ROUNDS * BATCH);
+}
+
+#[test]
+fn where_one_of_several_workers_ends_all_that_was_handed_on_is_taken_before_the_reason_is_told() {
+    let mut devices = fan(3, 100);
+    devices.iter_mut().for_each(|device| device.is_gone = true);
+    let mut handles = working(devices, 16);
+    let (mut came, begun) = (Vec::new(), Instant::now());
+    let error = loop {
+        assert!(begun.elapsed() < PATIENCE);
+        if let Err(error) = handles.take(&mut came, 7) {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    assert!(!handles.may_wait(), "there is nothing to wait for");
+
+    // Those that would go on end too.
+    let mut devices = fan(3, 0);
+    devices[1].is_gone = true;
+    let mut handles = working(devices, 16);
+    while handles.take(&mut came, 7).is_ok() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert!(handles.each.iter().all(WorkerHandle::has_ended));
+}
+
+#[test]
+fn where_a_worker_cannot_start_the_sentence_says_so_and_no_device_is_lost() {
+    let sender = Wire::new(unused(), unused());
+    let no_room = WorkerOptions {
+        stack: usize::MAX / 4,
+        ..options(Role::Inside)
+    };
+    let mut worked = Worked::new("lan0", sender, fan(2, 1), &no_room);
+    let sentence = worked.start().unwrap_err().to_string();
+    assert!(
+        sentence.starts_with("a thread that receives at lan0 cannot be started: "),
+        "{sentence}"
+    );
+    let mut frames = Vec::new();
+    for _ in 0..2 {
+        assert_eq!(worked.receive(&mut frames, BATCH).unwrap(), 1);
+    }
+    assert_eq!(worked.backend(), "memory, 2 workers");
+}
+
+#[test]
+fn a_machine_has_a_worker_for_each_queue_and_core_beside_one_and_at_least_one() {
+    for (queues, cores, count) in [(1, 8, 1), (4, 8, 4), (8, 4, 3), (4, 1, 1), (64, 64, 16)] {
+        assert_eq!(
+            automatic(queues, cores),
+            count,
+            "{queues} queues, {cores} cores"
+        );
+    }
+}
+
+#[test]
+fn more_threads_than_can_be_are_refused_in_a_sentence() {
+    let with = |receive: &str| {
+        let text = format!(
+            "[interfaces]\ninside = 'i'\noutside = 'o'\n[workers]\nreceive = {receive}\n\
+             [[link]]\nname = 'up'\nrate = '1mbit'\n"
+        );
+        Site::parse(&text, "test").unwrap()
+    };
+    let refused = |receive, alone| {
+        let options = worker_options(&with(receive), Clock::start(), alone);
+        options.unwrap_err().to_string()
+    };
+    let cores = sched_getaffinity(None).unwrap().count();
+    if cores < 16 {
+        let sentence = refused("16", false);
+        let why =
+            format!("16 threads at each interface, and this process may run on {cores} cores");
+        assert!(sentence.contains(&why), "{sentence}");
+    }
+    if cores > 1 {
+        let sentence = refused("2", true);
+        assert!(
+            sentence.contains("with --fail-open there can be one"),
+            "{sentence}"
+        );
+    }
+    let alone = worker_options(&with("'auto'"), Clock::start(), true).unwrap();
+    assert_eq!(alone.map(|options| options.unwrap().count), [1; 2]);
 }
 
 #[test]
@@ -680,25 +881,25 @@ fn whoever_waits_for_frames_is_woken_by_the_first_one() {
     let (to, arriving) = memory::pair(ROOM);
     let mut host = Host { to, from: unused() };
     let receiver = Wire::new(unused(), arriving);
-    let (mut worker, mut hired) = hire(receiver, &hiring(Role::Inside)).unwrap();
+    let (mut worker, mut handle) = one(receiver, &options(Role::Inside), 8);
     let mut waiter = Waiter::new();
-    let mut is_rung = |hired: &Hired<Wire>| {
+    let mut is_rung = |handle: &WorkerHandles<Wire>| {
         let rung = waiter
-            .wait_readable(&[hired.bell()], Duration::ZERO)
+            .wait_readable(&[handle.bell()], Duration::ZERO)
             .unwrap();
         rung.count() > 0
     };
-    assert!(hired.may_wait() && !is_rung(&hired));
+    assert!(handle.may_wait() && !is_rung(&handle));
     host.send([frame(1, 1, 64)]);
     worker.step(Nanos::ZERO).unwrap();
-    assert!(is_rung(&hired) && !hired.may_wait());
+    assert!(is_rung(&handle) && !handle.may_wait());
     let mut came = Vec::new();
-    assert_eq!(hired.take(&mut came, 8).unwrap(), 1);
-    assert!(!is_rung(&hired), "until it waits again");
+    assert_eq!(handle.take(&mut came, 8).unwrap(), 1);
+    assert!(!is_rung(&handle), "until it waits again");
     host.send([frame(1, 2, 64)]);
     worker.step(Nanos::ZERO).unwrap();
-    assert!(!is_rung(&hired), "nobody waits");
-    assert!(!hired.may_wait());
+    assert!(!is_rung(&handle), "nobody waits");
+    assert!(!handle.may_wait());
 }
 
 #[test]
@@ -710,23 +911,23 @@ fn a_note_goes_by_the_mailbox_as_it_is() {
     for found in [Found::Filter, Found::NoFilter, Found::Unreadable] {
         for (table, losing) in [(1, true), (NUMBERS - 1, false)] {
             let (note, at) = (Note { table, to, found }, Nanos::from_millis(7));
-            let sorted = Sorted::new(vec![0_u8; 64].into(), Came { at, losing }, note);
-            assert_eq!((sorted.note(), sorted.came()), (note, Came { at, losing }));
+            let classified = ClassifiedFrame::new(vec![0_u8; 64].into(), Came { at, losing }, note);
+            assert_eq!(
+                (classified.note(), classified.came()),
+                (note, Came { at, losing })
+            );
         }
     }
 }
 
 #[test]
 fn the_numbers_of_tables_begin_again_at_one() {
-    let sorting = Sorting::default();
+    let filters = SharedFilters::default();
     let site = site("20mbit", 100, (false, false));
     let (_, ids) = site.links[0].discipline::<Vec<u8>>();
-    let filters = site.links[0].classifier(&ids, crate::classifier::random_key());
-    sorting.number.store(NUMBERS - 2, Ordering::Relaxed);
-    assert_eq!(
-        [(); 2].map(|()| sorting.publish(&filters)),
-        [NUMBERS - 1, 1]
-    );
+    let by = site.links[0].classifier(&ids, crate::classifier::random_key());
+    filters.number.store(NUMBERS - 2, Ordering::Relaxed);
+    assert_eq!([(); 2].map(|()| filters.publish(&by)), [NUMBERS - 1, 1]);
 }
 
 #[test]
@@ -735,13 +936,13 @@ fn a_core_that_is_not_there_is_named_before_anything_is_opened() {
                 [[link]]\nname = 'up'\nrate = '1mbit'\n";
     let site = Site::parse(text, "test").unwrap();
     let clock = Clock::start();
-    let sentence = hirings(&site, clock).unwrap_err().to_string();
+    let sentence = worker_options(&site, clock, false).unwrap_err().to_string();
     assert!(
         sentence.contains("[workers] names core 65535"),
         "{sentence}"
     );
     let without = Site::parse(&text.replace("cores = [0, 65535]\n", ""), "test").unwrap();
-    let both = hirings(&without, clock).unwrap();
-    let ingress = both.map(|hiring| hiring.unwrap().ingress);
+    let both = worker_options(&without, clock, false).unwrap();
+    let ingress = both.map(|options| options.unwrap().ingress);
     assert_eq!(ingress, [Role::Inside, Role::Outside].map(Role::ingress));
 }

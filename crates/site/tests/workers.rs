@@ -1,0 +1,294 @@
+//! A site of several threads an interface, between real interfaces, while all changes that can: counted to the frame.
+//!
+//! For `FAIRLANE_SOAK_SECONDS` seconds (5 unless told):
+//!
+//! ```sh
+//! FAIRLANE_SOAK_SECONDS=600 cargo test --release -p fairlane-site --test workers -- --nocapture
+//! ```
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_config::Site;
+use fairlane_io::packet::Options as Ring;
+use fairlane_io::{Backend, PacketBackend};
+use fairlane_netlab::{Link, Wire, or_skip};
+use fairlane_site::{Attaching, Daemon, Handle, Notice, Options, Source};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// After which nothing more comes.
+const SILENCE: Duration = Duration::from_millis(300);
+const PORT: u16 = 5_001;
+const FLOWS: usize = 24;
+/// Between two datagrams of a flow.
+const PAUSE: Duration = Duration::from_millis(6);
+
+fn site(class: &str, receive: usize) -> Site {
+    let text = format!(
+        "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n[workers]\nreceive = {receive}\n\
+         [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"200mbit\"\n\
+         [[link.class]]\nname = \"{class}\"\nrate = \"40mbit\"\n\
+         [[link.class]]\nname = \"rest\"\ndefault = true\n\
+         [[link.filter]]\nclass = \"{class}\"\nsource-port = \"20000-20011\"\n"
+    );
+    Site::parse(&text, "test").unwrap()
+}
+
+/// Datagrams of many flows, numbered, from one host to another.
+struct Flows {
+    sockets: Vec<UdpSocket>,
+    to: SocketAddr,
+    hears: PacketBackend,
+    /// Of each flow, what is sent next.
+    next: Vec<u32>,
+}
+
+/// What came of each flow that was sent while something was done.
+struct Came {
+    /// Numbers, as they came.
+    numbers: Vec<Vec<u32>>,
+    sent: Vec<std::ops::Range<u32>>,
+}
+
+impl Flows {
+    fn over(wire: &Wire) -> Flows {
+        let (from, to) = (wire.sender(0), wire.receiver());
+        let socket = |flow| UdpSocket::bind((from.address(), 20_000 + flow as u16));
+        let sockets = || (0..FLOWS).map(socket).collect::<io::Result<Vec<_>>>();
+        let ring = Ring {
+            prompt: true,
+            ..Ring::default()
+        };
+        let open = || PacketBackend::open(to.link().name(), &ring);
+        Flows {
+            sockets: from.namespace().run(sockets).unwrap(),
+            to: (to.address(), PORT).into(),
+            hears: to.namespace().run(open).unwrap(),
+            next: vec![0; FLOWS],
+        }
+    }
+
+    /// Sends while `meanwhile` lasts, and takes what comes until all has or nothing does any more.
+    fn during(&mut self, meanwhile: impl FnOnce()) -> Came {
+        let first = self.next.clone();
+        let mut numbers = vec![Vec::new(); FLOWS];
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (done, numbers) = (&done, &mut numbers);
+            let sending = scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for (socket, next) in self.sockets.iter().zip(&mut self.next) {
+                        // Where there is no carrier it goes nowhere.
+                        let _ = socket.send_to(&next.to_be_bytes(), self.to);
+                        *next += 1;
+                    }
+                    hear(&mut self.hears, &first, numbers);
+                    thread::sleep(PAUSE);
+                }
+                let sent: u32 = self
+                    .next
+                    .iter()
+                    .zip(&first)
+                    .map(|(next, first)| next - first)
+                    .sum();
+                let mut last = Instant::now();
+                let mut came = numbers.iter().map(Vec::len).sum::<usize>();
+                while came < sent as usize && last.elapsed() < SILENCE {
+                    let more = hear(&mut self.hears, &first, numbers);
+                    if more > 0 {
+                        (came, last) = (came + more, Instant::now());
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            meanwhile();
+            done.store(true, Ordering::Relaxed);
+            sending.join().unwrap();
+        });
+        assert_eq!(
+            self.hears.lost().unwrap(),
+            0,
+            "the test itself has lost some"
+        );
+        let sent = first.into_iter().zip(self.next.iter().copied());
+        Came {
+            numbers,
+            sent: sent.map(|(first, next)| first..next).collect(),
+        }
+    }
+}
+
+/// Takes what has come, from the first number of each flow on: how many. What was sent before may come late, where
+/// it has waited at the sender for the address of the other host.
+fn hear(device: &mut PacketBackend, first: &[u32], numbers: &mut [Vec<u32>]) -> usize {
+    let mut frames = Vec::new();
+    device.receive(&mut frames, usize::MAX).unwrap();
+    let mut came = 0;
+    for frame in frames {
+        let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+        // IPv4, UDP, and the ports.
+        if half(12) != Some(0x0800) || frame.get(23) != Some(&17) || half(36) != Some(PORT) {
+            continue;
+        }
+        let flow = usize::from(half(34).unwrap_or_default()).wrapping_sub(20_000);
+        let number = frame.get(42..).and_then(|rest| rest.first_chunk());
+        if let (Some(numbers), Some(number)) = (numbers.get_mut(flow), number) {
+            let number = u32::from_be_bytes(*number);
+            if number >= first[flow] {
+                numbers.push(number);
+                came += 1;
+            }
+        }
+    }
+    came
+}
+
+impl Came {
+    /// Every frame has come, once, in the order of its flow.
+    fn is_whole(&self, what: &str) {
+        for (flow, (numbers, sent)) in self.numbers.iter().zip(&self.sent).enumerate() {
+            assert!(
+                numbers.iter().copied().eq(sent.clone()),
+                "of flow {flow} {} of {sent:?} came, or not in order: {what}",
+                numbers.len()
+            );
+        }
+    }
+
+    /// What has come, came once, in the order of its flow.
+    fn is_in_order(&self, what: &str) {
+        for numbers in &self.numbers {
+            assert!(
+                numbers.is_sorted_by(|one, next| one < next),
+                "{numbers:?}: {what}"
+            );
+        }
+    }
+
+    /// What has come, came once.
+    fn has_no_double(mut self, what: &str) {
+        for numbers in &mut self.numbers {
+            numbers.sort_unstable();
+        }
+        self.is_in_order(what);
+    }
+
+    fn sent(&self) -> u32 {
+        self.sent.iter().map(|sent| sent.end - sent.start).sum()
+    }
+}
+
+/// Ends the run, also where a claim has failed.
+struct Ending(Handle);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+fn settle() {
+    thread::sleep(Duration::from_millis(100));
+}
+
+fn detached_and_attached(handle: &Handle, site: Site) {
+    handle.detach("outside").unwrap();
+    let attaching = Attaching {
+        place: "outside".to_owned(),
+        interface: "outside".to_owned(),
+    };
+    let source = Source::Site(Box::new(site));
+    handle.attach(attaching, source, handle.site()).unwrap();
+}
+
+#[test]
+fn with_several_workers_no_frame_is_lost_doubled_or_reordered_while_all_changes() {
+    let cores = thread::available_parallelism().unwrap().get();
+    for receive in [2, 3] {
+        if receive > cores {
+            eprintln!("skipped: {receive} workers an interface need as many cores");
+            continue;
+        }
+        if let Some(wire) = or_skip("a site of several workers", Wire::new(1)) {
+            churn(&wire, receive);
+        }
+    }
+}
+
+fn churn(wire: &Wire, receive: usize) {
+    let seconds = std::env::var("FAIRLANE_SOAK_SECONDS");
+    let seconds = seconds.ok().and_then(|it| it.parse().ok()).unwrap_or(5);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let (tell, notices) = channel();
+    let notify = move |notice| drop(tell.send(notice));
+    let open = || Daemon::open(site("calls", receive), &Options::default(), notify);
+    let daemon = wire.middle().run(open).unwrap();
+    for interface in daemon.interfaces() {
+        assert_eq!(interface.backend, format!("packet, {receive} workers"));
+    }
+    let handle = daemon.handle();
+    let links = ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
+    let (mut rounds, mut counted) = (0, 0);
+    thread::scope(|scope| {
+        let running = scope.spawn(move || daemon.run(|_| {}));
+        let ending = Ending(handle.clone());
+        assert!(wire.is_through(PATIENCE).unwrap());
+        let mut flows = Flows::over(wire);
+        // Addresses are known from here on.
+        flows.during(settle);
+        while rounds == 0 || Instant::now() < end {
+            let changed = flows.during(|| {
+                for class in ["voice", "calls"] {
+                    let source = Source::Site(Box::new(site(class, receive)));
+                    handle.change(source, None).unwrap();
+                    settle();
+                }
+                handle.shape("outside", false).unwrap();
+                settle();
+                handle.shape("outside", true).unwrap();
+            });
+            changed.is_whole("reloads, shaping off and on");
+            counted += changed.sent();
+            let exchanged = flows.during(|| {
+                settle();
+                detached_and_attached(&handle, site("calls", receive));
+                settle();
+            });
+            exchanged.is_in_order("detached and attached");
+            assert!(wire.is_through(PATIENCE).unwrap());
+            let flapped = flows.during(|| {
+                for link in &links {
+                    settle();
+                    link.down().unwrap();
+                    link.up().unwrap();
+                }
+                settle();
+            });
+            // While sockets are put back, a flow may come to another worker.
+            flapped.has_no_double("links flapping");
+            assert!(wire.is_through(PATIENCE).unwrap());
+            let after = flows.during(settle);
+            after.is_whole("after all that");
+            counted += after.sent();
+            rounds += 1;
+        }
+        drop(ending);
+        let outcome = running.join().unwrap();
+        outcome.result.unwrap();
+        let report = outcome.report;
+        assert!(report.reloads >= 2 * rounds);
+        assert_eq!(
+            report.interfaces[1].backend,
+            format!("packet, {receive} workers")
+        );
+    });
+    let lost = notices
+        .try_iter()
+        .any(|notice| matches!(notice, Notice::Gone(_)));
+    assert!(!lost, "no interface was removed");
+    eprintln!("{receive} workers: {rounds} rounds, {counted} frames where none may be lost");
+}
