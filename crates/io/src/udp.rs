@@ -18,6 +18,20 @@
 //! datagram. Such a report is given once. So a call that meets one is made again, and only when
 //! the kernel has complained three times running is the datagram at the front refused.
 //!
+//! # Many datagrams as one message
+//!
+//! Consecutive datagrams of a batch to the same peer and of one length, the last perhaps shorter, go to
+//! the kernel as one message (UDP segmentation offload, `UDP_SEGMENT`): 64 of them and 65,507 bytes at
+//! most, none of them copied before, none empty. The network stack has the work of one datagram then,
+//! until the device or the receiver's socket cuts it. What arrives is the same, and so are the counts:
+//! a message that the kernel does not take goes again at once, each of its datagrams by itself, and only
+//! what it says of those counts. Datagrams as long as one that did not fit the MTU (`EMSGSIZE`) are sent
+//! by themselves from then on. [`UdpBackend::set_segmentation`] turns it off.
+//!
+//! With it, what the kernel takes at once is a message: a send buffer that has any room left takes all of
+//! it, so that [`in_flight`](Backend::in_flight) may exceed the buffer by a message of 64 KiB where it
+//! was a datagram; and a queueing discipline that is full drops a message.
+//!
 //! # What the kernel does not say
 //!
 //! A datagram accepted by the kernel can still be dropped behind it in silence: by a queueing
@@ -57,8 +71,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::{fmt, io};
 
+use self::segmentation::Segmentation;
 use crate::verdict::{self, Taken};
 use crate::{Backend, Datagram, Frame, sys};
+
+pub(crate) mod segmentation;
 
 /// Bytes of each receive buffer: the most that UDP's length field of 16 bits can say, so that no
 /// datagram is ever cut.
@@ -66,8 +83,8 @@ const BUFFER: usize = 65_535;
 
 /// A UDP socket that sends `F` and receives [`Datagram`]s.
 ///
-/// No call blocks. [`transmit`](Backend::transmit) makes one system call for 64 frames and
-/// allocates nothing. [`receive`](Backend::receive) makes one for up to 64 datagrams and allocates
+/// No call blocks. [`transmit`](Backend::transmit) makes one system call for 64 frames, of which those
+/// that [can](self#many-datagrams-as-one-message) go as one message, and allocates nothing. [`receive`](Backend::receive) makes one for up to 64 datagrams and allocates
 /// each one's payload at its exact size; the first call also reserves 4 MiB of buffers, of which
 /// the system provides only the pages that datagrams reach. A socket that only transmits costs
 /// nothing beyond its descriptor.
@@ -77,6 +94,7 @@ pub struct UdpBackend<F> {
     memory: Vec<u8>,
     /// Bytes of one buffer in `memory`.
     buffer: usize,
+    segmentation: Segmentation,
     refused: u64,
     discarded: u64,
     frames: PhantomData<fn(F)>,
@@ -105,8 +123,10 @@ impl<F: Frame> UdpBackend<F> {
     /// What the system says when the socket cannot be made non-blocking.
     pub fn from_socket(socket: UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
+        let segmentation = Segmentation::new(sys::udp::cuts_on_request(socket.as_fd()));
         Ok(Self {
             socket,
+            segmentation,
             memory: Vec::new(),
             buffer: BUFFER,
             refused: 0,
@@ -164,6 +184,21 @@ impl<F: Frame> UdpBackend<F> {
         sys::set_buffer(self.as_fd(), sys::Buffer::Send, bytes)
     }
 
+    /// Lets the kernel cut messages into datagrams ([the page](self) has when), as it does unless told
+    /// otherwise, or sends each by itself; returns whether it will cut. It will not if the kernel knows
+    /// nothing of it (before Linux 4.18), or if the socket has been told to cut all that is sent.
+    pub fn set_segmentation(&mut self, wanted: bool) -> bool {
+        let possible = wanted && sys::udp::cuts_on_request(self.as_fd());
+        self.segmentation = Segmentation::new(possible);
+        possible
+    }
+
+    /// Whether the kernel cuts messages into datagrams: not after [`set_segmentation`](Self::set_segmentation)
+    /// said so, nor once a way out did not do it at all (`EIO`, as under IPsec).
+    pub fn is_segmenting(&self) -> bool {
+        self.segmentation.is_on()
+    }
+
     /// Datagrams received and thrown away, since this backend was made: cut by the kernel, or from
     /// no Internet address. Neither is known to happen.
     pub fn discarded(&self) -> u64 {
@@ -177,8 +212,11 @@ impl<F: Frame> Backend for UdpBackend<F> {
 
     fn transmit(&mut self, batch: &mut VecDeque<F>) -> io::Result<usize> {
         let socket = self.socket.as_fd();
+        let mut sending = self.segmentation.sending();
         verdict::transmit(batch, &mut self.refused, |batch| {
-            sys::udp::send(socket, batch)
+            sending.attempt(batch.len(), |most, longest| {
+                sys::udp::send(socket, batch, most, longest)
+            })
         })
     }
 

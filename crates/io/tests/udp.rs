@@ -280,6 +280,109 @@ fn a_port_in_use_is_an_error_that_says_so() {
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
 }
 
+/// Sends with segmentation and without it: what arrived at each receiver, and what the sender counted,
+/// are the same, and are returned.
+fn with_and_without_segmentation(
+    sender: impl Fn() -> UdpBackend<Datagram>,
+    receivers: &mut [UdpBackend<Datagram>],
+    batch: &VecDeque<Datagram>,
+    arrive: &[usize],
+) -> (usize, u64) {
+    let [with, without] = [true, false].map(|wanted| {
+        let mut sender = sender();
+        assert_eq!(sender.set_segmentation(wanted), wanted);
+        let mut offered = batch.clone();
+        let accepted = sender.transmit(&mut offered).unwrap();
+        assert!(offered.is_empty());
+        let arrived = receivers.iter_mut().zip(arrive);
+        let arrived: Vec<Vec<Vec<u8>>> = arrived
+            .map(|(receiver, &count)| {
+                let arrived = collect(receiver, count).into_iter();
+                arrived.map(|datagram| datagram.bytes).collect()
+            })
+            .collect();
+        (accepted, sender.refused(), arrived)
+    });
+    assert!(with == without, "segmentation changed what arrives");
+    let (accepted, refused, arrived) = with;
+    for (receiver, arrived) in receivers.iter().zip(arrived) {
+        let peer = receiver.local_addr().unwrap();
+        let expected = batch.iter().filter(|datagram| datagram.peer == peer);
+        let expected = expected.filter(|datagram| datagram.bytes.len() <= MAX_DATAGRAM);
+        assert!(expected.map(|datagram| &datagram.bytes).eq(&arrived));
+    }
+    (accepted, refused)
+}
+
+/// A datagram that is told from others of its length.
+fn of_length(peer: SocketAddr, number: usize, length: usize) -> Datagram {
+    let bytes = (0..length).map(|at| (at + number) as u8).collect();
+    Datagram { peer, bytes }
+}
+
+#[test]
+fn with_segmentation_datagrams_of_mixed_lengths_and_peers_arrive_as_without() {
+    let mut receivers = [bind(V4), bind(V4)];
+    let peers = receivers
+        .each_ref()
+        .map(|socket| socket.local_addr().unwrap());
+    let nowhere = "127.0.0.1:0".parse().unwrap();
+    let lengths = [
+        40, 40, 40, 7, 0, 0, 1_472, 1_472, 1_472, 3, 30_000, 30_000, 30_000,
+    ];
+    let mut batch = VecDeque::new();
+    for (round, &length) in (0..40).zip(lengths.iter().cycle()) {
+        for number in 0..5 {
+            batch.push_back(of_length(peers[round % 2], round * 5 + number, length));
+        }
+        batch.push_back(of_length(peers[0], round, MAX_DATAGRAM + 1));
+        batch.extend((0..2).map(|number| of_length(nowhere, number, 9)));
+    }
+    for receiver in &receivers {
+        receiver.set_receive_buffer(1 << 24).unwrap();
+    }
+    let sent = with_and_without_segmentation(|| bind(V4), &mut receivers, &batch, &[100, 100]);
+    assert_eq!(sent, (200, 40 * 3));
+}
+
+#[test]
+fn with_segmentation_a_report_of_a_closed_port_amid_a_batch_costs_no_datagram() {
+    let closed = closed_port();
+    let mut receivers = [bind(V4)];
+    let open = receivers[0].local_addr().unwrap();
+    let batch: VecDeque<_> = (0..300)
+        .map(|number| datagram(if number / 10 % 3 == 0 { closed } else { open }, number))
+        .collect();
+    let sent =
+        with_and_without_segmentation(|| connected_to(closed), &mut receivers, &batch, &[200]);
+    assert_eq!(sent, (300, 0));
+}
+
+#[test]
+fn datagrams_longer_than_the_mtu_are_sent_by_themselves_and_the_rest_as_before() {
+    let lab = fairlane_netlab::cable(1_500);
+    let Some((near, far)) = fairlane_netlab::or_skip("longer than the MTU", lab) else {
+        return;
+    };
+    near.add_address("192.0.2.1".parse().unwrap(), 24).unwrap();
+    far.add_address("192.0.2.2".parse().unwrap(), 24).unwrap();
+    let bind_in = |link: &fairlane_netlab::Link, addr: &str| {
+        let addr = addr.parse().unwrap();
+        link.namespace()
+            .run(|| UdpBackend::<Datagram>::bind(addr))
+            .unwrap()
+    };
+    let mut receivers = [bind_in(&far, "192.0.2.2:0")];
+    receivers[0].set_receive_buffer(1 << 22).unwrap();
+    let peer = receivers[0].local_addr().unwrap();
+    let batch: VecDeque<_> = (0..60)
+        .map(|number| of_length(peer, number, [1_472, 1_473, 3_000][number / 10 % 3]))
+        .collect();
+    let sender = || bind_in(&near, "192.0.2.1:0");
+    let sent = with_and_without_segmentation(sender, &mut receivers, &batch, &[60]);
+    assert_eq!(sent, (60, 0));
+}
+
 #[test]
 fn a_tiny_send_buffer_loses_nothing() {
     let (mut sender, mut receiver) = (bind(V4), bind(V4));

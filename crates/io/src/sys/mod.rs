@@ -65,13 +65,28 @@ unsafe fn send_messages<const PARTS: usize>(
     }
     // SAFETY: the first `count` headers are initialised. Each points at an address that the caller
     // vouches for and at its `PARTS` `IoSlice`s, which lie one behind the other, and which std guarantees
-    // to be laid out as `iovec`; they borrow their bytes until after the call. The kernel reads all of
-    // them and writes only `msg_len` in the headers, which are ours alone.
+    // to be laid out as `iovec`; they borrow their bytes until after the call. None has control messages.
+    unsafe { send_headers(socket, &mut headers[..count]) }
+}
+
+/// Sends the messages that these headers describe, and returns how many the kernel took: at least one
+/// if there is any. An error is about the first message or the socket.
+///
+/// # Safety
+///
+/// All headers are initialised, and as many bytes as they say can be read where they say, until this
+/// returns.
+unsafe fn send_headers(
+    socket: BorrowedFd<'_>,
+    headers: &mut [MaybeUninit<libc::mmsghdr>],
+) -> io::Result<usize> {
+    // SAFETY: by the caller's promise. The kernel reads what the headers point at, and writes only
+    // `msg_len` in the headers, which are borrowed mutably.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
             headers.as_mut_ptr().cast(),
-            count as c_uint,
+            headers.len() as c_uint,
             (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
         )
     };

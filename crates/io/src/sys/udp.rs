@@ -11,10 +11,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-use libc::{c_int, c_uint, socklen_t};
+use libc::{c_int, c_uint, c_void, socklen_t};
 
 use super::{BATCH, count_or_error, header};
 use crate::Frame;
+use crate::udp::segmentation::{Run, Unsent};
 
 /// An Internet address as the kernel reads and writes it.
 #[repr(C)]
@@ -88,25 +89,119 @@ impl Address {
     }
 }
 
-/// Sends at most [`BATCH`] frames from the front of `batch` and returns how many the kernel took:
-/// at least one of a batch that is not empty. An error is about the first frame or the socket.
-pub(crate) fn send<F: Frame>(socket: BorrowedFd<'_>, batch: &VecDeque<F>) -> io::Result<usize> {
-    let count = batch.len().min(BATCH);
+/// The control message that has the kernel cut a message into datagrams of `size` bytes each, and one
+/// of what is left.
+#[repr(C)]
+struct CutInto {
+    header: libc::cmsghdr,
+    size: u16,
+}
+
+// The struct ends where the kernel looks for the next one.
+// SAFETY: the macro computes with its argument alone.
+const _: () = assert!(size_of::<CutInto>() == unsafe { libc::CMSG_SPACE(SIZE) } as usize);
+
+/// Bytes of the control message's value.
+const SIZE: c_uint = size_of::<u16>() as c_uint;
+
+impl CutInto {
+    fn new(size: u16) -> Self {
+        // SAFETY: the struct is made of integers only, for which all zeros is a value.
+        let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
+        // SAFETY: the macro computes with its argument alone.
+        header.cmsg_len = unsafe { libc::CMSG_LEN(SIZE) } as _;
+        header.cmsg_level = libc::SOL_UDP;
+        header.cmsg_type = libc::UDP_SEGMENT;
+        Self { header, size }
+    }
+}
+
+/// Whether the kernel cuts what is sent on this socket if a message asks for it; and nothing is cut that
+/// does not ask, as somebody may have arranged for it.
+pub(crate) fn cuts_on_request(socket: BorrowedFd<'_>) -> bool {
+    let size: io::Result<c_int> = super::option_of(socket, libc::SOL_UDP, libc::UDP_SEGMENT);
+    size.is_ok_and(|size| size == 0)
+}
+
+/// Sends at most `most`, and at most [`BATCH`], frames from the front of `batch`, those that a
+/// [`Run`] takes as one message; returns how many frames the kernel took: at least one if there is any.
+/// An error is about the first message or the socket.
+pub(crate) fn send<F: Frame>(
+    socket: BorrowedFd<'_>,
+    batch: &VecDeque<F>,
+    most: usize,
+    longest: usize,
+) -> Result<usize, Unsent> {
+    let count = batch.len().min(most).min(BATCH);
+    let mut payloads = [IoSlice::new(&[]); BATCH];
     let mut addresses = [const { MaybeUninit::<Address>::uninit() }; BATCH];
     let mut lengths = [0; BATCH];
-    let mut payloads = [[IoSlice::new(&[])]; BATCH];
-    for (index, frame) in batch.iter().take(count).enumerate() {
-        let (address, length) = Address::encode(frame.peer());
-        addresses[index].write(address);
-        lengths[index] = length;
-        payloads[index] = [IoSlice::new(frame.bytes())];
+    let mut runs = [Run::default(); BATCH];
+    let mut messages = 0;
+    let mut last = None;
+    for (payload, frame) in payloads.iter_mut().zip(batch.iter().take(count)) {
+        let (peer, bytes) = (frame.peer(), frame.bytes());
+        *payload = IoSlice::new(bytes);
+        if last == Some(peer) && runs[messages - 1].takes(bytes.len(), longest) {
+            continue;
+        }
+        let (address, length) = Address::encode(peer);
+        addresses[messages].write(address);
+        lengths[messages] = length;
+        runs[messages] = Run::of(bytes.len());
+        messages += 1;
+        last = Some(peer);
     }
 
     let first = addresses.as_mut_ptr();
     let address = |index: usize| (first.wrapping_add(index).cast(), lengths[index]);
-    // SAFETY: the first `count` addresses are initialised, have at least as many bytes as stated,
-    // and are alive.
-    unsafe { super::send_messages(socket, &mut payloads[..count], address) }
+    let runs = &runs[..messages];
+    // SAFETY: as many addresses as there are runs are initialised, have at least as many bytes as
+    // stated, and are alive.
+    let sent = unsafe { send_runs(socket, &mut payloads[..count], runs, address) };
+    let front = runs.first().copied().unwrap_or_default();
+    let sent = sent.map_err(|error| Unsent { error, front })?;
+    Ok(runs.iter().take(sent).map(Run::datagrams).sum())
+}
+
+/// Sends a message of each run, whose datagrams are the next of `payloads`, to its address; returns how
+/// many messages the kernel took.
+///
+/// # Panics
+///
+/// If the runs have more datagrams than there are payloads, or are more than [`BATCH`].
+///
+/// # Safety
+///
+/// As many bytes as `address` says can be read where it says, until this returns.
+unsafe fn send_runs(
+    socket: BorrowedFd<'_>,
+    mut payloads: &mut [IoSlice<'_>],
+    runs: &[Run],
+    address: impl Fn(usize) -> (*mut c_void, socklen_t),
+) -> io::Result<usize> {
+    let mut controls = [const { MaybeUninit::<CutInto>::uninit() }; BATCH];
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+    let slots = headers.iter_mut().zip(&mut controls);
+    for (index, (run, (slot, control))) in runs.iter().zip(slots).enumerate() {
+        let parts = payloads
+            .split_off_mut(..run.datagrams())
+            .expect("each datagram has a payload");
+        let (address, length) = address(index);
+        // `IoSlice` has the layout of `iovec`, and the kernel does not write to what it sends.
+        let header = slot.write(header(address, length, parts.as_mut_ptr().cast()));
+        header.msg_hdr.msg_iovlen = parts.len() as _;
+        if let Some(size) = run.cut() {
+            let control: *mut CutInto = control.write(CutInto::new(size));
+            header.msg_hdr.msg_control = control.cast();
+            header.msg_hdr.msg_controllen = size_of::<CutInto>() as _;
+        }
+    }
+    // SAFETY: the first `runs.len()` headers are initialised. Each points at an address that the caller
+    // vouches for; at as many `IoSlice`s as it says, which std guarantees to be laid out as `iovec` and
+    // which borrow their bytes until after the call; and at a control message of its own, all of which
+    // but its padding is initialised and which is alive, or at none.
+    unsafe { super::send_headers(socket, &mut headers[..runs.len()]) }
 }
 
 /// A received datagram that still lies in its buffer.
