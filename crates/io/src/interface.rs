@@ -23,6 +23,25 @@ pub fn mtu(name: &str) -> io::Result<u32> {
     Ok(u32::try_from(mtu).unwrap_or(u32::MAX))
 }
 
+/// How many queues of the interface of this name receive, in the calling thread's network namespace:
+/// at least 1, and 1 where its driver does not tell and `/sys` is another namespace's. Needs no
+/// privilege. A few system calls.
+///
+/// # Errors
+///
+/// `NotFound` or another error of the system's if there is no such interface.
+///
+/// ```
+/// use fairlane_io::interface::rx_queues;
+///
+/// assert_eq!(rx_queues("lo")?, 1);
+/// assert!(rx_queues("nosuch0").is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn rx_queues(name: &str) -> io::Result<u32> {
+    Interface::find(name)?.rx_queues()
+}
+
 /// The sentence for an interface that carries something else than Ethernet frames.
 pub(crate) fn no_ethernet(name: &str) -> io::Error {
     io::Error::new(

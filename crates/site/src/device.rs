@@ -16,7 +16,7 @@ use fairlane_config::{self as config, Interfaces, Near, Site};
 use fairlane_io::early::Gate;
 use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::tun::Layer;
-use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, Umem, XdpMode, packet};
+use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, XdpMode, packet};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::daemon::Options;
@@ -196,14 +196,14 @@ pub(crate) fn open(
     [near_hiring, hiring]: &[Option<Hiring>; 2],
 ) -> Result<[(String, AnyDevice); 2]> {
     let outside = &interfaces.outside;
-    let umem = match interfaces.backend {
+    let memory = match interfaces.backend {
         config::Backend::Packet => None,
-        config::Backend::Xdp => Some(xdp::umem(interfaces, needs)?),
+        config::Backend::Xdp => Some(xdp::memory(interfaces, needs)?),
     };
     let open = |name: &str, port: &Option<Arc<Port>>, hiring: &Option<Hiring>| {
         let opener = Opener {
             name: name.to_owned(),
-            umem: umem.clone(),
+            memory: memory.clone(),
             notify: Arc::clone(notify),
             port: port.clone(),
             hiring: hiring.clone(),
@@ -233,7 +233,7 @@ pub(crate) fn go_on_with(
     let go_on = |name: String, passed, port: &Option<Arc<Port>>, hiring: &Option<Hiring>| {
         let opener = Opener {
             name: name.clone(),
-            umem: None,
+            memory: None,
             notify: Arc::clone(notify),
             port: port.clone(),
             hiring: hiring.clone(),
@@ -255,7 +255,7 @@ pub(crate) fn go_on_with(
 struct Opener {
     name: String,
     /// Where frames are shared with the kernel: AF_XDP instead of packet sockets.
-    umem: Option<Umem>,
+    memory: Option<xdp::Memory>,
     notify: Notify,
     port: Option<Arc<Port>>,
     /// How a thread of its own receives, if one is to.
@@ -278,15 +278,15 @@ impl Opener {
         if let Some(complaint) = hold.complaint() {
             (self.notify)(Notice::Warning(complaint.to_owned()));
         }
-        let device: AnyDevice = match &self.umem {
+        let device: AnyDevice = match &self.memory {
             None => {
                 let backend = PacketBackend::open(name, &of_packets(deaf))?;
                 // What the kernel joins is cut again.
                 hold.single_frames_of_device(name)?;
                 self.received_by(backend)?
             }
-            Some(umem) => {
-                let shared = Shared::bind(umem, name, deaf)?;
+            Some(memory) => {
+                let shared = Shared::bind(memory, name, deaf)?;
                 if shared.mode() == XdpMode::Generic {
                     // In the others frames come before anybody may join them.
                     hold.single_frames(name)?;
