@@ -23,21 +23,23 @@ pub fn mtu(name: &str) -> io::Result<u32> {
     Ok(u32::try_from(mtu).unwrap_or(u32::MAX))
 }
 
-/// Queues that frames are received from at the interface of this name in the calling thread's network namespace,
-/// as its driver counts its channels; 1 where that does not say. Needs no privilege. A few system calls.
+/// How many queues of the interface of this name receive, in the calling thread's network namespace:
+/// at least 1, and 1 where its driver does not tell and `/sys` is another namespace's. Needs no
+/// privilege. A few system calls.
 ///
 /// # Errors
 ///
-/// As for [`mtu`].
+/// `NotFound` or another error of the system's if there is no such interface.
 ///
 /// ```
-/// use fairlane_io::interface::receive_queues;
+/// use fairlane_io::interface::rx_queues;
 ///
-/// assert_eq!(receive_queues("lo")?, 1);
+/// assert_eq!(rx_queues("lo")?, 1);
+/// assert!(rx_queues("nosuch0").is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn receive_queues(name: &str) -> io::Result<usize> {
-    Ok(Interface::find(name)?.receive_queues())
+pub fn rx_queues(name: &str) -> io::Result<u32> {
+    Interface::find(name)?.rx_queues()
 }
 
 /// The sentence for an interface that carries something else than Ethernet frames.

@@ -1,8 +1,16 @@
-//! AF_XDP: Ethernet frames of one queue of an interface, in memory shared with the kernel. Linux
-//! only, and needs privilege.
+//! AF_XDP: Ethernet frames of an interface, of all its queues or of one, in memory shared with the
+//! kernel. Linux only, and needs privilege.
 //!
-//! An [`XdpBackend`] takes *all* packets that arrive at its queue from the kernel's own stack, and
+//! An [`XdpBackend`] takes *all* packets that arrive at its queues from the kernel's own stack, and
 //! sends past the kernel's queueing disciplines. Other queues of the interface are left alone.
+//!
+//! # Queues
+//!
+//! A device divides what arrives among its receive queues, all packets of a flow to one. A backend that
+//! was [bound to all](XdpBackend::bind_all) has a socket on each, takes from them in turns, an equal
+//! part from each that has so many, and sends by the first alone. So packets of one flow keep their
+//! order on both ways; packets of two flows that arrived at two queues may change places. The budget of
+//! what is in flight is that of the one queue that sends. What the device counts by queue is told summed.
 //!
 //! # Frames
 //!
@@ -22,7 +30,7 @@
 //!
 //! | held by | how many |
 //! | --- | --- |
-//! | each backend, to receive into | as many as its receive ring has places |
+//! | each backend, to receive into | as many as its receive ring has places, for each of its queues |
 //! | each backend, to send | up to as many as its transmit ring has places |
 //! | the program, as [`XdpFrame`] | the rest, but for those that are free |
 //!
@@ -45,7 +53,7 @@
 //! | [`Generic`](XdpMode::Generic) | the stack hands packets over; copied | every device |
 //!
 //! Asked for none, a backend gets the first that the interface offers, and
-//! [`mode`](XdpBackend::mode) tells which.
+//! [`mode`](XdpBackend::mode) tells which: of several queues, the slowest of them.
 //!
 //! # What the kernel's errors become
 //!
@@ -92,14 +100,14 @@ pub(crate) mod program;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::early::{Gate, Target};
 use crate::sys::interface::{Interface, LinkState};
-use crate::sys::xdp::Socket;
-use crate::waits::Waits;
+use crate::sys::xdp::{Socket, unroute};
+use crate::waits::{Look, Waits};
 use crate::{Arrival, Backend, Budget};
 
 pub use crate::sys::umem::{Umem, XdpFrame};
@@ -131,8 +139,8 @@ impl fmt::Display for XdpMode {
 pub struct XdpOptions {
     /// This mode or an error; `None` for the first that the interface offers.
     pub mode: Option<XdpMode>,
-    /// Frames kept ready to receive into: a power of two, 64 to 32,768. What arrives while all are
-    /// full is lost. 1,024 if not chosen.
+    /// Frames kept ready to receive into, at each queue: a power of two, 64 to 32,768. What arrives
+    /// while all of its queue are full is lost. 1,024 if not chosen.
     pub rx_ring: u32,
     /// Frames that may be with the device to be sent: a power of two, 64 to 32,768. 256 if not
     /// chosen.
@@ -173,7 +181,7 @@ const CALLS: u32 = 8;
 /// While the link is down, how often the kernel is asked whether it is up again.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// A socket on one queue of an interface, that sends and receives [`XdpFrame`]s.
+/// The sockets on all queues of an interface or on one, that send and receive [`XdpFrame`]s.
 ///
 /// No call blocks. [`receive`](Backend::receive) makes no system call while packets arrive, and
 /// one every ten milliseconds while none does; [`transmit`](Backend::transmit) makes one for as
@@ -183,9 +191,16 @@ const PATIENCE: Duration = Duration::from_millis(1);
 ///
 /// It may be moved to another thread, as its frames may; there is one of it, and it is used by one
 /// thread at a time. A thread with nothing else to do may wait for it with a
-/// [`Waiter`](crate::Waiter). That ends at the removal of the interface only with its timeout.
+/// [`Waiter`](crate::Waiter). That ends at the removal of the interface only with its timeout. The
+/// descriptor of one socket is the socket's, that of several an epoll instance over them, which is only
+/// to be waited for; what it costs falls to the kernel, for each batch of packets that a driver brings.
 pub struct XdpBackend {
-    socket: Socket,
+    /// At least one. The first sends.
+    sockets: Vec<Socket>,
+    /// Readable when one of several sockets is.
+    any: Option<OwnedFd>,
+    /// Which socket is received from first.
+    first: usize,
     interface: Interface,
     name: String,
     mode: XdpMode,
@@ -229,31 +244,49 @@ impl XdpBackend {
     ///
     /// None are known.
     pub fn dropped(&self) -> io::Result<u64> {
-        let counted = self.socket.statistics()?;
-        Ok(counted.rx_dropped + counted.rx_ring_full)
+        self.sockets.iter().try_fold(0, |sum, socket| {
+            let counted = socket.statistics()?;
+            Ok(sum + counted.rx_dropped + counted.rx_ring_full)
+        })
+    }
+
+    /// How many queues of the interface it receives from.
+    pub fn queues(&self) -> usize {
+        self.sockets.len()
     }
 
     /// From now on packets come here, or go on to the kernel's own stack as if this were not there. At
-    /// once for all that arrive.
+    /// once for all that arrive at a queue, and one queue after the other.
     ///
     /// # Errors
     ///
     /// None are known.
     pub fn hear(&self, anything: bool) -> io::Result<()> {
-        self.socket.hear(anything)
+        self.sockets
+            .iter()
+            .try_for_each(|socket| socket.hear(anything))
     }
 
-    /// Whether a quarter of the frames that may be received into is full: more arrives than is
-    /// taken in, or nothing was for a while. O(1).
+    /// Whether at one of the queues a quarter of the frames that may be received into is full: more
+    /// arrives than is taken in, or nothing was for a while. O(queues).
     pub fn is_filling(&self) -> bool {
-        self.socket.is_filling()
+        self.sockets.iter().any(Socket::is_filling)
     }
 
     /// Where packets arrive, on all queues of the interface that this process serves. The kernel's
     /// own stack is behind it too, for queues without a backend.
     pub fn gate(&self) -> Gate {
-        let program = self.socket.program().map(Arc::downgrade);
+        let program = self.sender().program().map(Arc::downgrade);
         Gate(Target::Interface(program.unwrap_or_default()))
+    }
+
+    /// The socket that sends.
+    fn sender(&self) -> &Socket {
+        &self.sockets[0]
+    }
+
+    fn sender_mut(&mut self) -> &mut Socket {
+        &mut self.sockets[0]
     }
 
     /// Moves to the ring what the budget and the ring have room for; drops what is not to be sent.
@@ -266,26 +299,26 @@ impl XdpBackend {
                 batch.pop_front();
                 continue;
             }
-            if self.socket.unsent_bytes() + length as u64 > self.budget.as_bytes() {
+            if self.sender().unsent_bytes() + length as u64 > self.budget.as_bytes() {
                 break;
             }
             let Some(frame) = self.native(batch) else {
                 break;
             };
-            if let Err(frame) = self.socket.send(frame) {
+            if let Err(frame) = self.sender_mut().send(frame) {
                 batch.push_front(frame);
                 break;
             }
             count += 1;
         }
-        self.socket.publish();
+        self.sender_mut().publish();
         count
     }
 
     /// Takes the frame at the front, or a copy in this backend's memory if it is of another.
     /// `None` if no frame is free for that.
     fn native(&self, batch: &mut VecDeque<XdpFrame>) -> Option<XdpFrame> {
-        let umem = self.socket.umem();
+        let umem = self.sender().umem();
         if umem.owns(batch.front()?) {
             return batch.pop_front();
         }
@@ -302,7 +335,7 @@ impl XdpBackend {
             .chunks_exact(TAG)
             .take(MOST_TAGS)
             .take_while(|tag| matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]));
-        (self.mtu + HEADER + TAG * tags.count()).min(self.socket.longest())
+        (self.mtu + HEADER + TAG * tags.count()).min(self.sender().longest())
     }
 
     /// Whether packets can leave; asks the kernel if they could not a while ago.
@@ -344,7 +377,7 @@ impl XdpBackend {
 
     /// Makes the kernel send what is in the ring.
     fn kick(&mut self) -> io::Result<()> {
-        let Err(error) = self.socket.kick() else {
+        let Err(error) = self.sender().kick() else {
             return Ok(());
         };
         match error.raw_os_error() {
@@ -376,16 +409,43 @@ impl XdpBackend {
             return Ok(());
         }
         self.attended = Instant::now();
-        if let Err(error) = self.socket.look()
+        if let Err(error) = self.sender().look()
             && error.raw_os_error() == Some(libc::ENXIO)
         {
             self.state = State::Gone;
             return Err(self.gone());
         }
-        if self.socket.pending() > 0 && self.is_up()? {
+        if self.sender().pending() > 0 && self.is_up()? {
             self.kick()?;
         }
         Ok(())
+    }
+
+    /// Receives from every queue in its turn, beginning at `first`: an equal part of what is left of
+    /// `max` for each that is still to come. Whether one had more for it than its part.
+    fn receive_in_turns(
+        &mut self,
+        into: &mut Vec<XdpFrame>,
+        max: usize,
+        look: Look,
+    ) -> (usize, bool) {
+        let queues = self.sockets.len();
+        let (mut count, mut has_more) = (0, false);
+        for turn in 0..queues {
+            let part = (max - count).div_ceil(queues - turn);
+            let socket = &mut self.sockets[(self.first + turn) % queues];
+            let losing = socket.is_full();
+            let arrivals = &mut self.arrivals;
+            let came = socket.receive(into, part, |came| {
+                arrivals.push(Arrival {
+                    waited: look.waited_if_noted(came),
+                    losing,
+                });
+            });
+            has_more |= came == part;
+            count += came;
+        }
+        (count, has_more)
     }
 
     fn gone(&self) -> io::Error {
@@ -415,14 +475,14 @@ impl Backend for XdpBackend {
     fn transmit(&mut self, batch: &mut VecDeque<XdpFrame>) -> io::Result<usize> {
         let mut accepted = 0;
         loop {
-            self.socket.reap();
+            self.sender_mut().reap();
             match self.is_up() {
                 Ok(true) => {}
                 Err(error) if accepted == 0 => return Err(error),
                 Ok(false) | Err(_) => return Ok(accepted),
             }
             accepted += self.hand_over(batch);
-            let pending = self.socket.pending();
+            let pending = self.sender().pending();
             if pending == 0 {
                 return Ok(accepted);
             }
@@ -432,32 +492,39 @@ impl Backend for XdpBackend {
                 Err(_) => return Ok(accepted),
             }
             // The kernel takes some frames a call, so it is called until it takes no more.
-            if self.socket.pending() == pending {
-                self.socket.reap();
+            if self.sender().pending() == pending {
+                self.sender_mut().reap();
                 return Ok(accepted);
             }
         }
     }
 
+    /// Oldest first of each queue. While more waits than is asked for, every queue is received from in
+    /// its turn, and none twice before the others have had as much, if they have it.
+    ///
     /// # Errors
     ///
     /// `NetworkDown` when the interface was removed and all that had arrived is received.
     fn receive(&mut self, into: &mut Vec<XdpFrame>, max: usize) -> io::Result<usize> {
         self.arrivals.clear();
         let look = self.waits.look_by_uptime();
-        let losing = self.socket.is_full();
-        let arrivals = &mut self.arrivals;
-        let count = self.socket.receive(into, max, |came| {
-            arrivals.push(Arrival {
-                waited: look.waited_if_noted(came),
-                losing,
-            });
-        });
+        let mut count = 0;
+        loop {
+            let (came, has_more) = self.receive_in_turns(into, max - count, look);
+            count += came;
+            if count == max || !has_more {
+                break;
+            }
+        }
         if count < max {
             self.waits.emptied(look);
         }
-        self.socket.reap();
-        self.socket.refill(REFILL);
+        self.sender_mut().reap();
+        let (later, first) = self.sockets.split_at_mut(self.first);
+        for socket in first.iter_mut().chain(later) {
+            socket.refill(REFILL);
+        }
+        self.first = (self.first + 1) % self.sockets.len();
         if count == 0 && max > 0 {
             self.attend()?;
         }
@@ -475,7 +542,7 @@ impl Backend for XdpBackend {
     fn in_flight(&self) -> io::Result<u64> {
         match self.state {
             State::Gone => Err(self.gone()),
-            State::Up | State::Down(_) => Ok(self.socket.unsent_bytes_now()),
+            State::Up | State::Down(_) => Ok(self.sender().unsent_bytes_now()),
         }
     }
 
@@ -486,7 +553,16 @@ impl Backend for XdpBackend {
 
 impl AsFd for XdpBackend {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match &self.any {
+            Some(any) => any.as_fd(),
+            None => self.sender().as_fd(),
+        }
+    }
+}
+
+impl Drop for XdpBackend {
+    fn drop(&mut self) {
+        unroute(&mut self.sockets);
     }
 }
 
@@ -501,6 +577,7 @@ impl fmt::Debug for XdpBackend {
         f.debug_struct("XdpBackend")
             .field("interface", &self.name)
             .field("mode", &self.mode)
+            .field("queues", &self.queues())
             .field("state", &self.state)
             .field("refused", &self.refused)
             .finish_non_exhaustive()

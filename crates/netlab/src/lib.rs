@@ -54,7 +54,7 @@ pub use bridge::bridge;
 pub use echo::Echo;
 pub use error::LabError;
 pub use iperf::{Flow, Transfer, Window, iperf_is_installed};
-pub use link::{Link, cable, veth};
+pub use link::{Link, cable, cable_with_queues, veth, veth_with_queues};
 pub use namespace::Namespace;
 pub use probe::{Probe, Probed};
 pub use program::{Ended, Program};

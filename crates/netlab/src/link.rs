@@ -72,10 +72,21 @@ pub struct Link {
 ///
 /// See [`Namespace::new`] and [`veth`].
 pub fn cable(mtu: u32) -> Result<(Link, Link), LabError> {
-    let (near, far) = veth(
+    cable_with_queues(mtu, 1)
+}
+
+/// The same with so many queues at each end, for either direction: what one end sends by its queue
+/// *n* arrives at the other's queue *n*.
+///
+/// # Errors
+///
+/// Those of [`cable`], and for no queues or more than 4,096.
+pub fn cable_with_queues(mtu: u32, queues: u32) -> Result<(Link, Link), LabError> {
+    let (near, far) = veth_with_queues(
         (&Namespace::new()?, "near"),
         (&Namespace::new()?, "far"),
         mtu,
+        queues,
     )?;
     near.up()?;
     far.up()?;
@@ -96,13 +107,27 @@ pub fn veth(
     other: (&Namespace, &str),
     mtu: u32,
 ) -> Result<(Link, Link), LabError> {
+    veth_with_queues(one, other, mtu, 1)
+}
+
+/// The same with so many queues at each end, for either direction.
+///
+/// # Errors
+///
+/// Those of [`veth`], and for no queues or more than 4,096.
+pub fn veth_with_queues(
+    one: (&Namespace, &str),
+    other: (&Namespace, &str),
+    mtu: u32,
+    queues: u32,
+) -> Result<(Link, Link), LabError> {
     let end = |(namespace, name): (&Namespace, &str)| {
         link(0)
             .with_text(NAME, name)
             .with_number(NAMESPACE, namespace.raw_fd() as u32)
             .with_number(MTU, mtu)
-            .with_number(TX_QUEUES, 1)
-            .with_number(RX_QUEUES, 1)
+            .with_number(TX_QUEUES, queues)
+            .with_number(RX_QUEUES, queues)
     };
     let peer = Message::default().with_nested(VETH_PEER, &end(other));
     let info = Message::default()

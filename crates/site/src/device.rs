@@ -16,7 +16,7 @@ use fairlane_config::{self as config, Interfaces, Near, Site};
 use fairlane_io::early::Gate;
 use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::tun::Layer;
-use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, Umem, XdpMode, packet};
+use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, XdpMode, packet};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::daemon::Options;
@@ -200,14 +200,14 @@ pub(crate) fn open(
     [near_workers, workers]: &[Option<WorkerOptions>; 2],
 ) -> Result<[(String, AnyDevice); 2]> {
     let outside = &interfaces.outside;
-    let umem = match interfaces.backend {
+    let memory = match interfaces.backend {
         config::Backend::Packet => None,
-        config::Backend::Xdp => Some(xdp::umem(interfaces, needs)?),
+        config::Backend::Xdp => Some(xdp::memory(interfaces, needs)?),
     };
     let open = |name: &str, port: &Option<Arc<Port>>, workers: &Option<WorkerOptions>| {
         let opener = Opener {
             name: name.to_owned(),
-            umem: umem.clone(),
+            memory: memory.clone(),
             notify: Arc::clone(notify),
             port: port.clone(),
             workers: workers.clone(),
@@ -238,7 +238,7 @@ pub(crate) fn go_on_with(
         |name: String, passed, port: &Option<Arc<Port>>, workers: &Option<WorkerOptions>| {
             let opener = Opener {
                 name: name.clone(),
-                umem: None,
+                memory: None,
                 notify: Arc::clone(notify),
                 port: port.clone(),
                 workers: workers.clone(),
@@ -260,7 +260,7 @@ pub(crate) fn go_on_with(
 struct Opener {
     name: String,
     /// Where frames are shared with the kernel: AF_XDP instead of packet sockets.
-    umem: Option<Umem>,
+    memory: Option<xdp::Memory>,
     notify: Notify,
     port: Option<Arc<Port>>,
     /// How a thread of its own receives, if one is to.
@@ -283,7 +283,7 @@ impl Opener {
         if let Some(complaint) = hold.complaint() {
             (self.notify)(Notice::Warning(complaint.to_owned()));
         }
-        let device: AnyDevice = match &self.umem {
+        let device: AnyDevice = match &self.memory {
             None => {
                 let count = self.workers.as_ref().map_or(1, |workers| workers.count);
                 let backends = PacketBackend::open_group(name, &of_packets(deaf), count)?;
@@ -291,8 +291,8 @@ impl Opener {
                 hold.single_frames_of_device(name)?;
                 self.received_by(backends)?
             }
-            Some(umem) => {
-                let shared = Shared::bind(umem, name, deaf)?;
+            Some(memory) => {
+                let shared = Shared::bind(memory, name, deaf)?;
                 if shared.mode() == XdpMode::Generic {
                     // In the others frames come before anybody may join them.
                     hold.single_frames(name)?;

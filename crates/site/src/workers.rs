@@ -24,7 +24,7 @@ use fairlane_classify::{Found, Layer, LinkClassifier, Origin};
 use fairlane_config::{Near, Role, Site, Workers};
 use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
-use fairlane_io::interface::receive_queues;
+use fairlane_io::interface::rx_queues;
 use fairlane_io::{KeptBytes, Owed, Waiter};
 use fairlane_mailbox::{Consumer, Producer, Room, mailbox};
 use fairlane_runtime::bridge::{BATCH, Came};
@@ -221,7 +221,7 @@ pub(crate) fn worker_options(
         ingress: role.ingress(),
         count: workers.receive.unwrap_or_else(|| match alone {
             true => 1,
-            false => automatic(receive_queues(name).unwrap_or(1), all.len()),
+            false => automatic(rx_queues(name).unwrap_or(1) as usize, all.len()),
         }),
         cores: cores.next().unwrap_or_default().to_vec(),
         stack: STACK,

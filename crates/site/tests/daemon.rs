@@ -1,5 +1,6 @@
 //! A program of one's own runs a site: opens it, watches it, changes it, stops it.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::fs;
 use std::process::Command;
@@ -9,8 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlane_config::{Attach, Site};
+use fairlane_io::{Backend, Umem, XdpBackend, XdpFrame, XdpOptions};
 use fairlane_mailbox::shared::Geometry;
-use fairlane_netlab::{Namespace, Wire, or_skip, veth};
+use fairlane_netlab::{Link, Namespace, Wire, or_skip, veth, veth_with_queues};
 use fairlane_site::{Attaching, Daemon, Error, Notice, Options, Outcome, Report, Source, Standby};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -287,6 +289,119 @@ fn a_site_with_workers_forwards_takes_over_and_goes_on_with_another_interface() 
     assert_eq!((&*calls.terms.name, calls.dropped), ("calls", 0));
     assert!(rest.sent_packets > 0 && rest.delay_us.is_some(), "{rest:?}");
     assert_eq!(report.interfaces[1].backend, "packet, 1 worker");
+}
+
+/// An interface of the middle with four queues, and the end of its cable in a namespace of its own.
+fn cable_of_four(middle: &Namespace, name: &str) -> Option<(Link, Link)> {
+    let made = Namespace::new().and_then(|host| {
+        let (near, far) = veth_with_queues((middle, name), (&host, "host"), 1_500, 4)?;
+        near.up()?;
+        far.up()?;
+        near.wait_for_carrier()?;
+        far.wait_for_carrier()?;
+        Ok((near, far))
+    });
+    or_skip("a site of interfaces with four queues", made)
+}
+
+/// A frame that says by which queue it was sent, and as which.
+fn numbered(umem: &Umem, queue: u8, number: u32) -> XdpFrame {
+    let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, queue, 0x88, 0xb5];
+    bytes.extend(number.to_be_bytes());
+    bytes.resize(60, queue);
+    umem.frame_from(&bytes).unwrap()
+}
+
+#[test]
+fn every_frame_of_every_queue_passes_a_site_over_xdp_once_and_in_order_by_queue() {
+    const FRAMES: u32 = 100;
+    let Some(middle) = or_skip("a site of interfaces with four queues", Namespace::new()) else {
+        return;
+    };
+    let Some((_inside, sender)) = cable_of_four(&middle, "inside") else {
+        return;
+    };
+    let Some((_outside, receiver)) = cable_of_four(&middle, "outside") else {
+        return;
+    };
+    let interfaces = format!("{INTERFACES}backend = \"xdp\"\n");
+    let opened = middle.run(|| Daemon::open(site(&interfaces, "voice"), &options(), |_| {}));
+    let daemon = opened.unwrap();
+    for interface in daemon.interfaces() {
+        assert_eq!(interface.backend, "xdp, native, 4 queues");
+    }
+    let handle = daemon.handle();
+    let umem = Umem::new(16_384, 2_048).unwrap();
+    let usual = XdpOptions::default();
+    let mut sources: Vec<_> = (0..4)
+        .map(|queue| {
+            let bound = sender
+                .namespace()
+                .run(|| XdpBackend::bind(&umem, "host", queue, &usual));
+            bound.unwrap()
+        })
+        .collect();
+    let mut sink = receiver
+        .namespace()
+        .run(|| XdpBackend::bind_all(&umem, "host", &usual).unwrap());
+    let outcome = thread::scope(|scope| {
+        let running = scope.spawn(move || daemon.run(|_| {}));
+        let mut batches: Vec<VecDeque<_>> = (0..4)
+            .map(|queue| {
+                (0..FRAMES)
+                    .map(|number| numbered(&umem, queue, number))
+                    .collect()
+            })
+            .collect();
+        let (mut arrived, mut came, mut expected) = (Vec::new(), 0, [0; 4]);
+        let end = Instant::now() + PATIENCE;
+        while came < 4 * FRAMES && Instant::now() < end {
+            for (source, batch) in sources.iter_mut().zip(&mut batches) {
+                source.transmit(batch).unwrap();
+            }
+            sink.receive(&mut arrived, 64).unwrap();
+            for frame in arrived.drain(..) {
+                let bytes = frame.bytes();
+                if bytes[12..14] == [0x88, 0xb5] {
+                    let number = u32::from_be_bytes(bytes[14..18].try_into().unwrap());
+                    let next = &mut expected[usize::from(bytes[11])];
+                    assert_eq!(number, *next, "queue {}", bytes[11]);
+                    *next += 1;
+                    came += 1;
+                }
+            }
+        }
+        handle.stop();
+        assert_eq!(expected, [FRAMES; 4]);
+        running.join().unwrap()
+    });
+    outcome.result.unwrap();
+    let [inside, outside] = &outcome.report.interfaces[..] else {
+        panic!("{:?}", outcome.report);
+    };
+    assert_eq!((inside.lost, outside.lost), (0, 0));
+}
+
+#[test]
+fn interfaces_with_more_queues_than_the_memory_has_sockets_are_refused_with_their_counts() {
+    let made = Namespace::new().and_then(|middle| {
+        let far = Namespace::new()?;
+        veth_with_queues((&middle, "inside"), (&far, "one"), 1_500, 40)?;
+        veth_with_queues((&middle, "outside"), (&far, "other"), 1_500, 25)?;
+        Ok(middle)
+    });
+    let Some(middle) = or_skip("too many queues", made) else {
+        return;
+    };
+    let interfaces = format!("{INTERFACES}backend = \"xdp\"\n");
+    let opened = middle.run(|| Daemon::open(site(&interfaces, "voice"), &options(), |_| {}));
+    let refused = opened.map(|_| ()).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "with the backend xdp the interfaces have at most 64 receive queues together, and inside \
+         has 40 and outside has 25: leave each at most 32 (ethtool -L <interface> combined 32), or \
+         use the backend packet"
+    );
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! What the kernel says of an interface, by `ioctl`.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
+use std::fs::DirEntry;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use libc::c_int;
 
@@ -44,7 +46,6 @@ pub(crate) enum Joins {
 // Commands of linux/ethtool.h, and a flag.
 const GET_FLAGS: u32 = 0x25;
 const SET_FLAGS: u32 = 0x26;
-const GET_CHANNELS: u32 = 0x3c;
 const GET_GRO: u32 = 0x2b;
 const SET_GRO: u32 = 0x2c;
 const LRO: u32 = 1 << 15;
@@ -57,6 +58,18 @@ struct Value {
     data: u32,
 }
 
+/// `struct ethtool_channels`: those there could be, and those there are.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    receiving: u32,
+    sending: u32,
+    other: u32,
+    combined: u32,
+}
+
 /// `struct ethtool_drvinfo`, of which the name counts.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -66,22 +79,10 @@ struct Driver {
     rest: [u8; 160],
 }
 
-/// `struct ethtool_channels`: what could be, and what is.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Channels {
-    command: u32,
-    most: [u32; 4],
-    receiving: u32,
-    sending: u32,
-    other: u32,
-    both: u32,
-}
-
 // SAFETY: a struct of integers without padding, as are the next two.
-unsafe impl Plain for Channels {}
-// SAFETY: as above.
 unsafe impl Plain for Value {}
+// SAFETY: as above.
+unsafe impl Plain for Channels {}
 // SAFETY: as above.
 unsafe impl Plain for Driver {}
 
@@ -204,18 +205,35 @@ impl Interface {
         Ok(())
     }
 
-    /// Queues that frames are received from; 1 where the driver does not say.
-    pub(crate) fn receive_queues(&self) -> usize {
-        let channels = self.ask_driver(Channels {
+    /// How many queues receive. Where the driver does not tell, as `/sys` has it, unless that is of
+    /// another namespace; 1 where nobody tells.
+    pub(crate) fn rx_queues(&self) -> io::Result<u32> {
+        /// `ETHTOOL_GCHANNELS`.
+        const GET_CHANNELS: u32 = 0x3c;
+        let told = self.ask_driver(Channels {
             command: GET_CHANNELS,
-            most: [0; 4],
-            receiving: 0,
-            sending: 0,
-            other: 0,
-            both: 0,
+            ..Channels::default()
         });
-        let queues = channels.map_or(0, |now| now.receiving.saturating_add(now.both));
-        usize::try_from(queues).unwrap_or(1).max(1)
+        match told {
+            Ok(channels) => Ok(channels.receiving.saturating_add(channels.combined).max(1)),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(error),
+            Err(_) => Ok(self.listed_queues().unwrap_or(1)),
+        }
+    }
+
+    /// The queues that `/sys` lists, if it is of this interface.
+    fn listed_queues(&self) -> Option<u32> {
+        let name: Vec<u8> = self.name().ok()?.iter().map(|&c| c as u8).collect();
+        let name = CStr::from_bytes_until_nul(&name).ok()?.to_str().ok()?;
+        let folder = Path::new("/sys/class/net").join(name);
+        let index = std::fs::read_to_string(folder.join("ifindex")).ok()?;
+        if index.trim().parse() != Ok(self.index) {
+            return None;
+        }
+        let entries = std::fs::read_dir(folder.join("queues")).ok()?.flatten();
+        let receives = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with("rx-");
+        let queues = entries.filter(receives).count();
+        u32::try_from(queues).ok().filter(|&queues| queues > 0)
     }
 
     /// Whether it is one end of a virtual cable.

@@ -100,7 +100,7 @@ impl Socket {
         let tenancy = umem.settle().ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::QuotaExceeded,
-                "64 backends have this memory already, the most that can",
+                "64 sockets have this memory already, the most that can",
             )
         })?;
         let is_told = to_be_told && register(socket.as_fd(), umem, TOLD).is_ok();
@@ -416,6 +416,24 @@ impl Socket {
     /// A number that no other network namespace has.
     pub(crate) fn namespace(&self) -> io::Result<u64> {
         option_of(self.as_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE)
+    }
+}
+
+/// Lets nothing more be brought to any of these sockets, which end after this: all together wait once
+/// for who was about to bring a packet. A socket that could not be taken out of its map ends as if this
+/// had not been called.
+pub(crate) fn unroute(sockets: &mut [Socket]) {
+    let unheard: Vec<bool> = sockets
+        .iter()
+        .map(|socket| socket.hear(false).is_ok())
+        .collect();
+    if !wait_for_readers() {
+        return;
+    }
+    for (socket, unheard) in sockets.iter_mut().zip(unheard) {
+        if unheard {
+            socket.route = None;
+        }
     }
 }
 

@@ -1,20 +1,27 @@
 //! Binding: the steps, the modes that are tried, and what can go wrong.
 
 use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
 
 use super::{HEADER, MOST_TAGS, State, TAG, Umem, XdpBackend, XdpMode, XdpOptions};
 use crate::interface::no_ethernet;
 use crate::sys::bpf::{AttachPoint, Program};
 use crate::sys::interface::Interface;
-use crate::sys::xdp::{Copying, HEADROOM, QUEUES, Socket};
+use crate::sys::xdp::{Copying, HEADROOM, QUEUES, Socket, unroute};
 use crate::waits::Waits;
 
 /// The kernel takes down a socket and a program some time after they are closed. Until then their
 /// queue is busy.
 const TEARDOWN: Duration = Duration::from_secs(1);
+
+/// The fewest places of a ring.
+const LEAST_RING: u32 = 64;
 
 /// The programs that this process has on interfaces: one serves all queues.
 static PROGRAMS: Mutex<Vec<Attached>> = Mutex::new(Vec::new());
@@ -36,6 +43,22 @@ enum Step {
 }
 
 impl XdpBackend {
+    /// Takes over all receive queues of the interface with the name `interface`, as
+    /// [`bind`](Self::bind) does one: a socket on each, with a receive ring of its own, all over `umem`.
+    /// Packets arrive once all are bound; if one cannot be, those before it are let go again. A queue
+    /// that the interface is given later (`ethtool -L`) goes to the kernel's own stack; the kernel lets
+    /// none be taken away that has a socket.
+    ///
+    /// A memory has at most 64 sockets, of all its backends; each counts the whole memory once against
+    /// the limit of pinned memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`bind`](Self::bind); `QuotaExceeded` where the memory would have more sockets.
+    pub fn bind_all(umem: &Umem, interface: &str, options: &XdpOptions) -> io::Result<Self> {
+        Self::bind_queues(umem, interface, None, options)
+    }
+
     /// Takes over `queue` of the interface with the name `interface`, in the calling thread's
     /// network namespace. Blocks for up to a second while the queue is busy, for the kernel lets
     /// go of a socket that was closed just now some time later.
@@ -56,6 +79,16 @@ impl XdpBackend {
         queue: u32,
         options: &XdpOptions,
     ) -> io::Result<Self> {
+        Self::bind_queues(umem, interface, Some(queue), options)
+    }
+
+    /// Takes over one queue, or all.
+    fn bind_queues(
+        umem: &Umem,
+        interface: &str,
+        queue: Option<u32>,
+        options: &XdpOptions,
+    ) -> io::Result<Self> {
         let device = Interface::find(interface).map_err(|error| no_interface(interface, error))?;
         let carries_ethernet = device.carries_ethernet();
         if !carries_ethernet.map_err(|error| no_interface(interface, error))? {
@@ -64,70 +97,144 @@ impl XdpBackend {
         let mtu = device
             .mtu()
             .map_err(|error| no_interface(interface, error))?;
-        check(umem, interface, queue, mtu, options)?;
-        let patience = Instant::now() + TEARDOWN;
-        loop {
-            let error = match open(umem, &device, queue, options) {
-                Ok((mut socket, mode)) => {
-                    socket.refill(1);
-                    return Ok(Self {
-                        socket,
-                        interface: device,
-                        name: interface.to_owned(),
-                        mode,
-                        budget: options.budget,
-                        mtu,
-                        state: State::Up,
-                        attended: Instant::now(),
-                        in_vain: 0,
-                        refused: 0,
-                        waits: Waits::new(),
-                        arrivals: Vec::new(),
-                    });
-                }
+        let queues = match queue {
+            Some(queue) => queue..queue + 1,
+            None => {
+                let all = device.rx_queues();
+                0..all.map_err(|error| no_interface(interface, error))?
+            }
+        };
+        check(umem, interface, queues.end - 1, mtu, options)?;
+        let (sockets, mode) = open_all(umem, &device, interface, queues, options)?;
+        let any = any_of(&sockets)?;
+        let mut backend = Self {
+            sockets,
+            any,
+            first: 0,
+            interface: device,
+            name: interface.to_owned(),
+            mode,
+            budget: options.budget,
+            mtu,
+            state: State::Up,
+            attended: Instant::now(),
+            in_vain: 0,
+            refused: 0,
+            waits: Waits::new(),
+            arrivals: Vec::new(),
+        };
+        for socket in &mut backend.sockets {
+            socket.refill(1);
+        }
+        if !options.deaf {
+            backend.hear(true)?;
+        }
+        Ok(backend)
+    }
+}
+
+/// What is readable when one of several sockets is.
+fn any_of(sockets: &[Socket]) -> io::Result<Option<OwnedFd>> {
+    if sockets.len() < 2 {
+        return Ok(None);
+    }
+    let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for socket in sockets {
+        epoll::add(
+            &any,
+            socket,
+            epoll::EventData::new_u64(0),
+            epoll::EventFlags::IN,
+        )?;
+    }
+    Ok(Some(any))
+}
+
+/// A socket on each of these queues, of which nothing is heard yet, and the slowest mode of them.
+fn open_all(
+    umem: &Umem,
+    device: &Interface,
+    interface: &str,
+    queues: Range<u32>,
+    options: &XdpOptions,
+) -> io::Result<(Vec<Socket>, XdpMode)> {
+    let patience = Instant::now() + TEARDOWN;
+    let (mut sockets, mut opener) = (
+        Vec::new(),
+        Opener {
+            umem,
+            device,
+            options,
+            attached: None,
+            tx_ring: options.tx_ring,
+        },
+    );
+    let mut slowest = XdpMode::ZeroCopy;
+    for queue in queues {
+        // Those that are bound stay so while a later one is busy, for they would be busy themselves.
+        let (socket, mode) = loop {
+            let error = match opener.open(queue) {
+                Ok(opened) => break opened,
                 Err(error) => error,
             };
             let busy = matches!(error.1.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
             if !busy || Instant::now() >= patience {
+                unroute(&mut sockets);
                 return Err(explain(interface, queue, options.mode, error));
             }
             thread::sleep(Duration::from_millis(20));
+        };
+        if mode != XdpMode::ZeroCopy {
+            slowest = mode;
         }
+        sockets.push(socket);
+        opener.tx_ring = LEAST_RING;
     }
+    Ok((sockets, slowest))
 }
 
-/// A socket that is bound and receives.
-fn open(
-    umem: &Umem,
-    device: &Interface,
-    queue: u32,
-    options: &XdpOptions,
-) -> Result<(Socket, XdpMode), (Step, io::Error)> {
-    let at = |step| move |error| (step, error);
-    // A driver that reads frames itself takes what is there for told, whether a descriptor says so or not;
-    // and some devices are sent to past it (virtio-net, before Linux 6.19).
-    let to_be_told = device.is_cable().unwrap_or(false);
-    let mut socket =
-        Socket::open(umem, options.rx_ring, options.tx_ring, to_be_told).map_err(at(Step::Open))?;
-    let (program, place) = attach(&socket, device, options.mode).map_err(at(Step::Attach))?;
-    let copying = match (options.mode, place) {
-        (Some(XdpMode::ZeroCopy), _) => Copying::Never,
-        (None, AttachPoint::Driver) => Copying::IfNeeded,
-        _ => Copying::Always,
-    };
-    socket
-        .bind(device.index(), queue, copying)
-        .map_err(at(Step::Bind))?;
-    socket.route(program, queue);
-    if !options.deaf {
-        socket.hear(true).map_err(at(Step::Attach))?;
+/// How the queues of an interface are opened.
+struct Opener<'a> {
+    umem: &'a Umem,
+    device: &'a Interface,
+    options: &'a XdpOptions,
+    /// The program on the interface, once there is one.
+    attached: Option<(Arc<Program>, AttachPoint)>,
+    /// The places to send from of the next socket.
+    tx_ring: u32,
+}
+
+impl Opener<'_> {
+    /// A socket that is bound, of which nothing is heard yet.
+    fn open(&mut self, queue: u32) -> Result<(Socket, XdpMode), (Step, io::Error)> {
+        let (device, options) = (self.device, self.options);
+        let at = |step| move |error| (step, error);
+        // A driver that reads frames itself takes what is there for told, whether a descriptor says so or not;
+        // and some devices are sent to past it (virtio-net, before Linux 6.19).
+        let to_be_told = device.is_cable().unwrap_or(false);
+        let mut socket = Socket::open(self.umem, options.rx_ring, self.tx_ring, to_be_told)
+            .map_err(at(Step::Open))?;
+        let (program, place) = match &self.attached {
+            Some(attached) => attached.clone(),
+            None => attach(&socket, device, options.mode).map_err(at(Step::Attach))?,
+        };
+        let copying = match (options.mode, place) {
+            (Some(XdpMode::ZeroCopy), _) => Copying::Never,
+            (None, AttachPoint::Driver) => Copying::IfNeeded,
+            _ => Copying::Always,
+        };
+        socket
+            .bind(device.index(), queue, copying)
+            .map_err(at(Step::Bind))?;
+        socket.route(Arc::clone(&program), queue);
+        self.attached = Some((program, place));
+        let mode = match place {
+            _ if socket.is_zero_copy() => XdpMode::ZeroCopy,
+            AttachPoint::Driver => XdpMode::Native,
+            AttachPoint::Stack => XdpMode::Generic,
+        };
+        Ok((socket, mode))
     }
-    let mode = match place {
-        _ if socket.is_zero_copy() => XdpMode::ZeroCopy,
-        AttachPoint::Driver => XdpMode::Native,
-        AttachPoint::Stack => XdpMode::Generic,
-    };
-    Ok((socket, mode))
 }
 
 /// The program on the device: this process's, if there is one in a place that `mode` allows, or a
@@ -185,21 +292,21 @@ fn is_final(error: &io::Error) -> bool {
 fn check(
     umem: &Umem,
     interface: &str,
-    queue: u32,
+    last: u32,
     mtu: usize,
     options: &XdpOptions,
 ) -> io::Result<()> {
     let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     for (name, ring) in [("receive", options.rx_ring), ("transmit", options.tx_ring)] {
-        if !ring.is_power_of_two() || !(64..=32_768).contains(&ring) {
+        if !ring.is_power_of_two() || !(LEAST_RING..=32_768).contains(&ring) {
             return invalid(format!(
                 "a {name} ring of {ring} places is not possible: it has a power of two, 64 to 32768"
             ));
         }
     }
-    if queue >= QUEUES {
+    if last >= QUEUES {
         return invalid(format!(
-            "interface {interface} has no queue {queue}: only queues below {QUEUES} are served"
+            "interface {interface} has no queue {last}: only queues below {QUEUES} are served"
         ));
     }
     let most = umem.frame_size() as usize - HEADROOM - HEADER - MOST_TAGS * TAG;
@@ -259,7 +366,7 @@ fn explain(
             OutOfMemory,
             format!(
                 "the memory for interface {interface} cannot be pinned: raise the limit (`ulimit \
-                 -l`), take fewer frames, or run with the capability CAP_IPC_LOCK"
+                 -l`), take fewer frames, or run with the capability CAP_IPC_LOCK; each queue counts it"
             ),
         ),
         (Some(libc::EAFNOSUPPORT), Step::Open) => (
@@ -298,8 +405,8 @@ fn explain(
         _ if mode.is_some_and(|mode| mode != XdpMode::Generic) && step != Step::Open => (
             Unsupported,
             format!(
-                "interface {interface} does not offer the mode that was asked for ({error}): \
-                 leave the mode open, or take generic"
+                "interface {interface} does not offer the mode that was asked for at queue {queue} \
+                 ({error}): leave the mode open, or take generic"
             ),
         ),
         _ => (

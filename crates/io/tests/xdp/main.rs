@@ -7,4 +7,5 @@ mod lifetimes;
 mod links;
 mod passing;
 mod places;
+mod queues;
 mod rig;

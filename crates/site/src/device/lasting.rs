@@ -505,7 +505,7 @@ mod tests {
         };
         let opener = Opener {
             name: "nosuch0".to_owned(),
-            umem: None,
+            memory: None,
             notify: Arc::new(|_: Notice| ()),
             port: None,
             workers: None,

@@ -1,4 +1,4 @@
-//! A queue of an interface through AF_XDP, and the memory that its frames are in.
+//! The queues of an interface through AF_XDP, and the memory that its frames are in.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,20 +28,51 @@ const LONGEST_LONG_SHARED: u32 = LONG_SHARED_FRAME - 256;
 const HEADER: u32 = 22;
 /// Most frames in shared memory: 256 MiB of the shorter ones.
 const MOST_SHARED: u32 = 1 << 17;
-/// Places of the rings of each interface. What comes while this program does not run, for another
-/// has the processor, waits in the first: at a million short frames a second for 4 ms.
+/// Places of the receive ring of each queue. What comes while this program does not run, for another
+/// has the processor, waits there: at a million short frames a second for 4 ms.
 const RX_RING: u32 = 4_096;
+/// The same at least, where many queues and the frames that may wait share the memory.
+const LEAST_RX_RING: u32 = 256;
+/// Places to send from, of an interface.
 const TX_RING: u32 = 256;
-/// Frames in the rings of both.
-const IN_RINGS: u32 = 2 * (RX_RING + TX_RING);
-/// Most frames that may wait: were there more, they would leave none to receive with, or to send
-/// a process's frame in.
-const MOST_WAITING: u32 = MOST_SHARED - IN_RINGS;
+/// Queues of both interfaces at most: as many sockets may have one memory.
+const MOST_QUEUES: u32 = 64;
+/// Most frames that may wait with one queue at each interface: were there more, they would leave none
+/// to receive with, or to send a process's frame in.
+const MOST_WAITING: u32 = most_waiting(2, RX_RING);
 
 const _: () = assert!(MOST_WAITING == fairlane_config::XDP_MOST_WAITING);
 
+/// How many frames may wait beside the rings of so many queues of two interfaces.
+const fn most_waiting(queues: u32, rx_ring: u32) -> u32 {
+    MOST_SHARED.saturating_sub(queues * rx_ring + 2 * TX_RING)
+}
+
+/// The memory of a site, and what of it each interface may receive into.
+#[derive(Clone)]
+pub(super) struct Memory {
+    umem: Umem,
+    /// Places of the receive rings of an interface, together, at most.
+    rx_places: u32,
+    /// Of each.
+    rx_ring: u32,
+}
+
+/// The places of each receive ring of so many queues of both interfaces while so many frames may wait:
+/// as many as fit, if that is enough.
+fn rx_ring(queues: u32, waiting: u64) -> Option<u32> {
+    let mut ring = RX_RING;
+    while ring >= LEAST_RX_RING {
+        if waiting <= most_waiting(queues, ring).into() {
+            return Some(ring);
+        }
+        ring /= 2;
+    }
+    None
+}
+
 /// Memory for the frames of a site, if AF_XDP serves its interfaces.
-pub(super) fn umem(interfaces: &Interfaces, needs: Needs) -> Result<Umem> {
+pub(super) fn memory(interfaces: &Interfaces, needs: Needs) -> Result<Memory> {
     if interfaces.near == Near::Nothing {
         return unfit(format!(
             "with the backend xdp nobody but Fairlane hears {}: name inside or tap in \
@@ -61,6 +92,7 @@ pub(super) fn umem(interfaces: &Interfaces, needs: Needs) -> Result<Umem> {
         Near::Tap(_) | Near::Nothing => None,
     };
     let mut longest = needs.longest;
+    let mut queues = Vec::new();
     for name in near.into_iter().chain([&interfaces.outside]) {
         // One that is not there is named by who opens it.
         let mtu = interface::mtu(name).unwrap_or(0);
@@ -72,17 +104,56 @@ pub(super) fn umem(interfaces: &Interfaces, needs: Needs) -> Result<Umem> {
             ));
         }
         longest = longest.max(mtu + HEADER);
+        queues.push((name, interface::rx_queues(name).unwrap_or(1)));
     }
     let bytes = match longest {
         ..=LONGEST_SHARED => SHARED_FRAME,
         _ => LONG_SHARED_FRAME,
     };
+    let (queues, rx_ring) = rx_ring_of(&queues, needs)?;
+    let rx_places = queues * rx_ring;
     // No more than MOST_WAITING wait.
-    let frames = needs.frames as u32 + IN_RINGS;
-    Umem::new(frames, bytes).doing("memory for AF_XDP")
+    let frames = needs.frames as u32 + 2 * (rx_places + TX_RING);
+    let umem = Umem::new(frames, bytes).doing("memory for AF_XDP")?;
+    Ok(Memory {
+        umem,
+        rx_places,
+        rx_ring,
+    })
 }
 
-/// A queue of an interface through AF_XDP.
+/// The queues of these interfaces, of that which has more, and the places of each receive ring: either
+/// interface is given as many, for it may come back with other queues.
+fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs) -> Result<(u32, u32)> {
+    let told: Vec<_> = interfaces
+        .iter()
+        .map(|(name, queues)| format!("{name} has {queues}"))
+        .collect();
+    let told = told.join(" and ");
+    let queues = interfaces.iter().map(|&(_, queues)| queues).sum::<u32>();
+    let most_each = MOST_QUEUES / interfaces.len().max(1) as u32;
+    if queues > MOST_QUEUES {
+        return unfit(format!(
+            "with the backend xdp the interfaces have at most {MOST_QUEUES} receive queues together, \
+             and {told}: leave each at most {most_each} (ethtool -L <interface> combined \
+             {most_each}), or use the backend packet"
+        ));
+    }
+    let most = interfaces.iter().map(|&(_, queues)| queues).max();
+    let most = most.unwrap_or(1);
+    match rx_ring(2 * most, needs.frames) {
+        Some(ring) => Ok((most, ring)),
+        None => unfit(format!(
+            "with the backend xdp and so many receive queues ({told}) at most {} packets may wait in \
+             all links, and their limits add up to {}: lower 'limit', give the interfaces fewer \
+             queues (ethtool -L), or use the backend packet",
+            most_waiting(2 * most, LEAST_RX_RING),
+            needs.frames
+        )),
+    }
+}
+
+/// The queues of an interface through AF_XDP.
 pub(super) struct Shared {
     backend: XdpBackend,
     umem: Umem,
@@ -96,12 +167,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn bind(umem: &Umem, name: &str, deaf: bool) -> Result<Shared> {
-        let queues = queues(name);
-        if queues > 1 {
+    pub(super) fn bind(memory: &Memory, name: &str, deaf: bool) -> Result<Shared> {
+        let Memory {
+            umem,
+            rx_places,
+            rx_ring,
+        } = memory;
+        let queues = interface::rx_queues(name).unwrap_or(1);
+        let rx_ring = (rx_places / queues).min(*rx_ring);
+        if rx_ring < LEAST_RX_RING {
             return unfit(format!(
-                "{name} has {queues} receive queues, and frames are taken from one with xdp: \
-                 leave it one (ethtool -L {name} combined 1), or use the backend packet"
+                "{name} has {queues} receive queues, and there is memory for {}, as when Fairlane was \
+                 started: start it again, or give {name} fewer (ethtool -L {name} combined {0})",
+                rx_places / LEAST_RX_RING
             ));
         }
         let promiscuous = PacketBackend::open(
@@ -114,14 +192,14 @@ impl Shared {
             },
         )?;
         let options = XdpOptions {
-            rx_ring: RX_RING,
+            rx_ring: 1 << rx_ring.ilog2(),
             tx_ring: TX_RING,
             budget: Budget::from_bytes(128 << 10),
             deaf,
             ..XdpOptions::default()
         };
         Ok(Shared {
-            backend: XdpBackend::bind(umem, name, 0, &options)?,
+            backend: XdpBackend::bind_all(umem, name, &options)?,
             umem: umem.clone(),
             arrived: Vec::new(),
             batch: VecDeque::new(),
@@ -133,14 +211,6 @@ impl Shared {
     pub(super) fn mode(&self) -> XdpMode {
         self.backend.mode()
     }
-}
-
-/// Receive queues of an interface; 1 if nobody says.
-fn queues(name: &str) -> usize {
-    let folder = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
-    let entries = folder.into_iter().flatten().flatten();
-    let receiving = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-"));
-    receiving.count().max(1)
 }
 
 impl Backend for Shared {
@@ -227,6 +297,38 @@ impl Device for Shared {
     }
 
     fn backend(&self) -> String {
-        format!("xdp, {}", self.backend.mode())
+        let mode = self.backend.mode();
+        match self.backend.queues() {
+            1 => format!("xdp, {mode}"),
+            queues => format!("xdp, {mode}, {queues} queues"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_and_all_that_may_wait_fit_the_memory_for_as_many_queues_as_it_has_sockets() {
+        for queues in 2..2 * MOST_QUEUES {
+            for waiting in [0, 1_000, 50_000, u64::from(MOST_WAITING)] {
+                let Some(ring) = rx_ring(queues, waiting) else {
+                    let least = most_waiting(queues, LEAST_RX_RING);
+                    assert!(waiting > least.into(), "{queues} queues, {waiting} wait");
+                    continue;
+                };
+                assert!((LEAST_RX_RING..=RX_RING).contains(&ring) && ring.is_power_of_two());
+                let frames = u64::from(queues * ring + 2 * TX_RING) + waiting;
+                assert!(
+                    frames <= MOST_SHARED.into(),
+                    "{queues} queues, {waiting} wait"
+                );
+            }
+        }
+        assert_eq!(rx_ring(2, MOST_WAITING.into()), Some(RX_RING));
+        assert_eq!(rx_ring(8, 10_000), Some(RX_RING));
+        assert_eq!(rx_ring(64, 10_000), Some(1_024));
+        assert_eq!(rx_ring(64, MOST_WAITING.into()), None);
     }
 }
