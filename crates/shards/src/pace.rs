@@ -74,7 +74,8 @@ pub struct Looks {
 /// Divides `link` among as many shards as there are weights, each the sum of its classes' weights at the cut.
 ///
 /// Of `config`, the rate is to be the link's. Who waits for others looks again after a quarter of the patience, or
-/// of the time that Q takes if that is less, and not before the link has room for a batch, so that waiting costs no more looks than that.
+/// of the time that Q takes if that is less, and not before the link has room for a batch, so that waiting costs
+/// no more looks than that.
 ///
 /// # Errors
 ///
