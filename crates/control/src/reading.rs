@@ -108,7 +108,6 @@ impl Retained {
         if !all.iter().any(|other| Arc::ptr_eq(other, &thing)) {
             all.push_back(thing);
         }
-        // What was made for a state meanwhile counts too.
         let mut sum: usize = all.iter().map(|thing| thing.weight()).sum();
         while sum > self.most && all.len() > 1 {
             let oldest = all.pop_front();
@@ -163,7 +162,6 @@ pub(crate) struct Text<T: Weighed> {
 impl<T: Weighed> Text<T> {
     /// That which `text` says of something, always the same.
     pub(crate) fn of(retained: &Arc<Retained>, thing: Arc<T>, text: fn(&T) -> Bytes) -> Text<T> {
-        // It is made first, so that it is weighed.
         let end = text(&thing).len();
         Text {
             of: retained.lend(thing),
@@ -226,6 +224,9 @@ impl Body for Metrics {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Gone>>> {
+        if self.exposition.is_told() {
+            return Poll::Ready(None);
+        }
         let state = match self.of.get() {
             Ok(state) => state,
             Err(gone) => return Poll::Ready(Some(Err(gone))),
@@ -233,11 +234,18 @@ impl Body for Metrics {
         let piece = self.exposition.piece(&state.report);
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
+
+    fn is_end_stream(&self) -> bool {
+        self.exposition.is_told()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
+    use crate::metrics::tests::report;
 
     fn text(bytes: usize) -> Arc<Bytes> {
         Arc::new((0..bytes).map(|at| at as u8).collect())
@@ -293,5 +301,28 @@ mod tests {
         assert!(long.piece().is_none());
         assert!(older.piece().is_some_and(|piece| piece.is_err()));
         assert!(newest.piece().is_some_and(|piece| piece.is_err()));
+    }
+
+    #[test]
+    fn metrics_that_are_told_to_the_end_end_there_though_their_state_is_retained_no_longer() {
+        for retains_to_the_end in [true, false] {
+            let retained = Arc::new(Retained::within(PIECE));
+            let mut metrics = Metrics {
+                of: retained.lend(Arc::new(State::of(&Arc::new(report())))),
+                exposition: Exposition::new(Format::Plain),
+            };
+            let mut next = || {
+                let mut context = Context::from_waker(Waker::noop());
+                Pin::new(&mut metrics).poll_frame(&mut context)
+            };
+            if retains_to_the_end {
+                assert!(matches!(next(), Poll::Ready(Some(Ok(_)))));
+            }
+            let _other = Text::of(&retained, text(2 * PIECE), Bytes::clone);
+            match retains_to_the_end {
+                true => assert!(matches!(next(), Poll::Ready(None))),
+                false => assert!(matches!(next(), Poll::Ready(Some(Err(_))))),
+            }
+        }
     }
 }

@@ -309,8 +309,9 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
     ///
     /// # Errors
     ///
-    /// As for [`open`](Self::open); and `InvalidInput` if there are to be none, or several that are deaf. The
-    /// kernel is to be Linux 5.8 or later.
+    /// As for [`open`](Self::open); and `InvalidInput` if there are to be none, or several that are deaf, or where
+    /// the kernel does not let several share what arrives: before Linux 5.8, and before 6.13 while the interface
+    /// is down.
     pub fn open_group(name: &str, options: &Options, count: usize) -> io::Result<Vec<Self>> {
         if count == 1 {
             return Ok(vec![Self::open(name, options)?]);
@@ -341,7 +342,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
                 .iter()
                 .try_for_each(|&socket| packet::let_pass(socket))
         };
-        share().map_err(|error| explain(name, error))?;
+        share().map_err(|error| explain_sharing(name, error))?;
         Ok(group)
     }
 }
@@ -734,10 +735,39 @@ fn explain(name: &str, error: io::Error) -> io::Error {
     io::Error::new(kind, sentence)
 }
 
+/// The same of several sockets.
+fn explain_sharing(name: &str, error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::EINVAL) {
+        return explain(name, error);
+    }
+    let sentence = format!(
+        "several sockets cannot share what arrives at {name}: it takes Linux 5.8, and before Linux 6.13 an \
+         interface that is up (ip link set {name} up)"
+    );
+    io::Error::new(error.kind(), sentence)
+}
+
 impl<F> fmt::Debug for PacketBackend<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PacketBackend")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_that_cannot_share_an_interface_say_what_it_takes() {
+        let error = io::Error::from_raw_os_error(libc::EINVAL);
+        let error = explain_sharing("lan0", error);
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            error.to_string(),
+            "several sockets cannot share what arrives at lan0: it takes Linux 5.8, and before Linux 6.13 an \
+             interface that is up (ip link set lan0 up)"
+        );
     }
 }

@@ -25,8 +25,8 @@
 //! most, none of them copied before, none empty. The network stack has the work of one datagram then,
 //! until the device or the receiver's socket cuts it. What arrives is the same, and so are the counts:
 //! a message that the kernel does not take goes again at once, each of its datagrams by itself, and only
-//! what it says of those counts. Datagrams as long as one that did not fit the MTU (`EMSGSIZE`) are sent
-//! by themselves from then on. [`UdpBackend::set_segmentation`] turns it off.
+//! what it says of those counts. Datagrams as long as those of a message that did not fit the MTU (`EMSGSIZE`,
+//! in older kernels `EINVAL`) are sent by themselves from then on. [`UdpBackend::set_segmentation`] turns it off.
 //!
 //! With it, what the kernel takes at once is a message: a send buffer that has any room left takes all of
 //! it, so that [`in_flight`](Backend::in_flight) may exceed the buffer by a message of 64 KiB where it
@@ -84,9 +84,10 @@ const BUFFER: usize = 65_535;
 /// A UDP socket that sends `F` and receives [`Datagram`]s.
 ///
 /// No call blocks. [`transmit`](Backend::transmit) makes one system call for 64 frames, of which those
-/// that [can](self#many-datagrams-as-one-message) go as one message, and allocates nothing. [`receive`](Backend::receive) makes one for up to 64 datagrams and allocates
-/// each one's payload at its exact size; the first call also reserves 4 MiB of buffers, of which
-/// the system provides only the pages that datagrams reach. A socket that only transmits costs
+/// that [can](self#many-datagrams-as-one-message) go as one message, and allocates nothing.
+/// [`receive`](Backend::receive) makes one for up to 64 datagrams and allocates each one's payload at its
+/// exact size; the first call also reserves 4 MiB of buffers, of which the system provides only the pages
+/// that datagrams reach. A socket that only transmits costs
 /// nothing beyond its descriptor.
 pub struct UdpBackend<F> {
     socket: UdpSocket,
@@ -138,13 +139,17 @@ impl<F: Frame> UdpBackend<F> {
     /// Another backend on the same socket, so that one thread may receive while another transmits.
     ///
     /// Both share the port, the kernel's buffers and [`in_flight`](Backend::in_flight); each
-    /// counts its own refused and discarded datagrams.
+    /// counts its own refused and discarded datagrams. What this one knows of
+    /// [segmentation](Self::set_segmentation), or was told, the other begins with.
     ///
     /// # Errors
     ///
     /// The process has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Self::from_socket(self.socket.try_clone()?)
+        Ok(Self {
+            segmentation: self.segmentation,
+            ..Self::from_socket(self.socket.try_clone()?)?
+        })
     }
 
     /// The address this socket is bound to.

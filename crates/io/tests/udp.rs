@@ -384,6 +384,15 @@ fn datagrams_longer_than_the_mtu_are_sent_by_themselves_and_the_rest_as_before()
 }
 
 #[test]
+fn a_clone_segments_as_the_socket_it_was_made_of() {
+    let mut socket = bind(V4);
+    for wanted in [false, true] {
+        assert_eq!(socket.set_segmentation(wanted), wanted);
+        assert_eq!(socket.try_clone().unwrap().is_segmenting(), wanted);
+    }
+}
+
+#[test]
 fn a_tiny_send_buffer_loses_nothing() {
     let (mut sender, mut receiver) = (bind(V4), bind(V4));
     let granted = sender.set_send_buffer(1).unwrap();

@@ -223,7 +223,8 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
                 next
             }
             None => match self.pace.next(now) {
-                Next::Now => Next::Now,
+                // While nothing waits a pace may say so for ever: it is asked once more at most.
+                Next::Now if released > 0 => Next::Now,
                 _ if self.queue.is_empty() => {
                     self.pace.idled(now);
                     Next::WhenPushed

@@ -74,7 +74,8 @@ pub struct Looks {
 /// Divides `link` among as many shards as there are weights, each the sum of its classes' weights at the cut.
 ///
 /// Of `config`, the rate is to be the link's. Who waits for others looks again after a quarter of the patience, or
-/// of the time that Q takes if that is less, and not before the link has room for a batch, so that waiting costs no more looks than that.
+/// of the time that Q takes if that is less, and not before the link has room for a batch, so that waiting costs
+/// no more looks than that.
 ///
 /// # Errors
 ///
@@ -189,5 +190,53 @@ impl Pace for Turns {
             true => Next::Now,
             false => Next::At(self.look_at),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlane_core::sched::Drr;
+    use fairlane_core::{FlowConfig, PacketScheduler, Weight};
+    use fairlane_io::{MemoryBackend, memory};
+    use fairlane_runtime::{Arbiter, ArbiterConfig, Straight};
+
+    use super::*;
+
+    #[test]
+    fn an_arbiter_with_nothing_to_send_waits_until_something_comes() {
+        let link = Link::new("8gbit".parse().unwrap());
+        let config = Config {
+            rate: link.rate.bps(),
+            batch: 3_000,
+            ahead: 6_000,
+            catch_up: 0,
+            lead: 6_000,
+            patience: 5_000,
+        };
+        let turns = share(link, config, &[1]).unwrap().remove(0);
+        let (near, _far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(64);
+        let queue = PacketScheduler::new(Drr::new(), Default::default());
+        let mut arbiter = Arbiter::paced(
+            queue,
+            ArbiterConfig::new(link),
+            Straight::to(near),
+            turns,
+            Nanos::ZERO,
+        );
+        let waits = |arbiter: &mut Arbiter<_, _, Turns>, now| {
+            let step = arbiter.step(Nanos(now)).unwrap();
+            (step.released, step.next)
+        };
+        assert_eq!(waits(&mut arbiter, 0), (0, Next::WhenPushed));
+        let len = Length::new(1_000).unwrap();
+        let flow = arbiter
+            .open_flow(FlowConfig::new(Weight::ONE, len))
+            .unwrap();
+        for _ in 0..3 {
+            arbiter.admit(flow, len, vec![0; 1_000], Nanos(1)).unwrap();
+        }
+        assert_eq!(arbiter.step(Nanos(1)).unwrap().released, 3);
+        assert_eq!(waits(&mut arbiter, 2), (0, Next::WhenPushed));
+        assert_eq!(waits(&mut arbiter, 1_000_000), (0, Next::WhenPushed));
     }
 }

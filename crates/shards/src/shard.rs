@@ -213,8 +213,8 @@ impl Shard {
         self.time = self.time.wrapping_sub(back) & POSITION;
     }
 
-    /// When the link has room for a batch, if nobody takes one before, in nanoseconds. Until then it makes no
-    /// difference who looks.
+    /// When the link has room for a batch, if nobody takes one or gives any back before, in nanoseconds. Until
+    /// then it makes no difference who looks.
     #[must_use]
     pub fn room_at(&self) -> u64 {
         let promised = self.promised();

@@ -118,6 +118,11 @@ impl Exposition {
         (!piece.is_empty()).then(|| piece.into())
     }
 
+    /// Whether all is told.
+    pub(crate) fn is_told(&self) -> bool {
+        self.family == FAMILIES.len()
+    }
+
     /// Tells of one thing, after what introduces its metric if it is the first one.
     fn step(&mut self, out: &mut Vec<u8>, family: &Family, report: &Report) {
         let Exposition {
@@ -142,7 +147,7 @@ impl Exposition {
         }
         if *place >= family.things(report) {
             (self.family, self.place) = (self.family + 1, 0);
-            if let (true, Some(dialect)) = (self.family == FAMILIES.len(), dialect) {
+            if let (true, Some(dialect)) = (self.is_told(), dialect) {
                 text::end(out, dialect);
             }
         }

@@ -108,6 +108,7 @@ impl Sending<'_> {
         left: usize,
         mut send: impl FnMut(usize, usize) -> Result<usize, Unsent>,
     ) -> io::Result<usize> {
+        let mut doubtful = None;
         if left <= self.alone_until {
             match send(left, *self.longest) {
                 Ok(sent) => return Ok(sent),
@@ -121,6 +122,8 @@ impl Sending<'_> {
                     match code {
                         // Longer than the way's MTU has room for.
                         Some(libc::EMSGSIZE) => *self.longest = unsent.front.length - 1,
+                        // That too, in older kernels; or a fault of the datagrams, which they have by themselves too.
+                        Some(libc::EINVAL) => doubtful = Some(unsent.front.length),
                         // The way has none.
                         Some(libc::EIO) => *self.longest = 0,
                         _ => {}
@@ -128,7 +131,11 @@ impl Sending<'_> {
                 }
             }
         }
-        send(left - self.alone_until, 0).map_err(|unsent| unsent.error)
+        let sent = send(left - self.alone_until, 0).map_err(|unsent| unsent.error)?;
+        if let Some(length) = doubtful {
+            *self.longest = length - 1;
+        }
+        Ok(sent)
     }
 }
 
@@ -198,6 +205,8 @@ mod tests {
         /// Errors about earlier datagrams, or of the moment, each for one call.
         reports: VecDeque<Option<i32>>,
         cuts: Result<usize, i32>,
+        /// The error of a message whose datagrams are longer than can be cut.
+        too_long: i32,
         arrived: Vec<usize>,
         calls: usize,
     }
@@ -220,7 +229,7 @@ mod tests {
                     .or_else(|| members().find_map(|&(number, ..)| self.faults[number]))
                     .or(match self.cuts {
                         Err(code) if run.datagrams > 1 => Some(code),
-                        Ok(mtu) if run.datagrams > 1 && run.length > mtu => Some(libc::EMSGSIZE),
+                        Ok(mtu) if run.datagrams > 1 && run.length > mtu => Some(self.too_long),
                         _ => None,
                     });
                 match fault {
@@ -274,6 +283,7 @@ mod tests {
             faults: Vec::new(),
             reports: VecDeque::new(),
             cuts,
+            too_long: libc::EMSGSIZE,
             arrived: Vec::new(),
             calls: 0,
         }
@@ -294,10 +304,25 @@ mod tests {
         let datagrams: Vec<_> = (0..192)
             .map(|number| (1, if number < 128 { 2_000 } else { 100 }, None))
             .collect();
+        // The latter in older kernels.
+        for too_long in [libc::EMSGSIZE, libc::EINVAL] {
+            let told = Kernel {
+                too_long,
+                ..kernel(Ok(1_472))
+            };
+            let outcome = offer(true, &datagrams, told);
+            assert_eq!((outcome.result, outcome.refused), (Ok(192), 0));
+            assert!(outcome.kernel.arrived.into_iter().eq(0..192));
+            assert_eq!(outcome.segmentation.longest, 1_999);
+        }
+    }
+
+    #[test]
+    fn a_datagram_to_nowhere_does_not_shorten_what_is_cut() {
+        let datagrams = [(1, 9, Some(libc::EINVAL)); 5];
         let outcome = offer(true, &datagrams, kernel(Ok(1_472)));
-        assert_eq!((outcome.result, outcome.refused), (Ok(192), 0));
-        assert!(outcome.kernel.arrived.into_iter().eq(0..192));
-        assert_eq!(outcome.segmentation.longest, 1_999);
+        assert_eq!((outcome.result, outcome.refused), (Ok(0), 5));
+        assert_eq!(outcome.segmentation.longest, MAX_DATAGRAM);
     }
 
     #[test]

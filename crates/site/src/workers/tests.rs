@@ -802,6 +802,7 @@ fn where_one_of_several_workers_ends_all_that_was_handed_on_is_taken_before_the_
         }
     };
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    assert!(handles.each.iter().all(WorkerHandle::has_ended));
     assert!(!handles.may_wait(), "there is nothing to wait for");
 
     // Those that would go on end too.
