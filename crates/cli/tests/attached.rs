@@ -9,7 +9,6 @@ mod site;
 use std::env;
 use std::fs;
 use std::io::ErrorKind;
-use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_runtime::attach::{PushRefused, connect};
 use serde_json::Value;
-use site::{Site, class, up, wire};
+use site::{Site, bind, class, up, wire};
 
 const CLIENTS: usize = 14;
 
@@ -92,19 +91,31 @@ impl Drop for Actor {
     }
 }
 
-/// Voice of at most 1 Mbit/s, which does not make up for a pause of the machine: what was sent.
+/// How long nothing arrives where all that was sent has arrived, or is lost.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Voice of at most 1 Mbit/s, which does not make up for a pause of the machine: what was sent. It has arrived then,
+/// if it was not lost.
 fn speak(wire: &fairlane_netlab::Wire, seconds: u64) -> u64 {
-    let host = wire.sender(0);
-    let bind = || UdpSocket::bind((host.address(), 0)).unwrap();
-    let socket = host.namespace().run(bind);
+    let (mouth, ear) = (bind(wire.sender(0), 0), bind(wire.receiver(), 5004));
+    ear.set_nonblocking(true).unwrap();
     let began = Instant::now();
-    let mut sent = 0;
+    let (mut sent, mut arrived) = (0, 0);
+    let mut word = [0; 59];
     while began.elapsed() < Duration::from_secs(seconds) {
-        socket
-            .send_to(&[0; 59], (wire.receiver().address(), 5004))
+        mouth
+            .send_to(&word, (wire.receiver().address(), 5004))
             .unwrap();
         sent += 1;
         thread::sleep(Duration::from_millis(1));
+        while ear.recv(&mut word).is_ok() {
+            arrived += 1;
+        }
+    }
+    ear.set_nonblocking(false).unwrap();
+    ear.set_read_timeout(Some(SILENCE)).unwrap();
+    while arrived < sent && ear.recv(&mut word).is_ok() {
+        arrived += 1;
     }
     sent
 }
