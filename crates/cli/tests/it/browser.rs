@@ -171,6 +171,20 @@ impl Browser {
         }
     }
 
+    /// Keeps a picture of the page for people, in the folder that FAIRLANE_PICTURES names.
+    pub(crate) fn save(&mut self, name: &str) {
+        let Some(folder) = std::env::var_os("FAIRLANE_PICTURES") else {
+            return;
+        };
+        let taken = self.ask("Page.captureScreenshot", &json!({ "format": "png" }));
+        // As it is told: base64.
+        let text = taken["data"].as_str().unwrap();
+        let path = std::path::Path::new(&folder)
+            .join(name)
+            .with_extension("png.base64");
+        std::fs::write(path, text).unwrap();
+    }
+
     /// Presses a key.
     pub(crate) fn key(&mut self, key: &str) {
         let text = match key {

@@ -69,6 +69,15 @@ fn fill(browser: &mut Browser, label: &str, text: &str) {
     browser.type_text(text);
 }
 
+/// Into the window that asks for it.
+fn give_token(browser: &mut Browser) {
+    browser.until("document.getElementById('token').open");
+    browser.value("document.getElementById('token-text').focus()");
+    browser.type_text(TOKEN);
+    browser.key("Enter");
+    browser.until("!document.getElementById('token').open");
+}
+
 #[test]
 fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
     let Some((wire, mut browser)) = browsing("the page of a site") else {
@@ -106,11 +115,7 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
     fill(&mut browser, "Rate (guaranteed)", "3mbit");
     browser.key("Enter");
     browser.until(&says("#panel .answer.refused", "needs a token"));
-    browser.until("document.getElementById('token').open");
-    browser.value("document.getElementById('token-text').focus()");
-    browser.type_text(TOKEN);
-    browser.key("Enter");
-    browser.until("!document.getElementById('token').open");
+    give_token(&mut browser);
     // Refused: the sentence, and nothing to apply.
     fill(&mut browser, "Rate (guaranteed)", "19999kbit");
     press(&mut browser, "#panel button", "What would it do?");
@@ -215,10 +220,7 @@ fn what_drops_packets_or_promises_is_asked_twice_and_said() {
         "#panel .answer.refused",
         "Refused: a change over HTTP needs a token",
     ));
-    browser.until("document.getElementById('token').open");
-    browser.value("document.getElementById('token-text').focus()");
-    browser.type_text(TOKEN);
-    browser.key("Enter");
+    give_token(&mut browser);
     let hosts = (wire.sender(0), wire.receiver());
     numbered(hosts, 1_001, || {
         browser.until(
@@ -274,6 +276,81 @@ fn detach_and_attach(browser: &mut Browser) {
     browser.until(&says("#interfaces .answer", "is used again."));
     browser.until(&format!("!({})", says("#interfaces td", "detached")));
     browser.until(&format!("!({attaches})"));
+}
+
+/// As on a phone that is held upright, in whose settings things are dark.
+fn phone_in_the_dark(browser: &mut Browser) {
+    let size = json!({ "width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true });
+    browser.ask("Emulation.setDeviceMetricsOverride", &size);
+    let dark = json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] });
+    browser.ask("Emulation.setEmulatedMedia", &dark);
+}
+
+/// Nothing is wider than the screen, and each control that is there lies within it.
+#[track_caller]
+fn fits(browser: &mut Browser, what: &str) {
+    let wide = browser.value("document.documentElement.scrollWidth");
+    assert_eq!(wide, 360, "{what}");
+    let beyond = browser.value(
+        "[...document.querySelectorAll('button, input, select, summary')]
+        .filter((it) => it.checkVisibility())
+        .map((it) => [it.getBoundingClientRect(), it.outerHTML])
+        .filter(([at]) => at.left < 0 || at.right > innerWidth).map(([, it]) => it)",
+    );
+    assert_eq!(beyond, json!([]), "{what}");
+}
+
+#[test]
+fn a_phone_in_the_dark_shows_all_within_its_width() {
+    let Some((wire, mut browser)) = browsing("the page on a phone") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, TOKEN).unwrap();
+    let site = Site::start(&wire, &config(&few(), token.to_str().unwrap()));
+    phone_in_the_dark(&mut browser);
+    browser.open(PAGE);
+    browser.until(&says(".row .name", "voice"));
+    browser.save("phone-tree");
+    fits(&mut browser, "the tree");
+    // Light text before a dark page, and not the other way round.
+    let sum = |of: &str, what: &str| {
+        format!(
+            "getComputedStyle({of}).{what}.match(/\\d+/g).slice(0, 3).reduce((all, it) => all + +it, 0)"
+        )
+    };
+    let text = sum("document.body", "color");
+    let back = sum("document.documentElement", "backgroundColor");
+    assert_eq!(
+        browser.value(&format!("{text} > 500 && {back} < 150")),
+        true
+    );
+    browser.value("document.getElementById('grid').focus()");
+    for key in ["Home", "ArrowDown", "Enter"] {
+        browser.key(key);
+    }
+    browser.until(&says("#panel-title", "voice"));
+    fits(&mut browser, "a class");
+    fill(&mut browser, "Rate (guaranteed)", "3mbit");
+    browser.key("Enter");
+    browser.until("document.getElementById('token').open");
+    fits(&mut browser, "the question for a token");
+    give_token(&mut browser);
+    // Refused as elsewhere, and the sentence is not cut.
+    fill(&mut browser, "Rate (guaranteed)", "19999kbit");
+    press(&mut browser, "#panel button", "What would it do?");
+    browser.until(&says("#panel .answer.refused", "Refused: "));
+    browser.value("document.querySelector('#panel .answer.refused').scrollIntoView()");
+    browser.save("phone-refused");
+    fits(&mut browser, "a refused change");
+    press(&mut browser, "nav button", "Interfaces");
+    browser.until(&says("#interfaces button", "Detach"));
+    browser.save("phone-interfaces");
+    fits(&mut browser, "interfaces");
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+    site.stop();
 }
 
 /// The longest time that the page's own thread was busy with one thing, in milliseconds of a processor.
