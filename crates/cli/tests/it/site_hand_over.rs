@@ -466,7 +466,7 @@ fn what_cannot_take_over_or_be_taken_over_is_said_and_goes_on() {
         (
             up("packet", "20mbit") + "[workers]\nreceive = 2\n",
             &[],
-            "2 threads receive at inside, and one alone can be handed over",
+            "2 threads receive at outside, and one alone can be handed over",
         ),
     ] {
         let site = Site::start_with(&wire, &config, more);
