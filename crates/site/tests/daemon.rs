@@ -388,9 +388,9 @@ fn interfaces_with_more_queues_than_the_memory_has_sockets_are_refused_with_thei
         let far = Namespace::new()?;
         veth_with_queues((&middle, "inside"), (&far, "one"), 1_500, 40)?;
         veth_with_queues((&middle, "outside"), (&far, "other"), 1_500, 25)?;
-        Ok(middle)
+        Ok((middle, far))
     });
-    let Some(middle) = or_skip("too many queues", made) else {
+    let Some((middle, _far)) = or_skip("too many queues", made) else {
         return;
     };
     let interfaces = format!("{INTERFACES}backend = \"xdp\"\n");
