@@ -43,9 +43,14 @@ const MOST_WAITING: u32 = most_waiting(2, RX_RING);
 
 const _: () = assert!(MOST_WAITING == fairlane_config::XDP_MOST_WAITING);
 
+/// Frames in the rings of so many queues of two interfaces.
+const fn in_rings(queues: u32, rx_ring: u32) -> u32 {
+    queues * rx_ring + 2 * TX_RING
+}
+
 /// How many frames may wait beside the rings of so many queues of two interfaces.
 const fn most_waiting(queues: u32, rx_ring: u32) -> u32 {
-    MOST_SHARED.saturating_sub(queues * rx_ring + 2 * TX_RING)
+    MOST_SHARED - in_rings(queues, rx_ring)
 }
 
 /// The memory of a site, and what of it each interface may receive into.
@@ -63,7 +68,7 @@ pub(super) struct Memory {
 fn rx_ring(queues: u32, waiting: u64) -> Option<u32> {
     let mut ring = RX_RING;
     while ring >= LEAST_RX_RING {
-        if waiting <= most_waiting(queues, ring).into() {
+        if waiting + u64::from(in_rings(queues, ring)) <= MOST_SHARED.into() {
             return Some(ring);
         }
         ring /= 2;
@@ -113,7 +118,7 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs) -> Result<Memory> {
     let (queues, rx_ring) = rx_ring_of(&queues, needs)?;
     let rx_places = queues * rx_ring;
     // No more than MOST_WAITING wait.
-    let frames = needs.frames as u32 + 2 * (rx_places + TX_RING);
+    let frames = needs.frames as u32 + in_rings(2 * queues, rx_ring);
     let umem = Umem::new(frames, bytes).doing("memory for AF_XDP")?;
     Ok(Memory {
         umem,
@@ -319,7 +324,7 @@ mod tests {
                     continue;
                 };
                 assert!((LEAST_RX_RING..=RX_RING).contains(&ring) && ring.is_power_of_two());
-                let frames = u64::from(queues * ring + 2 * TX_RING) + waiting;
+                let frames = u64::from(in_rings(queues, ring)) + waiting;
                 assert!(
                     frames <= MOST_SHARED.into(),
                     "{queues} queues, {waiting} wait"
