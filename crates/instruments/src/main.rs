@@ -11,6 +11,7 @@ mod machine;
 mod measurement;
 mod pairs;
 mod path;
+mod shards;
 mod spinlock;
 mod stalls;
 
@@ -44,6 +45,8 @@ enum Command {
     Io(io::Options),
     /// What passes between two interfaces beside a flood, and what it costs
     Path(path::Options),
+    /// What arbiters on threads of their own do with one link that they divide
+    Shards(shards::Options),
     /// What the ALTQ paper measured, through the daemon
     #[command(subcommand)]
     Altq(altq::Command),
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Pairs(options) => pairs::run(&options),
         Command::Io(options) => io::run(&options),
         Command::Path(options) => path::run(&options),
+        Command::Shards(options) => shards::run(&options),
         Command::Altq(command) => altq::run(&command),
         Command::Run(options) => run::run(&options),
     };
