@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +20,16 @@ from .model import LabError
 PATIENCE = 20.0
 LONGEST = 1800.0
 
-#: Those that run, in whatever thread they were started.
+#: Those that run, in whatever thread they were started; and held while one is started, until it is among them.
 _RUNNING: set[subprocess.Popen] = set()
+_STARTING = threading.Lock()
 
 
 def end_all() -> None:
     """Tells all programs that run to end: a thread that waits for one does not hear of an interrupt."""
-    for process in tuple(_RUNNING):
+    with _STARTING:
+        running = tuple(_RUNNING)
+    for process in running:
         process.terminate()
 
 
@@ -100,10 +104,12 @@ class Executable:
         """The object that it prints, and what it says beside that. Interrupted, it ends the program first:
         that may have something to take down."""
         words = [str(argument) for argument in arguments]
-        with subprocess.Popen(
-            [*under, self.path, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
+        with _STARTING:
+            process = subprocess.Popen(
+                [*under, self.path, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
             _RUNNING.add(process)
+        with process:
             try:
                 printed, said = process.communicate(timeout=LONGEST)
             except BaseException as error:

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_eight_shards_do_is_of_their_cores_or_of_the_wires_word() {
+    fn what_eight_shards_do_is_of_their_cores_while_the_wires_word_bears_more() {
         let setting = setting(&[1, 1]);
         let costs = |decision_ns, look_ns| Costs {
             decision_ns,
@@ -410,9 +410,11 @@ mod tests {
             (cores.look_ns, cores.over_one),
             (110.0, 8.0 * 100.0 / 111.0)
         );
-        let wire = Prediction::of(&setting, &costs(10.0, 500.0));
-        assert_eq!(wire.decisions_per_sec, 1e8);
-        assert_eq!(wire.over_one, 1.0);
+        // A look has all eleven, of which the wire's word bears one at a time.
+        let looks = Prediction::of(&setting, &costs(10.0, 500.0));
+        assert_eq!((looks.look_ns, looks.by_wire_per_sec), (1_100.0, 1e8));
+        assert_eq!(looks.decisions_per_sec, 8.0 * 1e9 / 120.0);
+        assert_eq!(looks.over_one, looks.by_cores_per_sec * 10.0 / 1e9);
     }
 
     #[test]
