@@ -20,7 +20,7 @@ use fairlane_netlab::{Link, Wire, or_skip};
 use fairlane_site::{Attaching, Daemon, Handle, Notice, Options, Source};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// After which nothing more comes.
+/// After which nothing more comes of what may be lost.
 const SILENCE: Duration = Duration::from_millis(300);
 const PORT: u16 = 5_001;
 const FLOWS: usize = 24;
@@ -42,9 +42,20 @@ fn site(class: &str, receive: usize) -> Site {
 struct Flows {
     sockets: Vec<UdpSocket>,
     to: SocketAddr,
-    hears: PacketBackend,
+    ears: Ears,
     /// Of each flow, what is sent next.
     next: Vec<u32>,
+}
+
+/// Where datagrams arrive, and which have, in the whole run.
+struct Ears {
+    device: PacketBackend,
+    /// Of each flow, by number.
+    heard: Vec<Vec<bool>>,
+    /// Flow and number of those that came again, whenever that was.
+    doubled: Vec<(usize, u32)>,
+    /// How many came when what was sent later was counted already.
+    late: usize,
 }
 
 /// What came of each flow that was sent while something was done.
@@ -67,13 +78,18 @@ impl Flows {
         Flows {
             sockets: from.namespace().run(sockets).unwrap(),
             to: (to.address(), PORT).into(),
-            hears: to.namespace().run(open).unwrap(),
+            ears: Ears {
+                device: to.namespace().run(open).unwrap(),
+                heard: vec![Vec::new(); FLOWS],
+                doubled: Vec::new(),
+                late: 0,
+            },
             next: vec![0; FLOWS],
         }
     }
 
-    /// Sends while `meanwhile` lasts, and takes what comes until all has or nothing does any more.
-    fn during(&mut self, meanwhile: impl FnOnce()) -> Came {
+    /// Sends while `meanwhile` lasts, and takes what comes until all has or nothing does for so long.
+    fn during(&mut self, silence: Duration, meanwhile: impl FnOnce()) -> Came {
         let first = self.next.clone();
         let mut numbers = vec![Vec::new(); FLOWS];
         let done = AtomicBool::new(false);
@@ -86,7 +102,7 @@ impl Flows {
                         let _ = socket.send_to(&next.to_be_bytes(), self.to);
                         *next += 1;
                     }
-                    hear(&mut self.hears, &first, numbers);
+                    self.ears.hear(&first, numbers);
                     thread::sleep(PAUSE);
                 }
                 let sent: u32 = self
@@ -97,8 +113,8 @@ impl Flows {
                     .sum();
                 let mut last = Instant::now();
                 let mut came = numbers.iter().map(Vec::len).sum::<usize>();
-                while came < sent as usize && last.elapsed() < SILENCE {
-                    let more = hear(&mut self.hears, &first, numbers);
+                while came < sent as usize && last.elapsed() < silence {
+                    let more = self.ears.hear(&first, numbers);
                     if more > 0 {
                         (came, last) = (came + more, Instant::now());
                     }
@@ -110,9 +126,14 @@ impl Flows {
             sending.join().unwrap();
         });
         assert_eq!(
-            self.hears.lost().unwrap(),
+            self.ears.device.lost().unwrap(),
             0,
             "the test itself has lost some"
+        );
+        let doubled = &self.ears.doubled;
+        assert!(
+            doubled.is_empty(),
+            "came again, flow and number: {doubled:?}"
         );
         let sent = first.into_iter().zip(self.next.iter().copied());
         Came {
@@ -122,29 +143,40 @@ impl Flows {
     }
 }
 
-/// Takes what has come, from the first number of each flow on: how many. What was sent before may come late, where
-/// it has waited at the sender for the address of the other host.
-fn hear(device: &mut PacketBackend, first: &[u32], numbers: &mut [Vec<u32>]) -> usize {
-    let mut frames = Vec::new();
-    device.receive(&mut frames, usize::MAX).unwrap();
-    let mut came = 0;
-    for frame in frames {
-        let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
-        // IPv4, UDP, and the ports.
-        if half(12) != Some(0x0800) || frame.get(23) != Some(&17) || half(36) != Some(PORT) {
-            continue;
-        }
-        let flow = usize::from(half(34).unwrap_or_default()).wrapping_sub(20_000);
-        let number = frame.get(42..).and_then(|rest| rest.first_chunk());
-        if let (Some(numbers), Some(number)) = (numbers.get_mut(flow), number) {
-            let number = u32::from_be_bytes(*number);
-            if number >= first[flow] {
-                numbers.push(number);
-                came += 1;
+impl Ears {
+    /// Takes what has come, from the first number of each flow on: how many. What was sent before may come late,
+    /// where it has waited at the sender for the address of the other host.
+    fn hear(&mut self, first: &[u32], numbers: &mut [Vec<u32>]) -> usize {
+        let mut frames = Vec::new();
+        self.device.receive(&mut frames, usize::MAX).unwrap();
+        let mut came = 0;
+        for (flow, number) in frames.iter().filter_map(|frame| read(frame)) {
+            let (heard, at) = (&mut self.heard[flow], number as usize);
+            heard.resize(heard.len().max(at + 1), false);
+            if std::mem::replace(&mut heard[at], true) {
+                self.doubled.push((flow, number));
             }
+            if number < first[flow] {
+                self.late += 1;
+                continue;
+            }
+            numbers[flow].push(number);
+            came += 1;
         }
+        came
     }
-    came
+}
+
+/// The flow and the number of a datagram of the test's.
+fn read(frame: &[u8]) -> Option<(usize, u32)> {
+    let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    // IPv4, UDP, and the ports.
+    if half(12) != Some(0x0800) || frame.get(23) != Some(&17) || half(36) != Some(PORT) {
+        return None;
+    }
+    let flow = usize::from(half(34)?).checked_sub(20_000)?;
+    let number = u32::from_be_bytes(*frame.get(42..)?.first_chunk()?);
+    (flow < FLOWS).then_some((flow, number))
 }
 
 impl Came {
@@ -232,16 +264,16 @@ fn churn(wire: &Wire, receive: usize) {
     }
     let handle = daemon.handle();
     let links = ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
-    let (mut rounds, mut counted) = (0, 0);
+    let (mut rounds, mut counted, mut late) = (0, 0, 0);
     thread::scope(|scope| {
         let running = scope.spawn(move || daemon.run(|_| {}));
         let ending = Ending(handle.clone());
         assert!(wire.is_through(PATIENCE).unwrap());
         let mut flows = Flows::over(wire);
         // Addresses are known from here on.
-        flows.during(settle);
+        flows.during(SILENCE, settle);
         while rounds == 0 || Instant::now() < end {
-            let changed = flows.during(|| {
+            let changed = flows.during(PATIENCE, || {
                 for class in ["voice", "calls"] {
                     let source = Source::Site(Box::new(site(class, receive)));
                     handle.change(source, None).unwrap();
@@ -253,14 +285,14 @@ fn churn(wire: &Wire, receive: usize) {
             });
             changed.is_whole("reloads, shaping off and on");
             counted += changed.sent();
-            let exchanged = flows.during(|| {
+            let exchanged = flows.during(SILENCE, || {
                 settle();
                 detached_and_attached(&handle, site("calls", receive));
                 settle();
             });
             exchanged.is_in_order("detached and attached");
             assert!(wire.is_through(PATIENCE).unwrap());
-            let flapped = flows.during(|| {
+            let flapped = flows.during(SILENCE, || {
                 for link in &links {
                     settle();
                     link.down().unwrap();
@@ -271,11 +303,12 @@ fn churn(wire: &Wire, receive: usize) {
             // While sockets are put back, a flow may come to another worker.
             flapped.has_no_double("links flapping");
             assert!(wire.is_through(PATIENCE).unwrap());
-            let after = flows.during(settle);
+            let after = flows.during(PATIENCE, settle);
             after.is_whole("after all that");
             counted += after.sent();
             rounds += 1;
         }
+        late = flows.ears.late;
         drop(ending);
         let outcome = running.join().unwrap();
         outcome.result.unwrap();
@@ -290,5 +323,7 @@ fn churn(wire: &Wire, receive: usize) {
         .try_iter()
         .any(|notice| matches!(notice, Notice::Gone(_)));
     assert!(!lost, "no interface was removed");
-    eprintln!("{receive} workers: {rounds} rounds, {counted} frames where none may be lost");
+    eprintln!(
+        "{receive} workers: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late"
+    );
 }
