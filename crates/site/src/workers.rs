@@ -203,7 +203,7 @@ pub(crate) fn worker_options(
     }
     if let Some(count) = workers.receive.filter(|&count| count > all.len().max(1)) {
         return unfit(format!(
-            "[workers] asks for {count} threads at each interface, and this process may run on {} cores: \
+            "[workers] asks for {count} threads at each interface, and the cores that this process may run on are {}: \
              ask for no more than these, or for \"auto\"",
             all.len()
         ));
@@ -622,8 +622,8 @@ impl<D: Device + 'static> WorkerHandles<D> {
         let prepared = meet(count, slots).and_then(|(mut handles, ends)| {
             let threads = handles.each.iter_mut().enumerate().map(|(at, handle)| {
                 let name = match count {
-                    1 => format!("receive {name}"),
-                    _ => format!("receive {name} {}", at + 1),
+                    1 => format!("rx {name}"),
+                    _ => format!("rx{} {name}", at + 1),
                 };
                 handle.spawn(name, options, options.cores.get(at).copied())
             });

@@ -124,11 +124,9 @@ pub(super) struct Prediction {
     pub shards: u32,
     /// A look that reads all others.
     pub look_ns: f64,
-    /// If each shard decides as fast as its core can.
-    pub by_cores_per_sec: f64,
-    /// If the wire's word bears a write in the time of one of a look's accesses.
-    pub by_wire_per_sec: f64,
     pub decisions_per_sec: f64,
+    /// How often all of them write the wire's word, which one line has to bear.
+    pub wire_writes_per_sec: f64,
     /// Over one arbiter that makes no looks.
     pub over_one: f64,
 }
@@ -342,15 +340,12 @@ impl Prediction {
         let access_ns = costs.look_ns / (f64::from(ACCESSES) + setting.weights.len() as f64);
         let look_ns = access_ns * f64::from(ACCESSES + PREDICTED);
         let in_a_batch = f64::from(setting.config.batch) / f64::from(setting.length);
-        let by_cores = shards * 1e9 / (costs.decision_ns + look_ns / in_a_batch);
-        let by_wire = 1e9 / access_ns * in_a_batch;
-        let decisions_per_sec = by_cores.min(by_wire);
+        let decisions_per_sec = shards * 1e9 / (costs.decision_ns + look_ns / in_a_batch);
         Prediction {
             shards: PREDICTED,
             look_ns,
-            by_cores_per_sec: by_cores,
-            by_wire_per_sec: by_wire,
             decisions_per_sec,
+            wire_writes_per_sec: decisions_per_sec / in_a_batch,
             over_one: decisions_per_sec * costs.decision_ns / 1e9,
         }
     }
@@ -396,25 +391,20 @@ mod tests {
     }
 
     #[test]
-    fn what_eight_shards_do_is_of_their_cores_while_the_wires_word_bears_more() {
-        let setting = setting(&[1, 1]);
-        let costs = |decision_ns, look_ns| Costs {
-            decision_ns,
-            look_ns,
+    fn what_eight_shards_do_is_what_decisions_and_looks_at_all_of_them_leave() {
+        let costs = Costs {
+            decision_ns: 100.0,
+            look_ns: 50.0,
             looks_ns_a_batch: 0.0,
             clock_ns: 0,
         };
         // Ten packets a batch; a look of 5 accesses here has 11 there.
-        let cores = Prediction::of(&setting, &costs(100.0, 50.0));
+        let eight = Prediction::of(&setting(&[1, 1]), &costs);
         assert_eq!(
-            (cores.look_ns, cores.over_one),
+            (eight.look_ns, eight.over_one),
             (110.0, 8.0 * 100.0 / 111.0)
         );
-        // A look has all eleven, of which the wire's word bears one at a time.
-        let looks = Prediction::of(&setting, &costs(10.0, 500.0));
-        assert_eq!((looks.look_ns, looks.by_wire_per_sec), (1_100.0, 1e8));
-        assert_eq!(looks.decisions_per_sec, 8.0 * 1e9 / 120.0);
-        assert_eq!(looks.over_one, looks.by_cores_per_sec * 10.0 / 1e9);
+        assert_eq!(eight.wire_writes_per_sec, eight.decisions_per_sec / 10.0);
     }
 
     #[test]

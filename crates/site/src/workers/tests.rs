@@ -862,8 +862,9 @@ fn more_threads_than_can_be_are_refused_in_a_sentence() {
     let cores = sched_getaffinity(None).unwrap().count();
     if cores < 16 {
         let sentence = refused("16", false);
-        let why =
-            format!("16 threads at each interface, and this process may run on {cores} cores");
+        let why = format!(
+            "16 threads at each interface, and the cores that this process may run on are {cores}:"
+        );
         assert!(sentence.contains(&why), "{sentence}");
     }
     if cores > 1 {
