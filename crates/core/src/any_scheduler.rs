@@ -236,7 +236,7 @@ macro_rules! make {
                 $type:ty = $make:expr, $promise:expr, $about:literal;
         )*
     ) => {
-        match $algorithm {
+        match $algorithm.without_aggregates_of_one() {
             $(Algorithm::$variant$(($most))? => {
                 Box::new(PacketScheduler::<$type, Slot>::new($make, $limits))
             })*

@@ -118,6 +118,9 @@ impl fmt::Display for Length {
 pub struct Charge(NonZeroU32);
 
 impl Charge {
+    /// For one byte or unit.
+    pub(crate) const LEAST: Charge = Charge(NonZeroU32::MIN);
+
     /// A charge for `bytes`, or `None` outside 1 to [`MAX_CHARGE`].
     pub const fn new(bytes: u32) -> Option<Charge> {
         match NonZeroU32::new(bytes) {

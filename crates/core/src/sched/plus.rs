@@ -118,9 +118,8 @@ impl<H> PlusEntity<H> {
     }
 
     /// It will not move.
-    fn stay(&mut self, alone: bool) {
+    fn stay(&mut self) {
         if core::mem::take(&mut self.moving) {
-            self.alone = alone;
             self.deficit += MOVING;
         }
     }
@@ -133,23 +132,32 @@ fn family_key(share: Share) -> FamilyKey {
     (share.weight().get(), share.max_charge().get())
 }
 
+/// What a service is about, in sixteen bytes that are moved at once.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Service {
+    /// The backlogged flows of the aggregate.
+    circle: Ring,
+    /// What the budget of its place in the order leaves beyond one packet of L^k.
+    slack: i32,
+    /// L^k.
+    quantum: Charge,
+}
+
 /// Flows served as one. While it is in service, its circle is in [`Plus`].
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Aggregate<S> {
     state: S,
-    /// The backlogged flows.
-    circle: Ring,
-    /// What the budget of its place in the order leaves beyond one packet of L^k.
-    slack: i32,
+    place: Service,
     /// The same of its next place.
     next_slack: i32,
     /// Budget of its next place, m^k L^k.
     next_budget: Charge,
     /// Flows in it, backlogged or not; 0 if there is no such aggregate.
     members: u32,
-    /// What each of its flows is entitled to.
-    share: Share,
+    /// Of each of its flows.
+    weight: Weight,
     /// Neighbours among the aggregates of its kind that can take another flow.
     open_before: MaybeEntity,
     open_after: MaybeEntity,
@@ -157,13 +165,24 @@ struct Aggregate<S> {
 
 const _: () = assert!(size_of::<Aggregate<[u64; 3]>>() == 64);
 
-impl<S> Aggregate<S> {
-    /// L^k.
+impl Service {
+    /// Of nobody.
+    const NONE: Service = Service {
+        circle: Ring {
+            head: MaybeEntity::NONE,
+            last: MaybeEntity::NONE,
+        },
+        slack: -1,
+        quantum: Charge::LEAST,
+    };
+
     #[inline]
     fn quantum(&self) -> i32 {
-        self.share.max_charge().get() as i32
+        self.quantum.get() as i32
     }
+}
 
+impl<S> Aggregate<S> {
     /// Without flows.
     fn vacant(share: Share) -> Self
     where
@@ -171,20 +190,29 @@ impl<S> Aggregate<S> {
     {
         Aggregate {
             state: S::default(),
-            circle: Ring::default(),
-            slack: 0,
+            place: Service {
+                circle: Ring::default(),
+                slack: 0,
+                quantum: share.max_charge(),
+            },
             next_slack: 0,
             next_budget: share.max_charge(),
             members: 0,
-            share,
+            weight: share.weight(),
             open_before: MaybeEntity::NONE,
             open_after: MaybeEntity::NONE,
         }
     }
 
+    /// What each of its flows is entitled to.
+    fn share(&self) -> Share {
+        Share::new(self.weight, self.place.quantum)
+    }
+
     /// What the algorithm schedules. It exists: no aggregate is larger than it can be.
     fn total_share(&self) -> Share {
-        self.share.times(self.members).unwrap_or(self.share)
+        let share = self.share();
+        share.times(self.members).unwrap_or(share)
     }
 }
 
@@ -211,15 +239,8 @@ struct Family {
 /// algorithms have it, or [`Seen`].
 #[derive(Clone, Debug)]
 pub struct Plus<A: Scheduler, H: NextPacket = Unseen> {
-    /// The circle in service, empty if no aggregate is active. Where aggregates take one flow,
-    /// its head is who is in service, and the rest of the record waits for
-    /// [`settle`](Self::settle).
-    circle: Ring,
-    /// What the budget in service leaves beyond one packet of L^k; negative if none is
-    /// in service.
-    slack: i32,
-    /// L^k of the aggregate in service.
-    quantum: i32,
+    /// The circle in service, empty if no aggregate is active; and its slack, negative then.
+    now: Service,
     /// The aggregate in service: the selected one as long as it has sent nothing.
     serving: MaybeEntity,
     /// Work of the service that the algorithm was told about.
@@ -289,9 +310,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
             algorithm.expect_holds();
         }
         Plus {
-            circle: Ring::default(),
-            slack: -1,
-            quantum: 0,
+            now: Service::NONE,
             serving: MaybeEntity::NONE,
             told: 0,
             algorithm,
@@ -320,12 +339,6 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         families.map(|family| family.aggregates as usize).sum()
     }
 
-    /// Whether every aggregate takes one flow, and a turn is one packet. Aggregates then have the
-    /// numbers of their flows.
-    #[inline]
-    fn is_solo(&self) -> bool {
-        !H::SEEN && self.most_members.get() == 1
-    }
 }
 
 impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
@@ -335,7 +348,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
     /// O(log k) in the number of kinds of flows.
     fn add(&mut self, entities: &mut [impl Holds<PlusEntity<H>>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = PlusEntity {
-            aggregate: MaybeEntity::of(self.join(entities, id, share)),
+            aggregate: MaybeEntity::of(self.join(entities, share)),
             ..PlusEntity::default()
         };
     }
@@ -344,7 +357,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
-            entity.stay(self.is_solo());
+            entity.stay();
             self.moving.remove(&id);
             return Removal::WhenSelected;
         }
@@ -360,9 +373,9 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
         let Some(home) = entity.aggregate.get() else {
             return;
         };
-        let same = self.aggregates[home.index()].share == share;
+        let same = self.aggregates[home.index()].share() == share;
         if entity.state != Standing::Inactive {
-            entity.stay(self.is_solo());
+            entity.stay();
             self.moving.remove(&id);
             if !same {
                 entity.go();
@@ -370,14 +383,14 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
             }
         } else if !same {
             self.quit(home);
-            entities.entity_mut(id).aggregate = MaybeEntity::of(self.join(entities, id, share));
+            entities.entity_mut(id).aggregate = MaybeEntity::of(self.join(entities, share));
         }
     }
 
     fn weight(&self, entities: &[impl Holds<PlusEntity<H>>], id: EntityId) -> Weight {
         let entity = entities.entity(id);
         let moving = self.moving.get(&id).filter(|_| entity.moving);
-        let present = || Some(self.aggregates[entity.aggregate.get()?.index()].share);
+        let present = || Some(self.aggregates[entity.aggregate.get()?.index()].share());
         let share = moving.copied().or_else(present);
         share.map_or(Weight::ONE, Share::weight)
     }
@@ -402,7 +415,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
             let least = head.get() as i32 - i32::from(entity.moving) * MOVING;
             entity.deficit = entity.deficit.max(least);
             entity.head = H::of(head);
-            if H::SEEN && self.circle.head == MaybeEntity::of(id) && self.is_over(entities) {
+            if H::SEEN && self.now.circle.head == MaybeEntity::of(id) && self.is_over(entities) {
                 self.end_service();
             }
         }
@@ -410,7 +423,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
 
     #[inline]
     fn select(&self, _: &[impl Holds<PlusEntity<H>>]) -> MaybeEntity {
-        self.circle.head
+        self.now.circle.head
     }
 
     /// Nothing to do: it is served until its turn ends in any case.
@@ -447,10 +460,6 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
         };
         let entity = entities.entity_mut(id);
         if entity.alone {
-            if self.is_solo() {
-                self.circle.head = self.reschedule_alone(id, charged);
-                return true;
-            }
             let home = EntityId::in_use(entity.aggregate.index() as u32);
             let selected = self.reschedule_alone(home, charged);
             if selected != self.serving {
@@ -462,17 +471,17 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
         let mut deficit = entity.deficit - bytes;
         entity.head = H::of(next);
         if deficit < next.get() as i32 {
-            deficit += self.quantum;
+            deficit += self.now.quantum();
             if deficit < 0 {
                 return false;
             }
-            self.circle.turn(id, entity.next);
+            self.now.circle.turn(id, entity.next);
         }
         entity.deficit = deficit;
         // Last, so that the subtraction itself tells; and its result is not kept for who seldom asks.
-        self.slack -= bytes;
-        if self.slack + self.shorter(entities) < 0 {
-            core::hint::black_box(self).end_service();
+        self.now.slack -= bytes;
+        if self.now.slack + self.shorter(entities) < 0 {
+            self.end_service();
         }
         true
     }
@@ -494,25 +503,27 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
             let Some(selected) = self.advance_alone(home, charged) else {
                 return false;
             };
-            self.serve_next(selected);
+            if selected != self.serving {
+                self.serve(selected);
+            }
             return true;
         }
         let bytes = charged.get() as i32;
         let mut deficit = entity.deficit - bytes;
         let ends = deficit < next.get() as i32;
         if ends {
-            deficit += self.quantum;
+            deficit += self.now.quantum();
         }
-        let slack = self.slack - bytes;
+        let slack = self.now.slack - bytes;
         // Whether it moves, or the budget is spent.
         if (deficit | slack) < 0 {
             return false;
         }
         if ends {
-            self.circle.turn(id, entity.next);
+            self.now.circle.turn(id, entity.next);
         }
         entity.deficit = deficit;
-        self.slack = slack;
+        self.now.slack = slack;
         true
     }
 
@@ -525,7 +536,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
         }
         if !entity.alone {
             let beyond = entity.deficit - next.get() as i32;
-            return beyond.min(self.slack).max(0) as u32;
+            return beyond.min(self.now.slack).max(0) as u32;
         }
         let home = entity.aggregate;
         match self.aggregates.get(home.index()) {
@@ -546,7 +557,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
             return (self.algorithm).used(self.aggregates.as_mut_slice(), home, work);
         }
         entity.deficit -= work.get() as i32;
-        self.slack -= work.get() as i32;
+        self.now.slack -= work.get() as i32;
     }
 
     fn idle(&mut self, entities: &mut [impl Holds<PlusEntity<H>>], id: EntityId) {

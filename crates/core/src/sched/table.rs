@@ -150,6 +150,27 @@ impl Algorithm {
         Algorithm::Custom(Custom::of::<A>(name))
     }
 
+    /// The algorithm that is run for this one: over aggregates of one flow each, QFQ and S-KPS decide as
+    /// without them, since nothing takes turns inside and neither asks how long a packet is before it was
+    /// sent.
+    ///
+    /// ```
+    /// use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm};
+    /// use std::num::NonZeroU32;
+    ///
+    /// assert_eq!(Algorithm::QfqPlus(NonZeroU32::MIN).without_aggregates_of_one(), Algorithm::Qfq);
+    /// let of_eight = Algorithm::QfqPlus(AUTOMATIC_MEMBERS);
+    /// assert_eq!(of_eight.without_aggregates_of_one(), of_eight);
+    /// ```
+    #[must_use]
+    pub const fn without_aggregates_of_one(self) -> Algorithm {
+        match self {
+            Algorithm::QfqPlus(NonZeroU32::MIN) => Algorithm::Qfq,
+            Algorithm::SKpsPlus(NonZeroU32::MIN) => Algorithm::SKps,
+            other => other,
+        }
+    }
+
     /// What it is, in a line.
     pub const fn about(self) -> &'static str {
         self.row().about
@@ -168,7 +189,7 @@ impl Algorithm {
 
     /// What it promises each of those that it orders.
     pub(crate) const fn promise(self) -> Promise {
-        self.row().promise
+        self.without_aggregates_of_one().row().promise
     }
 
     /// Whether it needs to know of every packet of its entities, so that in a tree these
@@ -211,7 +232,7 @@ macro_rules! define_with {
         #[macro_export]
         macro_rules! with_algorithm {
             ($d algorithm:expr, $d new:ident => $d body:expr) => {
-                match $d algorithm {
+                match $crate::sched::Algorithm::without_aggregates_of_one($d algorithm) {
                     $($crate::sched::Algorithm::$variant$(($most))? => {
                         let $d new = move || -> $type { $make };
                         $d body

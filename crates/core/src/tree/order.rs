@@ -307,7 +307,7 @@ macro_rules! define {
         impl Any {
             /// Without children.
             fn new(name: Algorithm) -> Any {
-                match name {
+                match name.without_aggregates_of_one() {
                     $(Algorithm::$variant$(($most))? => Any::$variant(Ordered::new(name, $make)),)*
                     Algorithm::Custom(custom) => Any::Custom(Ordered::new(name, custom.scheduler())),
                 }

@@ -13,9 +13,9 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         let mut listed = alloc::vec![false; entities.len()];
         for (index, aggregate) in self.aggregates.iter().enumerate() {
             let home = MaybeEntity::of(EntityId::in_use(index as u32));
-            let circle = match home == self.serving && !self.is_solo() {
-                true => self.circle,
-                false => aggregate.circle,
+            let circle = match home == self.serving {
+                true => self.now.circle,
+                false => aggregate.place.circle,
             };
             let (head, last) = (circle.head, circle.last);
             let (mut at, mut before) = (head, last);
@@ -34,10 +34,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
                     entity.moving
                 );
                 ensure_invariant!(
-                    match entity.alone {
-                        true => aggregate.members == 1 && !entity.moving,
-                        false => !self.is_solo() || entity.moving,
-                    },
+                    !entity.alone || (aggregate.members == 1 && !entity.moving),
                     "plus: {id:?} is alone: {}, moving: {}, one of {}",
                     entity.alone,
                     entity.moving,
@@ -56,13 +53,12 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
                 active == (head != MaybeEntity::NONE),
                 "plus: {home:?} is active: {active}, its circle starts at {head:?}"
             );
-            let solo = aggregate.slack == 0 || !self.is_solo();
             ensure_invariant!(
-                !active || (aggregate.slack >= 0 && solo),
+                !active || aggregate.place.slack >= 0,
                 "plus: {home:?} waits with a slack of {}",
-                aggregate.slack
+                aggregate.place.slack
             );
-            let next = aggregate.next_budget.get() as i32 - aggregate.quantum();
+            let next = aggregate.next_budget.get() as i32 - aggregate.place.quantum();
             ensure_invariant!(
                 aggregate.next_slack == next,
                 "plus: {home:?} is going to have a slack of {}, not {next}",
@@ -103,10 +99,6 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
                 !entity.moving
             );
             if let Some(home) = entity.aggregate.get() {
-                ensure_invariant!(
-                    home == id || !self.is_solo(),
-                    "plus: {id:?} is alone in {home:?}"
-                );
                 members[home.index()] += 1;
             }
         }
@@ -121,38 +113,28 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     }
 
     fn check_service(&self, entities: &[impl Holds<PlusEntity<H>>]) -> Result<(), Violation> {
-        if self.is_solo() {
-            let selected = self.algorithm.select(self.aggregates.as_slice());
-            ensure_invariant!(
-                self.circle.head == selected && self.told == 0,
-                "plus: {selected:?} comes before {:?}, or {} bytes were told",
-                self.circle.head,
-                self.told
-            );
-            return Ok(());
-        }
         let serving = self.aggregates.get(self.serving.index());
         ensure_invariant!(
-            serving.is_some() == (self.circle.head != MaybeEntity::NONE),
+            serving.is_some() == (self.now.circle.head != MaybeEntity::NONE),
             "plus: {:?} is in service, and {:?} its first flow",
             self.serving,
-            self.circle.head
+            self.now.circle.head
         );
         let Some(aggregate) = serving else {
-            let waits = |aggregate: &Aggregate<_>| aggregate.circle.head != MaybeEntity::NONE;
+            let waits = |aggregate: &Aggregate<_>| aggregate.place.circle.head != MaybeEntity::NONE;
             ensure_invariant!(
-                self.slack < 0 && !self.aggregates.iter().any(waits),
+                self.now.slack < 0 && !self.aggregates.iter().any(waits),
                 "plus: nobody is in service while somebody waits"
             );
             return Ok(());
         };
-        let spent = self.spent(aggregate.slack);
+        let spent = self.spent(aggregate.place.slack);
         ensure_invariant!(
-            self.quantum == aggregate.quantum() && !self.is_over(entities),
+            self.now.quantum == aggregate.place.quantum && !self.is_over(entities),
             "plus: {:?} is in service with {} bytes beyond {}, {} of which are not needed",
             self.serving,
-            self.slack,
-            self.quantum,
+            self.now.slack,
+            self.now.quantum(),
             self.shorter(entities)
         );
         ensure_invariant!(
@@ -177,8 +159,8 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
                 let aggregate = &self.aggregates[id.index()];
                 ensure_invariant!(
                     aggregate.open_before == before
-                        && family_key(aggregate.share) == *key
-                        && (1..self.room(aggregate.share)).contains(&aggregate.members),
+                        && family_key(aggregate.share()) == *key
+                        && (1..self.room(aggregate.share())).contains(&aggregate.members),
                     "plus: {id:?} does not belong among the open of {key:?}: {} flows",
                     aggregate.members
                 );
@@ -192,11 +174,11 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
             let all = self
                 .aggregates
                 .iter()
-                .filter(|aggregate| aggregate.members > 0 && family_key(aggregate.share) == *key);
+                .filter(|aggregate| aggregate.members > 0 && family_key(aggregate.share()) == *key);
             let (mut count, mut full) = (0, 0);
             for aggregate in all {
                 count += 1;
-                full += u32::from(aggregate.members == self.room(aggregate.share));
+                full += u32::from(aggregate.members == self.room(aggregate.share()));
             }
             ensure_invariant!(
                 count == family.aggregates && open + full == count,

@@ -18,7 +18,6 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     pub(super) fn join(
         &mut self,
         entities: &mut [impl Holds<PlusEntity<H>>],
-        flow: EntityId,
         share: Share,
     ) -> EntityId {
         self.catch_up();
@@ -27,7 +26,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         if let Some(id) = family.open.get() {
             let aggregate = &mut self.aggregates[id.index()];
             if aggregate.members == 1
-                && let Some(first) = aggregate.circle.head.get()
+                && let Some(first) = aggregate.place.circle.head.get()
             {
                 // It takes turns from now on.
                 entities.entity_mut(first).alone = false;
@@ -40,11 +39,8 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
             return id;
         }
         family.aggregates += 1;
-        let id = match self.is_solo() {
-            true => flow,
-            // There are no more aggregates than flows.
-            false => (self.free.pop()).unwrap_or(EntityId::in_use(self.aggregates.len() as u32)),
-        };
+        // There are no more aggregates than flows.
+        let id = (self.free.pop()).unwrap_or(EntityId::in_use(self.aggregates.len() as u32));
         let aggregate = Aggregate {
             members: 1,
             ..Aggregate::vacant(share)
@@ -64,7 +60,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     /// A flow of the aggregate is no more.
     pub(super) fn quit(&mut self, id: EntityId) {
         self.catch_up();
-        let share = self.aggregates[id.index()].share;
+        let share = self.aggregates[id.index()].share();
         let room = self.room(share);
         let aggregate = &mut self.aggregates[id.index()];
         let was_full = aggregate.members == room;
@@ -80,9 +76,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         }
         let removal = self.algorithm.remove(self.aggregates.as_mut_slice(), id);
         debug_assert_eq!(removal, Removal::Done, "it has no flow to be active for");
-        if !self.is_solo() {
-            self.free.push(id);
-        }
+        self.free.push(id);
         if let Some(family) = self.families.get_mut(&family_key(share)) {
             family.aggregates -= 1;
             if family.aggregates == 0 {
@@ -96,14 +90,14 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         let aggregate = &mut self.aggregates[id.index()];
         let share = aggregate.total_share();
         aggregate.next_budget = share.max_charge();
-        aggregate.next_slack = aggregate.next_budget.get() as i32 - aggregate.quantum();
+        aggregate.next_slack = aggregate.next_budget.get() as i32 - aggregate.place.quantum();
         self.algorithm
             .change(self.aggregates.as_mut_slice(), id, share);
     }
 
     /// The aggregate can take another flow.
     fn open(&mut self, id: EntityId) {
-        let share = self.aggregates[id.index()].share;
+        let share = self.aggregates[id.index()].share();
         let family = self.families.entry(family_key(share)).or_default();
         let first = core::mem::replace(&mut family.open, MaybeEntity::of(id));
         if let Some(first) = first.get() {
@@ -117,7 +111,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         let aggregate = &mut self.aggregates[id.index()];
         let before = core::mem::take(&mut aggregate.open_before);
         let after = core::mem::take(&mut aggregate.open_after);
-        let share = aggregate.share;
+        let share = aggregate.share();
         if let Some(after) = after.get() {
             self.aggregates[after.index()].open_before = before;
         }

@@ -2,7 +2,7 @@
 
 use super::super::Standing;
 use super::super::ring::Ring;
-use super::{Aggregate, NextPacket, Plus, PlusEntity};
+use super::{Aggregate, NextPacket, Plus, PlusEntity, Service};
 use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Scheduler, Share};
 use crate::units::Charge;
 
@@ -10,7 +10,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     /// What the aggregate in service has sent of its budget, which left it so much slack.
     #[inline]
     pub(super) fn spent(&self, slack: i32) -> i32 {
-        slack - self.slack
+        slack - self.now.slack
     }
 
     /// Tells the algorithm what the link did for the aggregate in service.
@@ -22,23 +22,13 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         }
     }
 
-    /// Where aggregates take one flow, a packet moves on the circle's head alone. The rest of what
-    /// is known of the service, which has sent nothing, follows.
-    fn settle(&mut self) {
-        if self.is_solo() {
-            let serving = self.circle.head;
-            self.serve(serving);
-        }
-    }
-
     /// Tells what the aggregate in service has sent so far, before the sum of weights or the
     /// order changes; from then on it is on hold.
     pub(super) fn catch_up(&mut self) {
-        self.settle();
         let Some(serving) = self.serving.get() else {
             return;
         };
-        let spent = self.spent(self.aggregates[serving.index()].slack);
+        let spent = self.spent(self.aggregates[serving.index()].place.slack);
         if spent > self.told {
             self.tell_work(spent);
             self.algorithm.hold(self.aggregates.as_mut_slice(), serving);
@@ -53,18 +43,17 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         id: EntityId,
         head: Charge,
     ) {
-        self.settle();
         let entity = entities.entity_mut(id);
         let Some(home) = entity.aggregate.get() else {
             return;
         };
         let aggregate = &mut self.aggregates[home.index()];
-        entity.deficit = aggregate.quantum().max(head.get() as i32);
+        entity.deficit = aggregate.place.quantum().max(head.get() as i32);
         entity.alone = !H::SEEN && aggregate.members == 1;
         entity.head = H::of(head);
         let circle = match self.serving == MaybeEntity::of(home) {
-            true => &mut self.circle,
-            false => &mut aggregate.circle,
+            true => &mut self.now.circle,
+            false => &mut aggregate.place.circle,
         };
         let was_empty = circle.head == MaybeEntity::NONE;
         circle.push_last(entities, id);
@@ -73,9 +62,9 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         }
         let aggregate = &mut self.aggregates[home.index()];
         let budget = aggregate.next_budget;
-        aggregate.slack = aggregate.next_slack;
+        aggregate.place.slack = aggregate.next_slack;
         if let Some(serving) = self.serving.get() {
-            if self.spent(self.aggregates[serving.index()].slack) == 0 {
+            if self.spent(self.aggregates[serving.index()].place.slack) == 0 {
                 self.put_back();
             } else {
                 self.catch_up();
@@ -94,17 +83,17 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     /// Below 0 where it is longer, of a flow that moves.
     #[inline(always)]
     pub(super) fn shorter(&self, entities: &[impl Holds<PlusEntity<H>>]) -> i32 {
-        match (H::SEEN, self.circle.head.get()) {
-            (true, Some(first)) => self.quantum - entities.entity(first).head.bytes(),
+        match (H::SEEN, self.now.circle.head.get()) {
+            (true, Some(first)) => self.now.quantum() - entities.entity(first).head.bytes(),
             _ => 0,
         }
     }
 
     /// Whether a service that goes on is over: another flow's packet is next by now, or a longer one.
     pub(super) fn is_over(&self, entities: &[impl Holds<PlusEntity<H>>]) -> bool {
-        let begun = |aggregate: &Aggregate<_>| self.slack < aggregate.slack;
+        let begun = |aggregate: &Aggregate<_>| self.now.slack < aggregate.place.slack;
         let serving = self.aggregates.get(self.serving.index());
-        (!H::SEEN || serving.is_some_and(begun)) && self.slack + self.shorter(entities) < 0
+        (!H::SEEN || serving.is_some_and(begun)) && self.now.slack + self.shorter(entities) < 0
     }
 
     /// Whoever is selected will be served.
@@ -122,39 +111,36 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         let Some(aggregate) = self.aggregates.get(selected.index()) else {
             return self.rest();
         };
-        self.circle = aggregate.circle;
-        self.quantum = aggregate.quantum();
-        self.slack = aggregate.slack;
+        self.now = aggregate.place;
     }
 
     /// Nobody is in service.
     #[cold]
     #[inline(never)]
     fn rest(&mut self) {
-        self.circle = Ring::default();
-        self.slack = -1;
+        self.now = Service::NONE;
     }
 
     /// The aggregate in service, which has sent nothing, waits again.
     fn put_back(&mut self) {
         if let Some(aggregate) = self.aggregates.get_mut(self.serving.index()) {
-            aggregate.circle = self.circle;
+            aggregate.place.circle = self.now.circle;
         }
         self.serving = MaybeEntity::NONE;
     }
 
     /// The budget is spent, and flows are left: the next aggregate, please.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn end_service(&mut self) {
         let aggregates = self.aggregates.as_mut_slice();
         let Some(aggregate) = aggregates.get_mut(self.serving.index()) else {
             return;
         };
         let id = EntityId::in_use(self.serving.index() as u32);
-        aggregate.circle = self.circle;
+        aggregate.place.circle = self.now.circle;
         let next = aggregate.next_budget;
-        let slack = core::mem::replace(&mut aggregate.slack, aggregate.next_slack);
-        let spent = slack - self.slack;
+        let slack = core::mem::replace(&mut aggregate.place.slack, aggregate.next_slack);
+        let spent = slack - self.now.slack;
         let Some(charged) = Charge::in_range(spent as u32) else {
             return;
         };
@@ -203,16 +189,6 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         Some(self.algorithm.select(aggregates))
     }
 
-    /// The service of a flow that is alone in its aggregate ended.
-    #[inline(always)]
-    pub(super) fn serve_next(&mut self, selected: MaybeEntity) {
-        if self.is_solo() {
-            self.circle.head = selected;
-        } else if selected != self.serving {
-            self.serve(selected);
-        }
-    }
-
     /// The circle is empty: the next aggregate, please.
     #[inline(never)]
     fn end_backlog(&mut self) {
@@ -220,8 +196,8 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
             return;
         };
         let aggregate = &mut self.aggregates[id.index()];
-        aggregate.circle = Ring::default();
-        let slack = core::mem::take(&mut aggregate.slack);
+        aggregate.place.circle = Ring::default();
+        let slack = core::mem::take(&mut aggregate.place.slack);
         let spent = self.spent(slack);
         self.tell_work(spent);
         match Charge::in_range(spent as u32) {
@@ -247,8 +223,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         charged: i32,
         next: Option<Charge>,
     ) {
-        self.settle();
-        self.slack -= charged;
+        self.now.slack -= charged;
         let entity = entities.entity_mut(id);
         let (state, moving, home) = (entity.state, entity.moving, entity.aggregate);
         // An idle flow keeps no credit.
@@ -256,14 +231,14 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         entity.state = Standing::Inactive;
         entity.moving = false;
         entity.alone = false;
-        self.circle.pop_head(entities, id);
+        self.now.circle.pop_head(entities, id);
         if moving {
             // Its packet may be longer than L^k, and reach beyond the budget. What is
             // beyond counts for nobody: V must not pass over those who wait by more
             // than the longest entity explains.
-            self.slack = self.slack.max(-self.quantum);
+            self.now.slack = self.now.slack.max(-self.now.quantum());
         }
-        if self.circle.head == MaybeEntity::NONE {
+        if self.now.circle.head == MaybeEntity::NONE {
             self.end_backlog();
         } else if self.is_over(entities) {
             self.end_service();
@@ -277,7 +252,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
             *entity = PlusEntity::default();
             return;
         };
-        let home = self.join(entities, id, share);
+        let home = self.join(entities, share);
         let entity = entities.entity_mut(id);
         entity.aggregate = MaybeEntity::of(home);
         if let Some(next) = next {
