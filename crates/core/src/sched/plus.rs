@@ -16,7 +16,8 @@
 //! keep their order below SCHED+, not their shares: of an aggregate they hear one budget at a
 //! time. Since nothing is asked about the head of a flow before its turn,
 //! `Plus` with M = 1 makes any algorithm fit for flows whose head may change while they
-//! wait.
+//! wait. Algorithms that never ask for heads are fit as they are, and cost less:
+//! [`Algorithm::without_aggregates_of_one`](super::Algorithm::without_aggregates_of_one).
 //!
 //! # What differs from the paper, or is left open there
 //!
@@ -338,7 +339,6 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         let families = self.families.values();
         families.map(|family| family.aggregates as usize).sum()
     }
-
 }
 
 impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
