@@ -631,39 +631,58 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     /// Hands out the next packet, which is the caller's from now on; `None` where nothing waits.
     #[inline]
     pub fn dequeue(&mut self) -> Option<Packet<P, FlowId, L>> {
+        match self.dequeue_selected() {
+            Ok(packet) => Some(packet),
+            Err(emptied) => self.dequeue_behind(emptied?),
+        }
+    }
+
+    /// The same where the selected flow lost its packets while it waited.
+    #[cold]
+    #[inline(never)]
+    fn dequeue_behind(&mut self, emptied: EntityId) -> Option<Packet<P, FlowId, L>> {
+        let mut emptied = emptied;
         loop {
-            let flows = self.flows.as_mut_slice();
-            let selected = self.algorithm.select(flows);
-            let flow = flows.get_mut(selected.index())?;
-            let id = EntityId::in_use(selected.index() as u32);
-            let Some((len, payload, rest)) = flow.queue.packets.advance(&mut self.slab) else {
-                self.pass_over(id);
-                continue;
-            };
-            flow.queue.room_packets += 1;
-            flow.queue.room_bytes.give(len.amount());
-            self.room_bytes += i64::from(len.amount());
-            let charged = flow.ledger.told(len);
-            // Each for itself, so that what follows knows which of them it is.
-            match rest.length() {
-                Some(next) => {
-                    let next = flow.ledger.tell(next, flow.max_length());
-                    if !self.algorithm.step(flows, id, charged, Some(next)) {
-                        self.reschedule(id, charged, Some(next));
-                    }
-                }
-                None => {
-                    if !self.algorithm.step(flows, id, charged, None) {
-                        self.reschedule(id, charged, None);
-                    }
+            self.pass_over(emptied);
+            match self.dequeue_selected() {
+                Ok(packet) => return Some(packet),
+                Err(next) => emptied = next?,
+            }
+        }
+    }
+
+    /// The selected flow's next packet; `Err` with the flow if that lost its packets, or with none.
+    #[inline(always)]
+    fn dequeue_selected(&mut self) -> Result<Packet<P, FlowId, L>, Option<EntityId>> {
+        let flows = self.flows.as_mut_slice();
+        let selected = self.algorithm.select(flows);
+        let flow = flows.get_mut(selected.index()).ok_or(None)?;
+        let id = EntityId::in_use(selected.index() as u32);
+        let first = flow.queue.packets.advance(&mut self.slab);
+        let (len, payload, rest) = first.ok_or(Some(id))?;
+        flow.queue.room_packets += 1;
+        flow.queue.room_bytes.give(len.amount());
+        self.room_bytes += i64::from(len.amount());
+        let charged = flow.ledger.told(len);
+        // Each for itself, so that what follows knows which of them it is.
+        match rest.length() {
+            Some(next) => {
+                let next = flow.ledger.tell(next, flow.max_length());
+                if !self.algorithm.step(flows, id, charged, Some(next)) {
+                    self.reschedule(id, charged, Some(next));
                 }
             }
-            return Some(Packet {
-                owner: FlowId::of(id),
-                len,
-                payload,
-            });
+            None => {
+                if !self.algorithm.step(flows, id, charged, None) {
+                    self.reschedule(id, charged, None);
+                }
+            }
         }
+        Ok(Packet {
+            owner: FlowId::of(id),
+            len,
+            payload,
+        })
     }
 
     /// A packet was sent, and the algorithm has more to do than a step.

@@ -55,16 +55,18 @@ impl Fifo {
         (self.served, self.filled) = (0, waiting);
     }
 
-    /// The table is full.
+    /// The table is full when a packet comes.
     #[cold]
     #[inline(never)]
-    fn make_room(&mut self) {
+    fn arrived_at_the_end(&mut self, id: EntityId) {
         let places = self.places.len();
         if self.served < places.div_ceil(2).max(1) {
             self.places.resize((2 * places).max(8), MaybeEntity::NONE);
         } else {
             self.forget();
         }
+        self.places[self.filled] = MaybeEntity::of(id);
+        self.filled += 1;
     }
 }
 
@@ -104,12 +106,12 @@ impl Scheduler for Fifo {
 
     #[inline]
     fn arrived(&mut self, _: &mut [impl Holds<FifoEntity>], id: EntityId, _: Charge) {
-        if self.filled >= self.places.len() {
-            self.make_room();
-        }
-        if let Some(place) = self.places.get_mut(self.filled) {
-            *place = MaybeEntity::of(id);
-            self.filled += 1;
+        match self.places.get_mut(self.filled) {
+            Some(place) => {
+                *place = MaybeEntity::of(id);
+                self.filled += 1;
+            }
+            None => self.arrived_at_the_end(id),
         }
     }
 
