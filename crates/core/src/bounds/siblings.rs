@@ -150,6 +150,7 @@ impl Siblings {
 mod tests {
     use super::*;
     use crate::sched::Sharing;
+    use core::num::NonZeroU32;
 
     #[test]
     fn a_bound_for_whatever_weights_covers_that_of_any_that_are_in_the_same_proportion() {
@@ -181,6 +182,27 @@ mod tests {
             differ += u32::from(longest > 1.2 * shortest);
         }
         assert!(differ > 0, "no slot depends on the weights' numbers");
+    }
+
+    #[test]
+    fn over_aggregates_of_one_the_bound_is_that_of_what_is_run() {
+        let (one, length) = (Weight::ONE, Length::new(1500).unwrap());
+        let bound = |algorithm: Algorithm| {
+            let siblings = Siblings::new(algorithm, [(one, length, 3)]);
+            let bound = siblings.bound(one, length, Head::Known, Transmit::Direct);
+            bound.map(|bound| bound.delay.bytes())
+        };
+        let mut plain = 0;
+        for &algorithm in Algorithm::ALL {
+            let of_one = algorithm.with_members(NonZeroU32::MIN);
+            let run = of_one.without_aggregates_of_one();
+            assert_eq!(bound(of_one), bound(run), "{algorithm}");
+            if run != of_one {
+                plain += 1;
+                assert!(bound(of_one) < bound(algorithm), "{algorithm}");
+            }
+        }
+        assert_eq!(plain, 2, "of QFQ and S-KPS");
     }
 
     #[test]
