@@ -211,6 +211,8 @@ pub struct PacketBackend<F = Vec<u8>> {
     /// That one had frames in flight when last heard of.
     is_summing: AtomicBool,
     ring: Ring,
+    /// Others hear what arrives too, each a part of it.
+    is_sharing: bool,
     budget: Budget,
     /// Calls of `receive` running that found nothing, modulo [`LOOKS_PER_QUESTION`].
     vain: u32,
@@ -305,7 +307,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
     /// interface is set up again the kernel puts the sockets back one after the other: for that instant a flow
     /// may come to another backend.
     ///
-    /// They hear at once, and cannot be told to [hear](Self::hear) otherwise.
+    /// They hear at once. Each can be told to [hear](Self::hear) nothing more, and then for good.
     ///
     /// # Errors
     ///
@@ -329,7 +331,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
             ..options.clone()
         };
         let group: io::Result<Vec<Self>> = (0..count).map(|_| Self::open(name, &deaf)).collect();
-        let group = group?;
+        let mut group = group?;
         let sockets: Vec<_> = group.iter().map(|one| one.ring.as_fd()).collect();
         let share = || -> io::Result<()> {
             // Each would hear every frame until it has joined the others.
@@ -343,6 +345,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
                 .try_for_each(|&socket| packet::let_pass(socket))
         };
         share().map_err(|error| explain_sharing(name, error))?;
+        group.iter_mut().for_each(|one| one.is_sharing = true);
         Ok(group)
     }
 }
@@ -427,6 +430,7 @@ impl<F> PacketBackend<F> {
             unsummed,
             is_summing: AtomicBool::new(false),
             ring,
+            is_sharing: false,
             budget,
             vain: 0,
             down: false,
@@ -444,12 +448,19 @@ impl<F> PacketBackend<F> {
 
     /// Hears what arrives from now on, or nothing more. What arrived until then is in the ring, to be
     /// received. To begin takes some microseconds; to end takes as long as some processor may be
-    /// about to bring a frame, tens of milliseconds. It may be said again.
+    /// about to bring a frame, tens of milliseconds. It may be said again. One of
+    /// [several](Self::open_group) that was told to hear nothing more cannot begin again.
     ///
     /// # Errors
     ///
-    /// `NotFound` if the interface has been removed.
+    /// `NotFound` if the interface has been removed; `InvalidInput` if one of several is to begin.
     pub fn hear(&self, anything: bool) -> io::Result<()> {
+        if self.is_sharing && !anything {
+            packet::let_none_pass(self.ring.as_fd()).map_err(|error| explain(&self.name, error))?;
+            // As binding anew would, which a socket of a group cannot be.
+            sys::wait_for_readers();
+            return Ok(());
+        }
         let hears = match anything {
             true => Hears::Everything,
             false => Hears::NothingMore,
