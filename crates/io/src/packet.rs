@@ -365,10 +365,12 @@ impl<F: PacketFrame> PacketBackend<F> {
     }
 
     /// What is left of a frame that is being cut: frames that came before all that is in the ring. With
-    /// how long that has waited.
+    /// how long that has waited; zero where nothing is left.
     pub fn rest(&mut self, into: &mut Vec<F>) -> Duration {
-        self.cutter.go_on(into, usize::MAX);
-        self.waits.look_by_wall().waited(self.begun.0)
+        match self.cutter.go_on(into, usize::MAX) {
+            0 => Duration::ZERO,
+            _ => self.waits.look_by_wall().waited(self.begun.0),
+        }
     }
 }
 
