@@ -518,7 +518,7 @@ impl Gate {
 
 /// What stood where something else was put.
 enum Former {
-    Socket(Arc<bpf::Filtered>, Option<Arc<OwnedFd>>),
+    Socket(Arc<bpf::Filtered>, bpf::Heard),
     Interface(Arc<bpf::Program>, Arc<OwnedFd>),
 }
 
@@ -526,7 +526,7 @@ impl Former {
     fn put_back(self) {
         // It stood there before: nothing is known that the kernel could have against it.
         let _ = match self {
-            Former::Socket(socket, program) => socket.exchange(program).map(drop),
+            Former::Socket(socket, hears) => socket.exchange(hears).map(drop),
             Former::Interface(of, program) => of.exchange(program).map(drop),
         };
     }
@@ -561,7 +561,7 @@ impl Target {
                         Some(program) => Arc::clone(program),
                         None => Arc::clone(filter.insert(Arc::new(early.filter()?))),
                     };
-                    let before = socket.exchange(Some(program))?;
+                    let before = socket.exchange(bpf::Heard::By(program))?;
                     former.push(Former::Socket(socket, before));
                 }
             }

@@ -129,6 +129,7 @@ use std::{fmt, io};
 use crate::early::{Gate, Target};
 use crate::interface::no_ethernet;
 use crate::segment::{self, Cutter};
+use crate::sys::bpf::Heard;
 use crate::sys::interface::{Interface, LinkState};
 pub use crate::sys::packet::Shape;
 use crate::sys::packet::{self, HandOver, Hears, Ring};
@@ -458,7 +459,8 @@ impl<F> PacketBackend<F> {
     /// `NotFound` if the interface has been removed; `InvalidInput` if one of several is to begin.
     pub fn hear(&self, anything: bool) -> io::Result<()> {
         if self.is_sharing && !anything {
-            packet::let_none_pass(self.ring.as_fd()).map_err(|error| explain(&self.name, error))?;
+            let former = self.ring.socket().exchange(Heard::Nothing);
+            former.map_err(|error| explain(&self.name, error))?;
             // As binding anew would, which a socket of a group cannot be.
             sys::wait_for_readers();
             return Ok(());
@@ -879,6 +881,13 @@ mod tests {
             assert_eq!(frames, [2 * all, 0]);
             sockets.group = far.namespace().run(open);
         }
+        // Whoever is to hear nothing more does not by other tables.
+        let gate = Gate::of_all(sockets.group.iter().map(PacketBackend::gate));
+        let deaf = |one: &PacketBackend| one.hear(false);
+        sockets.group.iter().try_for_each(deaf).unwrap();
+        former.stop();
+        gate.put(&former).unwrap();
+        assert_eq!(sockets.hear(), [0, 0]);
     }
 
     #[test]

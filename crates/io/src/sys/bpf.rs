@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use libc::{c_int, c_long, c_uint};
 
 use super::memory::Mapped;
+use super::packet::{let_none_pass, let_pass};
 use super::set_option;
 use crate::bpf::{Assembler, Do, Instruction, Register};
 use crate::xdp::program::{enter, redirect};
@@ -323,34 +324,49 @@ pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
     }
 }
 
-/// A socket, and the program that says what it hears; without one it hears all that arrives.
+/// What a socket hears of what arrives.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Heard {
+    #[default]
+    All,
+    /// What this program says.
+    By(Arc<OwnedFd>),
+    /// Nothing more, whatever is said later.
+    Nothing,
+}
+
+/// A socket, and what it hears.
 #[derive(Debug)]
 pub(crate) struct Filtered {
     socket: OwnedFd,
-    program: Mutex<Option<Arc<OwnedFd>>>,
+    hears: Mutex<Heard>,
 }
 
 impl Filtered {
-    /// A socket without a program.
+    /// A socket that hears all.
     pub(crate) fn new(socket: OwnedFd) -> Self {
         Self {
             socket,
-            program: Mutex::default(),
+            hears: Mutex::default(),
         }
     }
 
-    /// Lets another program say what it hears, or none, at once, and returns the one before.
-    pub(crate) fn exchange(
-        &self,
-        program: Option<Arc<OwnedFd>>,
-    ) -> io::Result<Option<Arc<OwnedFd>>> {
-        let mut current = self.program.lock().unwrap_or_else(PoisonError::into_inner);
-        let (option, value) = match &program {
-            Some(program) => (libc::SO_ATTACH_BPF, program.as_raw_fd()),
-            None => (libc::SO_DETACH_FILTER, 0),
-        };
-        set_option(self.socket.as_fd(), libc::SOL_SOCKET, option, value)?;
-        Ok(mem::replace(&mut current, program))
+    /// Has it hear something else, at once, and returns what it heard before.
+    pub(crate) fn exchange(&self, hears: Heard) -> io::Result<Heard> {
+        let mut current = self.hears.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Heard::Nothing = *current {
+            return Ok(Heard::Nothing);
+        }
+        let socket = self.socket.as_fd();
+        match &hears {
+            Heard::All => let_pass(socket),
+            Heard::By(program) => {
+                let program = program.as_raw_fd();
+                set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program)
+            }
+            Heard::Nothing => let_none_pass(socket),
+        }?;
+        Ok(mem::replace(&mut current, hears))
     }
 }
 
