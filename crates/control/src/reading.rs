@@ -51,9 +51,9 @@ impl Content {
             }
             Content::Text(text) => Text::of(retained, Arc::new(text), Bytes::clone).boxed_unsync(),
             Content::State(state) => Text::of(retained, state, State::json).boxed_unsync(),
-            Content::Metrics(state, format) => Metrics {
+            Content::Metrics(state, format) => Reading {
                 of: retained.lend(state),
-                exposition: Exposition::new(format),
+                telling: Exposition::new(format),
             }
             .boxed_unsync(),
             Content::Events(events) => events.read(retained).boxed_unsync(),
@@ -150,47 +150,41 @@ impl<T: Weighed> Drop for Lent<T> {
     }
 }
 
-/// A text, piece by piece.
-#[derive(Debug)]
-pub(crate) struct Text<T: Weighed> {
-    of: Lent<T>,
-    text: fn(&T) -> Bytes,
-    at: usize,
-    end: usize,
+/// What is told of a thing, piece by piece.
+pub(crate) trait Telling<T>: Unpin {
+    /// The next piece; `None` at the end.
+    fn piece(&mut self, of: &T) -> Option<Bytes>;
+
+    /// Whether all is told.
+    fn is_told(&self) -> bool;
+
+    /// Bytes that are not yet, as far as that is known.
+    fn left(&self) -> SizeHint {
+        SizeHint::default()
+    }
 }
 
-impl<T: Weighed> Text<T> {
-    /// That which `text` says of something, always the same.
-    pub(crate) fn of(retained: &Arc<Retained>, thing: Arc<T>, text: fn(&T) -> Bytes) -> Text<T> {
-        let end = text(&thing).len();
-        Text {
-            of: retained.lend(thing),
-            text,
-            at: 0,
-            end,
-        }
-    }
+/// A thing that is read by what is told of it.
+#[derive(Debug)]
+pub(crate) struct Reading<T: Weighed, P> {
+    of: Lent<T>,
+    telling: P,
+}
 
-    /// The next piece; `None` at the end. A copy: the whole is not kept by whoever has it.
+impl<T: Weighed, P: Telling<T>> Reading<T, P> {
+    /// The next piece; `None` at the end.
     pub(crate) fn piece(&mut self) -> Option<Result<Bytes, Gone>> {
-        if self.is_read() {
+        if self.telling.is_told() {
             return None;
         }
-        let piece = self.of.get().map(|thing| {
-            let end = self.end.min(self.at + PIECE);
-            let piece = Bytes::copy_from_slice(&(self.text)(&thing)[self.at..end]);
-            self.at = end;
-            piece
-        });
-        Some(piece)
-    }
-
-    pub(crate) fn is_read(&self) -> bool {
-        self.at == self.end
+        match self.of.get() {
+            Ok(thing) => self.telling.piece(&thing).map(Ok),
+            Err(gone) => Some(Err(gone)),
+        }
     }
 }
 
-impl<T: Weighed> Body for Text<T> {
+impl<T: Weighed, P: Telling<T>> Body for Reading<T, P> {
     type Data = Bytes;
     type Error = Gone;
 
@@ -202,41 +196,62 @@ impl<T: Weighed> Body for Text<T> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_read()
+        self.telling.is_told()
     }
 
     fn size_hint(&self) -> SizeHint {
+        self.telling.left()
+    }
+}
+
+/// A text of a thing.
+pub(crate) type Text<T> = Reading<T, Part<T>>;
+
+/// What is not yet told of a text.
+#[derive(Debug)]
+pub(crate) struct Part<T> {
+    text: fn(&T) -> Bytes,
+    at: usize,
+    end: usize,
+}
+
+impl<T: Weighed> Text<T> {
+    /// That which `text` says of something, always the same.
+    pub(crate) fn of(retained: &Arc<Retained>, thing: Arc<T>, text: fn(&T) -> Bytes) -> Text<T> {
+        let end = text(&thing).len();
+        Reading {
+            of: retained.lend(thing),
+            telling: Part { text, at: 0, end },
+        }
+    }
+}
+
+impl<T> Telling<T> for Part<T> {
+    /// A copy: the whole is not kept by whoever has it.
+    fn piece(&mut self, of: &T) -> Option<Bytes> {
+        let end = self.end.min(self.at + PIECE);
+        let piece = Bytes::copy_from_slice(&(self.text)(of)[self.at..end]);
+        self.at = end;
+        Some(piece)
+    }
+
+    fn is_told(&self) -> bool {
+        self.at == self.end
+    }
+
+    fn left(&self) -> SizeHint {
         SizeHint::with_exact((self.end - self.at) as u64)
     }
 }
 
 /// The metrics of a state, made as they are taken.
-struct Metrics {
-    of: Lent<State>,
-    exposition: Exposition,
-}
-
-impl Body for Metrics {
-    type Data = Bytes;
-    type Error = Gone;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Gone>>> {
-        if self.exposition.is_told() {
-            return Poll::Ready(None);
-        }
-        let state = match self.of.get() {
-            Ok(state) => state,
-            Err(gone) => return Poll::Ready(Some(Err(gone))),
-        };
-        let piece = self.exposition.piece(&state.report);
-        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+impl Telling<State> for Exposition {
+    fn piece(&mut self, of: &State) -> Option<Bytes> {
+        Exposition::piece(self, &of.report)
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.exposition.is_told()
+    fn is_told(&self) -> bool {
+        Exposition::is_told(self)
     }
 }
 
@@ -307,9 +322,9 @@ mod tests {
     fn metrics_that_are_told_to_the_end_end_there_though_their_state_is_retained_no_longer() {
         for retains_to_the_end in [true, false] {
             let retained = Arc::new(Retained::within(PIECE));
-            let mut metrics = Metrics {
+            let mut metrics = Reading {
                 of: retained.lend(Arc::new(State::of(&Arc::new(report())))),
-                exposition: Exposition::new(Format::Plain),
+                telling: Exposition::new(Format::Plain),
             };
             let mut next = || {
                 let mut context = Context::from_waker(Waker::noop());

@@ -90,8 +90,8 @@ mod search;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use crate::bpf::{Assembler, Do, Instruction, Register::*};
 use crate::sys::bpf::{self, HashTable, ProgramKind};
@@ -492,7 +492,7 @@ pub struct Gate(pub(crate) Target);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    Socket(Weak<OwnedFd>),
+    Socket(Weak<bpf::Filtered>),
     Interface(Weak<bpf::Program>),
     All(Vec<Target>),
 }
@@ -510,29 +510,72 @@ impl Gate {
     ///
     /// What the kernel says to the program: `PermissionDenied` without the privilege `CAP_BPF`, and
     /// kernels that lack what it needs (before Linux 5.8, with AF_XDP before 5.18). Then all is as
-    /// before.
+    /// before: also of several gates each goes by the tables that it had.
     pub fn put(&self, early: &EarlyDrop) -> io::Result<()> {
         self.0.put(early)
     }
 }
 
+/// What stood where something else was put.
+enum Former {
+    Socket(Arc<bpf::Filtered>, bpf::Heard),
+    Interface(Arc<bpf::Program>, Arc<OwnedFd>),
+}
+
+impl Former {
+    fn put_back(self) {
+        // It stood there before: nothing is known that the kernel could have against it.
+        let _ = match self {
+            Former::Socket(socket, hears) => socket.exchange(hears).map(drop),
+            Former::Interface(of, program) => of.exchange(program).map(drop),
+        };
+    }
+}
+
 impl Target {
     fn put(&self, early: &EarlyDrop) -> io::Result<()> {
+        let mut former = Vec::new();
+        let put = self.exchange(early, &mut None, &mut former);
+        if put.is_err() {
+            former.into_iter().rev().for_each(Former::put_back);
+        }
+        put
+    }
+
+    /// Puts it at each of them, until one refuses it, and appends what stood there. `filter` is the program of
+    /// all sockets, once it is loaded.
+    fn exchange(
+        &self,
+        early: &EarlyDrop,
+        filter: &mut Option<Arc<OwnedFd>>,
+        former: &mut Vec<Former>,
+    ) -> io::Result<()> {
         match self {
-            Target::All(all) => all.iter().try_for_each(|one| one.put(early)),
-            Target::Socket(socket) => match socket.upgrade() {
-                Some(socket) => bpf::set_filter(&socket, &early.filter()?),
-                None => Ok(()),
-            },
-            Target::Interface(program) => match program.upgrade() {
-                Some(program) => {
+            Target::All(all) => {
+                let mut all = all.iter();
+                return all.try_for_each(|one| one.exchange(early, filter, former));
+            }
+            Target::Socket(socket) => {
+                if let Some(socket) = socket.upgrade() {
+                    let program = match filter {
+                        Some(program) => Arc::clone(program),
+                        None => Arc::clone(filter.insert(Arc::new(early.filter()?))),
+                    };
+                    let before = socket.exchange(bpf::Heard::By(program))?;
+                    former.push(Former::Socket(socket, before));
+                }
+            }
+            Target::Interface(program) => {
+                if let Some(program) = program.upgrade() {
                     let go_on = |asm: &mut Assembler| redirect(asm, program.sockets());
                     let instructions = early.program(Hook::Interface, go_on);
-                    program.exchange(&bpf::load(ProgramKind::Xdp, &instructions)?)
+                    let loaded = bpf::load(ProgramKind::Xdp, &instructions)?;
+                    let before = program.exchange(Arc::new(loaded))?;
+                    former.push(Former::Interface(program, before));
                 }
-                None => Ok(()),
-            },
+            }
         }
+        Ok(())
     }
 }
 

@@ -241,6 +241,37 @@ fn a_group_hears_each_frame_once_each_flow_in_order_at_one_of_it_through_a_link_
 }
 
 #[test]
+fn those_of_a_group_have_what_came_until_they_hear_nothing_more() {
+    const FLOWS: u16 = 64;
+    let Some((a, b)) = new_cable("a group that hears nothing more") else {
+        return;
+    };
+    let options = Options {
+        prompt: true,
+        ..Options::default()
+    };
+    let open_group = || PacketBackend::open_group(b.name(), &options, 2).unwrap();
+    let mut group = b.namespace().run(open_group);
+    let mut from = open(&a);
+    let frames = |number| (0..FLOWS).map(move |flow| datagram(flow, number)).collect();
+    transmit_all(&mut from, &mut frames(0), |_| ());
+    for one in group.iter().chain(&group) {
+        one.hear(false).unwrap();
+    }
+    transmit_all(&mut from, &mut frames(1), |_| ());
+    let came = gather(&mut group, FLOWS.into());
+    let came: Vec<_> = came.iter().flatten().collect();
+    assert_eq!(came.len(), usize::from(FLOWS));
+    assert!(came.iter().all(|frame| frame[42..46] == [0; 4]));
+    let losses: u64 = group.iter_mut().map(|one| one.lost().unwrap()).sum();
+    assert_eq!(losses, 0, "what is not heard is not lost");
+    for one in &group {
+        let refused = one.hear(true).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
 fn a_group_that_cannot_be_is_refused_in_a_sentence() {
     let Some((_, b)) = new_cable("a group that cannot be") else {
         return;

@@ -211,6 +211,10 @@ impl Control {
     ) -> Outcome {
         let mut ended = self.follow(events, &mut report);
         if let Some(ended) = &mut ended {
+            for side in Side::BOTH {
+                // What was lost is told by the devices from here on, to the frame.
+                ended.bridge.device_mut(side).rest(&mut Vec::new());
+            }
             let mut counting = self.counting();
             while !counting.step(&mut ended.bridge) {}
             self.tell(&counting);

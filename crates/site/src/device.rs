@@ -17,6 +17,7 @@ use fairlane_io::early::Gate;
 use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::tun::Layer;
 use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, XdpMode, packet};
+use fairlane_runtime::bridge::BATCH;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::daemon::Options;
@@ -56,6 +57,14 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     /// Whether what it hears is heard by nobody else.
     fn hears_alone(&self) -> bool {
         false
+    }
+
+    /// Hears nothing more, and ends the threads of its own: how many frames had arrived that nobody takes any
+    /// more. What is left of it are its [losses](Self::losses). Takes tens of milliseconds.
+    fn end(&mut self) -> u64 {
+        // One that is gone hears nothing in any case.
+        let _ = self.hear(false);
+        forget(self).0
     }
 
     /// How frames are exchanged with the interface.
@@ -128,6 +137,23 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 }
 
+/// Most batches that are forgotten at once: more than any ring holds.
+const MOST_FORGOTTEN: usize = 1 << 14;
+
+/// Receives what has arrived at a device, for nobody: how many frames, and whether that went well.
+pub(crate) fn forget<D: Backend<Rx = Frame> + ?Sized>(device: &mut D) -> (u64, io::Result<()>) {
+    let (mut arrived, mut forgotten) = (Vec::new(), 0);
+    for _ in 0..MOST_FORGOTTEN {
+        match device.receive(&mut arrived, BATCH) {
+            Ok(0) => break,
+            Ok(came) => forgotten += came as u64,
+            Err(error) => return (forgotten, Err(error)),
+        }
+        arrived.clear();
+    }
+    (forgotten, Ok(()))
+}
+
 /// What another process needs to go on with a device.
 pub(crate) struct ToPass {
     pub(crate) sockets: Sockets,
@@ -140,10 +166,21 @@ pub(crate) struct ToPass {
 pub(crate) struct Losses {
     /// Not sent, for the interface was away.
     pub(crate) away: u64,
-    /// Not taken in time.
+    /// Not taken in time, or before the interface was let go of.
     pub(crate) lost: u64,
     /// Segments that their sender has left to be cut, and that cannot be.
     pub(crate) uncut: u64,
+}
+
+impl Losses {
+    /// What came to these since they were `before`.
+    fn since(self, before: Losses) -> Losses {
+        Losses {
+            away: self.away.saturating_sub(before.away),
+            lost: self.lost.saturating_sub(before.lost),
+            uncut: self.uncut.saturating_sub(before.uncut),
+        }
+    }
 }
 
 impl AddAssign for Losses {
@@ -272,6 +309,27 @@ pub(crate) struct Opened {
     pub(crate) device: AnyDevice,
     /// After the device, which may still bring frames.
     hold: Hold,
+    /// Its losses that were counted when it was taken out of use.
+    told: Losses,
+}
+
+impl Opened {
+    fn new(device: AnyDevice, hold: Hold) -> Opened {
+        Opened {
+            device,
+            hold,
+            told: Losses::default(),
+        }
+    }
+
+    /// Lets go of it: what was lost, beyond what was counted already.
+    fn end(mut self) -> Losses {
+        let left = self.device.end();
+        let losses = self.device.losses().unwrap_or(self.told);
+        let mut more = losses.since(self.told);
+        more.lost += left;
+        more
+    }
 }
 
 impl Opener {
@@ -303,7 +361,7 @@ impl Opener {
         if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
             port.opened(name, gate);
         }
-        Ok(Opened { device, hold })
+        Ok(Opened::new(device, hold))
     }
 
     /// The device whose frames arrive at these: as many as there are workers, or the one.
@@ -332,7 +390,7 @@ impl Opener {
         if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
             port.opened(name, gate);
         }
-        Ok(Opened { device, hold })
+        Ok(Opened::new(device, hold))
     }
 }
 

@@ -93,7 +93,7 @@ pub struct InterfaceReport {
     pub attached: bool,
     /// Whether what leaves by it is shaped: a link leads there, and shaping is on.
     pub shaped: bool,
-    /// Arrived and not received: no room, or no time.
+    /// Arrived and not received: no room, no time, or it was detached or deleted first.
     pub lost: u64,
     /// Of these, since the state was last told.
     pub recently_lost: u64,

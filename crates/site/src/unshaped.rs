@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fairlane_config::{Interfaces, Near, Role};
 use fairlane_core::Nanos;
-use fairlane_runtime::bridge::{BATCH, Bridge, Lane, Side};
+use fairlane_runtime::bridge::{Bridge, Lane, Side};
 use fairlane_runtime::{Clock, Idling, drive};
 
 use crate::daemon::{Maker, SiteBridge};
@@ -15,8 +15,6 @@ use crate::forward::before_all_others;
 
 /// How long an idle wire may not notice that it is to stop.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(1);
-/// Most batches that are forgotten at once: more than any ring holds.
-const MOST_FORGOTTEN: usize = 1 << 14;
 /// Most rounds in which the last frames leave.
 const LAST_ROUNDS: usize = 1_000;
 
@@ -88,18 +86,9 @@ pub(crate) fn hear(bridge: &mut SiteBridge) -> io::Result<()> {
 
 /// Receives what has arrived at both devices, for nobody, unless nobody else has heard it.
 pub(crate) fn forget_arrived(bridge: &mut SiteBridge) -> io::Result<()> {
-    let mut arrived = Vec::new();
-    for side in Side::BOTH {
-        if bridge.device(side).hears_alone() {
-            continue;
-        }
-        for _ in 0..MOST_FORGOTTEN {
-            let came = bridge.device_mut(side).receive(&mut arrived, BATCH)?;
-            arrived.clear();
-            if came < BATCH {
-                break;
-            }
-        }
-    }
-    Ok(())
+    let mut heard = Side::BOTH.into_iter();
+    heard.try_for_each(|side| match bridge.device(side).hears_alone() {
+        true => Ok(()),
+        false => device::forget(bridge.device_mut(side)).1,
+    })
 }

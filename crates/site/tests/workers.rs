@@ -6,10 +6,12 @@
 //! FAIRLANE_SOAK_SECONDS=600 cargo test --release -p fairlane-site --test workers -- --nocapture
 //! ```
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,7 @@ use fairlane_config::Site;
 use fairlane_io::packet::Options as Ring;
 use fairlane_io::{Backend, PacketBackend};
 use fairlane_netlab::{Link, Wire, or_skip};
-use fairlane_site::{Attaching, Daemon, Handle, Notice, Options, Source};
+use fairlane_site::{Attaching, Daemon, Handle, Notice, Options, Report, Source};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// After which nothing more comes of what may be lost.
@@ -227,11 +229,10 @@ fn settle() {
     thread::sleep(Duration::from_millis(100));
 }
 
-fn detached_and_attached(handle: &Handle, site: Site) {
-    handle.detach("outside").unwrap();
+fn attach(handle: &Handle, interface: &str, site: Site) {
     let attaching = Attaching {
-        place: "outside".to_owned(),
-        interface: "outside".to_owned(),
+        place: interface.to_owned(),
+        interface: interface.to_owned(),
     };
     let source = Source::Site(Box::new(site));
     handle.attach(attaching, source, handle.site()).unwrap();
@@ -287,7 +288,8 @@ fn churn(wire: &Wire, receive: usize) {
             counted += changed.sent();
             let exchanged = flows.during(SILENCE, || {
                 settle();
-                detached_and_attached(&handle, site("calls", receive));
+                handle.detach("outside").unwrap();
+                attach(&handle, "outside", site("calls", receive));
                 settle();
             });
             exchanged.is_in_order("detached and attached");
@@ -326,4 +328,136 @@ fn churn(wire: &Wire, receive: usize) {
     eprintln!(
         "{receive} workers: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late"
     );
+}
+
+/// A datagram of a flow between addresses that nobody has: no host answers, or asks for the other.
+fn unanswered(flow: u16) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[6] = 2;
+    frame[12] = 8;
+    let ip = &mut frame[14..];
+    (ip[0], ip[3], ip[8], ip[9]) = (0x45, 46, 64, 17);
+    ip[12..20].copy_from_slice(&[10, 9, 0, 1, 10, 9, 0, 2]);
+    ip[20..22].copy_from_slice(&(20_000 + flow).to_be_bytes());
+    (ip[23], ip[25]) = (9, 26);
+    frame
+}
+
+/// Frames that a site has received inside, and what became of them.
+struct Balance<'a> {
+    sender: PacketBackend,
+    inside: &'a Link,
+    host: &'a Link,
+    told: Arc<Mutex<Arc<Report>>>,
+}
+
+impl Balance<'_> {
+    /// Sends so many frames of many flows.
+    fn send(&mut self, frames: usize) {
+        let flows = (0..FLOWS as u16).cycle().take(frames);
+        let mut batch: VecDeque<_> = flows.map(unanswered).collect();
+        let end = Instant::now() + PATIENCE;
+        while !batch.is_empty() {
+            assert!(Instant::now() < end, "{} frames are left", batch.len());
+            self.sender.transmit(&mut batch).unwrap();
+        }
+    }
+
+    /// What was received there, and of it what has left, or was lost or dropped by one count or the other.
+    fn now(&self) -> (u64, u64) {
+        let report = Arc::clone(&self.told.lock().unwrap());
+        let [from, to] = &report.interfaces[..] else {
+            return (0, 0);
+        };
+        let dropped = report.links[0].classes.iter().map(|class| class.dropped);
+        let counted = from.lost + from.early + from.uncut + to.refused + to.away;
+        let left = self.host.received().unwrap().0;
+        let received = self.inside.received().unwrap().0;
+        (received, left + counted + dropped.sum::<u64>())
+    }
+
+    /// What was received has left or was counted, all of it once; what was lost.
+    fn is_even(&self, when: &str) -> u64 {
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut now = self.now();
+        while now.0 != now.1 {
+            assert!(Instant::now() < end, "{now:?} {when}");
+            thread::sleep(Duration::from_millis(10));
+            now = self.now();
+        }
+        // And not only in passing.
+        settle();
+        now = self.now();
+        assert_eq!(now.0, now.1, "{when}");
+        self.told.lock().unwrap().interfaces[0].lost
+    }
+}
+
+/// Where an interface is let go of while workers there have all that they and the ring have room for, and more is
+/// lost before them.
+#[test]
+fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_with_what_the_kernel_lost()
+ {
+    // More than two rings and mailboxes have room for.
+    const FRAMES: usize = 40_000;
+    const FEW: usize = 500;
+    for receive in [1, 2] {
+        let Some(wire) = or_skip("what waits at workers", Wire::new(1)) else {
+            return;
+        };
+        let options = Options {
+            interval: Duration::from_millis(20),
+            ..Options::default()
+        };
+        let open = || Daemon::open(site("calls", receive), &options, |_| {});
+        let daemon = wire.middle().run(open).unwrap();
+        let handle = daemon.handle();
+        let [inside, outside] =
+            ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
+        let host = wire.sender(0);
+        let ring = Ring {
+            ring: 0,
+            deaf: true,
+            ..Ring::default()
+        };
+        let sender = || PacketBackend::open(host.link().name(), &ring);
+        let told = Arc::new(Mutex::new(Arc::default()));
+        let mut balance = Balance {
+            sender: host.namespace().run(sender).unwrap(),
+            inside: &inside,
+            host: wire.receiver().link(),
+            told: Arc::clone(&told),
+        };
+        thread::scope(|scope| {
+            let running =
+                scope.spawn(move || daemon.run(|report| told.lock().unwrap().clone_from(report)));
+            let ending = Ending(handle.clone());
+            balance.send(FEW);
+            assert_eq!(balance.is_even("at first"), 0);
+            // Nothing is taken in from here on: what comes waits, as far as there is room.
+            handle.shape("outside", false).unwrap();
+            outside.down().unwrap();
+            balance.send(FRAMES);
+            settle();
+            let lost = balance.told.lock().unwrap().interfaces[0].lost;
+            handle.detach("inside").unwrap();
+            outside.up().unwrap();
+            let all = balance.is_even("after it was let go of");
+            assert!(
+                lost > 0 && all > lost + 1_000 * receive as u64,
+                "{lost} and {all}"
+            );
+            attach(&handle, "inside", site("calls", receive));
+            balance.send(FEW);
+            assert_eq!(balance.is_even("with another in its place"), all);
+            // Beside what the classes have no room for.
+            handle.shape("outside", true).unwrap();
+            balance.send(FRAMES / 2);
+            settle();
+            handle.detach("inside").unwrap();
+            balance.is_even("after it was let go of again");
+            drop(ending);
+            running.join().unwrap().result.unwrap();
+        });
+    }
 }

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 use crate::program::{self, Finished, fairlane, start};
 use crate::site::{self, PATIENCE, Site, class, interfaces, link, wire};
 use crate::site_control::until_reloads;
+use fairlane_config::Workers;
+use fairlane_io::{Hold, Umem, XdpBackend, XdpOptions};
 use fairlane_netlab::Echo;
 use fairlane_runtime::attach;
+use rustix::thread::sched_getaffinity;
 
 const LINK: &str = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"10mbit\"\n";
 
@@ -86,6 +89,91 @@ fn a_missing_interface_leaves_nothing_attached() {
     // And the interface that there is serves the next.
     let site = Site::start(&wire, &[&interfaces("packet"), LINK].concat());
     site.stop();
+}
+
+#[test]
+fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
+    let Some(wire) = wire("threads that cannot receive", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("fairlane.sock");
+    let file = folder.path().join("site.toml");
+    let attach = format!("[attach]\nsocket = {socket:?}\n");
+    // That this process may run on, and so the program.
+    let cores = sched_getaffinity(None).unwrap().count() as usize;
+    let more = format!("receive = {}", cores + 1);
+    let so_many = format!("the cores that this process may run on are {cores}");
+    let mut cases = vec![
+        (
+            "packet",
+            "receive = 17",
+            None,
+            vec!["site.toml:6:11: receive 17", "1 to 16"],
+        ),
+        (
+            "packet",
+            "cores = [0, 65535]",
+            None,
+            vec!["core 65535", "this process may run on"],
+        ),
+        (
+            "xdp",
+            "receive = 1",
+            None,
+            vec!["site.toml:5:1: [workers]", "\"xdp\"", "\"packet\""],
+        ),
+    ];
+    if cores < Workers::MOST {
+        cases.push(("packet", &more, None, vec![&so_many]));
+    }
+    if cores > 1 {
+        let fail_open = Some("--fail-open");
+        cases.push((
+            "packet",
+            "receive = 2",
+            fail_open,
+            vec!["2 threads", "--fail-open"],
+        ));
+    }
+    for (backend, keys, option, words) in cases {
+        let workers = format!("[workers]\n{keys}\n");
+        let config = [&interfaces(backend), &workers, &attach, LINK].concat();
+        fs::write(&file, config).unwrap();
+        let arguments = ["run", file.to_str().unwrap()].into_iter().chain(option);
+        let arguments: Vec<_> = arguments.collect();
+        let finished = wire.middle().run(|| start(&arguments)).finish();
+        refused(&finished, &words);
+        assert!(!socket.exists(), "nobody can attach: {keys}");
+        for name in ["inside", "outside"] {
+            let held = wire.middle().run(|| Hold::take(name));
+            assert!(
+                held.is_ok_and(|hold| hold.complaint().is_none()),
+                "{name}: {keys}"
+            );
+        }
+    }
+    let site = Site::start(
+        &wire,
+        &[&interfaces("packet"), "[workers]\n", LINK].concat(),
+    );
+    site.stop();
+}
+
+#[test]
+fn an_interface_whose_queue_another_program_has_is_refused() {
+    let Some(wire) = wire("a queue that another program has", 1) else {
+        return;
+    };
+    let umem = Umem::new(1 << 12, 2_048).unwrap();
+    let bind = || XdpBackend::bind(&umem, "outside", 0, &XdpOptions::default()).unwrap();
+    let other = wire.middle().run(bind);
+    let config = [&interfaces("xdp"), LINK].concat();
+    let (finished, _folder) = wire.middle().run(|| run(&config));
+    refused(&finished, &["outside", "XDP program"]);
+    drop(other);
+    let held = wire.middle().run(|| Hold::take("inside"));
+    assert!(held.is_ok_and(|hold| hold.complaint().is_none()));
 }
 
 #[test]

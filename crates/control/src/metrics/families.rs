@@ -267,7 +267,7 @@ pub(super) static FAMILIES: [Family; 53] = [
     family(
         "interface_lost",
         Of::Interface(Count(|it| it.lost)),
-        "Frames that arrived and were not received: no room, or no time",
+        "Frames that arrived and were not received: no room, no time, or it was detached or deleted first",
     ),
     family(
         "interface_early_drops",

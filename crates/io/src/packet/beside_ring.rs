@@ -202,6 +202,8 @@ fn two_backends_with_the_same_sockets_receive_by_turns_and_miss_nothing() {
             one.receive(&mut arrived, 3).unwrap();
         }
         one.rest(&mut arrived);
+        let nothing = one.rest(&mut arrived);
+        assert_eq!(nothing, Duration::ZERO, "what is not there has not waited");
         let mut other = go_on(&one);
         other.go_on_from(one.position());
         arrived.extend(collect(&mut other, 64));

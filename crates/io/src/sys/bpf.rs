@@ -2,11 +2,14 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libc::{c_int, c_long, c_uint};
 
 use super::memory::Mapped;
+use super::packet::{let_none_pass, let_pass};
 use super::set_option;
 use crate::bpf::{Assembler, Do, Instruction, Register};
 use crate::xdp::program::{enter, redirect};
@@ -62,6 +65,8 @@ pub(crate) enum AttachPoint {
 pub(crate) struct Program {
     /// Declared first, so that no packet is redirected to a map that is going.
     table: OwnedFd,
+    /// What is in the table.
+    current: Mutex<Arc<OwnedFd>>,
     /// Keeps what enters the table on the interface.
     _link: OwnedFd,
     sockets: OwnedFd,
@@ -86,16 +91,17 @@ impl Program {
         })?);
         let entry = load(ProgramKind::Xdp, &enter(table.as_raw_fd()))?;
         let link = create_link(entry.as_fd(), interface, place)?;
-        let program = Self {
-            table,
-            _link: link,
-            sockets,
-        };
         let mut asm = Assembler::default();
         asm.calculate_by(Do::Set, Register::R6, Register::R1);
-        redirect(&mut asm, program.sockets());
-        program.exchange(&load(ProgramKind::Xdp, &asm.finish())?)?;
-        Ok(program)
+        redirect(&mut asm, sockets.as_raw_fd());
+        let current = load(ProgramKind::Xdp, &asm.finish())?;
+        set_entry(table.as_fd(), 0, current.as_fd())?;
+        Ok(Self {
+            table,
+            current: Mutex::new(Arc::new(current)),
+            _link: link,
+            sockets,
+        })
     }
 
     /// The descriptor of the map of sockets.
@@ -103,9 +109,11 @@ impl Program {
         self.sockets.as_raw_fd()
     }
 
-    /// Puts another program in the place of this one, at once.
-    pub(crate) fn exchange(&self, program: &OwnedFd) -> io::Result<()> {
-        set_entry(self.table.as_fd(), 0, program.as_fd())
+    /// Puts another program in the place of this one, at once, and returns what was there.
+    pub(crate) fn exchange(&self, program: Arc<OwnedFd>) -> io::Result<Arc<OwnedFd>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        set_entry(self.table.as_fd(), 0, program.as_fd())?;
+        Ok(mem::replace(&mut current, program))
     }
 
     /// Lets the packets of `queue` go to `socket`.
@@ -316,15 +324,56 @@ pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
     }
 }
 
-/// Lets a program say what a socket hears, in place of the one before, at once.
-pub(crate) fn set_filter(socket: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
-    let program: c_int = program.as_raw_fd();
-    set_option(
-        socket.as_fd(),
-        libc::SOL_SOCKET,
-        libc::SO_ATTACH_BPF,
-        program,
-    )
+/// What a socket hears of what arrives.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Heard {
+    #[default]
+    All,
+    /// What this program says.
+    By(Arc<OwnedFd>),
+    /// Nothing more, whatever is said later.
+    Nothing,
+}
+
+/// A socket, and what it hears.
+#[derive(Debug)]
+pub(crate) struct Filtered {
+    socket: OwnedFd,
+    hears: Mutex<Heard>,
+}
+
+impl Filtered {
+    /// A socket that hears all.
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            hears: Mutex::default(),
+        }
+    }
+
+    /// Has it hear something else, at once, and returns what it heard before.
+    pub(crate) fn exchange(&self, hears: Heard) -> io::Result<Heard> {
+        let mut current = self.hears.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Heard::Nothing = *current {
+            return Ok(Heard::Nothing);
+        }
+        let socket = self.socket.as_fd();
+        match &hears {
+            Heard::All => let_pass(socket),
+            Heard::By(program) => {
+                let program = program.as_raw_fd();
+                set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program)
+            }
+            Heard::Nothing => let_none_pass(socket),
+        }?;
+        Ok(mem::replace(&mut current, hears))
+    }
+}
+
+impl AsFd for Filtered {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 fn create_link(program: BorrowedFd<'_>, interface: u32, place: AttachPoint) -> io::Result<OwnedFd> {

@@ -229,3 +229,13 @@ pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
         code => Err(io::Error::from_raw_os_error(code)),
     }
 }
+
+/// Waits until every packet that was on its way through the kernel when this was called has got
+/// where it goes; `false` if this kernel cannot.
+pub(crate) fn wait_for_readers() -> bool {
+    /// `MEMBARRIER_CMD_GLOBAL`: it waits for an RCU grace period, and packets are brought by readers.
+    const GLOBAL: c_int = 1;
+
+    // SAFETY: takes no pointer.
+    unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) == 0 }
+}

@@ -13,6 +13,7 @@ use std::time::Duration;
 use libc::{c_int, c_uint, c_void, socklen_t};
 use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket2_hdr, tpacket3_hdr};
 
+use super::bpf::Filtered;
 use super::{BATCH, Plain, count_or_error, option_of, set_option};
 use crate::segment::{self, Offload};
 
@@ -215,7 +216,7 @@ pub struct Shape {
 /// round in order.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    socket: Arc<OwnedFd>,
+    socket: Arc<Filtered>,
     hand_over: HandOver,
     memory: Memory,
     /// The block to look at next, or the one half read.
@@ -312,7 +313,7 @@ impl Ring {
             HandOver::Blocks => 0,
         };
         Ok(Self {
-            socket: Arc::new(socket),
+            socket: Arc::new(Filtered::new(socket)),
             hand_over,
             memory,
             block: 0,
@@ -455,7 +456,7 @@ impl Ring {
     }
 
     /// The socket, to be had for as long as this has it.
-    pub(crate) fn socket(&self) -> &Arc<OwnedFd> {
+    pub(crate) fn socket(&self) -> &Arc<Filtered> {
         &self.socket
     }
 

@@ -26,14 +26,12 @@ use libc::{c_int, socklen_t, xdp_desc};
 use super::bpf::Program;
 pub(crate) use super::bpf::QUEUES;
 use super::umem::{TOLD, Tenancy, Umem, XdpFrame};
-use super::{Plain, count_or_error, option_of, set_option, set_option_to};
+use super::{Plain, count_or_error, option_of, set_option, set_option_to, wait_for_readers};
 use crate::xdp::program::STAMP;
 use ring::{Incoming, Outgoing, Ring};
 
 /// `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17: frames that one call sends in copy mode, 32 without.
 const MAX_TX_SKB_BUDGET: c_int = 9;
-/// `MEMBARRIER_CMD_GLOBAL`.
-const MEMBARRIER_GLOBAL: c_int = 1;
 
 // The note on a frame that the kernel has: what for, by which socket (in six bits, which a link of
 // the free list leaves at zero, as it does these two), and how many bytes are to be sent.
@@ -558,14 +556,6 @@ fn left(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
         result => result,
     }
-}
-
-/// Waits until every packet that was on its way through the kernel when this was called has got
-/// where it goes; `false` if this kernel cannot.
-fn wait_for_readers() -> bool {
-    // This command waits for an RCU grace period, and packets are brought by readers.
-    // SAFETY: takes no pointer.
-    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) == 0 }
 }
 
 #[cfg(test)]

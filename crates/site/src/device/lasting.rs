@@ -72,6 +72,8 @@ pub(crate) enum ToKeep {
 struct Keeper {
     sender: ToKeeper,
     back: Receiver<Opened>,
+    /// What was lost at those that it has let go of, and was not known by then.
+    ended: Receiver<Losses>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -108,7 +110,8 @@ impl Lasting {
         self.passed.set(false);
         let mut opened = self.opened.take()?;
         // A device that is gone may have nothing more to tell.
-        self.former += opened.device.losses().unwrap_or_default();
+        opened.told = opened.device.losses().unwrap_or_default();
+        self.former += opened.told;
         self.former_refused += opened.device.refused();
         Some(opened)
     }
@@ -125,11 +128,13 @@ impl Keeper {
     fn start(opener: Opener) -> Result<Keeper> {
         let (sender, told) = mpsc::channel();
         let (kept, back) = mpsc::channel();
+        let (tell_ended, ended) = mpsc::channel();
         let thread = thread::Builder::new().name(format!("keep {}", opener.name));
-        let thread = thread.spawn(move || keep(opener, &told, &kept));
+        let thread = thread.spawn(move || keep(opener, &told, &kept, &tell_ended));
         Ok(Keeper {
             sender,
             back,
+            ended,
             thread: Some(thread.doing("starting a thread")?),
         })
     }
@@ -141,8 +146,13 @@ impl Keeper {
 }
 
 /// Opens the interface again whenever it was lost, and others in its place, until nobody wants it any
-/// more.
-fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
+/// more. What was lost at each that it lets go of is told to `ended`.
+fn keep(
+    mut opener: Opener,
+    told: &Receiver<ToKeep>,
+    back: &Sender<Opened>,
+    ended: &Sender<Losses>,
+) {
     // While it is looked for: why it could not be used when that was last said.
     let mut missing: Option<String> = None;
     loop {
@@ -153,13 +163,16 @@ fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
         match next {
             Err(RecvTimeoutError::Disconnected) | Ok(ToKeep::End) => return,
             Ok(ToKeep::Lost(opened)) => {
-                drop(opened);
+                // Where nobody counts any more, it is not missed.
+                let _ = ended.send(opened.end());
                 (opener.notify)(Notice::Gone(opener.name.clone()));
                 missing = Some(String::new());
             }
             Ok(ToKeep::LetGo(opened, waiting)) => {
-                drop(opened);
                 missing = None;
+                if let Some(opened) = opened {
+                    let _ = ended.send(opened.end());
+                }
                 if let Some(waiting) = waiting {
                     // Whoever does not wait any more needs no answer.
                     let _ = waiting.send(Ok(Count::default()));
@@ -303,6 +316,9 @@ impl AsFd for Lasting {
 
 impl Device for Lasting {
     fn losses(&mut self) -> io::Result<Losses> {
+        for more in self.keeper.ended.try_iter() {
+            self.former += more;
+        }
         let mut losses = self.former;
         if let Some(opened) = &mut self.opened {
             losses += opened.device.losses()?;
@@ -427,7 +443,9 @@ impl Device for Lasting {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::mpsc::sync_channel;
+    use std::time::Instant;
 
     use fairlane_io::Hold;
     use fairlane_io::packet::{Shape, Sockets};
@@ -438,6 +456,9 @@ mod tests {
     struct Passable {
         file: OwnedFd,
         is_gone: Arc<AtomicBool>,
+        lost: Arc<AtomicU64>,
+        /// Frames that have arrived, and are received by whoever has it last.
+        waiting: usize,
     }
 
     impl Backend for Passable {
@@ -471,6 +492,17 @@ mod tests {
     }
 
     impl Device for Passable {
+        fn losses(&mut self) -> io::Result<Losses> {
+            Ok(Losses {
+                lost: self.lost.load(Ordering::Relaxed),
+                ..Losses::default()
+            })
+        }
+
+        fn end(&mut self) -> u64 {
+            self.waiting as u64
+        }
+
         fn backend(&self) -> String {
             "memory".to_owned()
         }
@@ -491,18 +523,23 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_another_process_was_told_of_is_no_more_what_is_there_once_it_was_lost() {
-        let folder = std::env::temp_dir().join(format!("lasting-{}", std::process::id()));
-        let is_gone = Arc::new(AtomicBool::new(false));
+    /// Tries one that stays, of whose device it can be said whether it is gone, and what it has lost.
+    fn with_lasting(
+        name: &str,
+        waiting: usize,
+        attempt: impl FnOnce(&mut Lasting, &AtomicBool, &AtomicU64),
+    ) {
+        let folder = format!("lasting-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        let (is_gone, lost) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let device = Passable {
             file: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
             is_gone: Arc::clone(&is_gone),
+            lost: Arc::clone(&lost),
+            waiting,
         };
-        let opened = Opened {
-            device: Box::new(device),
-            hold: Hold::take_in(&folder, "lo").unwrap(),
-        };
+        let hold = Hold::take_in(&folder, "lo").unwrap();
+        let opened = Opened::new(Box::new(device), hold);
         let opener = Opener {
             name: "nosuch0".to_owned(),
             memory: None,
@@ -511,12 +548,64 @@ mod tests {
             workers: None,
         };
         let mut lasting = Lasting::over(opened, opener, OnLoss::Wait).unwrap();
-        assert!(!lasting.is_passed(), "nobody has asked");
-        assert!(lasting.to_pass().unwrap().is_some() && lasting.is_passed());
-        is_gone.store(true, Ordering::Relaxed);
-        assert_eq!(lasting.receive(&mut Vec::new(), 8).unwrap(), 0);
-        assert!(!lasting.is_passed());
+        attempt(&mut lasting, &is_gone, &lost);
         drop(lasting);
         std::fs::remove_dir(&folder).unwrap();
+    }
+
+    /// What it has lost in all, once that is more than this.
+    fn lost_beyond(lasting: &mut Lasting, known: u64) -> u64 {
+        let begun = Instant::now();
+        loop {
+            let Losses { lost, .. } = lasting.losses().unwrap();
+            if lost > known {
+                return lost;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{lost}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn what_is_lost_until_an_interface_is_let_go_of_counts_once() {
+        with_lasting("let-go", 7, |lasting, _, lost| {
+            lost.store(3, Ordering::Relaxed);
+            assert_eq!(lasting.losses().unwrap().lost, 3);
+            lost.store(4, Ordering::Relaxed);
+            let mut former = None;
+            lasting.exchange(&mut former);
+            assert_eq!(lasting.losses().unwrap().lost, 4);
+            // What was not known when it was taken out of use.
+            lost.store(9, Ordering::Relaxed);
+            let (waiting, done) = sync_channel(1);
+            let keeper = lasting.keeper().unwrap();
+            let _ = keeper.send(ToKeep::LetGo(former, Some(waiting)));
+            done.recv().unwrap().unwrap();
+            for _ in 0..2 {
+                assert_eq!(lasting.losses().unwrap().lost, 9 + 7);
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_lost_until_an_interface_is_gone_counts_once() {
+        with_lasting("gone", 7, |lasting, is_gone, lost| {
+            lost.store(4, Ordering::Relaxed);
+            is_gone.store(true, Ordering::Relaxed);
+            lasting.receive(&mut Vec::new(), 8).unwrap();
+            assert_eq!(lost_beyond(lasting, 4), 4 + 7);
+            assert_eq!(lasting.losses().unwrap().lost, 4 + 7);
+        });
+    }
+
+    #[test]
+    fn what_another_process_was_told_of_is_no_more_what_is_there_once_it_was_lost() {
+        with_lasting("passed", 0, |lasting, is_gone, _| {
+            assert!(!lasting.is_passed(), "nobody has asked");
+            assert!(lasting.to_pass().unwrap().is_some() && lasting.is_passed());
+            is_gone.store(true, Ordering::Relaxed);
+            assert_eq!(lasting.receive(&mut Vec::new(), 8).unwrap(), 0);
+            assert!(!lasting.is_passed());
+        });
     }
 }

@@ -32,8 +32,8 @@ enum At<D> {
     Here(Vec<D>),
     /// At the workers.
     Workers(WorkerHandles<D>),
-    /// Nowhere: a worker has panicked.
-    Nowhere,
+    /// Nowhere: a worker has panicked. What was lost is what they had told by then.
+    Nowhere(Losses),
 }
 
 impl<D: Device + 'static> Worked<D> {
@@ -64,7 +64,7 @@ impl<D: Device + 'static> Worked<D> {
     fn receivers(&self) -> &[D] {
         match &self.at {
             At::Here(receivers) => receivers,
-            At::Workers(_) | At::Nowhere => &[],
+            At::Workers(_) | At::Nowhere(_) => &[],
         }
     }
 
@@ -76,11 +76,15 @@ impl<D: Device + 'static> Worked<D> {
         }
     }
 
+    fn take_at(&mut self) -> At<D> {
+        std::mem::replace(&mut self.at, At::Nowhere(Losses::default()))
+    }
+
     fn count(&self) -> usize {
         match &self.at {
             At::Here(receivers) => receivers.len(),
             At::Workers(handles) => handles.count(),
-            At::Nowhere => 0,
+            At::Nowhere(_) => 0,
         }
     }
 }
@@ -106,7 +110,7 @@ impl<D: Device + 'static> Backend for Worked<D> {
                 Ok(0)
             }
             At::Workers(_) => Ok(0),
-            At::Nowhere => Err(io::Error::other("a thread that receives has ended")),
+            At::Nowhere(_) => Err(io::Error::other("a thread that receives has ended")),
         }
     }
 
@@ -133,7 +137,7 @@ impl<D: Device + 'static> AsFd for Worked<D> {
         match &self.at {
             At::Workers(handles) => handles.bell(),
             At::Here(receivers) => receivers.first().unwrap_or(&self.sender).as_fd(),
-            At::Nowhere => self.sender.as_fd(),
+            At::Nowhere(_) => self.sender.as_fd(),
         }
     }
 }
@@ -149,7 +153,7 @@ impl<D: Device + 'static> Device for Worked<D> {
                 Ok(losses)
             }
             At::Workers(handles) => Ok(handles.losses()),
-            At::Nowhere => Ok(Losses::default()),
+            At::Nowhere(told) => Ok(*told),
         }
     }
 
@@ -157,7 +161,7 @@ impl<D: Device + 'static> Device for Worked<D> {
         match &self.at {
             At::Here(receivers) => receivers.iter().any(Device::is_filling),
             At::Workers(handles) => handles.is_filling(),
-            At::Nowhere => false,
+            At::Nowhere(_) => false,
         }
     }
 
@@ -169,6 +173,16 @@ impl<D: Device + 'static> Device for Worked<D> {
     fn hear(&self, anything: bool) -> io::Result<()> {
         let mut receivers = self.receivers().iter();
         receivers.try_for_each(|receiver| receiver.hear(anything))
+    }
+
+    fn end(&mut self) -> u64 {
+        let mut left = Vec::new();
+        self.rest(&mut left);
+        let receivers = match &mut self.at {
+            At::Here(receivers) => &mut receivers[..],
+            At::Workers(_) | At::Nowhere(_) => &mut [],
+        };
+        left.len() as u64 + receivers.iter_mut().map(Device::end).sum::<u64>()
     }
 
     fn backend(&self) -> String {
@@ -204,17 +218,20 @@ impl<D: Device + 'static> Device for Worked<D> {
     /// Ends the workers: from here on frames arrive here.
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
         let mut waited = Duration::ZERO;
-        self.at = match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Workers(handles) => handles.end().map_or(At::Nowhere, |ended| {
-                let now = self.options.clock.now();
-                let receivers = ended.into_iter().map(|(receiver, frames)| {
-                    let oldest = frames.first().map(|frame| now.since(frame.came().at));
-                    waited = waited.max(oldest.map_or(Duration::ZERO, Duration::from));
-                    into.extend(frames.into_iter().map(|classified| classified.frame));
-                    receiver
-                });
-                At::Here(receivers.collect())
-            }),
+        self.at = match self.take_at() {
+            At::Workers(handles) => {
+                let told = handles.losses();
+                handles.end().map_or(At::Nowhere(told), |ended| {
+                    let now = self.options.clock.now();
+                    let receivers = ended.into_iter().map(|(receiver, frames)| {
+                        let oldest = frames.first().map(|frame| now.since(frame.came().at));
+                        waited = waited.max(oldest.map_or(Duration::ZERO, Duration::from));
+                        into.extend(frames.into_iter().map(|classified| classified.frame));
+                        receiver
+                    });
+                    At::Here(receivers.collect())
+                })
+            }
             at => at,
         };
         if let At::Here(receivers) = &mut self.at {
@@ -242,7 +259,7 @@ impl<D: Device + 'static> Device for Worked<D> {
         if let Some(receiver) = self.receiver() {
             self.sockets = receiver.to_pass()?.map(|passed| passed.sockets);
         }
-        let receivers = match std::mem::replace(&mut self.at, At::Nowhere) {
+        let receivers = match self.take_at() {
             At::Here(receivers) => receivers,
             other => {
                 self.at = other;
@@ -271,7 +288,7 @@ impl<D: Device + 'static> Device for Worked<D> {
     ) -> io::Result<usize> {
         match &mut self.at {
             At::Workers(handles) => handles.take(into, most),
-            At::Here(_) | At::Nowhere => Ok(0),
+            At::Here(_) | At::Nowhere(_) => Ok(0),
         }
     }
 
@@ -284,7 +301,7 @@ impl<D: Device + 'static> Device for Worked<D> {
     fn may_wait(&mut self) -> bool {
         match &mut self.at {
             At::Workers(handles) => handles.may_wait(),
-            At::Here(_) | At::Nowhere => true,
+            At::Here(_) | At::Nowhere(_) => true,
         }
     }
 }

@@ -836,6 +836,43 @@ fn where_a_worker_cannot_start_the_sentence_says_so_and_no_device_is_lost() {
 }
 
 #[test]
+fn where_several_workers_end_for_good_each_frame_was_taken_or_is_counted() {
+    const FRAMES: usize = 300;
+    let sender = Wire::new(unused(), unused());
+    let devices = fan(3, FRAMES as u32);
+    let mut worked = Worked::new("memory", sender, devices, &options(Role::Inside));
+    worked.start().unwrap();
+    let (mut came, begun) = (Vec::new(), Instant::now());
+    while came.len() < FRAMES {
+        assert!(begun.elapsed() < PATIENCE);
+        worked.take_classified(&mut came, 50).unwrap();
+    }
+    assert_eq!(came.len() as u64 + worked.end(), 3 * FRAMES as u64);
+    assert_eq!(worked.end(), 0, "there is nothing left");
+}
+
+#[test]
+fn what_workers_have_told_that_was_lost_is_known_when_one_of_them_has_panicked() {
+    let device = || Endless::new(60);
+    let mut handles = working(vec![device(), device()], 8);
+    // As where one has panicked: it leaves nothing.
+    let thread = thread::spawn(|| None);
+    let worker = handles.each[1].thread.replace(thread).unwrap();
+    let sender = Endless::new(60);
+    let mut worked = Worked::new("memory", sender, Vec::new(), &options(Role::Inside));
+    worked = worked.working(handles);
+    let losses = |worked: &mut Worked<_>| {
+        let Losses { lost, uncut, .. } = worked.losses().unwrap();
+        (lost, uncut)
+    };
+    assert_eq!(losses(&mut worked), (14, 6));
+    worked.end();
+    assert!(worker.join().is_ok());
+    assert!(worked.receive(&mut Vec::new(), BATCH).is_err());
+    assert_eq!(losses(&mut worked), (14, 6));
+}
+
+#[test]
 fn a_machine_has_a_worker_for_each_queue_and_core_beside_one_and_at_least_one() {
     for (queues, cores, count) in [(1, 8, 1), (4, 8, 4), (8, 4, 3), (4, 1, 1), (64, 64, 16)] {
         assert_eq!(
