@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use fairlane_io::packet::Options;
 use fairlane_io::{Backend, Budget, PacketBackend, Waiter};
 use fairlane_netlab::{Link, Namespace, cable, or_skip, veth};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use support::{GRACE, PATIENCE};
 
 /// A protocol for experiments: the kernel's own network does not answer it.
@@ -57,18 +58,24 @@ fn collect(backend: &mut PacketBackend, count: usize) -> VecDeque<Vec<u8>> {
     support::collect(backend, count).into()
 }
 
-/// Transmits all of `batch`, and calls `between` after each attempt.
+/// Transmits all of `batch`, and calls `between` after each attempt. From one core: a virtual cable hands a frame
+/// over where it was sent, so that frames of a thread that moves to another core may overtake those before.
 fn transmit_all(
     backend: &mut PacketBackend,
     batch: &mut VecDeque<Vec<u8>>,
     mut between: impl FnMut(&mut PacketBackend),
 ) {
+    let cores = sched_getaffinity(None).unwrap();
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu());
+    sched_setaffinity(None, &here).unwrap();
     let deadline = Instant::now() + PATIENCE;
     while !batch.is_empty() {
         assert!(Instant::now() < deadline, "{} frames are left", batch.len());
         backend.transmit(batch).unwrap();
         between(backend);
     }
+    sched_setaffinity(None, &cores).unwrap();
 }
 
 /// Receives until each of the frames that were sent has come or is counted as lost: how many are lost.
