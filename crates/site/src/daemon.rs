@@ -27,6 +27,7 @@ use crate::frame::{Frame, Received};
 use crate::hand_over::{self, Beside, Offer, Parts, Running, Taking};
 use crate::notice::{Notice, Notify, logged};
 use crate::passing::{Findings, Watch, watches};
+use crate::pipeline::Pipeline;
 use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
 use crate::report::Report;
@@ -282,6 +283,7 @@ impl Daemon {
             opened,
             near: near_role(interfaces),
             ports,
+            pipeline: Pipeline::new(interfaces, &worker_options),
             filters: worker_options.map(|workers| Some(workers?.filters)),
             clock,
             listener: hand_over::listen(&interfaces.outside),
@@ -326,6 +328,7 @@ impl Daemon {
             opened,
             near: near_role(interfaces),
             ports,
+            pipeline: Pipeline::new(interfaces, &worker_options),
             filters: worker_options.map(|workers| Some(workers?.filters)),
             clock,
             listener: Some(listener),
@@ -342,6 +345,7 @@ impl Daemon {
             opened,
             near,
             ports,
+            pipeline,
             filters,
             clock,
             listener,
@@ -401,6 +405,7 @@ impl Daemon {
             longest: Arc::clone(&forwarding.longest),
             needs,
             devices,
+            pipeline,
             keepers,
             detached: [false; 2],
             is_guarded: options.deaf,
@@ -522,6 +527,7 @@ struct Base {
     /// What the near one of these is.
     near: Role,
     ports: Ports,
+    pipeline: Pipeline,
     /// Where workers at each find the filters.
     filters: AllFilters,
     clock: Clock,

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use comfy_table::Table;
 use fairlane_config::class_report::ClassReport;
 use fairlane_core::Rate;
-use fairlane_site::{InterfaceReport, LinkReport, Report};
+use fairlane_site::{InterfaceReport, LinkReport, PipelineReport, Report};
 
+use crate::figures::size;
 use crate::plain::plain;
 use crate::screen::Shown;
 use crate::table;
@@ -48,7 +49,11 @@ pub fn conclusion(report: &Report) -> String {
 fn tables(report: &Report, span: Span, lines: usize) -> String {
     let tables = report.links.iter().map(|link| {
         let table = table_of(link, span, lines);
-        format!("{}\n{table}", line(link, span))
+        let pipeline = match span {
+            Span::Recent => String::new(),
+            Span::Whole => format!("\n  {}", pipeline(&link.pipeline)),
+        };
+        format!("{}{pipeline}\n{table}", line(link, span))
     });
     let tables: Vec<String> = tables.collect();
     [tables.join("\n"), notes(report)].concat()
@@ -227,6 +232,37 @@ fn line(link: &LinkReport, span: Span) -> String {
         }
     }
     line
+}
+
+/// What the daemon has added to the delays of the classes, beside what it may.
+fn pipeline(measured: &PipelineReport) -> String {
+    let PipelineReport {
+        terms,
+        waited_rounds,
+        waited_us,
+        arrival_us,
+        violations,
+        device_most_bytes,
+        ..
+    } = measured;
+    let mut text = "pipeline:".to_owned();
+    if let (Some(rounds), Some(most)) = (waited_rounds, terms.arrival_rounds) {
+        text += &format!(
+            " frames waited with {} receive worker{} for {rounds} of {most} rounds at most, {:.2} of {:.2} ms;",
+            terms.receive_workers,
+            if terms.receive_workers == 1 { "" } else { "s" },
+            waited_us.unwrap_or_default() / 1e3,
+            arrival_us.unwrap_or_default() / 1e3,
+        );
+    }
+    if *violations > 0 {
+        text += &format!(" {violations} times for more rounds than that;");
+    }
+    text + &format!(
+        " transmit queue {} of {} at most",
+        size(*device_most_bytes),
+        size(terms.device_bytes)
+    )
 }
 
 /// The classes to tell of in so many lines, and a line on the others: all of them in the order

@@ -1,7 +1,7 @@
 //! The guarantees of a site, as tables.
 
 use comfy_table::{Cell, Table};
-use fairlane_config::link_report::{ClassRow, LinkReport};
+use fairlane_config::link_report::{ClassRow, LinkReport, PipelineTerms};
 use fairlane_core::Nanos;
 
 use crate::figures::{rate, size, time};
@@ -21,6 +21,24 @@ pub(crate) fn headline(link: &LinkReport) -> String {
         link.reason,
         link.filters,
         if link.filters == 1 { "" } else { "s" }
+    )
+}
+
+/// What a daemon adds to the delays of its classes.
+pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
+    let received = match (terms.receive_workers, terms.arrival_rounds) {
+        (workers @ 1.., Some(rounds)) => format!(
+            "{workers} receive worker{} hold up to {} frames, each taken in within {rounds} rounds",
+            if workers == 1 { "" } else { "s" },
+            terms.held_frames
+        ),
+        _ => "no receive workers".to_owned(),
+    };
+    format!(
+        "  pipeline (in no delay below): {received}; transmit queue up to {}, {} if the interface is no \
+         faster than the link",
+        size(terms.transmit_bytes),
+        time(Nanos(terms.transmit_time_ns))
     )
 }
 
