@@ -128,10 +128,7 @@ pub struct ClassRow {
 
 impl SiteReport {
     /// Of all links, of which a daemon has this pipeline. O(classes).
-    pub fn new(
-        site: &Site,
-        pipeline: impl Fn(&Link) -> Option<PipelineTerms>,
-    ) -> SiteReport {
+    pub fn new(site: &Site, pipeline: impl Fn(&Link) -> Option<PipelineTerms>) -> SiteReport {
         SiteReport {
             links: site
                 .links

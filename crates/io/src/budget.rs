@@ -32,11 +32,7 @@ impl Budget {
 
     /// How many packets may follow what is in flight, if they cost so much one after the other; and
     /// what is in flight then.
-    pub(crate) fn room_for(
-        self,
-        in_flight: u64,
-        costs: impl Iterator<Item = u64>,
-    ) -> (usize, u64) {
+    pub(crate) fn room_for(self, in_flight: u64, costs: impl Iterator<Item = u64>) -> (usize, u64) {
         let totals = costs.scan(in_flight, |total, cost| {
             *total = total.saturating_add(cost);
             Some(*total)

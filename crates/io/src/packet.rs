@@ -566,7 +566,11 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
                     _ => Err(error),
                 })?;
             if in_flight > self.most_in_flight {
-                let in_flight = if sent == room { in_flight } else { self.unsent()? };
+                let in_flight = if sent == room {
+                    in_flight
+                } else {
+                    self.unsent()?
+                };
                 self.most_in_flight = self.most_in_flight.max(in_flight);
             }
             Ok(sent)

@@ -69,9 +69,11 @@ pub use flows::{FlowReport, TopFlows};
 pub use hand_over::{Beside, Running};
 pub use meter::Delays;
 pub use notice::Notice;
-pub use reload::{Source, mtu_beside, read};
 pub use pipeline::pipeline_terms;
-pub use report::{ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport, Report};
+pub use reload::{Source, mtu_beside, read};
+pub use report::{
+    ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport, Report,
+};
 pub use standby::Standby;
 pub use stretch::StepReport;
 pub use task::Attaching;

@@ -11,7 +11,7 @@ use crate::device::budget;
 use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, counts};
 
 /// Frames that a worker holds at most: a batch that is on its way, and a full mailbox.
-const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
+pub(crate) const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
 
 /// A packet that is released goes to the device in the same round.
 const DEPARTURE_ROUNDS: usize = 1;

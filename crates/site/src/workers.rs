@@ -38,8 +38,8 @@ use crate::device::{Device, Losses};
 use crate::error::{Doing, Result, unfit};
 use crate::forward::before_all_others;
 use crate::frame::Frame;
-use waits::{Looks, Marks};
 pub(crate) use waits::{Look, Waits};
+use waits::{Looks, Marks};
 
 /// Frames that may wait for the thread that forwards: a millisecond of a million a second. Where there are more,
 /// the worker leaves them in the ring of the interface, and they are lost there when that is full.

@@ -378,7 +378,15 @@ fn is_beyond_its_bound(rig: &mut Rig, seconds: f64) -> bool {
     assert!(count.step(rig.arbiter.queue(), &mut { STEP }));
     let (device, times) = (DeviceCount::default(), [seconds, 1.0]);
     let pipeline = PipelineReport::default();
-    let report = LinkReport::new(&mut rig.plan, &count, &device, "".into(), times, 0, pipeline);
+    let report = LinkReport::new(
+        &mut rig.plan,
+        &count,
+        &device,
+        "".into(),
+        times,
+        0,
+        pipeline,
+    );
     let mut classes = report.classes.iter();
     let class = classes.find(|class| class.terms.default).unwrap();
     class.recent.as_ref().unwrap().beyond_bound
