@@ -68,7 +68,7 @@ pub struct LinkReport {
 ///     receive_workers: 2,
 ///     held_frames: 2_184,
 ///     arrival_rounds: Some(4),
-///     departure_rounds: 1,
+///     departure_rounds: 2,
 ///     released_packets: 64,
 ///     device_bytes: 256 << 10,
 ///     ..PipelineTerms::default()
@@ -89,9 +89,10 @@ pub struct PipelineTerms {
     /// in which the frame came and that which takes it counted. `None` without workers: it receives a frame in the
     /// round that takes it in.
     pub arrival_rounds: Option<usize>,
-    /// Delta_D: in so many rounds the device has a packet after it was released, if it has room.
+    /// Delta_D: in so many rounds the device has a packet that may leave, if it has room; counted likewise. So it is
+    /// where the link sends no more than [`released_packets`](Self::released_packets) in a round.
     pub departure_rounds: usize,
-    /// Packets released that the device has not taken, at most: it has no room.
+    /// Packets released in a round at most, which are all that the device has not taken when it has no room.
     pub released_packets: usize,
     /// Bytes that the device may have that have not left, as its backend counts them.
     pub device_bytes: u64,

@@ -745,7 +745,7 @@ impl Control {
             let from = &mut report.interfaces[side.other() as usize];
             let lost = from.recently_lost;
             let terms = pipeline.terms(&plan.link);
-            let pipeline = PipelineReport::new(terms, waits, count.most_in_flight);
+            let pipeline = PipelineReport::new(terms, counting.thread, waits, count.most_in_flight);
             let counted = &counting.links[side as usize];
             let link = LinkReport::new(plan, counted, count, to, times, lost, pipeline);
             let early = link.early() + plan.early_of_gone;

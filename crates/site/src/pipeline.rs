@@ -13,8 +13,9 @@ use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, counts};
 /// Frames that a worker holds at most: a batch that is on its way, and a full mailbox.
 pub(crate) const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
 
-/// A packet that is released goes to the device in the same round.
-const DEPARTURE_ROUNDS: usize = 1;
+/// In how many rounds the device has a packet that may leave: that in which it became so, and the one that releases it
+/// and transmits at once.
+const DEPARTURE_ROUNDS: usize = 2;
 
 /// In how many rounds each frame is taken in that one of so many workers at an interface holds: that in which it came,
 /// and then as many as it takes to empty what all of them may hold. In turns each has a batch in as many batches as

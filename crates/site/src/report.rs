@@ -8,6 +8,7 @@ use fairlane_config::{ClassKind, Link};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use fairlane_runtime::Spans;
+use fairlane_runtime::bridge::RoundStats;
 use serde::Serialize;
 
 use crate::daemon::Interface;
@@ -97,11 +98,15 @@ pub struct PipelineReport {
     pub waited_rounds: Option<usize>,
     /// The longest time that one has.
     pub waited_us: Option<f64>,
-    /// The longest round that the workers' frames were taken in by.
+    /// The longest round.
     pub longest_round_us: Option<f64>,
     /// So many of these as are promised: Delta_A, as budgeted.
     pub arrival_us: Option<f64>,
-    /// How often frames have waited for more rounds than that.
+    /// The longest time from when something might leave until the round began that sent it, of both directions.
+    pub late_us: Option<f64>,
+    /// So many of the longest rounds as are promised: Delta_D, as budgeted.
+    pub departure_us: Option<f64>,
+    /// How often frames have waited with a worker for more rounds than `arrival_rounds`.
     pub violations: u64,
     /// The most bytes that the device has had, beside `device_bytes`; 0 where they are not counted.
     pub device_most_bytes: u64,
@@ -110,18 +115,24 @@ pub struct PipelineReport {
 impl PipelineReport {
     pub(crate) fn new(
         terms: PipelineTerms,
+        thread: ThreadCount,
         waits: Option<Waits>,
         device_most_bytes: u64,
     ) -> PipelineReport {
+        let micros = |span: Nanos| span.0 as f64 / 1e3;
+        let longest = |spans: Spans| (spans.count() > 0).then(|| spans.longest());
+        let RoundStats { scan, late } = thread.rounds;
+        // From look to look there may be a little more than a round.
+        let round = longest(scan).max(waits.map(|waits| waits.longest_round));
+        let of = |rounds: usize| Some(micros(round?) * rounds as f64);
         let waits = waits.filter(|waits| waits.rounds > 0);
-        let micros = |span: fn(&Waits) -> Nanos| Some(span(waits.as_ref()?).0 as f64 / 1e3);
-        let longest_round_us = micros(|waits| waits.longest_round);
-        let rounds = terms.arrival_rounds.map(|rounds| rounds as f64);
         PipelineReport {
             waited_rounds: waits.map(|waits| waits.rounds),
-            waited_us: micros(|waits| waits.longest),
-            longest_round_us,
-            arrival_us: longest_round_us.zip(rounds).map(|(us, rounds)| us * rounds),
+            waited_us: waits.map(|waits| micros(waits.longest)),
+            longest_round_us: round.map(micros),
+            arrival_us: terms.arrival_rounds.and_then(of),
+            late_us: longest(late).map(micros),
+            departure_us: of(terms.departure_rounds),
             violations: waits.map_or(0, |waits| waits.beyond),
             device_most_bytes,
             terms,

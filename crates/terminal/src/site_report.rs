@@ -241,6 +241,8 @@ fn pipeline(measured: &PipelineReport) -> String {
         waited_rounds,
         waited_us,
         arrival_us,
+        late_us,
+        departure_us,
         violations,
         device_most_bytes,
         ..
@@ -256,7 +258,11 @@ fn pipeline(measured: &PipelineReport) -> String {
         );
     }
     if *violations > 0 {
-        text += &format!(" {violations} times for more rounds than that;");
+        text += &format!(" violations: {violations};");
+    }
+    if let (Some(late), Some(most)) = (late_us, departure_us) {
+        let [late, most] = [late, most].map(|us| us / 1e3);
+        text += &format!(" what might leave did {late:.2} of {most:.2} ms later at most;");
     }
     text + &format!(
         " transmit queue {} of {} at most",
@@ -367,7 +373,42 @@ fn row(class: &ClassReport, span: Span) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlane_config::link_report::PipelineTerms;
     use fairlane_io::XdpMode;
+
+    #[test]
+    fn what_was_measured_of_the_pipeline_stands_beside_what_is_promised() {
+        let terms = PipelineTerms {
+            receive_workers: 2,
+            arrival_rounds: Some(4),
+            device_bytes: 256 << 10,
+            ..PipelineTerms::default()
+        };
+        let mut measured = PipelineReport {
+            terms,
+            device_most_bytes: 20 << 10,
+            ..PipelineReport::default()
+        };
+        let queue = " transmit queue 20kb of 256kb at most";
+        assert_eq!(pipeline(&measured), format!("pipeline:{queue}"));
+        measured = PipelineReport {
+            waited_rounds: Some(3),
+            waited_us: Some(1_122.0),
+            arrival_us: Some(4_490.0),
+            late_us: Some(50.0),
+            departure_us: Some(2_245.0),
+            ..measured
+        };
+        let waited = "pipeline: frames waited with 2 receive workers for 3 of 4 rounds at most, 1.12 of 4.49 ms;";
+        let late = " what might leave did 0.05 of 2.25 ms later at most;";
+        assert_eq!(pipeline(&measured), format!("{waited}{late}{queue}"));
+        measured.violations = 1;
+        let beyond = " violations: 1;";
+        assert_eq!(
+            pipeline(&measured),
+            format!("{waited}{beyond}{late}{queue}")
+        );
+    }
 
     #[test]
     fn what_is_lost_for_coming_uncut_is_said_where_that_may_be() {

@@ -28,15 +28,16 @@ pub(crate) fn headline(link: &LinkReport) -> String {
 pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
     let received = match (terms.receive_workers, terms.arrival_rounds) {
         (workers @ 1.., Some(rounds)) => format!(
-            "{workers} receive worker{} hold up to {} frames, each taken in within {rounds} rounds",
+            "{workers} receive worker{} hold{} up to {} frames, each taken in within {rounds} rounds;\n  ",
             if workers == 1 { "" } else { "s" },
+            if workers == 1 { "s" } else { "" },
             terms.held_frames
         ),
-        _ => "no receive workers".to_owned(),
+        _ => String::new(),
     };
     format!(
-        "  pipeline (in no delay below): {received}; transmit queue up to {}, {} if the interface is no \
-         faster than the link",
+        "  pipeline, on top of each delay: {received}transmit queue up to {}, {} at this rate, less where \
+         the interface is faster",
         size(terms.transmit_bytes),
         time(Nanos(terms.transmit_time_ns))
     )
