@@ -134,6 +134,16 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
+    fn new(site: Site, options: &Options, events: Sender<Event>) -> Handle {
+        Handle {
+            stop: Arc::new(Stop::new(options.drain)),
+            rounds: Arc::new(AtomicU64::new(0)),
+            events,
+            file: Arc::new(Mutex::new(Arc::clone(&site.text))),
+            site: Arc::new(Mutex::new(Arc::new(site))),
+        }
+    }
+
     /// Ends the run: nothing more is taken in, and what is queued is sent at the pace of its link for
     /// as long as [`Options::drain`] says at most. Ten seconds later it has ended, whatever does not go
     /// on. Does not wait for it.
@@ -378,18 +388,11 @@ impl Daemon {
         let (answers, done) = mailbox(2).map_err(never)?;
         let (to_control, events) = channel();
         let needs = Needs::of(&site);
-        let rounds = Arc::new(AtomicU64::new(0));
-        let handle = Handle {
-            stop: Arc::new(Stop::new(options.drain)),
-            rounds: Arc::clone(&rounds),
-            events: to_control,
-            file: Arc::new(Mutex::new(Arc::clone(&site.text))),
-            site: Arc::new(Mutex::new(Arc::new(site))),
-        };
+        let handle = Handle::new(site, options, to_control);
         let forwarding = Forwarding {
             clock,
             stop: Arc::clone(&handle.stop),
-            rounds,
+            rounds: Arc::clone(&handle.rounds),
             orders: to_do,
             answers,
             longest: Arc::default(),
