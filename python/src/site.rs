@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use fairlane_config::SiteError;
 use fairlane_config::link_report::SiteReport;
+use fairlane_site::pipeline_terms;
 use fairlane_traffic::scenario::{Run, Scenario};
 use pyo3::prelude::*;
 
@@ -31,7 +32,8 @@ impl Site {
 
     /// What `fairlane check --json` prints.
     fn _check(&self, py: Python<'_>) -> PyResult<String> {
-        json(py, &SiteReport::new(&self.site))
+        let pipeline = |link: &_| pipeline_terms(&self.site, link);
+        json(py, &SiteReport::new(&self.site, pipeline))
     }
 
     /// What is hardly meant.

@@ -20,8 +20,9 @@ pub struct Guarantee {
     pub rate: Result<u64, NoGuarantee>,
     /// How long after its arrival a packet has left the link at the latest that finds its
     /// class, or its flow, empty. None for a class with children: packets wait in those. The
-    /// link takes a packet when it has sent the one before; a transmit queue in front of it,
-    /// and how late a program wakes up, come on top.
+    /// link takes a packet when it has sent the one before; the way through a daemon with its
+    /// transmit queue ([`PipelineTerms`](crate::link_report::PipelineTerms)), and how late a program
+    /// wakes up, come on top.
     pub delay: Option<Result<Nanos, NoGuarantee>>,
     /// Of a class of flows: what each has while there are as many as there may be.
     pub each: Option<Each>,

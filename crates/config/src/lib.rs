@@ -141,7 +141,7 @@
 //!     other => panic!("nine and two are more than ten: {other:?}"),
 //! }
 //!
-//! let report: LinkReport = SiteReport::new(&running).links.remove(0);
+//! let report: LinkReport = SiteReport::new(&running, |_| None).links.remove(0);
 //! let row: &ClassRow = &report.classes[0];
 //! assert_eq!((&*row.terms.name, row.terms.rate_bps), ("voice", Some(2_000_000)));
 //! let terms: List<Arc<ClassTerms>> = ClassTerms::of(&running.links[0]);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use fairlane_core::Rate;
+use fairlane_core::bounds::{Transmit, transmit_time};
 use serde::Serialize;
 
 use crate::class_report::{ClassTerms, FlowTerms};
@@ -48,8 +50,71 @@ pub struct LinkReport {
     pub algorithm: String,
     /// How many filters there are.
     pub filters: usize,
+    /// What the way through a daemon adds to the delays of its classes; nothing where the file names no
+    /// interfaces, and no daemon runs it.
+    pub pipeline: Option<PipelineTerms>,
     /// Its classes, in the order of the file.
     pub classes: Vec<ClassRow>,
+}
+
+/// What the way through a daemon adds to the delay of every class of a link, as far as it can be said before it
+/// runs: the terms of PSPAT's Eq. 1 beside the algorithm's. No delay of a class has any of it.
+///
+/// ```
+/// use fairlane_config::link_report::PipelineTerms;
+///
+/// // Two receive workers, and 256 KiB in the hands of the device.
+/// let terms = PipelineTerms {
+///     receive_workers: 2,
+///     held_frames: 2_184,
+///     arrival_rounds: Some(4),
+///     departure_rounds: 2,
+///     released_packets: 64,
+///     device_bytes: 256 << 10,
+///     ..PipelineTerms::default()
+/// };
+/// let terms = terms.over("1gbit".parse()?, 1_500);
+/// assert_eq!(terms.transmit_bytes, (256 << 10) + 64 * 1_500);
+/// // 8 ns a byte.
+/// assert_eq!(terms.transmit_time_ns, terms.transmit_bytes * 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PipelineTerms {
+    /// Threads that receive what leaves by the link; 0 where the one that forwards receives itself.
+    pub receive_workers: usize,
+    /// Frames that these hold at most, all together, beside those that wait in the link.
+    pub held_frames: usize,
+    /// Delta_A: in so many rounds of the thread that forwards it has taken in a frame that a worker holds, that
+    /// in which the frame came and that which takes it counted. `None` without workers: it receives a frame in the
+    /// round that takes it in.
+    pub arrival_rounds: Option<usize>,
+    /// Delta_D: in so many rounds the device has a packet that may leave, if it has room; counted likewise. So it is
+    /// where the link sends no more than [`released_packets`](Self::released_packets) in a round.
+    pub departure_rounds: usize,
+    /// Packets released in a round at most, which are all that the device has not taken when it has no room.
+    pub released_packets: usize,
+    /// Bytes that the device may have that have not left, as its backend counts them.
+    pub device_bytes: u64,
+    /// Q: the bytes of both.
+    pub transmit_bytes: u64,
+    /// What the link takes for these, in nanoseconds: so late a packet leaves behind a full transmit queue.
+    pub transmit_time_ns: u64,
+}
+
+impl PipelineTerms {
+    /// The same with what is [released](Self::released_packets) and not taken as packets of so many bytes, on a
+    /// link of this rate.
+    #[must_use]
+    pub fn over(self, rate: Rate, longest: u32) -> PipelineTerms {
+        let released = self.released_packets as u64 * u64::from(longest);
+        let transmit_bytes = self.device_bytes + released;
+        PipelineTerms {
+            transmit_bytes,
+            transmit_time_ns: transmit_time(Transmit::Queue(transmit_bytes), rate).0,
+            ..self
+        }
+    }
 }
 
 /// A class; `flows` is what the terms call `each`.
@@ -63,13 +128,13 @@ pub struct ClassRow {
 }
 
 impl SiteReport {
-    /// Of all links. O(classes).
-    pub fn new(site: &Site) -> SiteReport {
+    /// Of all links, of which a daemon has this pipeline. O(classes).
+    pub fn new(site: &Site, pipeline: impl Fn(&Link) -> Option<PipelineTerms>) -> SiteReport {
         SiteReport {
             links: site
                 .links
                 .iter()
-                .map(|link| LinkReport::new(link))
+                .map(|link| LinkReport::new(link, pipeline(link)))
                 .collect(),
             warnings: site.warnings.iter().map(ToString::to_string).collect(),
         }
@@ -77,7 +142,7 @@ impl SiteReport {
 }
 
 impl LinkReport {
-    fn new(link: &Link) -> LinkReport {
+    fn new(link: &Link, pipeline: Option<PipelineTerms>) -> LinkReport {
         let kept = link.kept();
         let row = |terms: Arc<ClassTerms>| ClassRow {
             flows: terms.each.clone(),
@@ -106,6 +171,7 @@ impl LinkReport {
             },
             algorithm: link.algorithm.to_string(),
             filters: link.rules.len(),
+            pipeline,
             classes: ClassTerms::of(link).iter().cloned().map(row).collect(),
         }
     }

@@ -52,6 +52,12 @@ pub trait Backend {
     /// The device is unusable.
     fn in_flight(&self) -> io::Result<u64>;
 
+    /// The most bytes that were [in flight](Self::in_flight) after a [`transmit`](Self::transmit), since
+    /// this backend was made; 0 where that is not kept. O(1).
+    fn most_in_flight(&self) -> u64 {
+        0
+    }
+
     /// Goes on with what the device accepted earlier, where it has to be asked for that, and returns how
     /// many of the bytes [in flight](Self::in_flight) may be lost with this backend if it were dropped
     /// now. To be called now and then by whoever does not [receive](Self::receive), which goes on with it
@@ -92,6 +98,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn in_flight(&self) -> io::Result<u64> {
         (**self).in_flight()
+    }
+
+    fn most_in_flight(&self) -> u64 {
+        (**self).most_in_flight()
     }
 
     fn go_on(&mut self) -> io::Result<u64> {

@@ -30,15 +30,16 @@ impl Budget {
         self.0
     }
 
-    /// How many packets may follow what is in flight, if they cost so much one after the other.
-    pub(crate) fn room_for(self, in_flight: u64, costs: impl Iterator<Item = u64>) -> usize {
-        let mut total = in_flight;
-        costs
-            .take_while(|cost| {
-                total = total.saturating_add(*cost);
-                total <= self.0
-            })
-            .count()
+    /// How many packets may follow what is in flight, if they cost so much one after the other; and
+    /// what is in flight then.
+    pub(crate) fn room_for(self, in_flight: u64, costs: impl Iterator<Item = u64>) -> (usize, u64) {
+        let totals = costs.scan(in_flight, |total, cost| {
+            *total = total.saturating_add(cost);
+            Some(*total)
+        });
+        totals
+            .take_while(|&total| total <= self.0)
+            .fold((0, in_flight), |(count, _), total| (count + 1, total))
     }
 }
 
@@ -56,16 +57,16 @@ mod tests {
     #[test]
     fn packets_fit_up_to_the_last_byte_of_the_budget_and_no_further() {
         let budget = Budget::from_bytes(100);
-        assert_eq!(budget.room_for(0, [50, 50, 1].into_iter()), 2);
-        assert_eq!(budget.room_for(1, [50, 50, 1].into_iter()), 1);
-        assert_eq!(budget.room_for(50, [50].into_iter()), 1);
-        assert_eq!(budget.room_for(51, [50].into_iter()), 0);
-        assert_eq!(budget.room_for(u64::MAX, [1].into_iter()), 0);
+        assert_eq!(budget.room_for(0, [50, 50, 1].into_iter()), (2, 100));
+        assert_eq!(budget.room_for(1, [50, 50, 1].into_iter()), (1, 51));
+        assert_eq!(budget.room_for(50, [50].into_iter()), (1, 100));
+        assert_eq!(budget.room_for(51, [50].into_iter()), (0, 51));
+        assert_eq!(budget.room_for(u64::MAX, [1].into_iter()), (0, u64::MAX));
     }
 
     #[test]
     fn no_packet_overtakes_one_that_does_not_fit() {
         let budget = Budget::from_bytes(100);
-        assert_eq!(budget.room_for(0, [60, 50, 10].into_iter()), 1);
+        assert_eq!(budget.room_for(0, [60, 50, 10].into_iter()), (1, 60));
     }
 }

@@ -215,6 +215,7 @@ pub struct PacketBackend<F = Vec<u8>> {
     /// Others hear what arrives too, each a part of it.
     is_sharing: bool,
     budget: Budget,
+    most_in_flight: u64,
     /// Calls of `receive` running that found nothing, modulo [`LOOKS_PER_QUESTION`].
     vain: u32,
     /// The interface was down when last heard of.
@@ -435,6 +436,7 @@ impl<F> PacketBackend<F> {
             ring,
             is_sharing: false,
             budget,
+            most_in_flight: 0,
             vain: 0,
             down: false,
             refused: 0,
@@ -566,16 +568,27 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
             {
                 return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
             }
-            let room = budget.room_for(self.unsent()?, costs.take(sys::BATCH));
+            let unsent = self.unsent()?;
+            let (room, in_flight) = budget.room_for(unsent, costs.take(sys::BATCH));
             if room == 0 {
                 return Ok(0);
             }
-            self.send(batch, room)
+            let sent = self
+                .send(batch, room)
                 .or_else(|error| match error.raw_os_error() {
                     Some(libc::ENETDOWN) => Ok(0),
                     Some(libc::ENXIO | libc::ENODEV) => Err(removed(&self.name)),
                     _ => Err(error),
-                })
+                })?;
+            if in_flight > self.most_in_flight {
+                let in_flight = if sent == room {
+                    in_flight
+                } else {
+                    self.unsent()?
+                };
+                self.most_in_flight = self.most_in_flight.max(in_flight);
+            }
+            Ok(sent)
         });
         self.refused += refused;
         sent
@@ -637,6 +650,11 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
     /// frame before it has left.
     fn in_flight(&self) -> io::Result<u64> {
         self.unsent()
+    }
+
+    /// As if nothing of what one call sent had left before its end.
+    fn most_in_flight(&self) -> u64 {
+        self.most_in_flight
     }
 
     /// Always 0: the kernel sends what it has taken.

@@ -205,6 +205,7 @@ pub struct XdpBackend {
     name: String,
     mode: XdpMode,
     budget: Budget,
+    most_in_flight: u64,
     mtu: usize,
     state: State,
     /// When the kernel was last asked how the interface is.
@@ -311,6 +312,7 @@ impl XdpBackend {
             }
             count += 1;
         }
+        self.most_in_flight = self.most_in_flight.max(self.sender().unsent_bytes());
         self.sender_mut().publish();
         count
     }
@@ -544,6 +546,10 @@ impl Backend for XdpBackend {
             State::Gone => Err(self.gone()),
             State::Up | State::Down(_) => Ok(self.sender().unsent_bytes_now()),
         }
+    }
+
+    fn most_in_flight(&self) -> u64 {
+        self.most_in_flight
     }
 
     fn refused(&self) -> u64 {

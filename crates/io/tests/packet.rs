@@ -606,6 +606,8 @@ fn in_flight_never_exceeds_the_budget_and_the_rest_waits_in_its_order() {
         assert!(highest <= budget, "{highest} of {budget} bytes in flight");
         // It is used: another frame, of at most 2,304 bytes, would not have fitted.
         assert!(highest + 2_304 > budget, "{highest} of {budget} bytes used");
+        let most = sender.most_in_flight();
+        assert!((highest..=budget).contains(&most), "{most}, seen {highest}");
         assert!(short > 1, "the budget was never used up");
         assert_eq!(collect(&mut receiver, 100), sent);
         assert_eq!(sender.refused(), 0);

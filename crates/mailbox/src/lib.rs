@@ -128,7 +128,7 @@ pub use consumer::Consumer;
 pub use error::{CapacityError, Full};
 pub use producer::Producer;
 pub use room::Room;
-pub use slots::{slots_per_block, slots_per_line};
+pub use slots::{most_waiting, slots_per_block, slots_per_line};
 
 use slots::Shared;
 use sync::Arc;

@@ -128,12 +128,16 @@ impl<T> Ring<T> {
         slots
     };
 
+    /// Blocks of such a ring.
+    const fn blocks(slots: usize) -> usize {
+        (slots - 1).div_ceil(Self::PER_BLOCK) + 2
+    }
+
     /// The length of a ring that takes a push while fewer than `slots` values
     /// wait: two blocks are all that the two ends keep from each other. `None`
     /// if the address space is shorter.
     const fn bytes(slots: usize) -> Option<usize> {
-        let blocks = (slots - 1).div_ceil(Self::PER_BLOCK) + 2;
-        match blocks.checked_mul(Self::BLOCK_BYTES) {
+        match Self::blocks(slots).checked_mul(Self::BLOCK_BYTES) {
             Some(bytes) if bytes <= isize::MAX as usize - (Self::ALIGN - 1) => Some(bytes),
             _ => None,
         }
@@ -181,6 +185,29 @@ pub const fn slots_per_line<T>() -> usize {
 #[must_use]
 pub const fn slots_per_block<T>() -> usize {
     Ring::<T>::PER_BLOCK
+}
+
+/// How many values of type `T` wait at most in a [`mailbox`](crate::mailbox) for so many slots, which
+/// is a few more than [can always wait](crate#capacity).
+///
+/// Cost: a constant.
+///
+/// ```
+/// use fairlane_mailbox::{mailbox, most_waiting};
+///
+/// let (mut producer, consumer) = mailbox::<[u64; 7]>(64)?;
+/// let most = (0..).find(|_| producer.push([0; 7]).is_err());
+/// assert_eq!(most, Some(most_waiting::<[u64; 7]>(64)));
+/// assert!(consumer.capacity() <= most_waiting::<[u64; 7]>(64));
+/// # Ok::<(), fairlane_mailbox::CapacityError>(())
+/// ```
+///
+/// # Panics
+///
+/// If `slots` is 0, of which no mailbox is made.
+#[must_use]
+pub const fn most_waiting<T>(slots: usize) -> usize {
+    (Ring::<T>::blocks(slots) - 1) * Ring::<T>::PER_BLOCK
 }
 
 /// Where the slots are. Each end keeps a copy of its own, so that finding a

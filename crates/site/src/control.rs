@@ -24,9 +24,12 @@ use crate::hand_over::{Gave, Handing, Stage, Took};
 use crate::notice::{Notice, Notify};
 use crate::order::{Adding, Counting, Draining, Order, Taking};
 use crate::passing::FINDINGS;
+use crate::pipeline::Pipeline;
 use crate::plan::{Next, Plan, Running};
 use crate::reload::{Former, Prepared, Source};
-use crate::report::{ForwardingReport, InterfaceReport, LinkReport, OpenReport, Report};
+use crate::report::{
+    ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport, Report,
+};
 use crate::stretch::Longest;
 use crate::task::{Asking, Attaching, Waiting};
 
@@ -131,6 +134,8 @@ pub(crate) struct Control {
     pub(crate) needs: Needs,
     /// On the left and on the right.
     pub(crate) devices: [Interface; 2],
+    /// What the way between them adds to all delays.
+    pub(crate) pipeline: Pipeline,
     /// Where others are opened in their place, if they may be.
     pub(crate) keepers: [Option<ToKeeper>; 2],
     /// Which of them were let go of.
@@ -732,6 +737,7 @@ impl Control {
         for side in Side::BOTH {
             let to = Arc::clone(&self.devices[side as usize].name);
             let count = &counting.devices[side as usize];
+            let (pipeline, waits) = (self.pipeline, counting.devices[side.other() as usize].waits);
             let Some(plan) = self.plan_mut(side) else {
                 report.open.push(OpenReport {
                     to,
@@ -742,8 +748,10 @@ impl Control {
             };
             let from = &mut report.interfaces[side.other() as usize];
             let lost = from.recently_lost;
-            let link =
-                LinkReport::new(plan, &counting.links[side as usize], count, to, times, lost);
+            let terms = pipeline.terms(&plan.link);
+            let pipeline = PipelineReport::new(terms, counting.thread, waits, count.most_in_flight);
+            let counted = &counting.links[side as usize];
+            let link = LinkReport::new(plan, counted, count, to, times, lost, pipeline);
             let early = link.early() + plan.early_of_gone;
             from.recently_early = early.saturating_sub(from.early);
             from.early = early;

@@ -27,6 +27,7 @@ use crate::frame::{Frame, Received};
 use crate::hand_over::{self, Beside, Offer, Parts, Running, Taking};
 use crate::notice::{Notice, Notify, logged};
 use crate::passing::{Findings, Watch, watches};
+use crate::pipeline::Pipeline;
 use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
 use crate::report::Report;
@@ -133,6 +134,16 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
+    fn new(site: Site, options: &Options, events: Sender<Event>) -> Handle {
+        Handle {
+            stop: Arc::new(Stop::new(options.drain)),
+            rounds: Arc::new(AtomicU64::new(0)),
+            events,
+            file: Arc::new(Mutex::new(Arc::clone(&site.text))),
+            site: Arc::new(Mutex::new(Arc::new(site))),
+        }
+    }
+
     /// Ends the run: nothing more is taken in, and what is queued is sent at the pace of its link for
     /// as long as [`Options::drain`] says at most. Ten seconds later it has ended, whatever does not go
     /// on. Does not wait for it.
@@ -282,6 +293,7 @@ impl Daemon {
             opened,
             near: near_role(interfaces),
             ports,
+            pipeline: Pipeline::new(interfaces, &worker_options),
             filters: worker_options.map(|workers| Some(workers?.filters)),
             clock,
             listener: hand_over::listen(&interfaces.outside),
@@ -326,6 +338,7 @@ impl Daemon {
             opened,
             near: near_role(interfaces),
             ports,
+            pipeline: Pipeline::new(interfaces, &worker_options),
             filters: worker_options.map(|workers| Some(workers?.filters)),
             clock,
             listener: Some(listener),
@@ -342,6 +355,7 @@ impl Daemon {
             opened,
             near,
             ports,
+            pipeline,
             filters,
             clock,
             listener,
@@ -374,18 +388,11 @@ impl Daemon {
         let (answers, done) = mailbox(2).map_err(never)?;
         let (to_control, events) = channel();
         let needs = Needs::of(&site);
-        let rounds = Arc::new(AtomicU64::new(0));
-        let handle = Handle {
-            stop: Arc::new(Stop::new(options.drain)),
-            rounds: Arc::clone(&rounds),
-            events: to_control,
-            file: Arc::new(Mutex::new(Arc::clone(&site.text))),
-            site: Arc::new(Mutex::new(Arc::new(site))),
-        };
+        let handle = Handle::new(site, options, to_control);
         let forwarding = Forwarding {
             clock,
             stop: Arc::clone(&handle.stop),
-            rounds,
+            rounds: Arc::clone(&handle.rounds),
             orders: to_do,
             answers,
             longest: Arc::default(),
@@ -401,6 +408,7 @@ impl Daemon {
             longest: Arc::clone(&forwarding.longest),
             needs,
             devices,
+            pipeline,
             keepers,
             detached: [false; 2],
             is_guarded: options.deaf,
@@ -522,6 +530,7 @@ struct Base {
     /// What the near one of these is.
     near: Role,
     ports: Ports,
+    pipeline: Pipeline,
     /// Where workers at each find the filters.
     filters: AllFilters,
     clock: Clock,

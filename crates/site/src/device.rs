@@ -16,7 +16,7 @@ use fairlane_config::{self as config, Interfaces, Near, Site};
 use fairlane_io::early::Gate;
 use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::tun::Layer;
-use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, XdpMode, packet};
+use fairlane_io::{Backend, Budget, Hold, PacketBackend, TunBackend, XdpMode, packet};
 use fairlane_runtime::bridge::BATCH;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -25,7 +25,7 @@ use crate::early::Port;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::{Notice, Notify};
-use crate::workers::{ClassifiedFrame, WorkerOptions};
+use crate::workers::{ClassifiedFrame, Look, Waits, WorkerOptions};
 use lasting::Lasting;
 pub(crate) use lasting::{ToKeep, ToKeeper};
 pub(crate) use worked::Worked;
@@ -130,6 +130,16 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
 
     /// Gives those threads back what frames were in that this one has dropped.
     fn give_back(&mut self) {}
+
+    /// A round begins, which looks at what those threads have received.
+    fn look(&mut self, look: Look) {
+        let _ = look;
+    }
+
+    /// How long frames have waited with those threads, if there are any.
+    fn waits(&self) -> Option<Waits> {
+        None
+    }
 
     /// Whether no frame of those threads waits: then the descriptor tells of one that does.
     fn may_wait(&mut self) -> bool {
@@ -391,6 +401,14 @@ impl Opener {
             port.opened(name, gate);
         }
         Ok(Opened::new(device, hold))
+    }
+}
+
+/// What the interfaces of a site may have in flight.
+pub(crate) fn budget(backend: config::Backend) -> Budget {
+    match backend {
+        config::Backend::Packet => of_packets(false).budget,
+        config::Backend::Xdp => xdp::BUDGET,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
-use fairlane_runtime::bridge::{BATCH, Side};
+use fairlane_runtime::bridge::{BATCH, MOST_TAKEN_IN, Side};
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive};
 use rustix::process::setpriority_process;
 
@@ -18,7 +18,7 @@ use crate::hand_over::Taking;
 use crate::order::Order;
 use crate::stop::Stop;
 use crate::stretch::{Doing, Longest};
-use crate::workers::ClassifiedFrame;
+use crate::workers::{ClassifiedFrame, Look};
 
 /// The priority before all others, as `nice` counts: a guarantee of 20 ms is worth nothing in a
 /// thread that waits for as long behind a dozen processes that never sleep.
@@ -143,6 +143,8 @@ pub(crate) fn start_workers(bridge: &mut SiteBridge) -> io::Result<()> {
 pub(crate) struct Rounds<'a> {
     pub(crate) bridge: &'a mut SiteBridge,
     has_workers: bool,
+    /// The thread has waited since the last round.
+    has_waited: bool,
     /// What was just taken from one of them.
     classified: Vec<ClassifiedFrame>,
 }
@@ -152,6 +154,7 @@ impl<'a> Rounds<'a> {
         Rounds {
             bridge,
             has_workers,
+            has_waited: false,
             classified: Vec::with_capacity(BATCH),
         }
     }
@@ -160,8 +163,14 @@ impl<'a> Rounds<'a> {
     /// be more.
     fn take_in(&mut self, now: Nanos) -> io::Result<(usize, bool)> {
         let (mut came, mut is_more) = (0, false);
+        let has_waited = std::mem::take(&mut self.has_waited);
         for leaves_by in Side::BOTH {
             let room = self.bridge.room(leaves_by);
+            self.bridge.device_mut(leaves_by.other()).look(Look {
+                now,
+                has_waited,
+                takes_all: room >= MOST_TAKEN_IN,
+            });
             let mut left = room;
             while left > 0 {
                 let device = self.bridge.device_mut(leaves_by.other());
@@ -223,14 +232,16 @@ impl Steps for Rounds<'_> {
     }
 
     fn nap(&mut self, span: Duration) -> io::Result<()> {
-        match self.may_wait() {
+        self.has_waited = self.may_wait();
+        match self.has_waited {
             true => self.bridge.nap(span),
             false => Ok(()),
         }
     }
 
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
-        match self.may_wait() {
+        self.has_waited = self.may_wait();
+        match self.has_waited {
             true => self.bridge.sleep(longest),
             false => Ok(None),
         }

@@ -50,6 +50,7 @@ mod meter;
 mod notice;
 mod order;
 mod passing;
+mod pipeline;
 mod plan;
 mod reload;
 mod report;
@@ -68,8 +69,11 @@ pub use flows::{FlowReport, TopFlows};
 pub use hand_over::{Beside, Running};
 pub use meter::Delays;
 pub use notice::Notice;
+pub use pipeline::pipeline_terms;
 pub use reload::{Source, mtu_beside, read};
-pub use report::{ForwardingReport, InterfaceReport, LinkReport, OpenReport, Report};
+pub use report::{
+    ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport, Report,
+};
 pub use standby::Standby;
 pub use stretch::StepReport;
 pub use task::Attaching;

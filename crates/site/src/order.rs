@@ -26,6 +26,7 @@ use crate::frame::{Frame, Received};
 use crate::hand_over::{Give, Handing};
 use crate::plan::Shaped;
 use crate::stretch::Doing;
+use crate::workers::Waits;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
 pub(crate) const STEP: usize = 256;
@@ -142,6 +143,9 @@ pub(crate) struct DeviceCount {
     pub(crate) losses: Losses,
     pub(crate) refused: u64,
     pub(crate) lane: LaneStats,
+    pub(crate) most_in_flight: u64,
+    /// Of the frames that arrive there, where workers receive them.
+    pub(crate) waits: Option<Waits>,
     /// Whether what leaves by it is shaped now.
     pub(crate) shaped: bool,
 }
@@ -201,6 +205,8 @@ impl Counting {
                     // A device that is gone has nothing more to tell.
                     losses: bridge.device_mut(side).losses().unwrap_or_default(),
                     lane: bridge.stats(side),
+                    most_in_flight: bridge.device(side).most_in_flight(),
+                    waits: bridge.device(side).waits(),
                     shaped: bridge.is_shaped(side),
                 };
             }

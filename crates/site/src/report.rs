@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, SpanReport, bps, part};
+use fairlane_config::link_report::PipelineTerms;
 use fairlane_config::{ClassKind, Link};
 use fairlane_core::tree::ClassStats;
-use fairlane_core::{Count, Rate};
+use fairlane_core::{Count, Nanos, Rate};
 use fairlane_runtime::Spans;
+use fairlane_runtime::bridge::RoundStats;
 use serde::Serialize;
 
 use crate::daemon::Interface;
@@ -14,6 +16,7 @@ use crate::meter::Delays;
 use crate::order::{DeviceCount, LinkCount, ThreadCount};
 use crate::plan::{Account, Passing, Plan, Told};
 use crate::stretch::StepReport;
+use crate::workers::Waits;
 
 /// The state of a site at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -78,6 +81,61 @@ impl ForwardingReport {
             scan_us: told(rounds.scan),
             delta_a_us: told(looks),
             delta_d_us: told(rounds.late),
+        }
+    }
+}
+
+/// What the way through the daemon adds to the delay of every class of a link: as it was budgeted and, since the
+/// start, as it was measured. The delays that are measured of a class have the way to the queue, and the time in it;
+/// they end where a packet is released.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PipelineReport {
+    /// What can be said beforehand, as `fairlane check` does.
+    #[serde(flatten)]
+    pub terms: PipelineTerms,
+    /// The most rounds that a frame has waited with a worker, beside `arrival_rounds`; null without workers, and
+    /// before a frame has come.
+    pub waited_rounds: Option<usize>,
+    /// The longest time that one has.
+    pub waited_us: Option<f64>,
+    /// The longest round.
+    pub longest_round_us: Option<f64>,
+    /// So many of these as are promised: Delta_A, as budgeted.
+    pub arrival_us: Option<f64>,
+    /// The longest time from when something might leave until the round began that sent it, of both directions.
+    pub late_us: Option<f64>,
+    /// So many of the longest rounds as are promised: Delta_D, as budgeted.
+    pub departure_us: Option<f64>,
+    /// How often frames have waited with a worker for more rounds than `arrival_rounds`.
+    pub violations: u64,
+    /// The most bytes that the device has had, beside `device_bytes`; 0 where they are not counted.
+    pub device_most_bytes: u64,
+}
+
+impl PipelineReport {
+    pub(crate) fn new(
+        terms: PipelineTerms,
+        thread: ThreadCount,
+        waits: Option<Waits>,
+        device_most_bytes: u64,
+    ) -> PipelineReport {
+        let micros = |span: Nanos| span.0 as f64 / 1e3;
+        let longest = |spans: Spans| (spans.count() > 0).then(|| spans.longest());
+        let RoundStats { scan, late } = thread.rounds;
+        // From look to look there may be a little more than a round.
+        let round = longest(scan).max(waits.map(|waits| waits.longest_round));
+        let of = |rounds: usize| Some(micros(round?) * rounds as f64);
+        let waits = waits.filter(|waits| waits.rounds > 0);
+        PipelineReport {
+            waited_rounds: waits.map(|waits| waits.rounds),
+            waited_us: waits.map(|waits| micros(waits.longest)),
+            longest_round_us: round.map(micros),
+            arrival_us: terms.arrival_rounds.and_then(of),
+            late_us: longest(late).map(micros),
+            departure_us: of(terms.departure_rounds),
+            violations: waits.map_or(0, |waits| waits.beyond),
+            device_most_bytes,
+            terms,
         }
     }
 }
@@ -162,6 +220,8 @@ pub struct LinkReport {
     pub transmitted: u64,
     /// Packets that wait.
     pub queued_packets: u64,
+    /// What the way through the daemon adds to the delay of every class.
+    pub pipeline: PipelineReport,
     /// Children after their parents, in the order of the file.
     pub classes: Vec<ClassReport>,
     /// The delays of each of them, since the start.
@@ -261,6 +321,7 @@ impl LinkReport {
         to: Arc<str>,
         [seconds, recent_seconds]: [f64; 2],
         lost: u64,
+        pipeline: PipelineReport,
     ) -> LinkReport {
         let sums = Sums::of(plan, &count.classes, lost);
         let link = Arc::clone(&plan.link);
@@ -301,6 +362,7 @@ impl LinkReport {
             unmatched: count.unmatched,
             transmitted: device.lane.transmitted,
             queued_packets: count.queued.into(),
+            pipeline,
             classes,
             delays: (plan
                 .accounts

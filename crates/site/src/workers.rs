@@ -8,6 +8,7 @@
 
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,10 +38,12 @@ use crate::device::{Device, Losses};
 use crate::error::{Doing, Result, unfit};
 use crate::forward::before_all_others;
 use crate::frame::Frame;
+pub(crate) use waits::{Look, Waits};
+use waits::{Looks, Marks};
 
 /// Frames that may wait for the thread that forwards: a millisecond of a million a second. Where there are more,
 /// the worker leaves them in the ring of the interface, and they are lost there when that is full.
-const SLOTS: usize = 1_024;
+pub(crate) const SLOTS: usize = 1_024;
 
 /// How often a worker tells what its interface has lost.
 const TELLS: Nanos = Nanos::from_millis(10);
@@ -215,22 +218,39 @@ pub(crate) fn worker_options(
         ));
     }
     let mut cores = workers.cores.chunks(workers.receive.unwrap_or(1));
-    let mut options = |role: Role, name: &str| WorkerOptions {
+    let mut options = |role: Role, count| WorkerOptions {
         clock,
         filters: Arc::default(),
         ingress: role.ingress(),
-        count: workers.receive.unwrap_or_else(|| match alone {
-            true => 1,
-            false => automatic(rx_queues(name).unwrap_or(1) as usize, all.len()),
-        }),
+        count,
         cores: cores.next().unwrap_or_default().to_vec(),
         stack: STACK,
     };
+    let [near, outside] = counts(site, alone);
+    let near = near.map(|count| options(near_role(interfaces), count));
+    Ok([near, outside.map(|count| options(Role::Outside, count))])
+}
+
+/// How many workers a site has at each interface, by side. Where it leaves that to the machine there are `alone` no
+/// more than one, and the most there may be at an interface that is not here.
+pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
+    let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
+        return [None, None];
+    };
+    let by_machine = |name: &str| match rx_queues(name) {
+        _ if alone => 1,
+        Err(_) => Workers::MOST,
+        Ok(queues) => {
+            let cores = sched_getaffinity(None).map_or(1, |here| here.count());
+            automatic(queues as usize, cores as usize)
+        }
+    };
+    let count = |name: &str| workers.receive.unwrap_or_else(|| by_machine(name));
     let near = match &interfaces.near {
-        Near::Inside(name) => Some(options(near_role(interfaces), name)),
+        Near::Inside(name) => Some(count(name)),
         Near::Tap(_) | Near::Nothing => None,
     };
-    Ok([near, Some(options(Role::Outside, &interfaces.outside))])
+    [near, Some(count(&interfaces.outside))]
 }
 
 /// How many workers are to be at an interface with so many queues on a machine with so many cores, one of which
@@ -269,6 +289,8 @@ impl Wake for Bell {
 struct Shared {
     /// Where the thread that forwards waits for frames.
     frames: Room,
+    /// Frames that are in the mailbox, or were.
+    handed: AtomicU64,
     /// The worker is to end, and its wait with it.
     stop: AtomicBool,
     bell: Bell,
@@ -290,6 +312,8 @@ pub(crate) struct Worker<D> {
     /// What the mailbox has had no room for yet: a batch at most.
     classified: VecDeque<ClassifiedFrame>,
     frames: Producer<ClassifiedFrame>,
+    /// How many it has handed on.
+    handed: u64,
     /// What frames were in.
     back: Consumer<Vec<u8>>,
     shared: Arc<Shared>,
@@ -305,6 +329,8 @@ struct WorkerHandle<D> {
     back: Producer<Vec<u8>>,
     /// Of what is to go there.
     owed: Owed,
+    /// Of the frames that wait in the mailbox.
+    marks: Marks,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Option<Left<D>>>>,
 }
@@ -320,6 +346,7 @@ pub(crate) struct WorkerHandles<D> {
     has_waited: bool,
     /// Why the first of them has ended by itself, while the others have not.
     failed: Option<io::Error>,
+    looks: Looks,
 }
 
 /// What a worker leaves at its end: its device, and what it could not hand on.
@@ -340,6 +367,7 @@ fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends
         let (giving, back) = mailbox(slots).map_err(never)?;
         let shared = Arc::new(Shared {
             frames: Room::new(),
+            handed: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             bell: Bell::new()?,
             is_filling: AtomicBool::new(false),
@@ -351,6 +379,7 @@ fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends
             frames: received,
             back: giving,
             owed: Owed::default(),
+            marks: Marks::default(),
             shared: Arc::clone(&shared),
             thread: None,
         };
@@ -371,6 +400,7 @@ fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends
         bell,
         has_waited: false,
         failed: None,
+        looks: Looks::among(count),
     };
     Ok((handles, ends))
 }
@@ -390,6 +420,7 @@ impl<D: Device> Worker<D> {
             arrived: Vec::with_capacity(BATCH),
             classified: VecDeque::with_capacity(BATCH),
             frames,
+            handed: 0,
             back,
             shared,
             waiter: Waiter::new(),
@@ -431,6 +462,9 @@ impl<D: Device> Worker<D> {
         let mut oldest = std::iter::from_fn(|| classified.pop_front());
         let count = self.frames.push_batch(&mut oldest);
         if count > 0 {
+            self.handed += count as u64;
+            // Whoever reads it finds as many in the mailbox.
+            self.shared.handed.store(self.handed, Ordering::Release);
             self.shared.frames.freed();
         }
         count
@@ -569,12 +603,14 @@ impl<D> WorkerHandle<D> {
 
     /// Appends at most `most` frames, the oldest first; how many.
     fn take(&mut self, into: &mut Vec<ClassifiedFrame>, most: usize) -> usize {
-        self.frames.pop_batch(most, |classified| {
+        let took = self.frames.pop_batch(most, |classified| {
             if let Frame::Bytes(bytes) = &classified.frame {
                 self.owed.took(bytes);
             }
             into.push(classified);
-        })
+        });
+        self.marks.took(took);
+        took
     }
 
     /// Whether the worker has ended, and all that it had handed on was taken.
@@ -710,6 +746,21 @@ impl<D> WorkerHandles<D> {
             self.failed.get_or_insert(reason);
         }
         self.each.iter().all(WorkerHandle::has_ended)
+    }
+
+    /// A round begins: notes what waits, and how long what the last round took has waited.
+    pub(crate) fn look(&mut self, look: Look) {
+        let WorkerHandles { each, looks, .. } = self;
+        let seen = looks.look(look);
+        for worker in each {
+            let handed = worker.shared.handed.load(Ordering::Acquire);
+            looks.see(&mut worker.marks, handed, seen);
+        }
+    }
+
+    /// How long frames have waited in the mailboxes that rounds since have taken.
+    pub(crate) fn waits(&self) -> Waits {
+        self.looks.waits()
     }
 
     /// Gives back what frames were in that this thread has dropped, as far as there is room.

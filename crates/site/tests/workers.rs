@@ -19,7 +19,9 @@ use fairlane_config::Site;
 use fairlane_io::packet::Options as Ring;
 use fairlane_io::{Backend, PacketBackend};
 use fairlane_netlab::{Link, Wire, or_skip};
-use fairlane_site::{Attaching, Daemon, Handle, Notice, Options, Report, Source};
+use fairlane_site::{
+    Attaching, Daemon, Handle, Notice, Options, PipelineReport, Report, Source, pipeline_terms,
+};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// After which nothing more comes of what may be lost.
@@ -252,6 +254,62 @@ fn with_several_workers_no_frame_is_lost_doubled_or_reordered_while_all_changes(
     }
 }
 
+/// What was measured of frames that waited with workers, and of those in the device, is within what was promised.
+fn is_within_the_budget(pipeline: &PipelineReport) {
+    let PipelineReport {
+        terms,
+        waited_rounds,
+        waited_us,
+        arrival_us,
+        violations,
+        device_most_bytes,
+        ..
+    } = pipeline;
+    eprintln!("{pipeline:?}");
+    let rounds = waited_rounds.expect("frames have come");
+    assert!(rounds > 0 && Some(rounds) <= terms.arrival_rounds);
+    assert!(waited_us.unwrap() <= arrival_us.unwrap());
+    assert_eq!(*violations, 0);
+    assert!((1..=terms.device_bytes).contains(device_most_bytes));
+}
+
+/// How long datagrams are sent as fast as they can be.
+const FLOOD: Duration = Duration::from_secs(1);
+
+#[test]
+fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
+    let Some(wire) = or_skip("a flood of a site of workers", Wire::new(1)) else {
+        return;
+    };
+    for receive in 1..=thread::available_parallelism().unwrap().get().min(2) {
+        let site = site("calls", receive);
+        let promised = pipeline_terms(&site, &site.links[0]).unwrap();
+        let open = || Daemon::open(site, &Options::default(), drop);
+        let daemon = wire.middle().run(open).unwrap();
+        let ending = Ending(daemon.handle());
+        let outcome = thread::scope(|scope| {
+            let running = scope.spawn(move || daemon.run(|_| {}));
+            let ending = ending;
+            assert!(wire.is_through(PATIENCE).unwrap());
+            let mut flows = Flows::over(&wire);
+            flows.during(SILENCE, settle);
+            let end = Instant::now() + FLOOD;
+            while Instant::now() < end {
+                for socket in &flows.sockets {
+                    // What has no room is the test's own loss.
+                    let _ = socket.send_to(&[0; 1_000], flows.to);
+                }
+            }
+            drop(ending);
+            running.join().unwrap()
+        });
+        outcome.result.unwrap();
+        let pipeline = &outcome.report.links[0].pipeline;
+        assert_eq!(pipeline.terms, promised, "as check says");
+        is_within_the_budget(pipeline);
+    }
+}
+
 fn churn(wire: &Wire, receive: usize) {
     let seconds = std::env::var("FAIRLANE_SOAK_SECONDS");
     let seconds = seconds.ok().and_then(|it| it.parse().ok()).unwrap_or(5);
@@ -316,6 +374,7 @@ fn churn(wire: &Wire, receive: usize) {
         outcome.result.unwrap();
         let report = outcome.report;
         assert!(report.reloads >= 2 * rounds);
+        is_within_the_budget(&report.links[0].pipeline);
         assert_eq!(
             report.interfaces[1].backend,
             format!("packet, {receive} workers")

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use comfy_table::Table;
 use fairlane_config::class_report::ClassReport;
 use fairlane_core::Rate;
-use fairlane_site::{InterfaceReport, LinkReport, Report};
+use fairlane_site::{InterfaceReport, LinkReport, PipelineReport, Report};
 
+use crate::figures::size;
 use crate::plain::plain;
 use crate::screen::Shown;
 use crate::table;
@@ -48,7 +49,11 @@ pub fn conclusion(report: &Report) -> String {
 fn tables(report: &Report, span: Span, lines: usize) -> String {
     let tables = report.links.iter().map(|link| {
         let table = table_of(link, span, lines);
-        format!("{}\n{table}", line(link, span))
+        let pipeline = match span {
+            Span::Recent => String::new(),
+            Span::Whole => format!("\n  {}", pipeline(&link.pipeline)),
+        };
+        format!("{}{pipeline}\n{table}", line(link, span))
     });
     let tables: Vec<String> = tables.collect();
     [tables.join("\n"), notes(report)].concat()
@@ -229,6 +234,43 @@ fn line(link: &LinkReport, span: Span) -> String {
     line
 }
 
+/// What the daemon has added to the delays of the classes, beside what it may.
+fn pipeline(measured: &PipelineReport) -> String {
+    let PipelineReport {
+        terms,
+        waited_rounds,
+        waited_us,
+        arrival_us,
+        late_us,
+        departure_us,
+        violations,
+        device_most_bytes,
+        ..
+    } = measured;
+    let mut text = "pipeline:".to_owned();
+    if let (Some(rounds), Some(most)) = (waited_rounds, terms.arrival_rounds) {
+        text += &format!(
+            " frames waited with {} receive worker{} for {rounds} of {most} rounds at most, {:.2} of {:.2} ms;",
+            terms.receive_workers,
+            if terms.receive_workers == 1 { "" } else { "s" },
+            waited_us.unwrap_or_default() / 1e3,
+            arrival_us.unwrap_or_default() / 1e3,
+        );
+    }
+    if *violations > 0 {
+        text += &format!(" violations: {violations};");
+    }
+    if let (Some(late), Some(most)) = (late_us, departure_us) {
+        let [late, most] = [late, most].map(|us| us / 1e3);
+        text += &format!(" what might leave did {late:.2} of {most:.2} ms later at most;");
+    }
+    text + &format!(
+        " transmit queue {} of {} at most",
+        size(*device_most_bytes),
+        size(terms.device_bytes)
+    )
+}
+
 /// The classes to tell of in so many lines, and a line on the others: all of them in the order
 /// of the file if they fit; else those beyond their bound, and the busiest.
 fn chosen(link: &LinkReport, lines: usize) -> (Vec<&ClassReport>, Option<String>) {
@@ -331,7 +373,42 @@ fn row(class: &ClassReport, span: Span) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlane_config::link_report::PipelineTerms;
     use fairlane_io::XdpMode;
+
+    #[test]
+    fn what_was_measured_of_the_pipeline_stands_beside_what_is_promised() {
+        let terms = PipelineTerms {
+            receive_workers: 2,
+            arrival_rounds: Some(4),
+            device_bytes: 256 << 10,
+            ..PipelineTerms::default()
+        };
+        let mut measured = PipelineReport {
+            terms,
+            device_most_bytes: 20 << 10,
+            ..PipelineReport::default()
+        };
+        let queue = " transmit queue 20kb of 256kb at most";
+        assert_eq!(pipeline(&measured), format!("pipeline:{queue}"));
+        measured = PipelineReport {
+            waited_rounds: Some(3),
+            waited_us: Some(1_122.0),
+            arrival_us: Some(4_490.0),
+            late_us: Some(50.0),
+            departure_us: Some(2_245.0),
+            ..measured
+        };
+        let waited = "pipeline: frames waited with 2 receive workers for 3 of 4 rounds at most, 1.12 of 4.49 ms;";
+        let late = " what might leave did 0.05 of 2.25 ms later at most;";
+        assert_eq!(pipeline(&measured), format!("{waited}{late}{queue}"));
+        measured.violations = 1;
+        let beyond = " violations: 1;";
+        assert_eq!(
+            pipeline(&measured),
+            format!("{waited}{beyond}{late}{queue}")
+        );
+    }
 
     #[test]
     fn what_is_lost_for_coming_uncut_is_said_where_that_may_be() {

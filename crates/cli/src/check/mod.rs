@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use fairlane_config::link_report::SiteReport;
 use fairlane_config::schema;
+use fairlane_site::pipeline_terms;
 
 use crate::machine::read_site;
 use crate::output;
@@ -16,6 +17,13 @@ No interface is opened. The MTUs of interfaces on this machine are looked up; fo
 1500 is assumed, and the output says so. An error is one sentence with its line and
 column, and the exit status is 2; warnings go to standard error and change nothing.
 
+Where the file names interfaces, a line says what a running daemon adds to every delay, as
+far as it can be said beforehand (docs/operating.md, \"What the daemon adds to a delay\"):
+
+  receive workers   the threads that receive, the frames that they hold at most, and in how
+                    many rounds of the thread that forwards it has taken one in
+  transmit queue    what was sent and has not left at most, and what the link takes for it
+
 The table has, for each class of each link:
 
   guaranteed  the least rate that it has while it has something to send, through all
@@ -23,8 +31,7 @@ The table has, for each class of each link:
   ceiling     the rate that it never exceeds
   burst       what it may send at once and still lose nothing
   delay       the worst-case delay of a packet that arrives at an empty queue, whatever
-              the others send; a transmit queue before the link, and how late the program
-              wakes up, come on top
+              the others send; the pipeline, and how late the program wakes up, come on top
   room        packets for which queue space is reserved
   bounds      the algorithms from which the delay follows, from the root down; or why
               there is none
@@ -56,12 +63,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let site = read_site(config)?;
     output::warn(&site.warnings);
-    let report = SiteReport::new(&site);
+    let report = SiteReport::new(&site, |link| pipeline_terms(&site, link));
     if options.json {
         return output::json(&report);
     }
     for link in report.links {
         output::line(report::headline(&link))?;
+        if let Some(terms) = &link.pipeline {
+            output::line(report::pipeline(terms))?;
+        }
         output::line(report::table_of(&link))?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The guarantees of a site, as tables.
 
 use comfy_table::{Cell, Table};
-use fairlane_config::link_report::{ClassRow, LinkReport};
+use fairlane_config::link_report::{ClassRow, LinkReport, PipelineTerms};
 use fairlane_core::Nanos;
 
 use crate::figures::{rate, size, time};
@@ -21,6 +21,25 @@ pub(crate) fn headline(link: &LinkReport) -> String {
         link.reason,
         link.filters,
         if link.filters == 1 { "" } else { "s" }
+    )
+}
+
+/// What a daemon adds to the delays of its classes.
+pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
+    let received = match (terms.receive_workers, terms.arrival_rounds) {
+        (workers @ 1.., Some(rounds)) => format!(
+            "{workers} receive worker{} hold{} up to {} frames, each taken in within {rounds} rounds;\n  ",
+            if workers == 1 { "" } else { "s" },
+            if workers == 1 { "s" } else { "" },
+            terms.held_frames
+        ),
+        _ => String::new(),
+    };
+    format!(
+        "  pipeline, on top of each delay: {received}transmit queue up to {}, {} at this rate, less where \
+         the interface is faster",
+        size(terms.transmit_bytes),
+        time(Nanos(terms.transmit_time_ns))
     )
 }
 

@@ -95,6 +95,79 @@ fn json_has_the_same_in_bits_and_nanoseconds() {
 }
 
 #[test]
+fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of_them() {
+    let site = |interfaces: &str| {
+        format!(
+            "{interfaces}[[link]]\nname = 'up'\nto = 'outside'\nrate = '1gbit'\n\
+             class = [{{ name = 'all', default = true }}]\n"
+        )
+    };
+    // No interface is called so.
+    let between = "[interfaces]\ninside = 'lan%d'\noutside = 'wan%d'\n";
+    let alone = "[interfaces]\noutside = 'wan%d'\ntap = 'fair0'\n[workers]\nreceive = 3\n";
+    let xdp = format!("{between}backend = 'xdp'\n");
+    // 262,144 bytes, or half of it, and 64 packets of 1,522.
+    let (packet, half) = ("359552 351kb 2.876ms", "228480 223kb 1.828ms");
+    let mut classes = Vec::new();
+    for (interfaces, (workers, held, rounds), queue) in [
+        ("", (0, 0, None), ""),
+        (between, (0, 0, None), packet),
+        (&xdp, (0, 0, None), half),
+        // What comes from the host comes by no interface.
+        (alone, (0, 0, None), packet),
+        (
+            &format!("{between}[workers]\nreceive = 1\n"),
+            (1, 1_092, Some(3)),
+            packet,
+        ),
+        (
+            &format!("{between}[workers]\nreceive = 2\n"),
+            (2, 2_184, Some(4)),
+            packet,
+        ),
+        // As many as there may be, for this machine does not know.
+        (
+            &format!("{between}[workers]\n"),
+            (16, 17_472, Some(19)),
+            packet,
+        ),
+    ] {
+        let (_folder, path) = file(&site(interfaces));
+        let json = fairlane(&["check", "--json", &path]).success();
+        let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let link = &report["links"][0];
+        classes.push(link["classes"].clone());
+        let text = fairlane(&["check", &path]).success();
+        let pipeline = &link["pipeline"];
+        let [bytes, size, time] = queue.split(' ').collect::<Vec<_>>()[..] else {
+            assert!(pipeline.is_null() && !text.contains("pipeline"), "{text}");
+            continue;
+        };
+        assert_eq!(pipeline["receive_workers"], workers, "{interfaces}");
+        assert_eq!(pipeline["held_frames"], held);
+        assert_eq!(pipeline["arrival_rounds"].as_u64(), rounds);
+        assert_eq!(pipeline["transmit_bytes"].to_string(), bytes);
+        assert_eq!(
+            pipeline["transmit_time_ns"],
+            bytes.parse::<u64>().unwrap() * 8
+        );
+        let plural = if workers == 1 { " holds" } else { "s hold" };
+        let received = rounds.map_or(String::new(), |rounds| {
+            format!("{workers} receive worker{plural} up to {held} frames, each taken in within {rounds} rounds;\n  ")
+        });
+        let line = format!(
+            "  pipeline, on top of each delay: {received}transmit queue up to {size}, {time} at this rate, less \
+             where the interface is faster\n"
+        );
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+    }
+    assert!(
+        classes.iter().all(|other| *other == classes[0]),
+        "none is in the delays"
+    );
+}
+
+#[test]
 fn the_schema_is_printed_without_a_file() {
     let printed = fairlane(&["check", "--schema"]).success();
     let schema: serde_json::Value = serde_json::from_str(&printed).unwrap();

@@ -470,7 +470,19 @@ impl Asked {
 impl Asked {
     /// What the thread that forwards adds to delays is told, and of processes where there are none, nothing.
     fn tells_how_its_thread_fares(&self) {
-        let forwarding = self.json(&["show"])["forwarding"].clone();
+        let state = self.json(&["show"]);
+        let pipeline = &state["links"][0]["pipeline"];
+        assert_eq!(pipeline["receive_workers"], 0, "{pipeline}");
+        assert_eq!(
+            pipeline["waited_us"],
+            Value::Null,
+            "nobody waits for others"
+        );
+        for key in ["late_us", "departure_us", "device_most_bytes"] {
+            assert!(pipeline[key].as_f64() > Some(0.0), "{key}: {pipeline}");
+        }
+        assert!(pipeline["device_most_bytes"].as_u64() <= pipeline["device_bytes"].as_u64());
+        let forwarding = state["forwarding"].clone();
         assert!(forwarding["rounds"].as_u64().unwrap() > 0, "{forwarding}");
         assert_eq!(forwarding["delta_a_us"], Value::Null);
         let metrics = self.ctl(&["metrics"]).success();

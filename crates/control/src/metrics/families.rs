@@ -202,7 +202,7 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
 }
 
 /// All of them, in the order in which they are told.
-pub(super) static FAMILIES: [Family; 53] = [
+pub(super) static FAMILIES: [Family; 58] = [
     family("build_info", Of::Build, "Which Fairlane this is"),
     family(
         "uptime_seconds",
@@ -323,6 +323,31 @@ pub(super) static FAMILIES: [Family; 53] = [
         "link_malformed_packets",
         Of::Link(Count(|it| it.malformed)),
         "Frames that are not what their headers say",
+    ),
+    family(
+        "link_worker_wait_seconds",
+        Of::Link(Micros(|it| it.pipeline.waited_us)),
+        "Longest time that a frame has waited with a thread that receives",
+    ),
+    family(
+        "link_worker_wait_budget_seconds",
+        Of::Link(Micros(|it| it.pipeline.arrival_us)),
+        "As many of the longest rounds as a frame may wait there",
+    ),
+    family(
+        "link_worker_wait_violations",
+        Of::Link(Count(|it| it.pipeline.violations)),
+        "Times that frames have waited there for more rounds than they may",
+    ),
+    family(
+        "link_transmit_queue_longest_bytes",
+        Of::Link(Gauge(|it| Some(it.pipeline.device_most_bytes as f64))),
+        "Most bytes that the interface has had and not sent",
+    ),
+    family(
+        "link_transmit_queue_budget_bytes",
+        Of::Link(Gauge(|it| Some(it.pipeline.terms.device_bytes as f64))),
+        "Most bytes that the interface may have and not have sent",
     ),
     family(
         "link_unmatched_packets",

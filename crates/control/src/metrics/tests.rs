@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use fairlane_config::Site;
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, SpanReport};
+use fairlane_config::link_report::PipelineTerms;
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos};
-use fairlane_site::{ForwardingReport, InterfaceReport, LinkReport};
+use fairlane_site::{ForwardingReport, InterfaceReport, LinkReport, PipelineReport};
 use prost::Message;
 
 use super::*;
@@ -51,6 +52,16 @@ pub(crate) fn report() -> Report {
         unmatched: 3,
         transmitted: 6,
         queued_packets: 0,
+        pipeline: PipelineReport {
+            terms: PipelineTerms {
+                device_bytes: 262_144,
+                ..PipelineTerms::default()
+            },
+            waited_us: Some(250.0),
+            arrival_us: Some(4_000.0),
+            device_most_bytes: 4_608,
+            ..PipelineReport::default()
+        },
         delays: vec![Arc::default(); classes.len()],
         classes,
     };
@@ -91,6 +102,11 @@ fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
         "fairlane_link_unmatched_packets_total{link=\"up\"} 3",
         "fairlane_link_shaped{link=\"up\"} 1.0",
         "fairlane_link_passed_packets_total{link=\"up\"} 0",
+        "fairlane_link_worker_wait_seconds{link=\"up\"} 0.00025",
+        "fairlane_link_worker_wait_budget_seconds{link=\"up\"} 0.004",
+        "fairlane_link_worker_wait_violations_total{link=\"up\"} 0",
+        "fairlane_link_transmit_queue_longest_bytes{link=\"up\"} 4608.0",
+        "fairlane_link_transmit_queue_budget_bytes{link=\"up\"} 262144.0",
     ] {
         let found = text.lines().filter(|&other| other == line).count();
         assert_eq!(found, 1, "{line} in {text}");

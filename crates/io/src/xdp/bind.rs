@@ -115,6 +115,7 @@ impl XdpBackend {
             name: interface.to_owned(),
             mode,
             budget: options.budget,
+            most_in_flight: 0,
             mtu,
             state: State::Up,
             attended: Instant::now(),

@@ -150,6 +150,7 @@ fn what_is_in_flight_stays_within_the_budget() {
         let taken = lab.near.transmit(&mut batch).unwrap();
         let in_flight = bytes[..taken].iter().sum::<usize>() as u64;
         assert_eq!(lab.near.in_flight().unwrap(), in_flight);
+        assert_eq!(lab.near.most_in_flight(), in_flight);
         assert!(in_flight <= 4_000 && in_flight + bytes[taken] as u64 > 4_000);
         assert_eq!(lab.near.transmit(&mut batch).unwrap(), 0, "full");
         lab.near_link.up().unwrap();
@@ -170,6 +171,7 @@ fn what_is_in_flight_stays_within_the_budget() {
         while lab.near.in_flight().unwrap() > 0 {
             assert!(Instant::now() < patience, "{mode}: not all came back");
         }
+        assert!((in_flight..=4_000).contains(&lab.near.most_in_flight()));
     }
 }
 

@@ -26,7 +26,7 @@ use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::Notice;
 use crate::task::Waiting;
-use crate::workers::ClassifiedFrame;
+use crate::workers::{ClassifiedFrame, Look, Waits};
 
 /// How often an interface that is away is looked for.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -47,6 +47,8 @@ pub(super) struct Lasting {
     /// What the backends before this one have counted.
     former: Losses,
     former_refused: u64,
+    former_most_in_flight: u64,
+    former_waits: Option<Waits>,
     /// Frames dropped while it was away.
     away: u64,
 }
@@ -95,6 +97,8 @@ impl Lasting {
             keeper: Keeper::start(opener)?,
             former: Losses::default(),
             former_refused: 0,
+            former_most_in_flight: 0,
+            former_waits: None,
             away: 0,
         })
     }
@@ -113,6 +117,9 @@ impl Lasting {
         opened.told = opened.device.losses().unwrap_or_default();
         self.former += opened.told;
         self.former_refused += opened.device.refused();
+        let most_in_flight = opened.device.most_in_flight();
+        self.former_most_in_flight = self.former_most_in_flight.max(most_in_flight);
+        self.former_waits = Waits::of_both(self.former_waits, opened.device.waits());
         Some(opened)
     }
 
@@ -299,6 +306,12 @@ impl Backend for Lasting {
         }
     }
 
+    fn most_in_flight(&self) -> u64 {
+        let now = self.opened.as_ref();
+        let now = now.map(|opened| opened.device.most_in_flight());
+        self.former_most_in_flight.max(now.unwrap_or(0))
+    }
+
     fn refused(&self) -> u64 {
         let now = self.opened.as_ref().map(|opened| opened.device.refused());
         self.former_refused + self.away + now.unwrap_or(0)
@@ -432,6 +445,20 @@ impl Device for Lasting {
         if let Some(opened) = &mut self.opened {
             opened.device.give_back();
         }
+    }
+
+    fn look(&mut self, look: Look) {
+        if let Some(opened) = &mut self.opened {
+            opened.device.look(look);
+        }
+    }
+
+    fn waits(&self) -> Option<Waits> {
+        let now = self.opened.as_ref();
+        Waits::of_both(
+            self.former_waits,
+            now.and_then(|opened| opened.device.waits()),
+        )
     }
 
     fn may_wait(&mut self) -> bool {

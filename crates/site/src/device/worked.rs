@@ -11,7 +11,7 @@ use fairlane_io::{Arrival, Backend};
 
 use super::{Device, Losses, ToPass};
 use crate::frame::Frame;
-use crate::workers::{ClassifiedFrame, WorkerHandles, WorkerOptions};
+use crate::workers::{ClassifiedFrame, Look, Waits, WorkerHandles, WorkerOptions};
 
 /// Devices of one interface: frames leave by the one, and arrive at the others, each of which is a worker's once
 /// these have [started](Device::start). Until then it is as a device without workers.
@@ -121,6 +121,10 @@ impl<D: Device + 'static> Backend for Worked<D> {
 
     fn in_flight(&self) -> io::Result<u64> {
         self.sender.in_flight()
+    }
+
+    fn most_in_flight(&self) -> u64 {
+        self.sender.most_in_flight()
     }
 
     fn go_on(&mut self) -> io::Result<u64> {
@@ -295,6 +299,19 @@ impl<D: Device + 'static> Device for Worked<D> {
     fn give_back(&mut self) {
         if let At::Workers(handles) = &mut self.at {
             handles.give_back();
+        }
+    }
+
+    fn look(&mut self, look: Look) {
+        if let At::Workers(handles) = &mut self.at {
+            handles.look(look);
+        }
+    }
+
+    fn waits(&self) -> Option<Waits> {
+        match &self.at {
+            At::Workers(handles) => Some(handles.waits()),
+            At::Here(_) | At::Nowhere(_) => None,
         }
     }
 

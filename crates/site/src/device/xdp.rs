@@ -53,6 +53,9 @@ const fn most_waiting(queues: u32, rx_ring: u32) -> u32 {
     MOST_SHARED - in_rings(queues, rx_ring)
 }
 
+/// Bytes that an interface may have in flight.
+pub(super) const BUDGET: Budget = Budget::from_bytes(128 << 10);
+
 /// The memory of a site, and what of it each interface may receive into.
 #[derive(Clone)]
 pub(super) struct Memory {
@@ -199,7 +202,7 @@ impl Shared {
         let options = XdpOptions {
             rx_ring: 1 << rx_ring.ilog2(),
             tx_ring: TX_RING,
-            budget: Budget::from_bytes(128 << 10),
+            budget: BUDGET,
             deaf,
             ..XdpOptions::default()
         };
@@ -263,6 +266,10 @@ impl Backend for Shared {
 
     fn in_flight(&self) -> io::Result<u64> {
         self.backend.in_flight()
+    }
+
+    fn most_in_flight(&self) -> u64 {
+        self.backend.most_in_flight()
     }
 
     fn refused(&self) -> u64 {

@@ -1,0 +1,151 @@
+//! How long frames wait in the mailboxes of workers: Delta_A, as it is measured.
+//!
+//! Only looks have times: what lies in a mailbox at one look and did not at the look before has come in between. So
+//! a frame counts as if it had come right after the look before the one that saw it first, at most a round too early.
+
+use std::collections::VecDeque;
+
+use fairlane_core::Nanos;
+
+use crate::pipeline::arrival_rounds;
+
+/// The beginning of a round that looks at mailboxes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) now: Nanos,
+    /// The thread has waited since the last round: what was handed on meanwhile has ended that.
+    pub(crate) has_waited: bool,
+    /// It takes as many frames as a round ever does. Where what leaves is not shaped, the device may hold up all.
+    pub(crate) takes_all: bool,
+}
+
+/// What was measured of the mailboxes at an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// The longest time from look to look.
+    pub(crate) longest_round: Nanos,
+    /// The most rounds that a frame has waited for, that in which it came and that which took it counted; 0 if none
+    /// has come.
+    pub(crate) rounds: usize,
+    /// The longest time until the beginning of the latter.
+    pub(crate) longest: Nanos,
+    /// How often what came between two looks has waited for more rounds than are promised.
+    pub(crate) beyond: u64,
+}
+
+impl Waits {
+    /// Of one interface after another.
+    pub(crate) fn of_both(before: Option<Waits>, since: Option<Waits>) -> Option<Waits> {
+        let (Some(before), Some(since)) = (before, since) else {
+            return before.or(since);
+        };
+        Some(Waits {
+            longest_round: before.longest_round.max(since.longest_round),
+            rounds: before.rounds.max(since.rounds),
+            longest: before.longest.max(since.longest),
+            beyond: before.beyond + since.beyond,
+        })
+    }
+}
+
+/// What came to a mailbox between two looks.
+#[derive(Debug)]
+struct Mark {
+    /// The frames that had come by then.
+    until: u64,
+    /// The earlier look.
+    since: Nanos,
+    /// The number of the later one.
+    look: u64,
+}
+
+/// What waits in one mailbox, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    waiting: VecDeque<Mark>,
+    /// Frames that were taken.
+    taken: u64,
+}
+
+impl Marks {
+    pub(super) fn took(&mut self, frames: usize) {
+        self.taken += frames as u64;
+    }
+}
+
+/// The looks at all mailboxes of an interface.
+#[derive(Debug)]
+pub(super) struct Looks {
+    /// What is promised.
+    most: usize,
+    number: u64,
+    /// The last one; none if not all were taken then.
+    last: Option<Nanos>,
+    waits: Waits,
+}
+
+/// A look, to each of the mailboxes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// When the round began that ends with it.
+    ended: Nanos,
+    /// When what is new may have come; none where it is not to be measured.
+    since: Option<Nanos>,
+}
+
+impl Looks {
+    /// At the mailboxes of so many workers.
+    pub(super) fn among(workers: usize) -> Looks {
+        Looks {
+            most: arrival_rounds(workers),
+            number: 0,
+            last: None,
+            waits: Waits::default(),
+        }
+    }
+
+    /// The next look.
+    pub(super) fn look(&mut self, look: Look) -> Seen {
+        self.number += 1;
+        let Look { now, .. } = look;
+        let last = std::mem::replace(&mut self.last, look.takes_all.then_some(now));
+        let awake = last.filter(|_| !look.has_waited);
+        if let Some(last) = awake {
+            self.waits.longest_round = self.waits.longest_round.max(now.since(last));
+        }
+        Seen {
+            ended: last.unwrap_or(now),
+            since: look.takes_all.then(|| awake.unwrap_or(now)),
+        }
+    }
+
+    /// What that look sees of a mailbox that so many frames have come to.
+    pub(super) fn see(&mut self, marks: &mut Marks, handed: u64, seen: Seen) {
+        let Marks { waiting, taken } = marks;
+        while let Some(mark) = waiting.front().filter(|mark| mark.until <= *taken) {
+            // The last round has taken the rest of them; it came after the look before this one.
+            let rounds = (self.number - 1 - mark.look) as usize + 2;
+            let waits = &mut self.waits;
+            waits.rounds = waits.rounds.max(rounds);
+            waits.longest = waits.longest.max(seen.ended.since(mark.since));
+            waits.beyond += u64::from(rounds > self.most);
+            waiting.pop_front();
+        }
+        let Some(since) = seen.since else {
+            waiting.clear();
+            return;
+        };
+        let until = waiting.back().map_or(*taken, |mark| mark.until);
+        if handed > until {
+            waiting.push_back(Mark {
+                until: handed,
+                since,
+                look: self.number,
+            });
+        }
+    }
+
+    pub(super) fn waits(&self) -> Waits {
+        self.waits
+    }
+}
