@@ -377,7 +377,7 @@ fn is_beyond_its_bound(rig: &mut Rig, seconds: f64) -> bool {
     let [_, mut count] = Counting::of([Vec::new(), rig.plan.ids.clone()]).links;
     assert!(count.step(rig.arbiter.queue(), &mut { STEP }));
     let (device, times) = (DeviceCount::default(), [seconds, 1.0]);
-    let report = LinkReport::new(&mut rig.plan, &count, &device, "".into(), times, 0);
+    let report = LinkReport::new(&mut rig.plan, count, &device, "".into(), times, 0);
     let mut classes = report.classes.iter();
     let class = classes.find(|class| class.terms.default).unwrap();
     class.recent.as_ref().unwrap().beyond_bound
