@@ -389,6 +389,39 @@ mod tests {
     }
 
     #[test]
+    fn counts_of_any_size_are_what_they_were_in_few_bytes() {
+        let all = [
+            (0, 1),
+            (1, 127),
+            (128, 128),
+            (256, 1 << 14),
+            (BUCKETS - 1, u64::MAX),
+        ];
+        let counts: Counts = all.into_iter().collect();
+        assert!(counts.iter().eq(all));
+        assert_eq!(counts.0.len(), 2 + 2 + 3 + 5 + 12);
+        let empty = [(3, 0), (4, 2), (9, 0)];
+        let counts: Counts = empty.into_iter().collect();
+        assert!(counts.iter().eq([(4, 2)]));
+        let sum = counts.plus([(1, 5), (4, 126), (7, 1)].into_iter());
+        assert!(sum.iter().eq([(1, 5), (4, 128), (7, 1)]), "{sum:?}");
+        assert!(Counts::default().iter().next().is_none());
+    }
+
+    #[test]
+    fn what_was_read_before_is_shared_until_more_comes() {
+        let (meter, mut recorder) = metered();
+        let none = Arc::default();
+        assert!(Arc::ptr_eq(&meter.read(&none), &none));
+        recorder.record(Nanos::from_micros(7));
+        let first = meter.read(&none);
+        assert!(Arc::ptr_eq(&meter.read(&first), &first));
+        // In the bucket where others are.
+        recorder.record(Nanos::from_micros(7));
+        assert_eq!(meter.read(&first).count(), 2);
+    }
+
+    #[test]
     fn a_class_whose_delays_are_alike_has_few_buckets_and_one_without_packets_none() {
         let (meter, mut recorder) = metered();
         assert_eq!(meter.buckets().count(), 0);

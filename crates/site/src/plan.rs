@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
-use fairlane_config::class_report::{ClassTerms, DelayReport};
+use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
 use fairlane_config::{Link, List, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Discipline, Nanos};
@@ -96,20 +96,16 @@ impl Passing {
 /// What was known of a class, with those below it, when it was last told.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
-    /// What it was promised then.
-    pub(crate) terms: Option<Arc<ClassTerms>>,
-    /// Packets that had come to its queues, whether they were accepted or not.
-    pub(crate) came: u64,
-    /// Bytes that had been sent.
-    pub(crate) sent: u64,
-    pub(crate) throttled: u64,
-    pub(crate) flows: u64,
-    /// Whether any packets waited.
-    pub(crate) queued: bool,
-    /// Bytes that had come.
-    pub(crate) offered: u64,
-    pub(crate) beside_lost: u64,
+    /// Nothing before the first time.
+    pub(crate) report: Option<Arc<ClassReport>>,
     pub(crate) delays: Arc<Delays>,
+}
+
+impl Told {
+    /// A figure of the report; 0 before the first.
+    pub(crate) fn figure(&self, of: fn(&ClassReport) -> u64) -> u64 {
+        self.report.as_deref().map_or(0, of)
+    }
 }
 
 impl Account {

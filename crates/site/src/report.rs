@@ -163,7 +163,8 @@ pub struct LinkReport {
     /// Packets that wait.
     pub queued_packets: u64,
     /// Children after their parents, in the order of the file.
-    pub classes: Vec<ClassReport>,
+    /// One that has nothing else to tell is shared with the state before.
+    pub classes: Vec<Arc<ClassReport>>,
     /// The delays of each of them, since the start.
     #[serde(skip)]
     pub delays: Vec<Arc<Delays>>,
@@ -250,11 +251,6 @@ impl Sums {
     }
 }
 
-/// Packets that came to the queues of a class, whether they were accepted or not.
-fn came(stats: &ClassStats) -> u64 {
-    stats.accepted.packets + stats.dropped.packets
-}
-
 impl LinkReport {
     /// The state of a link by what was counted, so many seconds after the start and after the last
     /// report. `lost` frames for it were not received since that. O(classes).
@@ -270,7 +266,9 @@ impl LinkReport {
         let link = Arc::clone(&plan.link);
         let top = || (0..sums.len()).filter(|&place| link.classes[place].parent.is_none());
         let bytes = top().map(|place| count.classes[place].sent.bytes).sum();
-        let told: u64 = top().map(|place| plan.accounts[place].told.sent).sum();
+        let told: u64 = top()
+            .map(|place| plan.accounts[place].told.figure(|told| told.sent_bytes))
+            .sum();
         let whole = Span { seconds, bytes };
         let recent = Span {
             seconds: recent_seconds,
@@ -328,55 +326,53 @@ fn tell(
     sums: &Sums,
     link: &Link,
     [whole, recent]: [Span; 2],
-) -> ClassReport {
+) -> Arc<ClassReport> {
     let Sums { early, passing, .. } = sums;
-    let offered = stats.accepted.bytes + stats.dropped.bytes + early.bytes;
-    let delays = account.meter.read(&account.told.delays);
-    let told = std::mem::replace(
-        &mut account.told,
-        Told {
-            terms: Some(Arc::clone(terms)),
-            came: came(stats),
-            sent: stats.sent.bytes,
-            throttled: stats.throttled,
-            flows: stats.flows,
-            queued: stats.queued.packets > 0,
-            offered,
-            beside_lost: account.meter.beside_lost(),
-            delays: Arc::clone(&delays),
-        },
-    );
-    let sent = stats.sent.bytes.saturating_sub(told.sent);
+    let told = &account.told;
+    let delays = account.meter.read(&told.delays);
+    let counted = ClassReport::counted(terms, stats, *early, whole.seconds, whole.bytes);
+    let since = |of: fn(&ClassReport) -> u64| of(&counted).saturating_sub(told.figure(of));
+    let sent = since(|it| it.sent_bytes);
     let delay_us = delays.since(&told.delays).in_micros(None);
     // In bits, with one packet that may have come at once.
-    let offered = offered.saturating_sub(told.offered) as f64 * 8.0;
+    let offered = since(|it| it.offered_bytes) as f64 * 8.0;
     let burst = f64::from(link.longest.get()) * 8.0;
     let within = |rate: u64| offered <= rate as f64 * recent.seconds + burst;
     let late = delay_us.zip(terms.bound_us);
     // Packets that left before a change may have had another bound.
-    let same_terms = (told.terms.as_ref()).is_none_or(|before| Arc::ptr_eq(before, terms));
+    let same_terms = (told.report.as_ref()).is_none_or(|told| Arc::ptr_eq(&told.terms, terms));
     // What waited when the time began may have come too fast before.
-    let kept_to_it =
-        same_terms && !told.queued && terms.guaranteed_bps.is_some_and(within);
+    let kept_to_it = same_terms
+        && told.figure(|told| told.queued_packets) == 0
+        && terms.guaranteed_bps.is_some_and(within);
     let beyond_bound = kept_to_it && late.is_some_and(|(delay, bound)| delay.max > bound);
     account.violations += u64::from(beyond_bound);
-    ClassReport {
-        beside_lost: account.told.beside_lost,
+    let report = ClassReport {
+        beside_lost: account.meter.beside_lost(),
         lost_estimate: sums.lost.round() as u64,
         delay_us: delays.in_micros(Some(delays.longest())),
         recent: Some(Recent {
             sent_bps: bps(sent, recent.seconds),
             share: part(sent, recent.bytes),
             delay_us,
-            throttled: stats.throttled.saturating_sub(told.throttled),
+            throttled: since(|it| it.throttled),
             beyond_bound,
             violations: account.violations,
             rtt_us: passing.round_trips(),
             came_again: passing.again,
             came_marked: passing.marked,
         }),
-        ..ClassReport::counted(terms, stats, *early, whole.seconds, whole.bytes)
-    }
+        ..counted
+    };
+    let report = match &told.report {
+        Some(told) if **told == report && Arc::ptr_eq(&told.terms, terms) => Arc::clone(told),
+        _ => Arc::new(report),
+    };
+    account.told = Told {
+        report: Some(Arc::clone(&report)),
+        delays,
+    };
+    report
 }
 
 /// Divides what was lost before it was classified as those frames are divided that came while
@@ -387,7 +383,7 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
     }
     let accounts = plan.accounts.iter();
     let mut sample: Vec<u64> = accounts
-        .map(|account| account.meter.beside_lost() - account.told.beside_lost)
+        .map(|account| account.meter.beside_lost() - account.told.figure(|told| told.beside_lost))
         .collect();
     if sample.iter().all(|&beside| beside == 0) {
         let classes = plan.link.classes.iter();
@@ -395,7 +391,11 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
             .map(|((now, account), class)| match class.kind {
                 // What it had told is that of those below it.
                 ClassKind::Inner(_) => 0,
-                _ => came(now).saturating_sub(account.told.came),
+                _ => {
+                    let came = now.accepted.packets + now.dropped.packets;
+                    let told = |told: &ClassReport| told.accepted_packets + told.dropped;
+                    came.saturating_sub(account.told.figure(told))
+                }
             })
             .collect();
     }
