@@ -97,8 +97,8 @@ pub struct ClassTerms {
     pub no_bound: Option<String>,
     /// The same.
     pub none: Option<String>,
-    /// Each flow of a class of flows.
-    pub each: Option<FlowTerms>,
+    /// Each flow of a class of flows: most are of one queue.
+    pub each: Option<Box<FlowTerms>>,
 }
 
 /// What each flow of a class is promised.
@@ -171,7 +171,7 @@ impl ClassTerms {
             none: no_bound.clone(),
             no_bound,
             each: match &class.kind {
-                ClassKind::Flows(flows) => Some(FlowTerms::of(flows, guarantee)),
+                ClassKind::Flows(flows) => Some(Box::new(FlowTerms::of(flows, guarantee))),
                 _ => None,
             },
         }
@@ -232,8 +232,8 @@ impl FlowTerms {
             per: flows.per.to_string(),
             most: flows.most,
             ceil_bps: flows.ceiling.map(|ceiling| ceiling.rate.bps()),
-            guaranteed_bps: guarantee.each.and_then(|each| each.rate.ok()),
-            guaranteed_burst: guarantee.each.and_then(|each| each.burst),
+            guaranteed_bps: guarantee.each.as_ref().and_then(|each| each.rate.ok()),
+            guaranteed_burst: guarantee.each.as_ref().and_then(|each| each.burst),
             with_room: flows.roomy(),
             room_packets: flows.queue.room.packets,
             room_bytes: flows.queue.room.bytes,
@@ -242,7 +242,7 @@ impl FlowTerms {
 }
 
 /// A class and what became of its packets; bytes count the link's overhead.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassReport {
     /// What it is promised.
     #[serde(flatten)]
@@ -300,7 +300,7 @@ pub struct ClassReport {
 }
 
 /// What became of a class of late.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Recent {
     /// The mean rate of what left.
     pub sent_bps: f64,
@@ -398,7 +398,7 @@ impl SpanReport {
 }
 
 /// Delays, in the unit that their key says.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DelayReport {
     /// Null where only buckets are counted.
     pub mean: Option<f64>,

@@ -25,7 +25,7 @@ pub struct Guarantee {
     /// wakes up, come on top.
     pub delay: Option<Result<Nanos, NoGuarantee>>,
     /// Of a class of flows: what each has while there are as many as there may be.
-    pub each: Option<Each>,
+    pub each: Option<Box<Each>>,
     /// What it is served, in more than the rate alone.
     pub service: Result<Service, NoGuarantee>,
     /// Bytes that it may send at once, beside its rate, and lose nothing: what the room that is
@@ -545,12 +545,12 @@ fn each(
     Guarantee {
         rate: has.and_then(Served::bps),
         delay: Some(one.map(|one| one.delay(longest))),
-        each: Some(Each {
+        each: Some(Box::new(Each {
             flows: most,
             rate: one.and_then(Served::bps),
             service: one.and_then(|one| one.service),
             burst: None,
-        }),
+        })),
         service: has.and_then(|has| has.service),
         burst: None,
         path,

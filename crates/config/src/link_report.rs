@@ -145,7 +145,7 @@ impl LinkReport {
     fn new(link: &Link, pipeline: Option<PipelineTerms>) -> LinkReport {
         let kept = link.kept();
         let row = |terms: Arc<ClassTerms>| ClassRow {
-            flows: terms.each.clone(),
+            flows: terms.each.as_deref().cloned(),
             terms,
         };
         LinkReport {

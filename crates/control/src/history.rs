@@ -417,7 +417,7 @@ mod tests {
 
         fn at_day(&mut self, seconds: f64, bytes: u64, drops: u64, day: f64) {
             self.report.seconds = seconds;
-            let class = &mut self.report.links[0].classes[0];
+            let class = Arc::make_mut(&mut self.report.links[0].classes[0]);
             class.sent_bytes += bytes;
             class.dropped += drops;
             self.history.note(&self.report, day);
@@ -430,7 +430,8 @@ mod tests {
                 p99: us / 2.0,
                 max: us,
             });
-            self.report.links[0].classes[0].recent = Some(Recent {
+            let class = Arc::make_mut(&mut self.report.links[0].classes[0]);
+            class.recent = Some(Recent {
                 delay_us,
                 ..Recent::default()
             });
@@ -586,7 +587,7 @@ mod tests {
     fn a_class_that_is_counted_anew_sends_less_than_nothing_in_no_second() {
         let mut told = States::new();
         told.at(2.0, 125_000, 3);
-        let class = &mut told.report.links[0].classes[0];
+        let class = Arc::make_mut(&mut told.report.links[0].classes[0]);
         (class.sent_bytes, class.dropped) = (0, 0);
         told.at(3.0, 0, 0);
         told.at(4.0, 125_000, 0);

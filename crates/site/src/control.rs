@@ -222,7 +222,7 @@ impl Control {
             }
             let mut counting = self.counting();
             while !counting.step(&mut ended.bridge) {}
-            self.tell(&counting);
+            self.tell(counting);
         }
         let handed_over = matches!(self.state.stage, Stage::HandedOver);
         if let Some(ended) = ended.as_mut().filter(|_| handed_over) {
@@ -591,11 +591,10 @@ impl Control {
                         });
                     }
                     let began = self.clock.now();
-                    self.tell(&counting);
+                    self.tell(*counting);
                     report(&self.state.report);
                     let took = self.clock.now().since(began);
                     self.state.telling = Nanos(took.0.saturating_mul(TELLING));
-                    drop(counting);
                     self.tidy_up();
                 }
                 (Order::Walk(walking), _) => {
@@ -702,7 +701,7 @@ impl Control {
     }
 
     /// Makes a report of the counts.
-    fn tell(&mut self, counting: &Counting) {
+    fn tell(&mut self, mut counting: Counting) {
         self.count_findings();
         let now = self.clock.now();
         let times = [self.state.start, self.state.told].map(|then| now.since(then).0 as f64 / 1e9);
@@ -750,7 +749,7 @@ impl Control {
             let lost = from.recently_lost;
             let terms = pipeline.terms(&plan.link);
             let pipeline = PipelineReport::new(terms, counting.thread, waits, count.most_in_flight);
-            let counted = &counting.links[side as usize];
+            let counted = std::mem::take(&mut counting.links[side as usize]);
             let link = LinkReport::new(plan, counted, count, to, times, lost, pipeline);
             let early = link.early() + plan.early_of_gone;
             from.recently_early = early.saturating_sub(from.early);

@@ -260,6 +260,8 @@ impl Early {
     /// It is in these tables from now on.
     pub(crate) fn enter(&mut self, early: Option<&Arc<EarlyDrop>>, place: usize) {
         if let Some(early) = early {
+            // Of thousands of classes each has one.
+            self.tables.reserve_exact(1);
             self.tables.push((Arc::clone(early), place as u32));
         }
     }

@@ -151,7 +151,7 @@ impl Watch {
             let classes = of_flows(plan).map(|(place, flows)| {
                 let id = plan.ids[place];
                 let begins = !last && !seen.since.contains_key(&id);
-                let known = plan.accounts[place].told.stats.flows as usize;
+                let known = plan.accounts[place].told.figure(|told| told.flows) as usize;
                 let table = begins.then(|| Vec::with_capacity(known + MORE));
                 let top = Top::new(if last { OF_ANY } else { most });
                 ClassWalk::new((place, id), flows.per, table, top)

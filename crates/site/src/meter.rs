@@ -3,6 +3,7 @@
 //! One writer, which loads and stores and neither locks nor fences; a reader may miss what is
 //! being counted just then, and sees it the next time.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -130,22 +131,23 @@ impl Meter {
         self.beside_lost.load(Ordering::Relaxed)
     }
 
-    /// What was counted so far, of which `before` was read last: the buckets themselves count only
-    /// to 2^32, so it is to be read within so many packets. O(buckets that were made).
-    pub(crate) fn read(&self, before: &Delays) -> Delays {
-        let mut before = before.counts.iter().peekable();
-        let mut counts = Vec::new();
-        for (bucket, count) in self.buckets() {
-            let had = before.next_if(|&&(other, _)| other == bucket);
-            let had = had.map_or(0, |&(_, count)| count);
+    /// What was counted so far, of which `before` was read last, and is shared where nothing came since: the
+    /// buckets themselves count only to 2^32, so it is to be read within so many packets. O(buckets that were made).
+    pub(crate) fn read(&self, before: &Arc<Delays>) -> Arc<Delays> {
+        let mut had = before.counts.iter().peekable();
+        let counts = self.buckets().map(|(bucket, count)| {
+            let had = had.next_if(|&(other, _)| other == bucket);
+            let had = had.map_or(0, |(_, count)| count);
             let more = count.wrapping_sub(had as u32);
-            if had + u64::from(more) > 0 {
-                counts.push((bucket, had + u64::from(more)));
-            }
-        }
-        Delays {
-            counts,
+            (bucket, had + u64::from(more))
+        });
+        let delays = Delays {
+            counts: counts.collect(),
             longest: Nanos(self.longest.load(Ordering::Relaxed)),
+        };
+        match delays == **before {
+            true => Arc::clone(before),
+            false => Arc::new(delays),
         }
     }
 }
@@ -170,11 +172,88 @@ fn longest_in(bucket: usize) -> u64 {
     (after << UNIT_BITS) - 1
 }
 
+/// Buckets with something in them, in order, and how many, in few bytes: of each how far it is from the one
+/// before, and its count, both in seven bits a byte.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Counts(Box<[u8]>);
+
+impl Counts {
+    fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
+        let (mut left, mut bucket) = (&*self.0, 0);
+        std::iter::from_fn(move || {
+            let (distance, behind) = number(left)?;
+            let (count, behind) = number(behind)?;
+            left = behind;
+            bucket += distance as usize;
+            Some((bucket, count))
+        })
+    }
+
+    /// The sums of both. O(buckets of both).
+    fn plus(&self, others: impl Iterator<Item = (usize, u64)>) -> Counts {
+        let (mut own, mut others) = (self.iter().peekable(), others.peekable());
+        let next = std::iter::from_fn(move || {
+            let of_own = own.peek().map(|&(bucket, _)| bucket);
+            let of_others = others.peek().map(|&(bucket, _)| bucket);
+            let bucket = of_own.into_iter().chain(of_others).min()?;
+            let counts = [
+                own.next_if(|&(other, _)| other == bucket),
+                others.next_if(|&(other, _)| other == bucket),
+            ];
+            let counts = counts.into_iter().flatten();
+            Some((bucket, counts.map(|(_, count)| count).sum()))
+        });
+        next.collect()
+    }
+}
+
+impl FromIterator<(usize, u64)> for Counts {
+    /// Of buckets in their order; those that are empty are left out.
+    fn from_iter<T: IntoIterator<Item = (usize, u64)>>(counts: T) -> Counts {
+        let (mut bytes, mut last) = (Vec::new(), 0);
+        for (bucket, count) in counts.into_iter().filter(|&(_, count)| count > 0) {
+            write(&mut bytes, (bucket - last) as u64);
+            write(&mut bytes, count);
+            last = bucket;
+        }
+        Counts(bytes.into())
+    }
+}
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// Bits of a number in a byte; the highest bit says that more follow.
+const DIGIT: u32 = 7;
+const MORE: u8 = 1 << DIGIT;
+
+fn write(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= MORE.into() {
+        bytes.push(number as u8 | MORE);
+        number >>= DIGIT;
+    }
+    bytes.push(number as u8);
+}
+
+/// The first number, and what is behind it; `None` where there is none.
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (&(mut byte), mut behind) = bytes.split_first()?;
+    let (mut number, mut shift) = (u64::from(byte & !MORE), 0);
+    while byte & MORE != 0 {
+        (byte, behind) = behind.split_first().map(|(byte, behind)| (*byte, behind))?;
+        shift += DIGIT;
+        number |= u64::from(byte & !MORE) << shift;
+    }
+    Some((number, behind))
+}
+
 /// Delays that were counted, each to two digits.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// Buckets with something in them, in order, and how many.
-    counts: Vec<(usize, u64)>,
+    counts: Counts,
     longest: Nanos,
 }
 
@@ -182,55 +261,41 @@ impl Delays {
     /// Those that were not counted when `earlier` was read.
     pub(crate) fn since(&self, earlier: &Delays) -> Delays {
         let mut before = earlier.counts.iter().peekable();
-        let mut counts = Vec::new();
-        for &(bucket, count) in &self.counts {
-            while before.next_if(|&&(other, _)| other < bucket).is_some() {}
-            let had = before.next_if(|&&(other, _)| other == bucket);
-            let new = count - had.map_or(0, |&(_, count)| count);
-            if new > 0 {
-                counts.push((bucket, new));
-            }
-        }
+        let counts = self.counts.iter().map(|(bucket, count)| {
+            while before.next_if(|&(other, _)| other < bucket).is_some() {}
+            let had = before.next_if(|&(other, _)| other == bucket);
+            (bucket, count - had.map_or(0, |(_, count)| count))
+        });
         Delays {
-            counts,
+            counts: counts.collect(),
             longest: self.longest,
         }
     }
 
     /// Counts one more. O(distinct delays).
     pub fn record(&mut self, delay: Nanos) {
-        self.add(bucket_of(delay), 1);
+        self.counts = self.counts.plus([(bucket_of(delay), 1)].into_iter());
         self.longest = self.longest.max(delay);
     }
 
-    /// Counts all of `others` too. O(distinct delays of both, multiplied).
+    /// Counts all of `others` too. O(distinct delays of both).
     pub(crate) fn extend(&mut self, others: &Delays) {
-        for &(bucket, count) in &others.counts {
-            self.add(bucket, count);
+        if others.counts != Counts::default() {
+            self.counts = self.counts.plus(others.counts.iter());
         }
         self.longest = self.longest.max(others.longest);
     }
 
-    fn add(&mut self, bucket: usize, count: u64) {
-        match self
-            .counts
-            .binary_search_by_key(&bucket, |&(bucket, _)| bucket)
-        {
-            Ok(at) => self.counts[at].1 += count,
-            Err(at) => self.counts.insert(at, (bucket, count)),
-        }
-    }
-
     /// How many there are.
     pub(crate) fn count(&self) -> u64 {
-        self.counts.iter().map(|&(_, count)| count).sum()
+        self.counts.iter().map(|(_, count)| count).sum()
     }
 
     /// Each delay that there was, ascending, and how often: too long by at most a sixty-fourth, and by a
     /// microsecond below 64 of them.
     pub fn distinct(&self) -> impl Iterator<Item = (Nanos, u64)> {
         let counts = self.counts.iter();
-        counts.map(|&(bucket, count)| (Nanos(longest_in(bucket)), count))
+        counts.map(|(bucket, count)| (Nanos(longest_in(bucket)), count))
     }
 
     /// Their mean, in nanoseconds; `None` without any.
@@ -238,7 +303,8 @@ impl Delays {
         let sum: f64 = (self.distinct())
             .map(|(delay, count)| delay.0 as f64 * count as f64)
             .sum();
-        (!self.counts.is_empty()).then(|| sum / self.count() as f64)
+        let count = self.count();
+        (count > 0).then(|| sum / count as f64)
     }
 
     /// The longest that was ever counted; 0 before the first.
@@ -252,11 +318,11 @@ impl Delays {
     pub(crate) fn quantile(&self, quantile: f64) -> Option<Nanos> {
         let wanted = ((self.count() as f64 * quantile).ceil() as u64).max(1);
         let mut so_far = 0;
-        let bucket = self.counts.iter().find(|&&(_, count)| {
+        let bucket = self.counts.iter().find(|&(_, count)| {
             so_far += count;
             so_far >= wanted
         });
-        bucket.map(|&(bucket, _)| Nanos(longest_in(bucket)).min(self.longest))
+        bucket.map(|(bucket, _)| Nanos(longest_in(bucket)).min(self.longest))
     }
 
     /// As they are told, in microseconds; none of no packet. `longest` is known better than by the
@@ -317,9 +383,42 @@ mod tests {
             }
         }
         delays.extend(&others);
-        let metered = meter.read(&Delays::default());
+        let metered = meter.read(&Arc::default());
         assert_eq!(delays.counts, metered.counts);
         assert_eq!(delays.longest(), metered.longest());
+    }
+
+    #[test]
+    fn counts_of_any_size_are_what_they_were_in_few_bytes() {
+        let all = [
+            (0, 1),
+            (1, 127),
+            (128, 128),
+            (256, 1 << 14),
+            (BUCKETS - 1, u64::MAX),
+        ];
+        let counts: Counts = all.into_iter().collect();
+        assert!(counts.iter().eq(all));
+        assert_eq!(counts.0.len(), 2 + 2 + 3 + 5 + 12);
+        let empty = [(3, 0), (4, 2), (9, 0)];
+        let counts: Counts = empty.into_iter().collect();
+        assert!(counts.iter().eq([(4, 2)]));
+        let sum = counts.plus([(1, 5), (4, 126), (7, 1)].into_iter());
+        assert!(sum.iter().eq([(1, 5), (4, 128), (7, 1)]), "{sum:?}");
+        assert!(Counts::default().iter().next().is_none());
+    }
+
+    #[test]
+    fn what_was_read_before_is_shared_until_more_comes() {
+        let (meter, mut recorder) = metered();
+        let none = Arc::default();
+        assert!(Arc::ptr_eq(&meter.read(&none), &none));
+        recorder.record(Nanos::from_micros(7));
+        let first = meter.read(&none);
+        assert!(Arc::ptr_eq(&meter.read(&first), &first));
+        // In the bucket where others are.
+        recorder.record(Nanos::from_micros(7));
+        assert_eq!(meter.read(&first).count(), 2);
     }
 
     #[test]
@@ -330,7 +429,7 @@ mod tests {
             recorder.record(Nanos::from_micros(us));
         }
         assert_eq!(meter.buckets().count(), PARTS);
-        assert_eq!(meter.read(&Delays::default()).count(), 900);
+        assert_eq!(meter.read(&Arc::default()).count(), 900);
         recorder.record(Nanos::from_micros(7));
         recorder.record(Nanos::MAX);
         assert_eq!(meter.buckets().count(), 3 * PARTS);
@@ -341,7 +440,7 @@ mod tests {
     #[test]
     fn a_window_has_what_came_in_it_and_the_whole_has_all() {
         let (meter, mut recorder) = metered();
-        let none = Delays::default();
+        let none = Arc::default();
         assert_eq!(meter.read(&none).quantile(0.5), None);
         for _ in 0..99 {
             recorder.record(Nanos::from_millis(10));
@@ -370,7 +469,7 @@ mod tests {
         recorder.record(Nanos::from_millis(1));
         let bucket = bucket_of(Nanos::from_millis(1));
         meter.parts(bucket / PARTS)[bucket % PARTS].store(u32::MAX, Ordering::Relaxed);
-        let before = meter.read(&Delays::default());
+        let before = meter.read(&Arc::default());
         assert_eq!(before.count(), u64::from(u32::MAX));
         recorder.record(Nanos::from_millis(1));
         let none_in_it = meter.read(&before);
@@ -396,14 +495,14 @@ mod tests {
             (5_000, 8_000),
         ] {
             second.record(Nanos::from_millis(ms));
-            let delays = meter.read(&Delays::default());
+            let delays = meter.read(&Arc::default());
             assert_eq!(
                 delays.longest(),
                 Nanos::from_millis(longest),
                 "after {ms} ms"
             );
         }
-        let delays = meter.read(&Delays::default());
+        let delays = meter.read(&Arc::default());
         let counts: Vec<u64> = delays.distinct().map(|(_, count)| count).collect();
         assert_eq!((delays.count(), counts), (8, vec![3, 1, 1, 1, 1, 1]));
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
-use fairlane_config::class_report::{ClassTerms, DelayReport};
+use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
 use fairlane_config::{Link, List, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Discipline, Nanos};
@@ -34,10 +34,8 @@ pub(crate) type Shaped = Classified<Received, Discipline<FromPort<Received>>, Fr
 #[derive(Clone, Default)]
 pub(crate) struct Account {
     pub(crate) meter: Arc<Meter>,
-    /// What its queues do not count: of those that it had before.
-    carried: ClassStats,
-    /// What its queues count and what is not its own: of classes that went, and counted elsewhere.
-    foreign: ClassStats,
+    /// What has come and gone beside its queues; of most classes, nothing.
+    aside: Option<Box<Aside>>,
     /// Its part of what was lost before it was classified, as well as it can be told.
     pub(crate) lost: f64,
     /// Reports in which packets took longer than the bound, though it was offered what it may be.
@@ -46,6 +44,15 @@ pub(crate) struct Account {
     pub(crate) early: Early,
     pub(crate) told: Told,
     pub(crate) passing: Passing,
+}
+
+/// By how much a class has counted otherwise than its queues have.
+#[derive(Clone, Default)]
+struct Aside {
+    /// What its queues do not count: of those that it had before.
+    carried: ClassStats,
+    /// What its queues count and what is not its own: of classes that went, and counted elsewhere.
+    foreign: ClassStats,
 }
 
 /// What was seen in passing of the TCP of a class, or of a flow.
@@ -89,19 +96,25 @@ impl Passing {
 /// What was known of a class, with those below it, when it was last told.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
-    /// What it was promised then.
-    pub(crate) terms: Option<Arc<ClassTerms>>,
-    pub(crate) stats: ClassStats,
-    /// Bytes that had come.
-    pub(crate) offered: u64,
-    pub(crate) beside_lost: u64,
+    /// Nothing before the first time.
+    pub(crate) report: Option<Arc<ClassReport>>,
     pub(crate) delays: Arc<Delays>,
+}
+
+impl Told {
+    /// A figure of the report; 0 before the first.
+    pub(crate) fn figure(&self, of: fn(&ClassReport) -> u64) -> u64 {
+        self.report.as_deref().map_or(0, of)
+    }
 }
 
 impl Account {
     /// Its own counts, by those of its queues.
     pub(crate) fn own(&self, counted: &ClassStats) -> ClassStats {
-        counted.plus(&self.carried).minus(&self.foreign)
+        match &self.aside {
+            Some(aside) => counted.plus(&aside.carried).minus(&aside.foreign),
+            None => *counted,
+        }
     }
 }
 
@@ -536,8 +549,8 @@ impl Plan {
                     *sum = sum.plus(&gone.stats);
                     let stays = is_at(parent).filter(|&at| self.ids[at] == former.ids[parent]);
                     if let Some(at) = stays {
-                        let account = &mut self.accounts[at];
-                        account.foreign = account.foreign.plus(&gone.stats);
+                        let aside = self.accounts[at].aside.get_or_insert_default();
+                        aside.foreign = aside.foreign.plus(&gone.stats);
                     }
                 }
                 if let Some(counted_above) = below.get(&place) {
@@ -555,7 +568,8 @@ impl Plan {
             let above = std::iter::successors(Some(place), |&at| former.link.classes[at].parent);
             if let Some(heir) = above.into_iter().find_map(is_at) {
                 let account = &mut self.accounts[heir];
-                account.carried = account.carried.plus(&own);
+                let aside = account.aside.get_or_insert_default();
+                aside.carried = aside.carried.plus(&own);
                 account.early.inherit(&former.accounts[place].early);
                 // Who goes on under its name has the rest.
                 if is_at(place).is_none() {

@@ -223,7 +223,8 @@ pub struct LinkReport {
     /// What the way through the daemon adds to the delay of every class.
     pub pipeline: PipelineReport,
     /// Children after their parents, in the order of the file.
-    pub classes: Vec<ClassReport>,
+    /// One that has nothing else to tell is shared with the state before.
+    pub classes: Vec<Arc<ClassReport>>,
     /// The delays of each of them, since the start.
     #[serde(skip)]
     pub delays: Vec<Arc<Delays>>,
@@ -267,47 +268,46 @@ impl Span {
     }
 }
 
-/// The counts of a class and of all below it.
+/// What is told of a class and of all below it, beside what their queues count.
 struct Sums {
-    stats: ClassStats,
     early: Count,
     /// Its part of what was lost before it was classified.
     lost: f64,
+    passing: Passing,
 }
 
 impl Sums {
-    /// Of all classes of a link, of which `lost` frames were not received since the last time.
-    fn of(plan: &mut Plan, counted: &[ClassStats], lost: u64) -> Vec<Sums> {
-        let accounts = plan.accounts.iter().zip(counted);
-        let own: Vec<ClassStats> = accounts
-            .map(|(account, stats)| account.own(stats))
-            .collect();
-        estimate(plan, &own, lost);
+    /// Of all classes of a link, of which `lost` frames were not received since the last time. What was counted of
+    /// each, `counted`, becomes what was of it and of all below it; the round trips are told then.
+    fn of(plan: &mut Plan, counted: &mut [ClassStats], lost: u64) -> Vec<Sums> {
+        for (account, stats) in plan.accounts.iter().zip(&mut *counted) {
+            *stats = account.own(stats);
+        }
+        estimate(plan, counted, lost);
         let overhead = plan.link.overhead;
-        let accounts = plan.accounts.iter_mut().zip(own);
+        let accounts = plan.accounts.iter_mut();
         let mut all: Vec<Sums> = accounts
-            .map(|(account, stats)| Sums {
-                stats,
+            .map(|account| Sums {
                 early: account.early.count(overhead),
                 lost: account.lost,
+                passing: Passing {
+                    trips: std::mem::take(&mut account.passing.trips),
+                    ..account.passing
+                },
             })
             .collect();
         // Parents come before their children.
         for place in (0..all.len()).rev() {
             if let Some(parent) = plan.link.classes[place].parent {
+                counted[parent] = counted[parent].plus(&counted[place]);
                 let (above, below) = all.split_at_mut(place);
                 let (above, below) = (&mut above[parent], &below[0]);
-                above.stats = above.stats.plus(&below.stats);
                 above.early = above.early.plus(below.early);
                 above.lost += below.lost;
+                above.passing.extend(&below.passing);
             }
         }
         all
-    }
-
-    /// Bytes that came, whatever became of them.
-    fn offered(&self) -> u64 {
-        self.stats.accepted.bytes + self.stats.dropped.bytes + self.early.bytes
     }
 }
 
@@ -316,30 +316,29 @@ impl LinkReport {
     /// report. `lost` frames for it were not received since that. O(classes).
     pub(crate) fn new(
         plan: &mut Plan,
-        count: &LinkCount,
+        mut count: LinkCount,
         device: &DeviceCount,
         to: Arc<str>,
         [seconds, recent_seconds]: [f64; 2],
         lost: u64,
         pipeline: PipelineReport,
     ) -> LinkReport {
-        let sums = Sums::of(plan, &count.classes, lost);
+        let sums = Sums::of(plan, &mut count.classes, lost);
         let link = Arc::clone(&plan.link);
         let top = || (0..sums.len()).filter(|&place| link.classes[place].parent.is_none());
-        let bytes = top().map(|place| sums[place].stats.sent.bytes).sum();
+        let bytes = top().map(|place| count.classes[place].sent.bytes).sum();
         let told: u64 = top()
-            .map(|place| plan.accounts[place].told.stats.sent.bytes)
+            .map(|place| plan.accounts[place].told.figure(|told| told.sent_bytes))
             .sum();
         let whole = Span { seconds, bytes };
         let recent = Span {
             seconds: recent_seconds,
             bytes: bytes.saturating_sub(told),
         };
-        let passing = seen_in_passing(plan);
         let accounts = plan.accounts.iter_mut().zip(&plan.terms);
-        let classes = (accounts.zip(&sums).zip(&passing))
-            .map(|(((account, terms), sums), passing)| {
-                tell(account, terms, sums, passing, &link, [whole, recent])
+        let classes = (accounts.zip(&count.classes).zip(&sums))
+            .map(|(((account, terms), stats), sums)| {
+                tell(account, terms, stats, sums, &link, [whole, recent])
             })
             .collect();
         LinkReport {
@@ -381,79 +380,61 @@ impl LinkReport {
     }
 }
 
-/// What was seen of each class and of all below it; the round trips are told then.
-fn seen_in_passing(plan: &mut Plan) -> Vec<Passing> {
-    let accounts = plan.accounts.iter_mut();
-    let mut all: Vec<Passing> = accounts
-        .map(|account| {
-            let trips = std::mem::take(&mut account.passing.trips);
-            Passing {
-                trips,
-                ..account.passing.clone()
-            }
-        })
-        .collect();
-    // Parents come before their children.
-    for place in (0..all.len()).rev() {
-        if let Some(parent) = plan.link.classes[place].parent {
-            let (above, below) = all.split_at_mut(place);
-            above[parent].extend(&below[0]);
-        }
-    }
-    all
-}
-
 /// Makes the report of a class, and notes that it was told.
 fn tell(
     account: &mut Account,
     terms: &Arc<ClassTerms>,
+    stats: &ClassStats,
     sums: &Sums,
-    passing: &Passing,
     link: &Link,
     [whole, recent]: [Span; 2],
-) -> ClassReport {
-    let delays = Arc::new(account.meter.read(&account.told.delays));
-    let told = std::mem::replace(
-        &mut account.told,
-        Told {
-            terms: Some(Arc::clone(terms)),
-            stats: sums.stats,
-            offered: sums.offered(),
-            beside_lost: account.meter.beside_lost(),
-            delays: Arc::clone(&delays),
-        },
-    );
-    let sent = sums.stats.sent.bytes.saturating_sub(told.stats.sent.bytes);
+) -> Arc<ClassReport> {
+    let Sums { early, passing, .. } = sums;
+    let told = &account.told;
+    let delays = account.meter.read(&told.delays);
+    let counted = ClassReport::counted(terms, stats, *early, whole.seconds, whole.bytes);
+    let since = |of: fn(&ClassReport) -> u64| of(&counted).saturating_sub(told.figure(of));
+    let sent = since(|it| it.sent_bytes);
     let delay_us = delays.since(&told.delays).in_micros(None);
     // In bits, with one packet that may have come at once.
-    let offered = sums.offered().saturating_sub(told.offered) as f64 * 8.0;
+    let offered = since(|it| it.offered_bytes) as f64 * 8.0;
     let burst = f64::from(link.longest.get()) * 8.0;
     let within = |rate: u64| offered <= rate as f64 * recent.seconds + burst;
     let late = delay_us.zip(terms.bound_us);
     // Packets that left before a change may have had another bound.
-    let same_terms = (told.terms.as_ref()).is_none_or(|before| Arc::ptr_eq(before, terms));
+    let same_terms = (told.report.as_ref()).is_none_or(|told| Arc::ptr_eq(&told.terms, terms));
     // What waited when the time began may have come too fast before.
-    let kept_to_it =
-        same_terms && told.stats.queued.packets == 0 && terms.guaranteed_bps.is_some_and(within);
+    let kept_to_it = same_terms
+        && told.figure(|told| told.queued_packets) == 0
+        && terms.guaranteed_bps.is_some_and(within);
     let beyond_bound = kept_to_it && late.is_some_and(|(delay, bound)| delay.max > bound);
     account.violations += u64::from(beyond_bound);
-    ClassReport {
-        beside_lost: account.told.beside_lost,
+    let report = ClassReport {
+        beside_lost: account.meter.beside_lost(),
         lost_estimate: sums.lost.round() as u64,
         delay_us: delays.in_micros(Some(delays.longest())),
         recent: Some(Recent {
             sent_bps: bps(sent, recent.seconds),
             share: part(sent, recent.bytes),
             delay_us,
-            throttled: sums.stats.throttled.saturating_sub(told.stats.throttled),
+            throttled: since(|it| it.throttled),
             beyond_bound,
             violations: account.violations,
             rtt_us: passing.round_trips(),
             came_again: passing.again,
             came_marked: passing.marked,
         }),
-        ..ClassReport::counted(terms, &sums.stats, sums.early, whole.seconds, whole.bytes)
-    }
+        ..counted
+    };
+    let report = match &told.report {
+        Some(told) if **told == report && Arc::ptr_eq(&told.terms, terms) => Arc::clone(told),
+        _ => Arc::new(report),
+    };
+    account.told = Told {
+        report: Some(Arc::clone(&report)),
+        delays,
+    };
+    report
 }
 
 /// Divides what was lost before it was classified as those frames are divided that came while
@@ -462,10 +443,9 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
     if lost == 0 {
         return;
     }
-    let came = |stats: &ClassStats| stats.accepted.packets + stats.dropped.packets;
     let accounts = plan.accounts.iter();
     let mut sample: Vec<u64> = accounts
-        .map(|account| account.meter.beside_lost() - account.told.beside_lost)
+        .map(|account| account.meter.beside_lost() - account.told.figure(|told| told.beside_lost))
         .collect();
     if sample.iter().all(|&beside| beside == 0) {
         let classes = plan.link.classes.iter();
@@ -473,7 +453,11 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
             .map(|((now, account), class)| match class.kind {
                 // What it had told is that of those below it.
                 ClassKind::Inner(_) => 0,
-                _ => came(now).saturating_sub(came(&account.told.stats)),
+                _ => {
+                    let came = now.accepted.packets + now.dropped.packets;
+                    let told = |told: &ClassReport| told.accepted_packets + told.dropped;
+                    came.saturating_sub(account.told.figure(told))
+                }
             })
             .collect();
     }

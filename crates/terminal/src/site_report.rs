@@ -274,10 +274,11 @@ fn pipeline(measured: &PipelineReport) -> String {
 /// The classes to tell of in so many lines, and a line on the others: all of them in the order
 /// of the file if they fit; else those beyond their bound, and the busiest.
 fn chosen(link: &LinkReport, lines: usize) -> (Vec<&ClassReport>, Option<String>) {
+    let classes = link.classes.iter().map(|class| &**class);
     if link.classes.len() <= lines {
-        return (link.classes.iter().collect(), None);
+        return (classes.collect(), None);
     }
-    let mut order: Vec<&ClassReport> = link.classes.iter().collect();
+    let mut order: Vec<&ClassReport> = classes.collect();
     let weight = |class: &ClassReport| {
         let recent = class.recent.unwrap_or_default();
         (

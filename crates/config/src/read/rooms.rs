@@ -65,7 +65,7 @@ impl Rooms<'_> {
                 ClassKind::Flows(flows) => {
                     let of_flows = written.and_then(|class| class.flows.as_ref());
                     let own = of_flows.and_then(|flows| flows.value().room.as_ref());
-                    let each = guarantee.each;
+                    let each = guarantee.each.as_deref();
                     let service = each.map_or(guarantee.service, |each| each.service);
                     let bps = each.and_then(|each| each.rate.ok()).unwrap_or(0);
                     let one = self.needed(service, bps, None, 1);

@@ -152,7 +152,10 @@ fn the_provider_has_ten_thousand_subscribers_behind_fifty_sites() {
     for (class, flows) in sites {
         let site = guarantee(down, &class.name);
         // 180 Mbit/s in 201 parts.
-        assert!(site.each.unwrap().rate.unwrap() >= 895_000, "{site:?}");
+        assert!(
+            site.each.as_ref().unwrap().rate.unwrap() >= 895_000,
+            "{site:?}"
+        );
         assert_eq!(flows.ceiling.unwrap().rate.bps(), 50_000_000);
     }
     guarantee(down, "other");

@@ -30,7 +30,15 @@ pub(crate) fn report() -> Report {
     };
     let classes: Vec<_> = ClassTerms::of(link)
         .iter()
-        .map(|terms| ClassReport::counted(terms, &stats, Count::default(), 2.0, 9_000))
+        .map(|terms| {
+            Arc::new(ClassReport::counted(
+                terms,
+                &stats,
+                Count::default(),
+                2.0,
+                9_000,
+            ))
+        })
         .collect();
     let link = LinkReport {
         name: Arc::from("up"),
@@ -189,7 +197,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 fn what_the_dashboard_asks_for_is_there() {
     let mut report = report();
     report.interfaces = ["lan0", "wan0"].map(interface).into();
-    report.links[0].classes[0].delay_us = Some(DelayReport::default());
+    Arc::make_mut(&mut report.links[0].classes[0]).delay_us = Some(DelayReport::default());
     let text = told(report, Format::OpenMetrics);
     let there = names(&text);
     let dashboard = include_str!("../../../../examples/grafana/fairlane.json");
@@ -469,7 +477,7 @@ fn the_messages_say_what_the_text_says() {
             delayed(&[70, 250, 999, 4_000, 900_000, 7_000_000].map(Nanos::from_micros));
         report.interfaces = ["lan0", "wan0"].map(interface).into();
         report.interfaces[1].lost = 300;
-        report.links[0].classes[1].discarded = 1 << 40;
+        Arc::make_mut(&mut report.links[0].classes[1]).discarded = 1 << 40;
         report
     };
     let text = Series::of_text(&told(report(), Format::Plain));

@@ -371,25 +371,62 @@ fn what_was_seen_in_passing_counts_for_nobody_once_numbers_of_classes_are_others
     }
 }
 
-/// Whether the default class of a link is told to have been beyond its bound in the last second, though it
-/// kept to its rate.
-fn is_beyond_its_bound(rig: &mut Rig, seconds: f64) -> bool {
+/// What is told of a link a second after it last was.
+fn told(rig: &mut Rig, seconds: f64) -> LinkReport {
     let [_, mut count] = Counting::of([Vec::new(), rig.plan.ids.clone()]).links;
     assert!(count.step(rig.arbiter.queue(), &mut { STEP }));
     let (device, times) = (DeviceCount::default(), [seconds, 1.0]);
     let pipeline = PipelineReport::default();
-    let report = LinkReport::new(
+    LinkReport::new(
         &mut rig.plan,
-        &count,
+        count,
         &device,
         "".into(),
         times,
         0,
         pipeline,
-    );
+    )
+}
+
+/// Whether the default class of a link is told to have been beyond its bound in the last second, though it
+/// kept to its rate.
+fn is_beyond_its_bound(rig: &mut Rig, seconds: f64) -> bool {
+    let report = told(rig, seconds);
     let mut classes = report.classes.iter();
     let class = classes.find(|class| class.terms.default).unwrap();
     class.recent.as_ref().unwrap().beyond_bound
+}
+
+#[test]
+fn a_class_that_has_nothing_else_to_tell_is_shared_with_the_report_before() {
+    let text = |rate| {
+        link(&format!(
+            "{REST}[[link.class]]\nname = \"other\"\nrate = \"{rate}\"\n"
+        ))
+    };
+    let mut rig = Rig::new(&text("1mbit"));
+    let shared = |before: &LinkReport, after: &LinkReport| -> Vec<bool> {
+        let pairs = before.classes.iter().zip(&after.classes);
+        pairs
+            .map(|(before, after)| Arc::ptr_eq(before, after))
+            .collect()
+    };
+    let first = told(&mut rig, 1.0);
+    let second = told(&mut rig, 2.0);
+    assert_eq!(shared(&first, &second), [true, true]);
+    rig::put(
+        rig.arbiter.queue_mut(),
+        rig.port,
+        frame(1, 100),
+        Nanos::from_millis(2_500),
+    );
+    let third = told(&mut rig, 3.0);
+    assert_eq!(shared(&second, &third), [false, true]);
+    assert_eq!(third.classes[0].queued_packets, 1);
+    rig.go_on_as(&text("2mbit"));
+    let fourth = told(&mut rig, 4.0);
+    assert_eq!(shared(&third, &fourth), [false, false]);
+    assert_eq!(fourth.classes[1].terms.rate_bps, Some(2_000_000));
 }
 
 #[test]
