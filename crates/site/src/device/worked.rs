@@ -24,6 +24,8 @@ pub(crate) struct Worked<D> {
     /// What another process needs of the receiver, if it is alone, while that is a worker's.
     sockets: Option<Sockets>,
     options: WorkerOptions,
+    /// Of workers that have ended.
+    former_waits: Option<Waits>,
 }
 
 /// Where frames arrive.
@@ -51,6 +53,7 @@ impl<D: Device + 'static> Worked<D> {
             heard: 0,
             sockets: None,
             options: options.clone(),
+            former_waits: None,
         }
     }
 
@@ -225,6 +228,7 @@ impl<D: Device + 'static> Device for Worked<D> {
         self.at = match self.take_at() {
             At::Workers(handles) => {
                 let told = handles.losses();
+                self.former_waits = Waits::of_both(self.former_waits, Some(handles.waits()));
                 handles.end().map_or(At::Nowhere(told), |ended| {
                     let now = self.options.clock.now();
                     let receivers = ended.into_iter().map(|(receiver, frames)| {
@@ -309,10 +313,11 @@ impl<D: Device + 'static> Device for Worked<D> {
     }
 
     fn waits(&self) -> Option<Waits> {
-        match &self.at {
+        let waits = match &self.at {
             At::Workers(handles) => Some(handles.waits()),
             At::Here(_) | At::Nowhere(_) => None,
-        }
+        };
+        Waits::of_both(self.former_waits, waits)
     }
 
     fn may_wait(&mut self) -> bool {
