@@ -229,10 +229,7 @@ fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     steps_within(&report, 1_000.0);
     assert!(whole < PATIENCE * 10, "{whole:?}");
     // A program that is not optimised is itself larger, and one that was just changed.
-    assert!(
-        !watched || resident <= MEMORY_MB,
-        "{resident} MB"
-    );
+    assert!(!watched || resident <= MEMORY_MB, "{resident} MB");
 }
 
 /// How long it took until each of some things was done.

@@ -233,9 +233,7 @@ fn compare(what: &str, load: Load, pressure: &Pressure, without: &[Span], with: 
         Load::Flood => (saturated(without, with), 0.98),
     };
     assert!(kept >= least, "{kept} of the packets, {least} at least");
-    // Of a program that is not optimised, in spans of less than a second, it says nothing: how many packets
-    // a round finds decides more.
-    if long_tests() && !cfg!(debug_assertions) {
+    if measures() {
         let most = pressure.most(1.02, 1.0);
         assert!(ratio <= most, "{ratio} times, {most} at most");
     }
@@ -280,11 +278,28 @@ fn stalled(socket: &Path, count: usize) -> Vec<UnixStream> {
     streams.collect()
 }
 
-/// What a measurement is like: pairs, how long each half, and clients.
+/// Whether costs are measured. Of a program that is not optimised, in spans of less than a second, they say nothing:
+/// how many packets a round finds decides more.
+fn measures() -> bool {
+    long_tests() && !cfg!(debug_assertions)
+}
+
+/// What a measurement is like: pairs, and how long each half.
 fn extent() -> (usize, Duration) {
-    match long_tests() {
+    match measures() {
         true => (20, Duration::from_secs(3)),
         false => (2, Duration::from_millis(700)),
+    }
+}
+
+/// Measures where something is measured at all, on cores of which the flood leaves one.
+fn under_a_flood(test: &str, measure: fn(&str, Load)) {
+    match measures() && cores().len() > 1 {
+        true => measure(test, Load::Flood),
+        false => skip_unsupported(
+            test,
+            "FAIRLANE_LONG_TESTS is not set, the program is not optimised, or there is one core",
+        ),
     }
 }
 
@@ -347,11 +362,7 @@ fn a_hundred_clients_a_thousand_stalled_readers_metrics_and_a_page_cost_the_pack
 
 #[test]
 fn a_hundred_clients_and_a_thousand_stalled_readers_cost_a_flood_next_to_nothing() {
-    let test = "clients under a flood";
-    match long_tests() && cores().len() > 1 {
-        true => crowded(test, Load::Flood),
-        false => skip_unsupported(test, "FAIRLANE_LONG_TESTS is not set, or there is one core"),
-    }
+    under_a_flood("clients under a flood", crowded);
 }
 
 /// Measures packets without and with metrics, page and streams.
@@ -405,11 +416,7 @@ fn metrics_the_page_and_streams_cost_the_packets_next_to_nothing() {
 
 #[test]
 fn metrics_the_page_and_streams_cost_a_flood_next_to_nothing() {
-    let test = "metrics, page and streams under a flood";
-    match long_tests() && cores().len() > 1 {
-        true => watched(test, Load::Flood),
-        false => skip_unsupported(test, "FAIRLANE_LONG_TESTS is not set, or there is one core"),
-    }
+    under_a_flood("metrics, page and streams under a flood", watched);
 }
 
 /// Reads a stream until `stop`; counts its bytes.
