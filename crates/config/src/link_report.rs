@@ -73,7 +73,7 @@ pub struct LinkReport {
 ///     device_bytes: 256 << 10,
 ///     ..PipelineTerms::default()
 /// };
-/// let terms = terms.over("1gbit".parse()?, 1_500);
+/// let terms = terms.over("1gbit".parse()?, 1_500, 0);
 /// assert_eq!(terms.transmit_bytes, (256 << 10) + 64 * 1_500);
 /// // 8 ns a byte.
 /// assert_eq!(terms.transmit_time_ns, terms.transmit_bytes * 8);
@@ -96,7 +96,7 @@ pub struct PipelineTerms {
     pub released_packets: usize,
     /// Bytes that the device may have that have not left, as its backend counts them.
     pub device_bytes: u64,
-    /// Q: the bytes of both.
+    /// Q: the bytes of both, with the link's overhead where the backend counts none.
     pub transmit_bytes: u64,
     /// What the link takes for these, in nanoseconds: so late a packet leaves behind a full transmit queue.
     pub transmit_time_ns: u64,
@@ -104,11 +104,11 @@ pub struct PipelineTerms {
 
 impl PipelineTerms {
     /// The same with what is [released](Self::released_packets) and not taken as packets of so many bytes, on a
-    /// link of this rate.
+    /// link of this rate; with `beside` bytes of overhead that the device does not count.
     #[must_use]
-    pub fn over(self, rate: Rate, longest: u32) -> PipelineTerms {
+    pub fn over(self, rate: Rate, longest: u32, beside: u64) -> PipelineTerms {
         let released = self.released_packets as u64 * u64::from(longest);
-        let transmit_bytes = self.device_bytes + released;
+        let transmit_bytes = self.device_bytes + beside + released;
         PipelineTerms {
             transmit_bytes,
             transmit_time_ns: transmit_time(Transmit::Queue(transmit_bytes), rate).0,

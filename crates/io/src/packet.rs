@@ -581,10 +581,11 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
                     _ => Err(error),
                 })?;
             if in_flight > self.most_in_flight {
-                let in_flight = if sent == room {
-                    in_flight
-                } else {
-                    self.unsent()?
+                let in_flight = match sent {
+                    0 => 0,
+                    _ if sent == room => in_flight,
+                    // What was sent is told, though the queue cannot be asked.
+                    _ => self.unsent().unwrap_or(in_flight),
                 };
                 self.most_in_flight = self.most_in_flight.max(in_flight);
             }

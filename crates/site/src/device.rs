@@ -30,6 +30,7 @@ use lasting::Lasting;
 pub(crate) use lasting::{ToKeep, ToKeeper};
 pub(crate) use worked::Worked;
 use xdp::Shared;
+pub(crate) use xdp::TX_RING;
 
 /// A way for frames in and out that can be waited for.
 pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
@@ -60,11 +61,11 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Hears nothing more, and ends the threads of its own: how many frames had arrived that nobody takes any
-    /// more. What is left of it are its [losses](Self::losses). Takes tens of milliseconds.
+    /// more. What is left of it are its [losses](Self::losses). Takes tens of milliseconds for each of its sockets.
     fn end(&mut self) -> u64 {
         // One that is gone hears nothing in any case.
         let _ = self.hear(false);
-        forget(self).0
+        forget(self, 1).0
     }
 
     /// How frames are exchanged with the interface.
@@ -150,13 +151,21 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
 /// Most batches that are forgotten at once: more than any ring holds.
 const MOST_FORGOTTEN: usize = 1 << 14;
 
-/// Receives what has arrived at a device, for nobody: how many frames, and whether that went well.
-pub(crate) fn forget<D: Backend<Rx = Frame> + ?Sized>(device: &mut D) -> (u64, io::Result<()>) {
+/// Receives what has arrived at a device, for nobody, until fewer than `least` frames come at once: how many in all, and
+/// whether that went well.
+pub(crate) fn forget<D: Backend<Rx = Frame> + ?Sized>(
+    device: &mut D,
+    least: usize,
+) -> (u64, io::Result<()>) {
     let (mut arrived, mut forgotten) = (Vec::new(), 0);
     for _ in 0..MOST_FORGOTTEN {
         match device.receive(&mut arrived, BATCH) {
-            Ok(0) => break,
-            Ok(came) => forgotten += came as u64,
+            Ok(came) => {
+                forgotten += came as u64;
+                if came < least {
+                    break;
+                }
+            }
             Err(error) => return (forgotten, Err(error)),
         }
         arrived.clear();

@@ -2,12 +2,12 @@
 //! terms of PSPAT's Eq. 1. `docs/internals/pipeline.md` derives them.
 
 use fairlane_config::link_report::PipelineTerms;
-use fairlane_config::{Interfaces, Link, Near, Role, Site};
+use fairlane_config::{Backend, Interfaces, Link, Near, Role, Site};
 use fairlane_mailbox::most_waiting;
 use fairlane_runtime::ArbiterConfig;
 use fairlane_runtime::bridge::{BATCH, MOST_TAKEN_IN, Side};
 
-use crate::device::budget;
+use crate::device::{TX_RING, budget};
 use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, counts};
 
 /// Frames that a worker holds at most: a batch that is on its way, and a full mailbox.
@@ -31,6 +31,8 @@ pub(crate) struct Pipeline {
     workers: [usize; 2],
     /// Bytes that a device may have in flight.
     budgets: [u64; 2],
+    /// Frames of these at most whose overhead it does not count.
+    bare_frames: u64,
 }
 
 impl Pipeline {
@@ -44,6 +46,11 @@ impl Pipeline {
         let bytes = budget(interfaces.backend).as_bytes();
         Pipeline {
             workers: workers.map(Option::unwrap_or_default),
+            bare_frames: match interfaces.backend {
+                // The kernel's memory for a frame is more than the frame with its overhead.
+                Backend::Packet => 0,
+                Backend::Xdp => TX_RING.into(),
+            },
             budgets: match interfaces.near {
                 Near::Inside(_) => [bytes, bytes],
                 // A tap device sends at once, and nothing is sent to nobody.
@@ -69,7 +76,11 @@ impl Pipeline {
             device_bytes: self.budgets[side as usize],
             ..PipelineTerms::default()
         };
-        terms.over(link.rate, link.longest.get())
+        let beside = match terms.device_bytes {
+            0 => 0,
+            _ => self.bare_frames * u64::from(link.overhead),
+        };
+        terms.over(link.rate, link.longest.get(), beside)
     }
 }
 

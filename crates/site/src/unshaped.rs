@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fairlane_config::{Interfaces, Near, Role};
 use fairlane_core::Nanos;
-use fairlane_runtime::bridge::{Bridge, Lane, Side};
+use fairlane_runtime::bridge::{BATCH, Bridge, Lane, Side};
 use fairlane_runtime::{Clock, Idling, drive};
 
 use crate::daemon::{Maker, SiteBridge};
@@ -89,6 +89,7 @@ pub(crate) fn forget_arrived(bridge: &mut SiteBridge) -> io::Result<()> {
     let mut heard = Side::BOTH.into_iter();
     heard.try_for_each(|side| match bridge.device(side).hears_alone() {
         true => Ok(()),
-        false => device::forget(bridge.device_mut(side)).1,
+        // More keeps coming, and a batch that is not full was the last of what had.
+        false => device::forget(bridge.device_mut(side), BATCH).1,
     })
 }

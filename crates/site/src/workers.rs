@@ -232,17 +232,17 @@ pub(crate) fn worker_options(
 }
 
 /// How many workers a site has at each interface, by side. Where it leaves that to the machine there are `alone` no
-/// more than one, and the most there may be at an interface that is not here.
+/// more than one, and at an interface that is not here as many as this machine has cores for.
 pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
         return [None, None];
     };
-    let by_machine = |name: &str| match rx_queues(name) {
-        _ if alone => 1,
-        Err(_) => Workers::MOST,
-        Ok(queues) => {
-            let cores = sched_getaffinity(None).map_or(1, |here| here.count());
-            automatic(queues as usize, cores as usize)
+    let by_machine = |name: &str| {
+        let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
+        let cores = sched_getaffinity(None).map_or(1, |here| here.count());
+        match alone {
+            true => 1,
+            false => automatic(queues, cores as usize),
         }
     };
     let count = |name: &str| workers.receive.unwrap_or_else(|| by_machine(name));

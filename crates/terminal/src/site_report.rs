@@ -250,7 +250,7 @@ fn pipeline(measured: &PipelineReport) -> String {
     let mut text = "pipeline:".to_owned();
     if let (Some(rounds), Some(most)) = (waited_rounds, terms.arrival_rounds) {
         text += &format!(
-            " frames waited with {} receive worker{} for {rounds} of {most} rounds at most, {:.2} of {:.2} ms;",
+            " frames waited with {} receive worker{} for at most {rounds} rounds (budget {most}), {:.2} ms (budget {:.2} ms);",
             terms.receive_workers,
             if terms.receive_workers == 1 { "" } else { "s" },
             waited_us.unwrap_or_default() / 1e3,
@@ -262,10 +262,11 @@ fn pipeline(measured: &PipelineReport) -> String {
     }
     if let (Some(late), Some(most)) = (late_us, departure_us) {
         let [late, most] = [late, most].map(|us| us / 1e3);
-        text += &format!(" what might leave did {late:.2} of {most:.2} ms later at most;");
+        text +=
+            &format!(" packets left at most {late:.2} ms after they might (budget {most:.2} ms);");
     }
     text + &format!(
-        " transmit queue {} of {} at most",
+        " transmit queue at most {} (budget {})",
         size(*device_most_bytes),
         size(terms.device_bytes)
     )
@@ -390,7 +391,7 @@ mod tests {
             device_most_bytes: 20 << 10,
             ..PipelineReport::default()
         };
-        let queue = " transmit queue 20kb of 256kb at most";
+        let queue = " transmit queue at most 20kb (budget 256kb)";
         assert_eq!(pipeline(&measured), format!("pipeline:{queue}"));
         measured = PipelineReport {
             waited_rounds: Some(3),
@@ -400,8 +401,8 @@ mod tests {
             departure_us: Some(2_245.0),
             ..measured
         };
-        let waited = "pipeline: frames waited with 2 receive workers for 3 of 4 rounds at most, 1.12 of 4.49 ms;";
-        let late = " what might leave did 0.05 of 2.25 ms later at most;";
+        let waited = "pipeline: frames waited with 2 receive workers for at most 3 rounds (budget 4), 1.12 ms (budget 4.49 ms);";
+        let late = " packets left at most 0.05 ms after they might (budget 2.25 ms);";
         assert_eq!(pipeline(&measured), format!("{waited}{late}{queue}"));
         measured.violations = 1;
         let beyond = " violations: 1;";

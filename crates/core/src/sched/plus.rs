@@ -94,7 +94,8 @@ pub struct PlusEntity<H = Unseen> {
     state: Standing,
     /// It will move to another aggregate.
     moving: bool,
-    /// It waits in an aggregate that has no other, and will not move: it needs no turns.
+    /// It waits in an aggregate that has no other, and will not move: it needs no turns, though they would do no
+    /// harm.
     alone: bool,
     /// What is kept of its next packet.
     head: H,

@@ -34,7 +34,7 @@ const RX_RING: u32 = 4_096;
 /// The same at least, where many queues and the frames that may wait share the memory.
 const LEAST_RX_RING: u32 = 256;
 /// Places to send from, of an interface.
-const TX_RING: u32 = 256;
+pub(crate) const TX_RING: u32 = 256;
 /// Queues of both interfaces at most: as many sockets may have one memory.
 const MOST_QUEUES: u32 = 64;
 /// Most frames that may wait with one queue at each interface: were there more, they would leave none
