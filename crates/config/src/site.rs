@@ -405,7 +405,7 @@ pub(crate) struct Found {
     pub(crate) guarantees: OnceLock<List<Guarantee>>,
     /// What is kept for all classes together: packets and bytes.
     kept: OnceLock<(u64, u64)>,
-    pub(crate) terms: OnceLock<List<Arc<ClassTerms>>>,
+    pub(crate) terms: OnceLock<List<ClassTerms>>,
     /// Another link whose classes are the same, but for some.
     like: Option<Like>,
 }
@@ -469,10 +469,7 @@ impl Link {
     }
 
     /// The same of the link that these are the terms of.
-    pub(crate) fn differs_from_those(
-        &self,
-        terms: &List<Arc<ClassTerms>>,
-    ) -> Option<&[Range<usize>]> {
+    pub(crate) fn differs_from_those(&self, terms: &List<ClassTerms>) -> Option<&[Range<usize>]> {
         let other = self.found.like.as_ref()?.link.upgrade()?;
         let known = other.found.terms.get()?;
         known.is(terms).then(|| self.differs_from(&other))?

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fairlane_config::class_report::{ClassReport, ClassTerms};
+use fairlane_config::class_report::ClassReport;
 use fairlane_site::{LinkReport, Report};
 use serde::Serialize;
 
@@ -77,7 +77,7 @@ pub(crate) struct Told {
 /// A class that there is.
 #[derive(Debug)]
 struct Class {
-    terms: Arc<ClassTerms>,
+    name: Arc<str>,
     /// What it has in rows.
     number: u32,
     /// The first second that is known of it.
@@ -98,7 +98,7 @@ fn drops(report: &ClassReport) -> u64 {
 impl Class {
     fn new(report: &ClassReport, number: u32, born: u64) -> Class {
         Class {
-            terms: Arc::clone(&report.terms),
+            name: Arc::clone(&report.terms.name),
             number,
             born,
             sent_bytes: report.sent_bytes,
@@ -218,7 +218,7 @@ impl History {
             let mut classes = known.map_or_else(Vec::new, |at| before.swap_remove(at).classes);
             let same = classes.len() == link.classes.len()
                 && (classes.iter().zip(&link.classes))
-                    .all(|(class, report)| Arc::ptr_eq(&class.terms, &report.terms));
+                    .all(|(class, report)| class.name == report.terms.name);
             if !same {
                 classes = self.changed(classes, link, from);
             }
@@ -236,13 +236,12 @@ impl History {
     fn changed(&mut self, classes: Vec<Class>, link: &LinkReport, from: u64) -> Vec<Class> {
         let named = classes.into_iter();
         let mut known: HashMap<Arc<str>, Class> = named
-            .map(|class| (Arc::clone(&class.terms.name), class))
+            .map(|class| (Arc::clone(&class.name), class))
             .collect();
         let reports = link.classes.iter();
         let all = reports.map(|report| {
             if let Some(class) = known.remove(&report.terms.name) {
-                let terms = Arc::clone(&report.terms);
-                return Class { terms, ..class };
+                return class;
             }
             let number = self.next;
             // Who had a number before, four thousand million classes ago, is in no row any more.
@@ -288,7 +287,7 @@ impl History {
     /// such class. O(steps, and what [finding](find) it in their rows takes).
     fn told(&self, link: &str, class: &str, span: Span, since: Option<i64>) -> Option<Told> {
         let link = self.links.iter().find(|known| &*known.name == link)?;
-        let class = (link.classes.iter()).find(|known| &*known.terms.name == class)?;
+        let class = (link.classes.iter()).find(|known| &*known.name == class)?;
         let kind = span as usize;
         let (step, rows) = (STEPS[kind], &self.rows[kind]);
         // As far back as there are rows, of whatever steps.

@@ -123,7 +123,7 @@ pub(crate) struct Plan {
     /// The device that its packets leave by.
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
-    pub(crate) terms: List<Arc<ClassTerms>>,
+    pub(crate) terms: List<ClassTerms>,
     /// The numbers of its classes.
     pub(crate) ids: Vec<ClassId>,
     pub(crate) accounts: Vec<Account>,
@@ -147,7 +147,7 @@ pub(crate) struct Plan {
 pub(crate) struct Next {
     pub(crate) side: Side,
     link: Arc<Link>,
-    terms: List<Arc<ClassTerms>>,
+    terms: List<ClassTerms>,
     /// Its classes have no numbers yet. None where it is not known yet that they are wanted.
     filters: Option<LinkClassifier>,
     /// What they are made of.
@@ -175,7 +175,7 @@ pub(crate) struct Running {
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
     key: DigestKey,
-    terms: List<Arc<ClassTerms>>,
+    terms: List<ClassTerms>,
     rules: Arc<Classifier<u32>>,
     port: Option<Arc<Port>>,
     early: Option<Tables>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, SpanReport, bps, part};
 use fairlane_config::link_report::PipelineTerms;
-use fairlane_config::{ClassKind, Link};
+use fairlane_config::{ClassKind, Link, Shared};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use fairlane_runtime::Spans;
@@ -335,9 +335,10 @@ impl LinkReport {
             seconds: recent_seconds,
             bytes: bytes.saturating_sub(told),
         };
-        let accounts = plan.accounts.iter_mut().zip(&plan.terms);
+        let accounts = plan.accounts.iter_mut().enumerate();
         let classes = (accounts.zip(&count.classes).zip(&sums))
-            .map(|(((account, terms), stats), sums)| {
+            .map(|(((place, account), stats), sums)| {
+                let terms = plan.terms.share(place);
                 tell(account, terms, stats, sums, &link, [whole, recent])
             })
             .collect();
@@ -383,7 +384,7 @@ impl LinkReport {
 /// Makes the report of a class, and notes that it was told.
 fn tell(
     account: &mut Account,
-    terms: &Arc<ClassTerms>,
+    terms: Shared<ClassTerms>,
     stats: &ClassStats,
     sums: &Sums,
     link: &Link,
@@ -400,9 +401,10 @@ fn tell(
     let offered = since(|it| it.offered_bytes) as f64 * 8.0;
     let burst = f64::from(link.longest.get()) * 8.0;
     let within = |rate: u64| offered <= rate as f64 * recent.seconds + burst;
+    let terms = &counted.terms;
     let late = delay_us.zip(terms.bound_us);
     // Packets that left before a change may have had another bound.
-    let same_terms = (told.report.as_ref()).is_none_or(|told| Arc::ptr_eq(&told.terms, terms));
+    let same_terms = (told.report.as_ref()).is_none_or(|told| told.terms == *terms);
     // What waited when the time began may have come too fast before.
     let kept_to_it = same_terms
         && told.figure(|told| told.queued_packets) == 0
@@ -427,7 +429,8 @@ fn tell(
         ..counted
     };
     let report = match &told.report {
-        Some(told) if **told == report && Arc::ptr_eq(&told.terms, terms) => Arc::clone(told),
+        // Pieces of terms that are no more in use are let go of.
+        Some(told) if told.terms.is(&report.terms) && **told == report => Arc::clone(told),
         _ => Arc::new(report),
     };
     account.told = Told {

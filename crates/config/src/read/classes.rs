@@ -170,7 +170,16 @@ fn alone(
     former: Option<&Reading>,
     report: &mut Report,
 ) -> (List<Arc<Class>>, Vec<bool>) {
-    let mut read = |at| class(tree, at, longest, algorithm, report).map(Arc::new);
+    let mut read = |at| {
+        let mut class = class(tree, at, longest, algorithm, report)?;
+        // It outlasts all else that is made for a change: not one more of each change, here and there.
+        if let Some(was) = former.and_then(|former| former.alone.get(at))
+            && was.name == class.name
+        {
+            class.name = Arc::clone(&was.name);
+        }
+        Some(Arc::new(class))
+    };
     let places = 0..tree.written.len();
     if let Some(former) = former
         && let Some(known) = known_in_place(former, tree, link)

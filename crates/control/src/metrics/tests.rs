@@ -28,11 +28,11 @@ pub(crate) fn report() -> Report {
         },
         ..ClassStats::default()
     };
-    let classes: Vec<_> = ClassTerms::of(link)
-        .iter()
-        .map(|terms| {
+    let terms = ClassTerms::of(link);
+    let classes: Vec<_> = (0..terms.len())
+        .map(|at| {
             Arc::new(ClassReport::counted(
-                terms,
+                terms.share(at),
                 &stats,
                 Count::default(),
                 2.0,

@@ -377,15 +377,7 @@ fn told(rig: &mut Rig, seconds: f64) -> LinkReport {
     assert!(count.step(rig.arbiter.queue(), &mut { STEP }));
     let (device, times) = (DeviceCount::default(), [seconds, 1.0]);
     let pipeline = PipelineReport::default();
-    LinkReport::new(
-        &mut rig.plan,
-        count,
-        &device,
-        "".into(),
-        times,
-        0,
-        pipeline,
-    )
+    LinkReport::new(&mut rig.plan, count, &device, "".into(), times, 0, pipeline)
 }
 
 /// Whether the default class of a link is told to have been beyond its bound in the last second, though it
