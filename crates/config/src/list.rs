@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Elements that are shared or copied together.
-const PIECE: usize = if cfg!(test) { 4 } else { 64 };
+pub(crate) const PIECE: usize = if cfg!(test) { 4 } else { 64 };
 
 /// A list in pieces, which copies of it share until they are changed: a copy takes 16 bytes a piece, an element that
 /// becomes another a copy of its piece.
