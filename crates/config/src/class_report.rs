@@ -231,7 +231,8 @@ fn terms_of(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
         depths.push(class.parent.map_or(0, |parent| depths[parent] + 1));
     }
     let all = depths.iter().enumerate();
-    List::after(former, all.map(|(at, &depth)| of(at, depth)))
+    let all = all.map(|(at, &depth)| of(at, depth));
+    List::after(former, all, ClassTerms::eq)
 }
 
 impl FlowTerms {

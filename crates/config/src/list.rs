@@ -56,12 +56,13 @@ impl<T> List<T> {
         Elements { list: self, places }
     }
 
-    /// These elements, in pieces of a former list where all of a piece are what they were there: what is long kept
-    /// is then not allocated again, and lies in few places. O(elements).
-    pub(crate) fn after(former: &List<T>, all: impl IntoIterator<Item = T>) -> List<T>
-    where
-        T: PartialEq,
-    {
+    /// These elements, in pieces of a former list where all of a piece are the same there: what is long kept is
+    /// then not allocated again, and lies in few places. O(elements).
+    pub fn after(
+        former: &List<T>,
+        all: impl IntoIterator<Item = T>,
+        same: impl Fn(&T, &T) -> bool,
+    ) -> List<T> {
         let mut all = all.into_iter();
         let mut list = List::default();
         loop {
@@ -70,10 +71,12 @@ impl<T> List<T> {
                 return list;
             }
             list.length += piece.len();
-            let same = former.pieces.get(list.pieces.len());
-            let same = same.filter(|former| ***former == *piece);
+            let stays = former.pieces.get(list.pieces.len()).filter(|former| {
+                let mut pairs = former.iter().zip(&piece);
+                former.len() == piece.len() && pairs.all(|(was, is)| same(was, is))
+            });
             list.pieces
-                .push(same.map_or_else(|| piece.into(), Arc::clone));
+                .push(stays.map_or_else(|| piece.into(), Arc::clone));
         }
     }
 
@@ -92,13 +95,18 @@ impl<T> List<T> {
 }
 
 impl<T: Clone> List<T> {
-    /// Puts another element in the place of one. O(1), beside the copy of a piece where lists share it.
+    /// The element at this place, to be changed. O(1), beside the copy of a piece where lists share it.
     ///
     /// # Panics
     ///
     /// There is none.
+    pub fn make_mut(&mut self, at: usize) -> &mut T {
+        &mut Arc::make_mut(&mut self.pieces[at / PIECE])[at % PIECE]
+    }
+
+    /// Puts another element in the place of one, likewise.
     pub(crate) fn set(&mut self, at: usize, other: T) {
-        Arc::make_mut(&mut self.pieces[at / PIECE])[at % PIECE] = other;
+        *self.make_mut(at) = other;
     }
 
     /// Puts some elements in the place of others. O(what comes behind them).
@@ -162,6 +170,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
+impl<T: Serialize> Serialize for List<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self)
+    }
+}
+
 impl<T: PartialEq> PartialEq for List<T> {
     fn eq(&self, other: &List<T>) -> bool {
         self.iter().eq(other)
@@ -221,7 +235,7 @@ impl<T> Clone for Shared<T> {
 
 impl<T: PartialEq> PartialEq for Shared<T> {
     fn eq(&self, other: &Shared<T>) -> bool {
-        **self == **other
+        self.is(other) || **self == **other
     }
 }
 
@@ -297,9 +311,9 @@ mod tests {
         let was: List<_> = (0..2 * PIECE + 1).collect();
         let kept = was.share(PIECE);
         let mut all = was.to_vec();
-        assert!(List::after(&was, all.clone()).is(&was));
+        assert!(List::after(&was, all.clone(), usize::eq).is(&was));
         (all[1], all[2 * PIECE]) = (1_000, 1_001);
-        let is = List::after(&was, all.clone());
+        let is = List::after(&was, all.clone(), usize::eq);
         assert!(is.iter().eq(&all));
         assert_eq!(was.pieces.len(), is.pieces.len());
         let places: Vec<_> = was.unlike(&is).unwrap().collect();
@@ -309,8 +323,8 @@ mod tests {
         assert_eq!(was.share(0), is.share(0));
         // Longer, and shorter by all of the last piece.
         all.push(7);
-        assert!(List::after(&is, all.clone()).iter().eq(&all));
-        let shorter = List::after(&is, all[..PIECE].iter().copied());
+        assert!(List::after(&is, all.clone(), usize::eq).iter().eq(&all));
+        let shorter = List::after(&is, all[..PIECE].iter().copied(), usize::eq);
         assert_eq!((shorter.len(), shorter.pieces.len()), (PIECE, 1));
         assert!(shorter.share(0).is(&is.share(0)));
         // It outlives its list.

@@ -416,7 +416,7 @@ mod tests {
 
         fn at_day(&mut self, seconds: f64, bytes: u64, drops: u64, day: f64) {
             self.report.seconds = seconds;
-            let class = Arc::make_mut(&mut self.report.links[0].classes[0]);
+            let class = self.report.links[0].classes.make_mut(0);
             class.sent_bytes += bytes;
             class.dropped += drops;
             self.history.note(&self.report, day);
@@ -429,7 +429,7 @@ mod tests {
                 p99: us / 2.0,
                 max: us,
             });
-            let class = Arc::make_mut(&mut self.report.links[0].classes[0]);
+            let class = self.report.links[0].classes.make_mut(0);
             class.recent = Some(Recent {
                 delay_us,
                 ..Recent::default()
@@ -562,13 +562,16 @@ mod tests {
     #[test]
     fn a_class_is_unknown_before_it_came_and_forgotten_when_it_went() {
         let mut told = States::new();
-        let last = told.report.links[0].classes.pop().unwrap();
-        let name = last.terms.name.to_string();
+        let all = told.report.links[0].classes.clone();
+        let (last, others) = (all.len() - 1, all.iter().take(all.len() - 1));
+        let name = all[last].terms.name.to_string();
+        let others: fairlane_config::List<_> = others.cloned().collect();
+        told.report.links[0].classes = others.clone();
         for second in 2..=4 {
             told.at(second.into(), 125_000, 0);
         }
         assert!(told.history.told("up", &name, Span::Hour, None).is_none());
-        told.report.links[0].classes.push(last);
+        told.report.links[0].classes = all.clone();
         told.at(5.0, 125_000, 0);
         told.at(6.0, 125_000, 0);
         let answer = told.history.told("up", &name, Span::Hour, None).unwrap();
@@ -576,7 +579,7 @@ mod tests {
         assert_eq!(known, [false, false, false, false, true]);
         // The others are what they were.
         near(&told.told(Span::Hour, None).rate_bps, &[1e6; 5]);
-        told.report.links[0].classes.pop();
+        told.report.links[0].classes = others;
         told.at(7.0, 125_000, 0);
         assert!(told.history.told("up", &name, Span::Hour, None).is_none());
         near(&told.told(Span::Hour, None).rate_bps, &[1e6; 6]);
@@ -586,7 +589,7 @@ mod tests {
     fn a_class_that_is_counted_anew_sends_less_than_nothing_in_no_second() {
         let mut told = States::new();
         told.at(2.0, 125_000, 3);
-        let class = Arc::make_mut(&mut told.report.links[0].classes[0]);
+        let class = told.report.links[0].classes.make_mut(0);
         (class.sent_bytes, class.dropped) = (0, 0);
         told.at(3.0, 0, 0);
         told.at(4.0, 125_000, 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, SpanReport, bps, part};
 use fairlane_config::link_report::PipelineTerms;
-use fairlane_config::{ClassKind, Link, Shared};
+use fairlane_config::{ClassKind, Link, List, Shared};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use fairlane_runtime::Spans;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::daemon::Interface;
 use crate::meter::Delays;
 use crate::order::{DeviceCount, LinkCount, ThreadCount};
-use crate::plan::{Account, Passing, Plan, Told};
+use crate::plan::{Account, Passing, Plan};
 use crate::stretch::StepReport;
 use crate::workers::Waits;
 
@@ -223,8 +223,8 @@ pub struct LinkReport {
     /// What the way through the daemon adds to the delay of every class.
     pub pipeline: PipelineReport,
     /// Children after their parents, in the order of the file.
-    /// One that has nothing else to tell is shared with the state before.
-    pub classes: Vec<Arc<ClassReport>>,
+    /// Shared with the state before as far as its pieces have nothing else to tell.
+    pub classes: List<ClassReport>,
     /// The delays of each of them, since the start.
     #[serde(skip)]
     pub delays: Vec<Arc<Delays>>,
@@ -336,12 +336,17 @@ impl LinkReport {
             bytes: bytes.saturating_sub(told),
         };
         let accounts = plan.accounts.iter_mut().enumerate();
-        let classes = (accounts.zip(&count.classes).zip(&sums))
-            .map(|(((place, account), stats), sums)| {
+        let classes =
+            (accounts.zip(&count.classes).zip(&sums)).map(|(((place, account), stats), sums)| {
                 let terms = plan.terms.share(place);
                 tell(account, terms, stats, sums, &link, [whole, recent])
-            })
-            .collect();
+            });
+        // Pieces of terms that are no more in use are let go of.
+        let same = |was: &ClassReport, is: &ClassReport| was.terms.is(&is.terms) && was == is;
+        plan.told = List::after(&plan.told, classes, same);
+        for (place, account) in plan.accounts.iter_mut().enumerate() {
+            account.told.report = Some(plan.told.share(place));
+        }
         LinkReport {
             name: Arc::from(&*link.name),
             to,
@@ -363,7 +368,7 @@ impl LinkReport {
             transmitted: device.lane.transmitted,
             queued_packets: count.queued.into(),
             pipeline,
-            classes,
+            classes: plan.told.clone(),
             delays: (plan
                 .accounts
                 .iter()
@@ -381,7 +386,7 @@ impl LinkReport {
     }
 }
 
-/// Makes the report of a class, and notes that it was told.
+/// Makes the report of a class, and notes its delays as told.
 fn tell(
     account: &mut Account,
     terms: Shared<ClassTerms>,
@@ -389,7 +394,7 @@ fn tell(
     sums: &Sums,
     link: &Link,
     [whole, recent]: [Span; 2],
-) -> Arc<ClassReport> {
+) -> ClassReport {
     let Sums { early, passing, .. } = sums;
     let told = &account.told;
     let delays = account.meter.read(&told.delays);
@@ -428,15 +433,7 @@ fn tell(
         }),
         ..counted
     };
-    let report = match &told.report {
-        // Pieces of terms that are no more in use are let go of.
-        Some(told) if told.terms.is(&report.terms) && **told == report => Arc::clone(told),
-        _ => Arc::new(report),
-    };
-    account.told = Told {
-        report: Some(Arc::clone(&report)),
-        delays,
-    };
+    account.told.delays = delays;
     report
 }
 

@@ -91,8 +91,14 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
     let is_inner = |at: usize| CLASSES.iter().any(|class| class.1 == Some(CLASSES[at].0));
     let mut draw = Draw(1);
     let mut keys = vec![String::new(); CLASSES.len()];
-    let draft = Draft::of(&whole(&keys).into(), &|_| None).expect("it is written as people write");
+    let site = Site::parse(&whole(&keys), "site").expect("it is sound");
+    let draft = Draft::of_running(&site, &|_| None).expect("it is written as people write");
     let (mut draft, mut running) = draft.read(&|_| None).expect("it is sound");
+    let names = |site: &Site| {
+        let classes = site.links[0].classes.iter();
+        classes.map(|class| class.name.as_ptr()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&running), names(&site));
     let (mut again, mut longer) = (0, 0);
     for _ in 0..600 {
         let mut next = draft.clone();
