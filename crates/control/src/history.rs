@@ -562,16 +562,21 @@ mod tests {
     #[test]
     fn a_class_is_unknown_before_it_came_and_forgotten_when_it_went() {
         let mut told = States::new();
-        let all = told.report.links[0].classes.clone();
-        let (last, others) = (all.len() - 1, all.iter().take(all.len() - 1));
-        let name = all[last].terms.name.to_string();
-        let others: fairlane_config::List<_> = others.cloned().collect();
-        told.report.links[0].classes = others.clone();
+        let with = |told: &mut States, change: &dyn Fn(&mut Vec<ClassReport>)| {
+            let classes = &mut told.report.links[0].classes;
+            let mut all = classes.to_vec();
+            change(&mut all);
+            *classes = all.into();
+        };
+        let last = told.report.links[0].classes.iter().next_back().cloned();
+        let last = last.unwrap();
+        let name = last.terms.name.to_string();
+        with(&mut told, &|all| drop(all.pop()));
         for second in 2..=4 {
             told.at(second.into(), 125_000, 0);
         }
         assert!(told.history.told("up", &name, Span::Hour, None).is_none());
-        told.report.links[0].classes = all.clone();
+        with(&mut told, &|all| all.push(last.clone()));
         told.at(5.0, 125_000, 0);
         told.at(6.0, 125_000, 0);
         let answer = told.history.told("up", &name, Span::Hour, None).unwrap();
@@ -579,7 +584,7 @@ mod tests {
         assert_eq!(known, [false, false, false, false, true]);
         // The others are what they were.
         near(&told.told(Span::Hour, None).rate_bps, &[1e6; 5]);
-        told.report.links[0].classes = others;
+        with(&mut told, &|all| drop(all.pop()));
         told.at(7.0, 125_000, 0);
         assert!(told.history.told("up", &name, Span::Hour, None).is_none());
         near(&told.told(Span::Hour, None).rate_bps, &[1e6; 6]);

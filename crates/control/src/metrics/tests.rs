@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairlane_config::Site;
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, SpanReport};
 use fairlane_config::link_report::PipelineTerms;
+use fairlane_config::{List, Site};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos};
 use fairlane_site::{ForwardingReport, InterfaceReport, LinkReport, PipelineReport};
@@ -30,7 +30,7 @@ pub(crate) fn report() -> Report {
     };
     let terms = ClassTerms::of(link);
     let none = Count::default();
-    let classes = (0..terms.len())
+    let classes: List<_> = (0..terms.len())
         .map(|at| ClassReport::counted(terms.share(at), &stats, none, 2.0, 9_000))
         .collect();
     let link = LinkReport {
