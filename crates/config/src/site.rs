@@ -115,8 +115,10 @@ impl Site {
         mtu: MtuOf<'_>,
         grants: &[Arc<Grant>],
     ) -> Result<Site, SiteError> {
-        let (site, mut tables) = Site::tables_of(text, name, mtu)?;
+        let (mut site, mut tables) = Site::tables_of(text, name, mtu)?;
         if grants.is_empty() {
+            drop(tables);
+            site.gather_names();
             return Ok(site);
         }
         let together = read::together(&mut tables.0, &site, &[], mtu, grants);
@@ -129,6 +131,20 @@ impl Site {
             warnings: site.warnings,
             ..together
         })
+    }
+
+    /// Makes the names of classes again where all else that reading took is free by now. They were made in the midst
+    /// of that, and each would keep its page from being given back.
+    fn gather_names(&mut self) {
+        for link in self.links.iter_mut().filter_map(Arc::get_mut) {
+            // All of them before the first one goes, in whose place the next would be.
+            let names: Vec<Arc<str>> = (link.classes.iter())
+                .map(|class| Arc::from(&*class.name))
+                .collect();
+            for (at, name) in names.into_iter().enumerate() {
+                link.classes.make_mut(at).name = name;
+            }
+        }
     }
 
     /// What a text says, and its tables.
