@@ -3,8 +3,6 @@
 //! bytes with the link's overhead.
 //!
 //! ```
-//! use std::sync::Arc;
-//!
 //! use fairlane_config::{List, Site};
 //! use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, FlowTerms, Recent};
 //! use fairlane_core::Count;
@@ -23,7 +21,7 @@
 //! default = true
 //! "#;
 //! let site = Site::parse(text, "site.toml")?;
-//! let terms: List<Arc<ClassTerms>> = ClassTerms::of(&site.links[0]);
+//! let terms: List<ClassTerms> = ClassTerms::of(&site.links[0]);
 //! let each: &FlowTerms = terms[0].each.as_ref().ok_or("no flows")?;
 //! assert_eq!((&*each.per, each.most), ("source-ip", 64));
 //!
@@ -34,7 +32,7 @@
 //! let recent = Recent { sent_bps: 100_000.0, delay_us: Some(delay), ..Recent::default() };
 //! let report = ClassReport {
 //!     recent: Some(recent),
-//!     ..ClassReport::counted(&terms[0], &stats, Count::default(), 1.0, 25_000)
+//!     ..ClassReport::counted(terms.share(0), &stats, Count::default(), 1.0, 25_000)
 //! };
 //! assert_eq!((report.sent_bps, report.share), (100_000.0, 0.5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -47,7 +45,7 @@ use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use serde::Serialize;
 
-use crate::{Class, ClassKind, Flows, Guarantee, Link, List, NoGuarantee};
+use crate::{Class, ClassKind, Flows, Guarantee, Link, List, NoGuarantee, Shared};
 
 /// What a class is, and what it is promised; null where there is none. `cap_bps`, `bound_us` and
 /// `none` repeat what another key says, for readers of either.
@@ -94,11 +92,11 @@ pub struct ClassTerms {
     /// The algorithms whose bounds these are, from the root down.
     pub bounds: Arc<[&'static str]>,
     /// Why there is no guarantee, or no bound.
-    pub no_bound: Option<String>,
+    pub no_bound: Option<Arc<str>>,
     /// The same.
-    pub none: Option<String>,
+    pub none: Option<Arc<str>>,
     /// Each flow of a class of flows: most are of one queue.
-    pub each: Option<Box<FlowTerms>>,
+    pub each: Option<Arc<FlowTerms>>,
 }
 
 /// What each flow of a class is promised.
@@ -124,18 +122,18 @@ pub struct FlowTerms {
 
 impl ClassTerms {
     /// Of all classes of a link, in the order of the file. O(classes), once for a link.
-    pub fn of(link: &Link) -> List<Arc<ClassTerms>> {
+    pub fn of(link: &Link) -> List<ClassTerms> {
         ClassTerms::after(link, &List::default())
     }
 
-    /// The same; of classes in whose place there was one with the same terms, it is those that are shared.
-    pub fn after(link: &Link, former: &List<Arc<ClassTerms>>) -> List<Arc<ClassTerms>> {
+    /// The same; shared with a former list as far as its pieces say the same.
+    pub fn after(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
         let terms = link.found.terms.get_or_init(|| terms_of(link, former));
         terms.clone()
     }
 
     /// A class as if there were no other.
-    fn alone(class: &Class, guarantee: &Guarantee, bounds: Arc<[&'static str]>) -> ClassTerms {
+    fn alone(class: &Class, guarantee: &Guarantee, words: &mut Words) -> ClassTerms {
         let (kind, room) = match &class.kind {
             ClassKind::Inner(_) => ("inner", None),
             ClassKind::Leaf(queue) => ("leaf", Some(queue.room)),
@@ -145,7 +143,7 @@ impl ClassTerms {
             .rate
             .err()
             .or(guarantee.delay.and_then(Result::err));
-        let no_bound = reason.as_ref().map(NoGuarantee::to_string);
+        let no_bound = reason.map(|reason| words.why(reason));
         let delay = guarantee.delay.and_then(Result::ok);
         let ceil_bps = class.ceiling.map(|ceiling| ceiling.rate.bps());
         ClassTerms {
@@ -167,63 +165,74 @@ impl ClassTerms {
             bound_us: delay.map(|delay| delay.0 as f64 / 1e3),
             room_packets: room.map(|room| room.packets),
             room_bytes: room.map(|room| room.bytes),
-            bounds,
+            bounds: words.bounds(&guarantee.path),
             none: no_bound.clone(),
             no_bound,
             each: match &class.kind {
-                ClassKind::Flows(flows) => Some(Box::new(FlowTerms::of(flows, guarantee))),
+                ClassKind::Flows(flows) => Some(Arc::new(FlowTerms::of(flows, guarantee))),
                 _ => None,
             },
         }
     }
 }
 
-/// The names of the algorithms of paths; classes beside one another share theirs.
+/// What classes beside one another have in common, and share: the names of the algorithms of their paths, and why
+/// there is no guarantee.
 #[derive(Default)]
-struct Bounds(Arc<[Algorithm]>, Arc<[&'static str]>);
+struct Words {
+    bounds: (Arc<[Algorithm]>, Arc<[&'static str]>),
+    why: Option<(NoGuarantee, Arc<str>)>,
+}
 
-impl Bounds {
-    fn of(&mut self, path: &Arc<[Algorithm]>) -> Arc<[&'static str]> {
-        if !Arc::ptr_eq(&self.0, path) {
+impl Words {
+    fn bounds(&mut self, path: &Arc<[Algorithm]>) -> Arc<[&'static str]> {
+        if !Arc::ptr_eq(&self.bounds.0, path) {
             let names = path.iter().map(|algorithm| algorithm.name());
-            *self = Bounds(Arc::clone(path), names.collect());
+            self.bounds = (Arc::clone(path), names.collect());
         }
-        Arc::clone(&self.1)
+        Arc::clone(&self.bounds.1)
+    }
+
+    fn why(&mut self, reason: NoGuarantee) -> Arc<str> {
+        let known = self.why.take().filter(|(known, _)| *known == reason);
+        let (_, words) =
+            (self.why).insert(known.unwrap_or_else(|| (reason, reason.to_string().into())));
+        Arc::clone(words)
     }
 }
 
-fn terms_of(link: &Link, former: &List<Arc<ClassTerms>>) -> List<Arc<ClassTerms>> {
+fn terms_of(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
     let guarantees = link.kept_guarantees();
-    let mut bounds = Bounds::default();
-    // Parents come before their children.
-    let mut of = |at: usize, parent: Option<&Arc<ClassTerms>>| {
-        let guarantee = &guarantees[at];
-        let terms = ClassTerms {
-            parent: parent.map(|parent| Arc::clone(&parent.name)),
-            depth: parent.map_or(0, |parent| parent.depth + 1),
+    let mut words = Words::default();
+    let mut of = |at: usize, depth| {
+        let class = &link.classes[at];
+        let parent = class.parent.map(|parent| &link.classes[parent].name);
+        ClassTerms {
+            parent: parent.map(Arc::clone),
+            depth,
             default: at == link.default as usize,
-            ..ClassTerms::alone(&link.classes[at], guarantee, bounds.of(&guarantee.path))
-        };
-        match former.get(at) {
-            Some(same) if **same == terms => Arc::clone(same),
-            _ => Arc::new(terms),
+            ..ClassTerms::alone(class, &guarantees[at], &mut words)
         }
     };
     if let Some(but) = link.differs_from_those(former) {
         let mut all = former.clone();
         for at in but.iter().cloned().flatten() {
-            let terms = of(at, link.classes[at].parent.map(|parent| &all[parent]));
-            if !Arc::ptr_eq(&all[at], &terms) {
+            let parent = link.classes[at].parent;
+            let terms = of(at, parent.map_or(0, |parent| all[parent].depth + 1));
+            if all[at] != terms {
                 all.set(at, terms);
             }
         }
         return all;
     }
-    let mut all: Vec<Arc<ClassTerms>> = Vec::with_capacity(link.classes.len());
-    for (at, class) in link.classes.iter().enumerate() {
-        all.push(of(at, class.parent.map(|parent| &all[parent])));
+    // Parents come before their children.
+    let mut depths: Vec<usize> = Vec::with_capacity(link.classes.len());
+    for class in &link.classes {
+        depths.push(class.parent.map_or(0, |parent| depths[parent] + 1));
     }
-    all.into()
+    let all = depths.iter().enumerate();
+    let all = all.map(|(at, &depth)| of(at, depth));
+    List::after(former, all, ClassTerms::eq)
 }
 
 impl FlowTerms {
@@ -246,7 +255,7 @@ impl FlowTerms {
 pub struct ClassReport {
     /// What it is promised.
     #[serde(flatten)]
-    pub terms: Arc<ClassTerms>,
+    pub terms: Shared<ClassTerms>,
     /// Packets that arrived, whatever became of them.
     pub offered_packets: u64,
     /// Their bytes.
@@ -327,7 +336,7 @@ impl ClassReport {
     /// By what a queue counted, over so many seconds in which the link sent `all` bytes; `early`
     /// were dropped before they came to it. What a queue does not count is zero, or `None`.
     pub fn counted(
-        terms: &Arc<ClassTerms>,
+        terms: Shared<ClassTerms>,
         stats: &ClassStats,
         early: Count,
         seconds: f64,
@@ -335,7 +344,7 @@ impl ClassReport {
     ) -> ClassReport {
         let offered_bytes = stats.accepted.bytes + stats.dropped.bytes + early.bytes;
         ClassReport {
-            terms: Arc::clone(terms),
+            terms,
             offered_packets: stats.accepted.packets + stats.dropped.packets + early.packets,
             offered_bytes,
             offered_bps: bps(offered_bytes, seconds),

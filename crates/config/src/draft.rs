@@ -98,10 +98,20 @@ impl Draft {
     /// Of a text; `None` where that can only be read whole, or something is to be told of it. Takes what
     /// reading it takes.
     pub fn of(text: &Arc<str>, mtu: MtuOf<'_>) -> Option<Draft> {
+        Draft::named_as(text, mtu, &[])
+    }
+
+    /// Likewise of the text of a site that runs: the sites that the draft becomes have the names of its classes,
+    /// and not copies of them.
+    pub fn of_running(site: &Site, mtu: MtuOf<'_>) -> Option<Draft> {
+        Draft::named_as(&site.text, mtu, &site.links)
+    }
+
+    fn named_as(text: &Arc<str>, mtu: MtuOf<'_>, running: &[Arc<crate::Link>]) -> Option<Draft> {
         let parts = parts(text)?;
         let file: File = read(text)?;
         let mut report = Report::new("", "");
-        let (_, readings) = site_again(&file, mtu, &[], &mut report)?;
+        let (_, readings) = site_again(&file, mtu, &[], running, &mut report)?;
         let draft = Draft {
             text: Arc::clone(text),
             parts,
@@ -344,7 +354,7 @@ impl Draft {
     /// What it says without any grants.
     fn alone(&self, mtu: MtuOf<'_>) -> Option<(Site, Vec<Reading>)> {
         let mut report = Report::new("", "");
-        let alone = site_again(&self.file, mtu, &self.former, &mut report)?;
+        let alone = site_again(&self.file, mtu, &self.former, &[], &mut report)?;
         report.is_empty().then_some(alone)
     }
 

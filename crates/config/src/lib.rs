@@ -83,8 +83,8 @@
 //! use fairlane_config::class_report::{ClassReport, ClassTerms, SpanReport, bps, part};
 //! use fairlane_config::link_report::{ClassRow, LinkReport, SiteReport};
 //! use fairlane_config::{
-//!     Draft, Grant, List, NotGranted, Offer, ParseSizeError, ParseTimeError, Site, Size, Steps, Table,
-//!     Terms, Time, algorithms, is_interface_name, read_regular_text, schema, suggestion,
+//!     Draft, Grant, List, NotGranted, Offer, ParseSizeError, ParseTimeError, Shared, Site, Size, Steps,
+//!     Table, Terms, Time, algorithms, is_interface_name, read_regular_text, schema, suggestion,
 //! };
 //! use fairlane_core::tree::ClassStats;
 //! use fairlane_core::{Count, Nanos};
@@ -144,8 +144,10 @@
 //! let report: LinkReport = SiteReport::new(&running, |_| None).links.remove(0);
 //! let row: &ClassRow = &report.classes[0];
 //! assert_eq!((&*row.terms.name, row.terms.rate_bps), ("voice", Some(2_000_000)));
-//! let terms: List<Arc<ClassTerms>> = ClassTerms::of(&running.links[0]);
-//! let idle = ClassReport::counted(&terms[0], &ClassStats::default(), Count::default(), 1.0, 0);
+//! let terms: List<ClassTerms> = ClassTerms::of(&running.links[0]);
+//! let voice: Shared<ClassTerms> = terms.share(0);
+//! assert!(voice.is(&row.terms));
+//! let idle = ClassReport::counted(voice, &ClassStats::default(), Count::default(), 1.0, 0);
 //! assert_eq!((idle.sent_bps, bps(125, 1.0), part(1, 4)), (0.0, 1000.0, 0.25));
 //! let rounds = SpanReport::in_micros(Nanos(1_500), Nanos(9_000));
 //! assert_eq!((rounds.mean, rounds.max), (1.5, 9.0));
@@ -191,7 +193,7 @@ pub use diagnostic::{Diagnostic, Report, SiteError, suggestion};
 pub use draft::{Draft, Table};
 pub use grants::{Broken, Grant, NotGranted, Offer, Terms};
 pub use guarantee::{Each, Guarantee, NoGuarantee};
-pub use list::{Elements, List};
+pub use list::{Elements, List, Shared};
 pub use parse::parse;
 pub use read::{INTERFACE_NAME, XDP_MOST_WAITING, is_interface_name};
 pub use schema::schema;

@@ -1,13 +1,11 @@
 //! What a site guarantees, link by link: what `fairlane check --json` prints, for whoever asks for it.
 
-use std::sync::Arc;
-
 use fairlane_core::Rate;
 use fairlane_core::bounds::{Transmit, transmit_time};
 use serde::Serialize;
 
 use crate::class_report::{ClassTerms, FlowTerms};
-use crate::{Link, LongestBy, Site};
+use crate::{Link, LongestBy, Shared, Site};
 
 /// What a site guarantees.
 #[derive(Clone, Debug, Serialize)]
@@ -122,7 +120,7 @@ impl PipelineTerms {
 pub struct ClassRow {
     /// What it is, and what it is promised.
     #[serde(flatten)]
-    pub terms: Arc<ClassTerms>,
+    pub terms: Shared<ClassTerms>,
     /// Each flow of a class of flows.
     pub flows: Option<FlowTerms>,
 }
@@ -144,9 +142,10 @@ impl SiteReport {
 impl LinkReport {
     fn new(link: &Link, pipeline: Option<PipelineTerms>) -> LinkReport {
         let kept = link.kept();
-        let row = |terms: Arc<ClassTerms>| ClassRow {
-            flows: terms.each.as_deref().cloned(),
-            terms,
+        let terms = ClassTerms::of(link);
+        let row = |at| ClassRow {
+            flows: terms[at].each.as_deref().cloned(),
+            terms: terms.share(at),
         };
         LinkReport {
             name: link.name.clone(),
@@ -172,7 +171,7 @@ impl LinkReport {
             algorithm: link.algorithm.to_string(),
             filters: link.rules.len(),
             pipeline,
-            classes: ClassTerms::of(link).iter().cloned().map(row).collect(),
+            classes: (0..terms.len()).map(row).collect(),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! A list of which copies share what they have in common.
 
 use std::fmt;
-use std::ops::{Index, Range};
+use std::ops::{Deref, Index, Range};
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Elements that are shared or copied together.
-const PIECE: usize = if cfg!(test) { 4 } else { 64 };
+pub(crate) const PIECE: usize = if cfg!(test) { 4 } else { 64 };
 
 /// A list in pieces, which copies of it share until they are changed: a copy takes 16 bytes a piece, an element that
 /// becomes another a copy of its piece.
@@ -39,9 +39,45 @@ impl<T> List<T> {
         self.within(0..self.length)
     }
 
+    /// The element at this place, to be kept.
+    ///
+    /// # Panics
+    ///
+    /// There is none.
+    pub fn share(&self, at: usize) -> Shared<T> {
+        let (piece, at) = (&self.pieces[at / PIECE], at % PIECE);
+        assert!(at < piece.len(), "no element {at} of {}", piece.len());
+        let piece = Arc::clone(piece);
+        Shared { piece, at }
+    }
+
     /// Those in these places.
     pub(crate) fn within(&self, places: Range<usize>) -> Elements<'_, T> {
         Elements { list: self, places }
+    }
+
+    /// These elements, in pieces of a former list where all of a piece are the same there: what is long kept is
+    /// then not allocated again, and lies in few places. O(elements).
+    pub fn after(
+        former: &List<T>,
+        all: impl IntoIterator<Item = T>,
+        same: impl Fn(&T, &T) -> bool,
+    ) -> List<T> {
+        let mut all = all.into_iter();
+        let mut list = List::default();
+        loop {
+            let piece: Vec<T> = all.by_ref().take(PIECE).collect();
+            if piece.is_empty() {
+                return list;
+            }
+            list.length += piece.len();
+            let stays = former.pieces.get(list.pieces.len()).filter(|former| {
+                let mut pairs = former.iter().zip(&piece);
+                former.len() == piece.len() && pairs.all(|(was, is)| same(was, is))
+            });
+            list.pieces
+                .push(stays.map_or_else(|| piece.into(), Arc::clone));
+        }
     }
 
     /// Whether all of it is shared with another.
@@ -49,8 +85,8 @@ impl<T> List<T> {
         (self.unlike(other)).is_some_and(|mut places| places.next().is_none())
     }
 
-    /// The places at which another list of as many may differ: those of pieces that are not shared.
-    pub(crate) fn unlike<'a>(&'a self, other: &'a List<T>) -> Option<impl Iterator<Item = usize>> {
+    /// The places at which another list of as many may differ, in order: those of pieces that are not shared.
+    pub fn unlike<'a>(&'a self, other: &'a List<T>) -> Option<impl Iterator<Item = usize>> {
         let pairs = self.pieces.iter().zip(&other.pieces).enumerate();
         let differ = pairs.filter(|(_, (piece, other))| !Arc::ptr_eq(piece, other));
         let places = differ.flat_map(|(at, (piece, _))| at * PIECE..at * PIECE + piece.len());
@@ -59,13 +95,18 @@ impl<T> List<T> {
 }
 
 impl<T: Clone> List<T> {
-    /// Puts another element in the place of one. O(1), beside the copy of a piece where lists share it.
+    /// The element at this place, to be changed. O(1), beside the copy of a piece where lists share it.
     ///
     /// # Panics
     ///
     /// There is none.
+    pub fn make_mut(&mut self, at: usize) -> &mut T {
+        &mut Arc::make_mut(&mut self.pieces[at / PIECE])[at % PIECE]
+    }
+
+    /// Puts another element in the place of one, likewise.
     pub(crate) fn set(&mut self, at: usize, other: T) {
-        Arc::make_mut(&mut self.pieces[at / PIECE])[at % PIECE] = other;
+        *self.make_mut(at) = other;
     }
 
     /// Puts some elements in the place of others. O(what comes behind them).
@@ -129,6 +170,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
+impl<T: Serialize> Serialize for List<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self)
+    }
+}
+
 impl<T: PartialEq> PartialEq for List<T> {
     fn eq(&self, other: &List<T>) -> bool {
         self.iter().eq(other)
@@ -147,6 +194,60 @@ impl<'a, T> IntoIterator for &'a List<T> {
 
     fn into_iter(self) -> Elements<'a, T> {
         self.iter()
+    }
+}
+
+/// An element of a [`List`], which keeps the piece that it is in.
+pub struct Shared<T> {
+    piece: Arc<[T]>,
+    at: usize,
+}
+
+impl<T> Shared<T> {
+    /// Whether it is the same element, and not only one that is alike.
+    pub fn is(&self, other: &Shared<T>) -> bool {
+        Arc::ptr_eq(&self.piece, &other.piece) && self.at == other.at
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.piece[self.at]
+    }
+}
+
+impl<T> From<T> for Shared<T> {
+    /// Of a list that has no other.
+    fn from(element: T) -> Shared<T> {
+        let piece = Arc::from([element]);
+        Shared { piece, at: 0 }
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Shared<T> {
+        let piece = Arc::clone(&self.piece);
+        Shared { piece, ..*self }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Shared<T> {
+    fn eq(&self, other: &Shared<T>) -> bool {
+        self.is(other) || **self == **other
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
     }
 }
 
@@ -203,6 +304,40 @@ mod tests {
             assert_eq!(places.contains(&199), round >= 28, "{round}");
         }
         assert!(one.iter().copied().eq(0..200));
+    }
+
+    #[test]
+    fn pieces_that_say_the_same_again_are_those_that_there_were() {
+        let was: List<_> = (0..2 * PIECE + 1).collect();
+        let kept = was.share(PIECE);
+        let mut all = was.to_vec();
+        assert!(List::after(&was, all.clone(), usize::eq).is(&was));
+        (all[1], all[2 * PIECE]) = (1_000, 1_001);
+        let is = List::after(&was, all.clone(), usize::eq);
+        assert!(is.iter().eq(&all));
+        assert_eq!(was.pieces.len(), is.pieces.len());
+        let places: Vec<_> = was.unlike(&is).unwrap().collect();
+        assert!(places.iter().copied().eq((0..PIECE).chain([2 * PIECE])));
+        // Two that are alike are the same where they are shared alone.
+        assert!(kept.is(&is.share(PIECE)) && !was.share(0).is(&is.share(0)));
+        assert_eq!(was.share(0), is.share(0));
+        // Longer, and shorter by all of the last piece.
+        all.push(7);
+        assert!(List::after(&is, all.clone(), usize::eq).iter().eq(&all));
+        let shorter = List::after(&is, all[..PIECE].iter().copied(), usize::eq);
+        assert_eq!((shorter.len(), shorter.pieces.len()), (PIECE, 1));
+        assert!(shorter.share(0).is(&is.share(0)));
+        // It outlives its list.
+        drop((was, is));
+        assert_eq!((*kept, format!("{kept:?}")), (PIECE, PIECE.to_string()));
+        assert_eq!(Shared::from(PIECE), kept);
+    }
+
+    #[test]
+    #[should_panic(expected = "no element 1 of 1")]
+    fn an_element_that_there_is_none_of_is_not_shared() {
+        let one: List<_> = (0..PIECE + 1).collect();
+        drop(one.share(PIECE + 1));
     }
 
     #[test]

@@ -115,8 +115,10 @@ impl Site {
         mtu: MtuOf<'_>,
         grants: &[Arc<Grant>],
     ) -> Result<Site, SiteError> {
-        let (site, mut tables) = Site::tables_of(text, name, mtu)?;
+        let (mut site, mut tables) = Site::tables_of(text, name, mtu)?;
         if grants.is_empty() {
+            drop(tables);
+            site.gather_names();
             return Ok(site);
         }
         let together = read::together(&mut tables.0, &site, &[], mtu, grants);
@@ -129,6 +131,20 @@ impl Site {
             warnings: site.warnings,
             ..together
         })
+    }
+
+    /// Makes the names of classes again where all else that reading took is free by now. They were made in the midst
+    /// of that, and each would keep its page from being given back.
+    fn gather_names(&mut self) {
+        for link in self.links.iter_mut().filter_map(Arc::get_mut) {
+            // All of them before the first one goes, in whose place the next would be.
+            let names: Vec<Arc<str>> = (link.classes.iter())
+                .map(|class| Arc::from(&*class.name))
+                .collect();
+            for (at, name) in names.into_iter().enumerate() {
+                link.classes.make_mut(at).name = name;
+            }
+        }
     }
 
     /// What a text says, and its tables.
@@ -405,7 +421,7 @@ pub(crate) struct Found {
     pub(crate) guarantees: OnceLock<List<Guarantee>>,
     /// What is kept for all classes together: packets and bytes.
     kept: OnceLock<(u64, u64)>,
-    pub(crate) terms: OnceLock<List<Arc<ClassTerms>>>,
+    pub(crate) terms: OnceLock<List<ClassTerms>>,
     /// Another link whose classes are the same, but for some.
     like: Option<Like>,
 }
@@ -469,10 +485,7 @@ impl Link {
     }
 
     /// The same of the link that these are the terms of.
-    pub(crate) fn differs_from_those(
-        &self,
-        terms: &List<Arc<ClassTerms>>,
-    ) -> Option<&[Range<usize>]> {
+    pub(crate) fn differs_from_those(&self, terms: &List<ClassTerms>) -> Option<&[Range<usize>]> {
         let other = self.found.like.as_ref()?.link.upgrade()?;
         let known = other.found.terms.get()?;
         known.is(terms).then(|| self.differs_from(&other))?

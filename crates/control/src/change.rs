@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_config::class_report::ClassTerms;
-use fairlane_config::{Broken, Grant, Link, List, NotGranted, Site, SiteError};
+use fairlane_config::{Broken, Grant, Link, List, NotGranted, Shared, Site, SiteError};
 use fairlane_site::{Error, Handle, Source};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -63,9 +63,9 @@ pub struct Effect {
     /// Its link.
     pub link: Arc<str>,
     /// What it was promised; `None` where it comes.
-    pub before: Option<Arc<ClassTerms>>,
+    pub before: Option<Shared<ClassTerms>>,
     /// What it is promised then; `None` where it goes.
-    pub after: Option<Arc<ClassTerms>>,
+    pub after: Option<Shared<ClassTerms>>,
 }
 
 /// What a class is promised, of all that is told of it; null where it is not.
@@ -343,36 +343,32 @@ pub(crate) fn effects(before: &Site, after: &Site) -> Vec<Effect> {
 fn effects_on(before: Option<&Link>, after: &Link) -> Vec<Effect> {
     let was = before.map_or_else(List::default, ClassTerms::of);
     let is = ClassTerms::after(after, &was);
-    let same = |(was, is): (&Arc<ClassTerms>, &Arc<ClassTerms>)| {
-        Arc::ptr_eq(was, is) || was.name == is.name
-    };
     // Where nobody comes or goes, nobody is to be looked for.
-    let in_place = was.len() == is.len() && was.iter().zip(&is).all(same);
-    let mut former: HashMap<&str, &Arc<ClassTerms>> = HashMap::new();
+    let others: Option<Vec<usize>> = was.unlike(&is).map(Iterator::collect);
+    let others = others.filter(|places| places.iter().all(|&at| was[at].name == is[at].name));
+    let in_place = others.is_some();
+    let mut former: HashMap<&str, usize> = HashMap::new();
     if !in_place {
-        former.extend(was.iter().map(|terms| (&*terms.name, terms)));
+        former.extend(was.iter().map(|terms| &*terms.name).zip(0..));
     }
     let link: Arc<str> = Arc::from(after.name.as_str());
-    let effect = |was: Option<&Arc<ClassTerms>>, is: Option<&Arc<ClassTerms>>| Effect {
+    let effect = |before: Option<usize>, after: Option<usize>| Effect {
         link: Arc::clone(&link),
-        before: was.cloned(),
-        after: is.cloned(),
+        before: before.map(|at| was.share(at)),
+        after: after.map(|at| is.share(at)),
     };
     let mut effects = Vec::new();
-    for (at, terms) in is.iter().enumerate() {
-        let was = match in_place {
-            true => Some(&was[at]),
-            false => former.remove(&*terms.name),
+    for at in others.unwrap_or_else(|| (0..is.len()).collect()) {
+        let before = match in_place {
+            true => Some(at),
+            false => former.remove(&*is[at].name),
         };
-        if was.is_some_and(|was| Arc::ptr_eq(was, terms)) {
-            continue;
-        }
-        if was.map(|was| Promise::of(was)) != Some(Promise::of(terms)) {
-            effects.push(effect(was, Some(terms)));
+        if before.map(|at| Promise::of(&was[at])) != Some(Promise::of(&is[at])) {
+            effects.push(effect(before, Some(at)));
         }
     }
-    let gone = was.iter().filter(|terms| former.contains_key(&*terms.name));
-    effects.extend(gone.map(|terms| effect(Some(terms), None)));
+    let gone = (0..was.len()).filter(|&at| former.contains_key(&*was[at].name));
+    effects.extend(gone.map(|at| effect(Some(at), None)));
     effects
 }
 
@@ -388,14 +384,14 @@ mod tests {
     }
 
     /// What is told of classes by name, rate and bound.
-    fn teller() -> impl Fn(&str, Option<u64>, Option<f64>) -> Option<Arc<ClassTerms>> {
+    fn teller() -> impl Fn(&str, Option<u64>, Option<f64>) -> Option<Shared<ClassTerms>> {
         let any = ClassTerms::of(&site("").links[0]);
         move |name, guaranteed_bps, bound_us| {
-            Some(Arc::new(ClassTerms {
+            Some(Shared::from(ClassTerms {
                 name: name.into(),
                 guaranteed_bps,
                 bound_us,
-                ..(*any[0]).clone()
+                ..any[0].clone()
             }))
         }
     }

@@ -56,7 +56,7 @@ impl Drafts {
         if !last.draft.as_ref().is_some_and(of_text) {
             // The one of another text is let go of first.
             last.draft = None;
-            last.draft = Draft::of(&site.text, &mtu_beside(site));
+            last.draft = Draft::of_running(site, &mtu_beside(site));
         }
         last.draft.clone()
     }

@@ -77,7 +77,7 @@ pub(crate) fn explain(link: &LinkReport, class: &ClassReport) -> Explanation {
 }
 
 fn named<'a>(link: &'a LinkReport, name: &str) -> Option<&'a ClassReport> {
-    let mut classes = link.classes.iter().map(|class| &**class);
+    let mut classes = link.classes.iter();
     classes.find(|class| &*class.terms.name == name)
 }
 
@@ -109,7 +109,7 @@ fn ceiling(class: &ClassReport) -> Option<String> {
 
 /// What a class has beside its siblings.
 fn beside(link: &LinkReport, class: &ClassReport) -> String {
-    let siblings = link.classes.iter().map(|other| &**other).filter(|other| {
+    let siblings = link.classes.iter().filter(|other| {
         other.terms.parent == class.terms.parent && other.terms.name != class.terms.name
     });
     let mut busy: Vec<&ClassReport> = siblings.filter(|other| recent_bps(other) > 0.0).collect();

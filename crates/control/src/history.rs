@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fairlane_config::class_report::{ClassReport, ClassTerms};
+use fairlane_config::class_report::ClassReport;
 use fairlane_site::{LinkReport, Report};
 use serde::Serialize;
 
@@ -77,7 +77,7 @@ pub(crate) struct Told {
 /// A class that there is.
 #[derive(Debug)]
 struct Class {
-    terms: Arc<ClassTerms>,
+    name: Arc<str>,
     /// What it has in rows.
     number: u32,
     /// The first second that is known of it.
@@ -98,7 +98,7 @@ fn drops(report: &ClassReport) -> u64 {
 impl Class {
     fn new(report: &ClassReport, number: u32, born: u64) -> Class {
         Class {
-            terms: Arc::clone(&report.terms),
+            name: Arc::clone(&report.terms.name),
             number,
             born,
             sent_bytes: report.sent_bytes,
@@ -218,7 +218,7 @@ impl History {
             let mut classes = known.map_or_else(Vec::new, |at| before.swap_remove(at).classes);
             let same = classes.len() == link.classes.len()
                 && (classes.iter().zip(&link.classes))
-                    .all(|(class, report)| Arc::ptr_eq(&class.terms, &report.terms));
+                    .all(|(class, report)| class.name == report.terms.name);
             if !same {
                 classes = self.changed(classes, link, from);
             }
@@ -236,13 +236,12 @@ impl History {
     fn changed(&mut self, classes: Vec<Class>, link: &LinkReport, from: u64) -> Vec<Class> {
         let named = classes.into_iter();
         let mut known: HashMap<Arc<str>, Class> = named
-            .map(|class| (Arc::clone(&class.terms.name), class))
+            .map(|class| (Arc::clone(&class.name), class))
             .collect();
         let reports = link.classes.iter();
         let all = reports.map(|report| {
             if let Some(class) = known.remove(&report.terms.name) {
-                let terms = Arc::clone(&report.terms);
-                return Class { terms, ..class };
+                return class;
             }
             let number = self.next;
             // Who had a number before, four thousand million classes ago, is in no row any more.
@@ -288,7 +287,7 @@ impl History {
     /// such class. O(steps, and what [finding](find) it in their rows takes).
     fn told(&self, link: &str, class: &str, span: Span, since: Option<i64>) -> Option<Told> {
         let link = self.links.iter().find(|known| &*known.name == link)?;
-        let class = (link.classes.iter()).find(|known| &*known.terms.name == class)?;
+        let class = (link.classes.iter()).find(|known| &*known.name == class)?;
         let kind = span as usize;
         let (step, rows) = (STEPS[kind], &self.rows[kind]);
         // As far back as there are rows, of whatever steps.
@@ -417,7 +416,7 @@ mod tests {
 
         fn at_day(&mut self, seconds: f64, bytes: u64, drops: u64, day: f64) {
             self.report.seconds = seconds;
-            let class = Arc::make_mut(&mut self.report.links[0].classes[0]);
+            let class = self.report.links[0].classes.make_mut(0);
             class.sent_bytes += bytes;
             class.dropped += drops;
             self.history.note(&self.report, day);
@@ -430,7 +429,7 @@ mod tests {
                 p99: us / 2.0,
                 max: us,
             });
-            let class = Arc::make_mut(&mut self.report.links[0].classes[0]);
+            let class = self.report.links[0].classes.make_mut(0);
             class.recent = Some(Recent {
                 delay_us,
                 ..Recent::default()
@@ -563,13 +562,21 @@ mod tests {
     #[test]
     fn a_class_is_unknown_before_it_came_and_forgotten_when_it_went() {
         let mut told = States::new();
-        let last = told.report.links[0].classes.pop().unwrap();
+        let with = |told: &mut States, change: &dyn Fn(&mut Vec<ClassReport>)| {
+            let classes = &mut told.report.links[0].classes;
+            let mut all = classes.to_vec();
+            change(&mut all);
+            *classes = all.into();
+        };
+        let last = told.report.links[0].classes.iter().next_back().cloned();
+        let last = last.unwrap();
         let name = last.terms.name.to_string();
+        with(&mut told, &|all| drop(all.pop()));
         for second in 2..=4 {
             told.at(second.into(), 125_000, 0);
         }
         assert!(told.history.told("up", &name, Span::Hour, None).is_none());
-        told.report.links[0].classes.push(last);
+        with(&mut told, &|all| all.push(last.clone()));
         told.at(5.0, 125_000, 0);
         told.at(6.0, 125_000, 0);
         let answer = told.history.told("up", &name, Span::Hour, None).unwrap();
@@ -577,7 +584,7 @@ mod tests {
         assert_eq!(known, [false, false, false, false, true]);
         // The others are what they were.
         near(&told.told(Span::Hour, None).rate_bps, &[1e6; 5]);
-        told.report.links[0].classes.pop();
+        with(&mut told, &|all| drop(all.pop()));
         told.at(7.0, 125_000, 0);
         assert!(told.history.told("up", &name, Span::Hour, None).is_none());
         near(&told.told(Span::Hour, None).rate_bps, &[1e6; 6]);
@@ -587,7 +594,7 @@ mod tests {
     fn a_class_that_is_counted_anew_sends_less_than_nothing_in_no_second() {
         let mut told = States::new();
         told.at(2.0, 125_000, 3);
-        let class = Arc::make_mut(&mut told.report.links[0].classes[0]);
+        let class = told.report.links[0].classes.make_mut(0);
         (class.sent_bytes, class.dropped) = (0, 0);
         told.at(3.0, 0, 0);
         told.at(4.0, 125_000, 0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
-use fairlane_config::{Link, List, Steps};
+use fairlane_config::{Link, List, Shared, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Discipline, Nanos};
 use fairlane_io::Backend;
@@ -97,7 +97,7 @@ impl Passing {
 #[derive(Clone, Default)]
 pub(crate) struct Told {
     /// Nothing before the first time.
-    pub(crate) report: Option<Arc<ClassReport>>,
+    pub(crate) report: Option<Shared<ClassReport>>,
     pub(crate) delays: Arc<Delays>,
 }
 
@@ -123,10 +123,12 @@ pub(crate) struct Plan {
     /// The device that its packets leave by.
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
-    pub(crate) terms: List<Arc<ClassTerms>>,
+    pub(crate) terms: List<ClassTerms>,
     /// The numbers of its classes.
     pub(crate) ids: Vec<ClassId>,
     pub(crate) accounts: Vec<Account>,
+    /// What was told of them last, or of others in their places.
+    pub(crate) told: List<ClassReport>,
     /// Frames that were dropped early of classes that went, below none that stayed.
     pub(crate) early_of_gone: u64,
     /// What flows are told apart by.
@@ -147,7 +149,7 @@ pub(crate) struct Plan {
 pub(crate) struct Next {
     pub(crate) side: Side,
     link: Arc<Link>,
-    terms: List<Arc<ClassTerms>>,
+    terms: List<ClassTerms>,
     /// Its classes have no numbers yet. None where it is not known yet that they are wanted.
     filters: Option<LinkClassifier>,
     /// What they are made of.
@@ -175,7 +177,7 @@ pub(crate) struct Running {
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
     key: DigestKey,
-    terms: List<Arc<ClassTerms>>,
+    terms: List<ClassTerms>,
     rules: Arc<Classifier<u32>>,
     port: Option<Arc<Port>>,
     early: Option<Tables>,
@@ -282,6 +284,7 @@ impl Plan {
             link: Arc::clone(link),
             terms: ClassTerms::of(link),
             accounts: ids.iter().map(|_| Account::default()).collect(),
+            told: List::default(),
             early_of_gone: 0,
             ids,
             key,
@@ -491,6 +494,7 @@ impl Plan {
             terms,
             ids,
             accounts,
+            told: self.told.clone(),
             early_of_gone: self.early_of_gone,
             key: self.key,
             rules: Arc::clone(filters.rules()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, SpanReport, bps, part};
 use fairlane_config::link_report::PipelineTerms;
-use fairlane_config::{ClassKind, Link};
+use fairlane_config::{ClassKind, Link, List, Shared};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use fairlane_runtime::Spans;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::daemon::Interface;
 use crate::meter::Delays;
 use crate::order::{DeviceCount, LinkCount, ThreadCount};
-use crate::plan::{Account, Passing, Plan, Told};
+use crate::plan::{Account, Passing, Plan};
 use crate::stretch::StepReport;
 use crate::workers::Waits;
 
@@ -223,8 +223,8 @@ pub struct LinkReport {
     /// What the way through the daemon adds to the delay of every class.
     pub pipeline: PipelineReport,
     /// Children after their parents, in the order of the file.
-    /// One that has nothing else to tell is shared with the state before.
-    pub classes: Vec<Arc<ClassReport>>,
+    /// Shared with the state before as far as its pieces have nothing else to tell.
+    pub classes: List<ClassReport>,
     /// The delays of each of them, since the start.
     #[serde(skip)]
     pub delays: Vec<Arc<Delays>>,
@@ -335,12 +335,18 @@ impl LinkReport {
             seconds: recent_seconds,
             bytes: bytes.saturating_sub(told),
         };
-        let accounts = plan.accounts.iter_mut().zip(&plan.terms);
-        let classes = (accounts.zip(&count.classes).zip(&sums))
-            .map(|(((account, terms), stats), sums)| {
+        let accounts = plan.accounts.iter_mut().enumerate();
+        let classes =
+            (accounts.zip(&count.classes).zip(&sums)).map(|(((place, account), stats), sums)| {
+                let terms = plan.terms.share(place);
                 tell(account, terms, stats, sums, &link, [whole, recent])
-            })
-            .collect();
+            });
+        // Pieces of terms that are no more in use are let go of.
+        let same = |was: &ClassReport, is: &ClassReport| was.terms.is(&is.terms) && was == is;
+        plan.told = List::after(&plan.told, classes, same);
+        for (place, account) in plan.accounts.iter_mut().enumerate() {
+            account.told.report = Some(plan.told.share(place));
+        }
         LinkReport {
             name: Arc::from(&*link.name),
             to,
@@ -362,7 +368,7 @@ impl LinkReport {
             transmitted: device.lane.transmitted,
             queued_packets: count.queued.into(),
             pipeline,
-            classes,
+            classes: plan.told.clone(),
             delays: (plan
                 .accounts
                 .iter()
@@ -380,15 +386,15 @@ impl LinkReport {
     }
 }
 
-/// Makes the report of a class, and notes that it was told.
+/// Makes the report of a class, and notes its delays as told.
 fn tell(
     account: &mut Account,
-    terms: &Arc<ClassTerms>,
+    terms: Shared<ClassTerms>,
     stats: &ClassStats,
     sums: &Sums,
     link: &Link,
     [whole, recent]: [Span; 2],
-) -> Arc<ClassReport> {
+) -> ClassReport {
     let Sums { early, passing, .. } = sums;
     let told = &account.told;
     let delays = account.meter.read(&told.delays);
@@ -400,9 +406,10 @@ fn tell(
     let offered = since(|it| it.offered_bytes) as f64 * 8.0;
     let burst = f64::from(link.longest.get()) * 8.0;
     let within = |rate: u64| offered <= rate as f64 * recent.seconds + burst;
+    let terms = &counted.terms;
     let late = delay_us.zip(terms.bound_us);
     // Packets that left before a change may have had another bound.
-    let same_terms = (told.report.as_ref()).is_none_or(|told| Arc::ptr_eq(&told.terms, terms));
+    let same_terms = (told.report.as_ref()).is_none_or(|told| told.terms == *terms);
     // What waited when the time began may have come too fast before.
     let kept_to_it = same_terms
         && told.figure(|told| told.queued_packets) == 0
@@ -426,14 +433,7 @@ fn tell(
         }),
         ..counted
     };
-    let report = match &told.report {
-        Some(told) if **told == report && Arc::ptr_eq(&told.terms, terms) => Arc::clone(told),
-        _ => Arc::new(report),
-    };
-    account.told = Told {
-        report: Some(Arc::clone(&report)),
-        delays,
-    };
+    account.told.delays = delays;
     report
 }
 

@@ -184,7 +184,8 @@ fn a_site_tells_its_state_and_takes_over_another_while_frames_pass_and_stops_whe
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(handle.rounds(), rounds, "it has ended");
     assert_eq!(report.reloads, 1);
-    let [calls, rest] = &report.links[0].classes[..] else {
+    let classes = report.links[0].classes.to_vec();
+    let [calls, rest] = &classes[..] else {
         panic!("{report:?}");
     };
     assert_eq!(&*calls.terms.name, "calls");
@@ -283,7 +284,8 @@ fn a_site_with_workers_forwards_takes_over_and_goes_on_with_another_interface() 
         running.join().unwrap()
     });
     result.unwrap();
-    let [calls, rest] = &report.links[0].classes[..] else {
+    let classes = report.links[0].classes.to_vec();
+    let [calls, rest] = &classes[..] else {
         panic!("{report:?}");
     };
     assert_eq!((&*calls.terms.name, calls.dropped), ("calls", 0));

@@ -275,7 +275,7 @@ fn pipeline(measured: &PipelineReport) -> String {
 /// The classes to tell of in so many lines, and a line on the others: all of them in the order
 /// of the file if they fit; else those beyond their bound, and the busiest.
 fn chosen(link: &LinkReport, lines: usize) -> (Vec<&ClassReport>, Option<String>) {
-    let classes = link.classes.iter().map(|class| &**class);
+    let classes = link.classes.iter();
     if link.classes.len() <= lines {
         return (classes.collect(), None);
     }

@@ -1,7 +1,5 @@
 //! What becomes of every packet of a simulated link, by class.
 
-use std::sync::Arc;
-
 use crate::digest_map::DigestMap;
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
 use fairlane_config::{Link, List};
@@ -73,7 +71,7 @@ pub(crate) struct Ledger {
     /// The queues' numbers of the classes.
     ids: Vec<ClassId>,
     places: Places,
-    terms: List<Arc<ClassTerms>>,
+    terms: List<ClassTerms>,
     accounts: Vec<Account>,
     /// What the queue had counted when this began.
     before: Vec<ClassStats>,
@@ -138,7 +136,7 @@ impl Ledger {
                 beyond_bound: terms.delay_ns.map(|_| account.beyond),
                 alone_packets: Some(account.alone),
                 alone_max_us: (account.alone > 0).then(|| micros(account.alone_max)),
-                ..ClassReport::counted(terms, &stats, none, time.as_secs_f64(), sent)
+                ..ClassReport::counted(self.terms.share(at), &stats, none, time.as_secs_f64(), sent)
             });
         }
         rows

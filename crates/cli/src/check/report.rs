@@ -61,7 +61,7 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
         let indent = "  ".repeat(class.depth);
         let default = if class.default { " (default)" } else { "" };
         let bounds = match &class.no_bound {
-            Some(reason) => reason.clone(),
+            Some(reason) => reason.to_string(),
             None => class.bounds.join(" > "),
         };
         let delay = match (class.queues, class.delay_ns) {

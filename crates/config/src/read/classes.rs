@@ -66,7 +66,7 @@ pub(super) fn read(
     rate: Rate,
     (longest, shortest): (Length, Length),
     algorithm: LinkAlgorithm,
-    former: Option<&Reading>,
+    (former, named): (Option<&Reading>, &[Option<&Arc<str>>]),
     report: &mut Report,
 ) -> Option<Classes> {
     let before = report.errors();
@@ -78,7 +78,7 @@ pub(super) fn read(
     }
     let tree = Tree::of(link, former, report)?;
     let former = former.filter(|former| former.is_alike(algorithm, longest));
-    let (alone, known) = alone(&tree, link, longest, algorithm, former, report);
+    let (alone, known) = alone(&tree, link, longest, algorithm, (former, named), report);
     let lengths = (longest, shortest);
     if let Some(former) = former.filter(|_| report.errors() == before)
         && let Some((settled, again)) =
@@ -161,16 +161,37 @@ fn placed(tree: &Tree, alone: &List<Arc<Class>>) -> (Vec<Class>, Vec<usize>) {
     (classes, numbers)
 }
 
-/// Each class as if there were no others, in the order of the file, and whether it was read before.
+/// The names of the classes of a link, in the order of the file.
+pub(super) fn named(link: &Link) -> Vec<Option<&Arc<str>>> {
+    let mut names = vec![None; link.classes.len()];
+    for class in &link.classes {
+        if let Some(name) = names.get_mut(class.number) {
+            *name = Some(&class.name);
+        }
+    }
+    names
+}
+
+/// Each class as if there were no others, in the order of the file, and whether it was read before. A name that it
+/// had, or that is that of the class `named` so, is shared.
 fn alone(
     tree: &Tree,
     link: &file::Link,
     longest: Length,
     algorithm: LinkAlgorithm,
-    former: Option<&Reading>,
+    (former, named): (Option<&Reading>, &[Option<&Arc<str>>]),
     report: &mut Report,
 ) -> (List<Arc<Class>>, Vec<bool>) {
-    let mut read = |at| class(tree, at, longest, algorithm, report).map(Arc::new);
+    let mut read = |at| {
+        let mut class = class(tree, at, longest, algorithm, report)?;
+        // It outlasts all else that is made for a change: one more of each would keep much from being given back.
+        let was = former.and_then(|former| former.alone.get(at));
+        let name = was.map(|was| &was.name).or(*named.get(at).unwrap_or(&None));
+        if let Some(name) = name.filter(|name| **name == class.name) {
+            class.name = Arc::clone(name);
+        }
+        Some(Arc::new(class))
+    };
     let places = 0..tree.written.len();
     if let Some(former) = former
         && let Some(known) = known_in_place(former, tree, link)

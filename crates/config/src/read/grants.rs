@@ -71,6 +71,7 @@ impl Surroundings<'_> {
             interfaces: site.interfaces.as_ref().map(Some),
             attach: site.attach.is_some(),
             mtu,
+            running: &site.links,
         }
     }
 }
@@ -156,7 +157,7 @@ pub(crate) fn together(
     if broken.is_empty() {
         let own = add(file, &written);
         let mut report = Report::new("", "");
-        match site_again(file, mtu, former, &mut report) {
+        match site_again(file, mtu, former, &alone.links, &mut report) {
             Some((site, _)) => match all_kept(&site, grants) {
                 Ok(()) => {
                     return Ok(Site {

@@ -43,15 +43,16 @@ pub const XDP_MOST_WAITING: u32 = 122_368;
 
 /// The site, or what is wrong is reported.
 pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Option<Site> {
-    site_again(file, mtu, &[], report).map(|(site, _)| site)
+    site_again(file, mtu, &[], &[], report).map(|(site, _)| site)
 }
 
 /// The same, with what was read of its links, which needs not be read again. Of `former` there was
-/// nothing to be told.
+/// nothing to be told. Without it, classes share their names with those of the links that are `running`.
 pub(crate) fn site_again(
     file: &file::File,
     mtu: MtuOf<'_>,
     former: &[Reading],
+    running: &[Arc<Link>],
     report: &mut Report,
 ) -> Option<(Site, Vec<Reading>)> {
     let attach = file.attach.as_ref().map(|at| at.value());
@@ -63,6 +64,7 @@ pub(crate) fn site_again(
         interfaces: interfaces.as_ref().map(Option::as_ref),
         attach: attach.is_some(),
         mtu,
+        running,
     };
     if file.link.is_empty() {
         report.error(
@@ -185,6 +187,7 @@ struct Surroundings<'a> {
     interfaces: Option<Option<&'a Interfaces>>,
     attach: bool,
     mtu: MtuOf<'a>,
+    running: &'a [Arc<Link>],
 }
 
 impl Surroundings<'_> {
@@ -681,7 +684,11 @@ fn unfiltered(
     let shortest = crate::site::shortest(longest, overhead?);
     let limits = rooms::Written::read(written, longest, report);
     let lengths = (longest, shortest);
-    let classes = classes::read(written, rate?, lengths, algorithm, former, report)?;
+    let running = around.running.iter().find(|link| link.to == to);
+    // Where it was read before, it has its names from there.
+    let named = running.filter(|_| former.is_none());
+    let named = named.map_or_else(Vec::new, |link| classes::named(link));
+    let classes = classes::read(written, rate?, lengths, algorithm, (former, &named), report)?;
     let limits = limits?.settle(written, classes.kept, report);
     let (rate, overhead) = (rate?, overhead?);
     let link = limits.map(|limits| Link {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use fairlane_config::class_report::ClassTerms;
-use fairlane_config::{Broken, Draft, Grant, NotGranted, Offer, Site, SiteError, Terms};
+use fairlane_config::{Broken, Draft, Grant, NotGranted, Offer, Shared, Site, SiteError, Terms};
 use fairlane_core::{Nanos, Rate};
 
 use crate::guarantees::Random;
@@ -70,9 +70,10 @@ fn broken(text: &str, grants: &[Arc<Grant>]) -> Vec<Broken> {
     }
 }
 
-fn terms(site: &Site, name: &str) -> Arc<ClassTerms> {
+fn terms(site: &Site, name: &str) -> Shared<ClassTerms> {
     let all = ClassTerms::of(&site.links[0]);
-    let found = all.iter().find(|terms| &*terms.name == name).cloned();
+    let found = all.iter().position(|terms| &*terms.name == name);
+    let found = found.map(|at| all.share(at));
     found.unwrap_or_else(|| panic!("no class {name}"))
 }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fairlane_config::Site;
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, SpanReport};
 use fairlane_config::link_report::PipelineTerms;
+use fairlane_config::{List, Site};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos};
 use fairlane_site::{ForwardingReport, InterfaceReport, LinkReport, PipelineReport};
@@ -28,17 +28,10 @@ pub(crate) fn report() -> Report {
         },
         ..ClassStats::default()
     };
-    let classes: Vec<_> = ClassTerms::of(link)
-        .iter()
-        .map(|terms| {
-            Arc::new(ClassReport::counted(
-                terms,
-                &stats,
-                Count::default(),
-                2.0,
-                9_000,
-            ))
-        })
+    let terms = ClassTerms::of(link);
+    let none = Count::default();
+    let classes: List<_> = (0..terms.len())
+        .map(|at| ClassReport::counted(terms.share(at), &stats, none, 2.0, 9_000))
         .collect();
     let link = LinkReport {
         name: Arc::from("up"),
@@ -197,7 +190,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 fn what_the_dashboard_asks_for_is_there() {
     let mut report = report();
     report.interfaces = ["lan0", "wan0"].map(interface).into();
-    Arc::make_mut(&mut report.links[0].classes[0]).delay_us = Some(DelayReport::default());
+    report.links[0].classes.make_mut(0).delay_us = Some(DelayReport::default());
     let text = told(report, Format::OpenMetrics);
     let there = names(&text);
     let dashboard = include_str!("../../../../examples/grafana/fairlane.json");
@@ -257,7 +250,7 @@ fn what_is_made_is_never_in_memory_at_once_however_many_classes_there_are() {
     let mut report = report();
     let link = &mut report.links[0];
     let (class, delays) = (link.classes[0].clone(), link.delays[0].clone());
-    link.classes.resize(3_000, class);
+    link.classes = vec![class; 3_000].into();
     link.delays.resize(3_000, delays);
     for format in [Format::Plain, Format::OpenMetrics, Format::Protobuf] {
         let pieces = pieces(&report, format);
@@ -477,7 +470,7 @@ fn the_messages_say_what_the_text_says() {
             delayed(&[70, 250, 999, 4_000, 900_000, 7_000_000].map(Nanos::from_micros));
         report.interfaces = ["lan0", "wan0"].map(interface).into();
         report.interfaces[1].lost = 300;
-        Arc::make_mut(&mut report.links[0].classes[1]).discarded = 1 << 40;
+        report.links[0].classes.make_mut(1).discarded = 1 << 40;
         report
     };
     let text = Series::of_text(&told(report(), Format::Plain));

@@ -187,7 +187,7 @@ fn find<'a>(report: &'a Report, name: &str) -> Result<&'a LinkReport> {
 }
 
 fn find_class<'a>(link: &'a LinkReport, name: &str) -> Result<&'a ClassReport> {
-    let mut classes = link.classes.iter().map(|class| &**class);
+    let mut classes = link.classes.iter();
     let found = classes.find(|class| &*class.terms.name == name);
     let names = || link.classes.iter().map(|class| &*class.terms.name);
     let near = || fairlane_config::suggestion(name, names());

@@ -390,18 +390,20 @@ fn is_beyond_its_bound(rig: &mut Rig, seconds: f64) -> bool {
 }
 
 #[test]
-fn a_class_that_has_nothing_else_to_tell_is_shared_with_the_report_before() {
+fn classes_that_have_nothing_else_to_tell_are_shared_with_the_report_before() {
+    // As many as are shared together, and one.
+    const OTHER: usize = 64;
+    let between: String = (1..OTHER)
+        .map(|number| format!("[[link.class]]\nname = \"c{number}\"\n"))
+        .collect();
     let text = |rate| {
         link(&format!(
-            "{REST}[[link.class]]\nname = \"other\"\nrate = \"{rate}\"\n"
+            "{REST}{between}[[link.class]]\nname = \"other\"\nrate = \"{rate}\"\n"
         ))
     };
     let mut rig = Rig::new(&text("1mbit"));
-    let shared = |before: &LinkReport, after: &LinkReport| -> Vec<bool> {
-        let pairs = before.classes.iter().zip(&after.classes);
-        pairs
-            .map(|(before, after)| Arc::ptr_eq(before, after))
-            .collect()
+    let shared = |before: &LinkReport, after: &LinkReport| {
+        [0, OTHER].map(|at| before.classes.share(at).is(&after.classes.share(at)))
     };
     let first = told(&mut rig, 1.0);
     let second = told(&mut rig, 2.0);
@@ -418,7 +420,10 @@ fn a_class_that_has_nothing_else_to_tell_is_shared_with_the_report_before() {
     rig.go_on_as(&text("2mbit"));
     let fourth = told(&mut rig, 4.0);
     assert_eq!(shared(&third, &fourth), [false, false]);
-    assert_eq!(fourth.classes[1].terms.rate_bps, Some(2_000_000));
+    assert_eq!(fourth.classes[OTHER].terms.rate_bps, Some(2_000_000));
+    // What the terms were before is kept for nobody.
+    let terms = |at: usize| &fourth.classes[at].terms;
+    assert!((0..=OTHER).all(|at| rig.plan.terms.share(at).is(terms(at))));
 }
 
 #[test]

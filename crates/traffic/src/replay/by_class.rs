@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io::{BufRead, Read};
 use std::iter;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use fairlane_classify::{DigestKey, LinkClassifier, Origin, Owner};
@@ -237,7 +236,7 @@ impl AsFlows {
 }
 
 /// What each class is entitled to, in bit/s.
-fn entitlements(link: &Link, terms: &List<Arc<ClassTerms>>) -> Vec<u64> {
+fn entitlements(link: &Link, terms: &List<ClassTerms>) -> Vec<u64> {
     let above = |at: usize| link.classes[at].parent;
     // Of each class, those below it included.
     let mut queues: Vec<u64> = terms.iter().map(|one| one.queues.into()).collect();

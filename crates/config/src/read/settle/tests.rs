@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fairlane_core::random::splitmix64;
 
 use crate::class_report::ClassTerms;
+use crate::list::PIECE;
 use crate::{Draft, Link, Site, Table};
 
 /// Classes and their parents, three levels of them; the last one is the default.
@@ -90,8 +91,14 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
     let is_inner = |at: usize| CLASSES.iter().any(|class| class.1 == Some(CLASSES[at].0));
     let mut draw = Draw(1);
     let mut keys = vec![String::new(); CLASSES.len()];
-    let draft = Draft::of(&whole(&keys).into(), &|_| None).expect("it is written as people write");
+    let site = Site::parse(&whole(&keys), "site").expect("it is sound");
+    let draft = Draft::of_running(&site, &|_| None).expect("it is written as people write");
     let (mut draft, mut running) = draft.read(&|_| None).expect("it is sound");
+    let names = |site: &Site| {
+        let classes = site.links[0].classes.iter();
+        classes.map(|class| class.name.as_ptr()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&running), names(&site));
     let (mut again, mut longer) = (0, 0);
     for _ in 0..600 {
         let mut next = draft.clone();
@@ -109,8 +116,17 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
         };
         let whole = whole.expect("the draft is sound");
         let [is, was, same]: [&Arc<Link>; 3] = [&site, &running, &whole].map(|site| &site.links[0]);
-        let terms = ClassTerms::after(is, &ClassTerms::of(was));
+        let former = ClassTerms::of(was);
+        let terms = ClassTerms::after(is, &former);
         assert_eq!(terms, ClassTerms::of(same), "{}", site.text);
+        // What is kept for long is what there was, as far as a piece of it stays as it is.
+        for at in 0..CLASSES.len() {
+            let [had, has] = [was, is].map(|link| &link.classes[at].name);
+            assert!(Arc::ptr_eq(had, has), "{has}");
+            let from = at / PIECE * PIECE;
+            let stays = (from..terms.len().min(from + PIECE)).all(|at| former[at] == terms[at]);
+            assert_eq!(former.share(at).is(&terms.share(at)), stays, "{has}");
+        }
         assert_eq!(told(is), told(same), "{}", site.text);
         assert_eq!(is.steps_from(was), same.steps_from(was), "{}", site.text);
         let places = |but: &[Range<usize>]| but.iter().map(Range::len).sum::<usize>();
