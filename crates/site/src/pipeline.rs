@@ -118,3 +118,31 @@ pub fn pipeline_terms(site: &Site, link: &Link) -> Option<PipelineTerms> {
     let interfaces = site.interfaces.as_ref()?;
     Some(Pipeline::of(interfaces, counts(site, false)).terms(link))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overhead_that_a_device_does_not_count_is_in_the_transmit_queue() {
+        for (backend, bare) in [("packet", 0), ("xdp", u64::from(TX_RING))] {
+            for (overhead, near) in [
+                (0, "inside = 'lan%d'"),
+                (24, "inside = 'lan%d'"),
+                (24, "tap = 'fair0'"),
+            ] {
+                let text = format!(
+                    "[interfaces]\noutside = 'wan%d'\n{near}\nbackend = '{backend}'\n[[link]]\nname = 'up'\n\
+                     to = 'outside'\nrate = '1gbit'\noverhead = {overhead}\n\
+                     class = [{{ name = 'all', default = true }}]\n"
+                );
+                let site = Site::parse(&text, "site.toml").unwrap();
+                let link = &site.links[0];
+                let terms = pipeline_terms(&site, link).unwrap();
+                let released = terms.released_packets as u64 * u64::from(link.longest.get());
+                let counted = terms.device_bytes + released;
+                assert_eq!(terms.transmit_bytes, counted + bare * overhead, "{text}");
+            }
+        }
+    }
+}
