@@ -112,6 +112,8 @@
 #[cfg(test)]
 mod beside_ring;
 #[cfg(test)]
+mod early_drop;
+#[cfg(test)]
 mod left_undone;
 #[cfg(test)]
 mod like_kernel;
@@ -454,7 +456,9 @@ impl<F> PacketBackend<F> {
     /// Hears what arrives from now on, or nothing more. What arrived until then is in the ring, to be
     /// received. To begin takes some microseconds; to end takes as long as some processor may be
     /// about to bring a frame, tens of milliseconds. It may be said again. One of
-    /// [several](Self::open_group) that was told to hear nothing more cannot begin again.
+    /// [several](Self::open_group) that was told to hear nothing more cannot begin again, and where the
+    /// kernel cannot wait for its processors (`MEMBARRIER_CMD_GLOBAL`), a frame that was on its way may
+    /// still come.
     ///
     /// # Errors
     ///
@@ -791,153 +795,7 @@ impl<F> fmt::Debug for PacketBackend<F> {
 
 #[cfg(test)]
 mod tests {
-    use fairlane_netlab::{cable, or_skip};
-
     use super::*;
-    use crate::early::{Class, Rules};
-    use crate::{EarlyDrop, Umem, XdpBackend, XdpOptions};
-
-    /// Sockets that share an interface, and whoever sends to it.
-    struct Shared {
-        group: Vec<PacketBackend>,
-        sender: PacketBackend,
-    }
-
-    impl Shared {
-        const FLOWS: u16 = 64;
-
-        /// One of the sockets refuses programs from now on.
-        fn lock(&self, number: usize) {
-            let (socket, on): (_, libc::c_int) = (self.group[number].as_fd(), 1);
-            sys::set_option(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, on).unwrap();
-        }
-
-        /// A datagram of each flow arrives. How many each of the sockets has heard.
-        fn hear(&mut self) -> Vec<usize> {
-            let datagram = |flow: u16| {
-                let mut frame = vec![0xff; 6];
-                frame.extend([2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46]);
-                frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
-                frame.extend([(20_000 + flow).to_be_bytes(), [0, 9]].concat());
-                frame.extend([0, 26]);
-                frame.resize(60, 0);
-                frame
-            };
-            let mut batch: VecDeque<_> = (0..Self::FLOWS).map(datagram).collect();
-            while !batch.is_empty() {
-                self.sender.transmit(&mut batch).unwrap();
-            }
-            std::thread::sleep(Duration::from_millis(100));
-            let mut heard = Vec::new();
-            for one in &mut self.group {
-                let mut frames = Vec::new();
-                one.receive(&mut frames, usize::MAX).unwrap();
-                heard.push(frames.len());
-                assert_eq!(one.lost().unwrap(), 0);
-            }
-            heard
-        }
-    }
-
-    /// Tables by which all that arrives is dropped, once it is put.
-    fn dropping() -> io::Result<EarlyDrop> {
-        let class = Class {
-            flows: None,
-            first: 0,
-            most: 1,
-        };
-        let early = EarlyDrop::new(&Rules {
-            rules: Default::default(),
-            default: 0,
-            classes: vec![class],
-        })?;
-        early.start();
-        early.no_room(0, || None);
-        Ok(early)
-    }
-
-    #[test]
-    fn what_is_dropped_early_is_at_all_sockets_of_a_group_also_where_one_refuses_other_tables() {
-        const TEST: &str = "early drop at sockets of a group";
-        let Some((near, far)) = or_skip(TEST, cable(1_500)) else {
-            return;
-        };
-        let former = match dropping() {
-            Ok(former) => former,
-            Err(error) => return fairlane_netlab::skip(TEST, error),
-        };
-        let prompt = Options {
-            prompt: true,
-            ring: 1 << 20,
-            ..Options::default()
-        };
-        let open = || PacketBackend::open(near.name(), &prompt).unwrap();
-        let sender = near.namespace().run(open);
-        let open = || PacketBackend::open_group(far.name(), &prompt, 2).unwrap();
-        let mut sockets = Shared {
-            group: far.namespace().run(open),
-            sender,
-        };
-        let all = u64::from(Shared::FLOWS);
-        for stands in [true, false] {
-            let gate = Gate::of_all(sockets.group.iter().map(PacketBackend::gate));
-            let heard = sockets.hear();
-            assert!(heard.iter().all(|&frames| frames > 0), "{heard:?}");
-            assert_eq!(heard.iter().sum::<usize>() as u64, all);
-            if stands {
-                gate.put(&former).unwrap();
-                assert_eq!(sockets.hear(), [0, 0]);
-                assert_eq!(former.dropped(0).frames, all, "what each has dropped");
-            }
-            sockets.lock(1);
-            let other = dropping().unwrap();
-            let refused = gate.put(&other).unwrap_err();
-            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-            // By the former tables, or by none.
-            let expected = if stands { vec![0, 0] } else { heard };
-            assert_eq!(sockets.hear(), expected);
-            let frames = [&former, &other].map(|early| early.dropped(0).frames);
-            assert_eq!(frames, [2 * all, 0]);
-            sockets.group = far.namespace().run(open);
-        }
-        // Whoever is to hear nothing more does not by other tables.
-        let gate = Gate::of_all(sockets.group.iter().map(PacketBackend::gate));
-        let deaf = |one: &PacketBackend| one.hear(false);
-        sockets.group.iter().try_for_each(deaf).unwrap();
-        former.stop();
-        gate.put(&former).unwrap();
-        assert_eq!(sockets.hear(), [0, 0]);
-    }
-
-    #[test]
-    fn an_interface_drops_by_the_tables_that_it_had_where_a_socket_behind_it_refuses_others() {
-        const TEST: &str = "early drop at an interface and a socket";
-        let Some((near, far)) = or_skip(TEST, cable(1_500)) else {
-            return;
-        };
-        let former = match dropping() {
-            Ok(former) => former,
-            Err(error) => return fairlane_netlab::skip(TEST, error),
-        };
-        let umem = Umem::new(1 << 12, 2_048).unwrap();
-        let options = Options::default();
-        let mut sockets = Shared {
-            group: (far.namespace())
-                .run(|| vec![PacketBackend::open(far.name(), &options).unwrap()]),
-            sender: (near.namespace()).run(|| PacketBackend::open(near.name(), &options).unwrap()),
-        };
-        let bind = || XdpBackend::bind_all(&umem, far.name(), &XdpOptions::default()).unwrap();
-        let before = far.namespace().run(bind);
-        before.gate().put(&former).unwrap();
-        sockets.lock(0);
-        let other = dropping().unwrap();
-        let both = Gate::of_all([before.gate(), sockets.group[0].gate()]);
-        let refused = both.put(&other).unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-        assert_eq!(sockets.hear(), [0]);
-        let frames = [&former, &other].map(|early| early.dropped(0).frames);
-        assert_eq!(frames, [u64::from(Shared::FLOWS), 0]);
-    }
 
     #[test]
     fn sockets_that_cannot_share_an_interface_say_what_it_takes() {

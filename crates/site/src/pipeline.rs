@@ -85,8 +85,8 @@ impl Pipeline {
 }
 
 /// What the way through a daemon on this machine adds to the delays of a link of a site, if it has interfaces. The
-/// number of workers that the file leaves to the machine is that of this one, or the most there may be where the
-/// interface is not here.
+/// number of workers that the file leaves to the machine is that of this one; at an interface that is not here, as many
+/// as it has cores for beside the thread that forwards, 16 at most.
 ///
 /// ```
 /// use fairlane_config::Site;

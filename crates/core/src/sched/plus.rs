@@ -134,7 +134,8 @@ fn family_key(share: Share) -> FamilyKey {
     (share.weight().get(), share.max_charge().get())
 }
 
-/// What a service is about, in sixteen bytes that are moved at once.
+/// The flows of an aggregate that take turns, and what its present place in the order grants them: sixteen bytes,
+/// which are moved at once when its service begins.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Service {
@@ -151,6 +152,7 @@ struct Service {
 #[repr(align(64))]
 struct Aggregate<S> {
     state: S,
+    /// What it is served by. While it is, the slack is what it began with.
     place: Service,
     /// The same of its next place.
     next_slack: i32,

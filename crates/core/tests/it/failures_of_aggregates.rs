@@ -5,11 +5,12 @@ use std::num::NonZeroU32;
 
 use crate::support::{FRACTION, Random, check, config, drain, length, next, scheduler};
 use fairlane_core::sched::{
-    AUTOMATIC_MEMBERS, Drr, Gfq, Plus, Qfq, SKps, Wf2q, Wf2qPlus, automatic_members,
+    AUTOMATIC_MEMBERS, Algorithm, Drr, Gfq, Plus, Qfq, SKps, Wf2q, Wf2qPlus, automatic_members,
 };
 use fairlane_core::scheduler::{EntityId, Holds, MaybeEntity, Removal, Violation};
 use fairlane_core::{
-    ChangeError, Charge, FlowId, PacketScheduler, Scheduler, Share, VirtualTime, Weight,
+    AnyScheduler, ChangeError, Charge, FlowId, PacketScheduler, Scheduler, SchedulerLimits, Share,
+    VirtualTime, Weight, with_algorithm,
 };
 
 /// One service of an aggregate, in bytes.
@@ -201,6 +202,24 @@ fn a_transmit_queue_of_any_length_makes_one_to_eight_members() {
 }
 
 /// The rest of the aggregate had the budget of before, and V another weight than F.
+#[test]
+fn over_aggregates_of_one_qfq_and_s_kps_are_run_themselves() {
+    let run = |algorithm: Algorithm| {
+        let flat = with_algorithm!(algorithm, new => std::any::type_name_of_val(&new()));
+        let any = AnyScheduler::<u32>::new(algorithm, SchedulerLimits::default());
+        (flat, format!("{any:?}"))
+    };
+    for (plus, plain) in [
+        (Algorithm::QfqPlus(members(1)), Algorithm::Qfq),
+        (Algorithm::SKpsPlus(members(1)), Algorithm::SKps),
+    ] {
+        assert_eq!(run(plus), run(plain));
+        assert_ne!(run(plus.with_members(members(2))), run(plain));
+    }
+    let others = Algorithm::GfqPlus(members(1));
+    assert_ne!(run(others), run(Algorithm::Gfq));
+}
+
 #[test]
 fn removing_a_flow_of_the_aggregate_in_service_adds_nothing_to_its_budget() {
     fn test<A: Scheduler + Clone>(algorithm: A) {
