@@ -21,7 +21,8 @@ Where the file names interfaces, a line says what a running daemon adds to every
 far as it can be said beforehand (docs/operating.md, \"What the daemon adds to a delay\"):
 
   receive workers   the threads that receive, the frames that they hold at most, and in how
-                    many rounds of the thread that forwards it has taken one in
+                    many rounds of the thread that forwards it has taken one in; where
+                    the file leaves their number to the machine, as on this one
   transmit queue    what was sent and has not left at most, and what the link takes for it
 
 The table has, for each class of each link:

@@ -286,20 +286,18 @@ fn measures() -> bool {
 
 /// What a measurement is like: pairs, and how long each half.
 fn extent() -> (usize, Duration) {
-    match measures() {
-        true => (20, Duration::from_secs(3)),
-        false => (2, Duration::from_millis(700)),
+    match (measures(), long_tests()) {
+        (true, _) => (20, Duration::from_secs(3)),
+        (false, true) => (8, Duration::from_secs(1)),
+        (false, false) => (2, Duration::from_millis(700)),
     }
 }
 
-/// Measures where something is measured at all, on cores of which the flood leaves one.
+/// Measures on cores of which the flood leaves one.
 fn under_a_flood(test: &str, measure: fn(&str, Load)) {
-    match measures() && cores().len() > 1 {
+    match long_tests() && cores().len() > 1 {
         true => measure(test, Load::Flood),
-        false => skip_unsupported(
-            test,
-            "FAIRLANE_LONG_TESTS is not set, the program is not optimised, or there is one core",
-        ),
+        false => skip_unsupported(test, "FAIRLANE_LONG_TESTS is not set, or there is one core"),
     }
 }
 
