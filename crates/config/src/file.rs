@@ -113,6 +113,10 @@ pub(crate) struct Workers {
     /// The cores that they stay on, as in [2, 3]: one for each, those at `inside` first. Without this
     /// key they run where the system has them run. Without `receive` there are as many threads as cores here.
     pub cores: Option<At<Vec<i64>>>,
+    /// 1: one thread decides for both links. 2: each link has one of its own, which needs `inside`. "auto", the
+    /// default: 2 where this machine has a core for each of them and for every thread that receives, else 1.
+    #[cfg_attr(test, schemars(extend("minimum" = 1, "maximum" = 2, "pattern" = "^auto$")))]
+    pub arbiters: Option<At<Scalar>>,
 }
 
 /// One shaped direction: all that leaves by one interface.

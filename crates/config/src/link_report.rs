@@ -64,6 +64,7 @@ pub struct LinkReport {
 /// // Two receive workers, and 256 KiB in the hands of the device.
 /// let terms = PipelineTerms {
 ///     receive_workers: 2,
+///     arbiters: 1,
 ///     held_frames: 2_184,
 ///     arrival_rounds: Some(4),
 ///     departure_rounds: 2,
@@ -81,6 +82,8 @@ pub struct LinkReport {
 pub struct PipelineTerms {
     /// Threads that receive what leaves by the link; 0 where the one that forwards receives itself.
     pub receive_workers: usize,
+    /// Threads that decide: 1 for all links, or 2, one a link.
+    pub arbiters: usize,
     /// Frames that these hold at most, all together, beside those that wait in the link.
     pub held_frames: usize,
     /// Delta_A: in so many rounds of the thread that forwards it has taken in a frame that a worker holds, that

@@ -323,6 +323,8 @@ pub struct Workers {
     pub receive: Option<usize>,
     /// The cores that they stay on, those at `inside` first; none, or as many as there are workers.
     pub cores: Vec<usize>,
+    /// How many threads decide: 1 for both links, 2 one a link; none where the machine's cores say.
+    pub arbiters: Option<usize>,
 }
 
 impl Workers {

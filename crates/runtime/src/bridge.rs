@@ -87,6 +87,14 @@ pub const BATCH: usize = 64;
 /// Most frames taken in from one device in a round: as long as that takes, nothing is sent.
 pub const MOST_TAKEN_IN: usize = 16 * BATCH;
 
+/// A step in which nothing happened.
+const NOTHING: Step = Step {
+    drained: 0,
+    released: 0,
+    transmitted: 0,
+    next: Next::WhenPushed,
+};
+
 /// How long clients may go unheard while the bridge waits for its devices.
 pub const CLIENT_NAP: Nanos = Nanos::from_millis(1);
 
@@ -201,6 +209,8 @@ enum Way<Q: Queue, D: Backend> {
     Shaped(Box<Arbiter<Q, Straight<D>>>, FlowId, bool),
     /// Whether the device has not taken all of the frames so far.
     Open(Straight<D>, bool),
+    /// Nothing leaves by the device here: frames only arrive at it.
+    Elsewhere(D),
 }
 
 impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
@@ -218,6 +228,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         match self {
             Way::Shaped(arbiter, ..) => arbiter.backend(),
             Way::Open(out, _) => out.backend(),
+            Way::Elsewhere(device) => device,
         }
     }
 
@@ -226,13 +237,17 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         match self {
             Way::Shaped(arbiter, ..) => arbiter.backend_mut(),
             Way::Open(out, _) => out.backend_mut(),
+            Way::Elsewhere(device) => device,
         }
     }
 
     /// Whether its device has not taken all that is to leave before what comes next.
     #[inline]
     fn is_held_up(&self) -> bool {
-        matches!(self, Way::Open(_, true) | Way::Shaped(_, _, true))
+        matches!(
+            self,
+            Way::Open(_, true) | Way::Shaped(_, _, true) | Way::Elsewhere(_)
+        )
     }
 
     /// Most batches of frames that it takes in a round.
@@ -242,6 +257,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
             Way::Shaped(arbiter, ..) if !arbiter.is_open() => MOST_TAKEN_IN / BATCH,
             // A device without a queue before it holds up who sends to it.
             Way::Shaped(_, _, held_up) | Way::Open(_, held_up) => usize::from(!held_up),
+            Way::Elsewhere(_) => 0,
         }
     }
 
@@ -253,6 +269,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
                 !arbiter.queue().is_empty() || arbiter.waiting_for_backend() > 0
             }
             Way::Open(out, _) => out.is_waiting(),
+            Way::Elsewhere(_) => return true,
         };
         // A device that is unusable has nothing more to send.
         !waits && self.device().in_flight().unwrap_or(0) == 0
@@ -285,6 +302,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
                     },
                 })
             }
+            Way::Elsewhere(_) => Ok(NOTHING),
         }
     }
 }
@@ -389,12 +407,7 @@ where
     /// As of a round.
     #[inline]
     pub fn send(&mut self, now: Nanos) -> io::Result<Step> {
-        let mut round = Step {
-            drained: 0,
-            released: 0,
-            transmitted: 0,
-            next: Next::WhenPushed,
-        };
+        let mut round = NOTHING;
         for side in Side::BOTH {
             let way = &mut self.ways[side.index()];
             let step = way.step(now)?;
@@ -430,6 +443,7 @@ where
                 stats.received.add(frame.byte_len());
                 out.push(frame);
             }
+            Way::Elsewhere(_) => refuse(stats, frame.byte_len()),
         }
     }
 
@@ -476,6 +490,7 @@ where
                 stats.received.add(frame.byte_len());
                 out.push(frame);
             }
+            Way::Elsewhere(_) => refuse(stats, frame.byte_len()),
         }
     }
 
@@ -487,6 +502,7 @@ where
                 *held_up = false;
                 out.take_back()
             }
+            Way::Elsewhere(_) => VecDeque::new(),
         }
     }
 
@@ -532,6 +548,8 @@ where
                 stats.received = stats.received.plus(passed);
                 return;
             }
+            // Nothing is received for it.
+            Way::Elsewhere(_) => return,
         };
         let mut arrivals = from.device().arrivals().iter();
         for frame in self.arrived.drain(..) {
@@ -553,7 +571,7 @@ where
     pub fn arbiter(&self, leaves_by: Side) -> Option<&Arbiter<Q, Straight<D>>> {
         match &self.ways[leaves_by.index()] {
             Way::Shaped(arbiter, ..) => Some(arbiter),
-            Way::Open(..) => None,
+            Way::Open(..) | Way::Elsewhere(_) => None,
         }
     }
 
@@ -563,7 +581,7 @@ where
         self.changed = true;
         match &mut self.ways[leaves_by.index()] {
             Way::Shaped(arbiter, ..) => Some(arbiter),
-            Way::Open(..) => None,
+            Way::Open(..) | Way::Elsewhere(_) => None,
         }
     }
 
@@ -627,6 +645,51 @@ where
         self.rounds
     }
 
+    /// Cuts off the lane that leaves by this device, with all that waits in it, for another thread to make its
+    /// rounds: a bridge of that lane alone. Of the devices each is in one of the two bridges, by which its lane
+    /// leaves; in the other something stands in for it, by which nothing leaves there and at which frames arrive.
+    /// `here` stands in for the device that goes, and `there` for the one that stays. O(1), but for the room that a
+    /// bridge needs for a batch.
+    ///
+    /// [`join`](Self::join) undoes it.
+    pub fn split_off(&mut self, leaves_by: Side, here: D, there: D) -> Self
+    where
+        M: Clone,
+    {
+        let (way, other) = (leaves_by.index(), leaves_by.other().index());
+        let cut = std::mem::replace(&mut self.ways[way], Way::Elsewhere(here));
+        let mut ways = [cut, Way::Elsewhere(there)];
+        let mut stats = [std::mem::take(&mut self.stats[way]), LaneStats::default()];
+        if way > other {
+            ways.reverse();
+            stats.reverse();
+        }
+        Bridge {
+            ways,
+            stats,
+            make: self.make.clone(),
+            arrived: Vec::with_capacity(BATCH),
+            waiter: Waiter::new(),
+            changed: false,
+            is_attentive: false,
+            is_closed: self.is_closed,
+            rounds: RoundStats::default(),
+            due: self.due,
+        }
+    }
+
+    /// Takes back the lane that leaves by this device, which was [cut off](Self::split_off), as it is by now. Both
+    /// stand-ins are dropped. O(1).
+    pub fn join(&mut self, leaves_by: Side, mut other: Self) {
+        let way = leaves_by.index();
+        std::mem::swap(&mut self.ways[way], &mut other.ways[way]);
+        self.stats[way] = other.stats[way];
+        self.rounds.scan.merge(other.rounds.scan);
+        self.rounds.late.merge(other.rounds.late);
+        self.due = self.due.into_iter().chain(other.due).min();
+        self.changed = true;
+    }
+
     /// What became of the frames that were to leave by this device.
     pub fn stats(&self, leaves_by: Side) -> LaneStats {
         let mut stats = self.stats[leaves_by.index()];
@@ -640,6 +703,13 @@ where
         }
         stats
     }
+}
+
+/// Counts a frame that is to leave by a device by which nothing leaves here.
+#[cold]
+fn refuse(stats: &mut LaneStats, bytes: usize) {
+    stats.received.add(bytes);
+    stats.rejected.add(bytes);
 }
 
 /// Queues a frame by `put`, as `make` makes it, or counts why not.
@@ -717,7 +787,7 @@ where
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
         let has_clients = |way: &Way<Q, D>| match way {
             Way::Shaped(arbiter, ..) => arbiter.may_be_pushed(),
-            Way::Open(..) => false,
+            Way::Open(..) | Way::Elsewhere(_) => false,
         };
         let longest = match self.is_attentive || self.ways.iter().any(has_clients) {
             true => longest.min(CLIENT_NAP.into()),

@@ -1,5 +1,6 @@
 //! The devices that a site names, each a way for frames in and out.
 
+mod entrance;
 mod lasting;
 mod worked;
 mod xdp;
@@ -25,7 +26,7 @@ use crate::early::Port;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::{Notice, Notify};
-use crate::workers::{ClassifiedFrame, Look, Waits, WorkerOptions};
+use crate::workers::{Bell, ClassifiedFrame, Look, Waits, WorkerOptions};
 use lasting::Lasting;
 pub(crate) use lasting::{ToKeep, ToKeeper};
 pub(crate) use worked::Worked;
@@ -146,6 +147,33 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     fn may_wait(&mut self) -> bool {
         true
     }
+
+    /// Whether frames that arrive may be [lent](Self::lend) now.
+    fn may_lend(&self) -> bool {
+        false
+    }
+
+    /// Gives away where frames arrive, if it may: from now on none do here, and nothing but frames that leave is to
+    /// be asked of this until it [has that back](Self::have_back).
+    fn lend(&mut self) -> Option<Lent> {
+        None
+    }
+
+    /// Frames arrive here again: what was lent was dropped.
+    fn have_back(&mut self) {}
+
+    /// Whether what was lent is to come back before all else: the interface is gone.
+    fn is_to_go_home(&self) -> bool {
+        false
+    }
+}
+
+/// What was lent of a device. Dropping it gives it back.
+pub(crate) struct Lent {
+    /// Where frames arrive.
+    pub(crate) entrance: AnyDevice,
+    /// Ends a wait for them.
+    pub(crate) bell: Arc<Bell>,
 }
 
 /// Most batches that are forgotten at once: more than any ring holds.

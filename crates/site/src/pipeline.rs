@@ -8,7 +8,7 @@ use fairlane_runtime::ArbiterConfig;
 use fairlane_runtime::bridge::{BATCH, MOST_TAKEN_IN, Side};
 
 use crate::device::{TX_RING, budget};
-use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, counts};
+use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, arbiters, counts};
 
 /// Frames that a worker holds at most: a batch that is on its way, and a full mailbox.
 pub(crate) const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
@@ -29,6 +29,8 @@ pub(crate) const fn arrival_rounds(workers: usize) -> usize {
 pub(crate) struct Pipeline {
     /// How many workers receive there.
     workers: [usize; 2],
+    /// How many threads decide.
+    arbiters: usize,
     /// Bytes that a device may have in flight.
     budgets: [u64; 2],
     /// Frames of these at most whose overhead it does not count.
@@ -36,16 +38,27 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// With these workers at each of these interfaces.
-    pub(crate) fn new(interfaces: &Interfaces, workers: &[Option<WorkerOptions>; 2]) -> Pipeline {
+    /// Of a site with these interfaces, and these workers at each.
+    pub(crate) fn new(
+        site: &Site,
+        interfaces: &Interfaces,
+        workers: &[Option<WorkerOptions>; 2],
+    ) -> Pipeline {
         let counts = workers.each_ref().map(Option::as_ref);
-        Pipeline::of(interfaces, counts.map(|workers| Some(workers?.count)))
+        let counts = counts.map(|workers| Some(workers?.count));
+        Pipeline::of(interfaces, counts, arbiters(site, counts))
     }
 
-    fn of(interfaces: &Interfaces, workers: [Option<usize>; 2]) -> Pipeline {
+    /// Whether each link has an arbiter on a thread of its own.
+    pub(crate) fn has_arbiter_a_link(&self) -> bool {
+        self.arbiters > 1
+    }
+
+    fn of(interfaces: &Interfaces, workers: [Option<usize>; 2], arbiters: usize) -> Pipeline {
         let bytes = budget(interfaces.backend).as_bytes();
         Pipeline {
             workers: workers.map(Option::unwrap_or_default),
+            arbiters,
             bare_frames: match interfaces.backend {
                 // The kernel's memory for a frame is more than the frame with its overhead.
                 Backend::Packet => 0,
@@ -69,6 +82,7 @@ impl Pipeline {
         let released = ArbiterConfig::new(fairlane_runtime::Link::new(link.rate)).release_limit;
         let terms = PipelineTerms {
             receive_workers: workers,
+            arbiters: self.arbiters,
             held_frames: workers * HELD,
             arrival_rounds: (workers > 0).then(|| arrival_rounds(workers)),
             departure_rounds: DEPARTURE_ROUNDS,
@@ -116,7 +130,8 @@ impl Pipeline {
 /// ```
 pub fn pipeline_terms(site: &Site, link: &Link) -> Option<PipelineTerms> {
     let interfaces = site.interfaces.as_ref()?;
-    Some(Pipeline::of(interfaces, counts(site, false)).terms(link))
+    let counts = counts(site, false);
+    Some(Pipeline::of(interfaces, counts, arbiters(site, counts)).terms(link))
 }
 
 #[cfg(test)]

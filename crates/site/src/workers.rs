@@ -217,6 +217,12 @@ pub(crate) fn worker_options(
              their sockets cannot wait for the moment at which this process begins"
         ));
     }
+    if workers.arbiters == Some(2) && all.len() < 2 {
+        return unfit(
+            "[workers] asks for a thread that decides for each link, and this process may run on one core alone: \
+             leave out 'arbiters'",
+        );
+    }
     let mut cores = workers.cores.chunks(workers.receive.unwrap_or(1));
     let mut options = |role: Role, count| WorkerOptions {
         clock,
@@ -253,6 +259,19 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     [near, Some(count(&interfaces.outside))]
 }
 
+/// How many threads decide for a site with so many workers at each interface: one for both links, or one for each. Where
+/// the site leaves that to the machine, one for each if all of these threads can have a core of their own.
+pub(crate) fn arbiters(site: &Site, counts: [Option<usize>; 2]) -> usize {
+    let (Some(workers), [Some(near), Some(outside)]) = (&site.workers, counts) else {
+        return 1;
+    };
+    let cores = || sched_getaffinity(None).map_or(1, |here| here.count() as usize);
+    let have_room = || near + outside + 2 <= cores();
+    workers
+        .arbiters
+        .unwrap_or_else(|| if have_room() { 2 } else { 1 })
+}
+
 /// How many workers are to be at an interface with so many queues on a machine with so many cores, one of which
 /// the thread that forwards has.
 fn automatic(queues: usize, cores: usize) -> usize {
@@ -260,7 +279,13 @@ fn automatic(queues: usize, cores: usize) -> usize {
 }
 
 /// An event that ends a wait.
-struct Bell(OwnedFd);
+pub(crate) struct Bell(OwnedFd);
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Bell {
     fn new() -> io::Result<Bell> {
@@ -268,7 +293,7 @@ impl Bell {
         Ok(Bell(eventfd(0, flags)?))
     }
 
-    fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // It fails where it has rung as often as can be counted.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
@@ -561,7 +586,7 @@ impl<D: Device> Steps for Worker<D> {
     }
 
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
-        let both = [self.device.as_fd(), self.shared.bell.0.as_fd()];
+        let both = [self.device.as_fd(), self.shared.bell.as_fd()];
         self.waiter.wait_readable(&both, longest)?;
         Ok(Some(Woken::TimedOut))
     }
@@ -737,6 +762,11 @@ impl<D> WorkerHandles<D> {
         }
     }
 
+    /// Tells again what [take](Self::take) has told, why they have ended.
+    pub(crate) fn tell_again(&mut self, failed: io::Error) {
+        self.failed = Some(failed);
+    }
+
     /// One has ended: the others are to. Whether they have.
     fn have_ended(&mut self) -> bool {
         self.stop();
@@ -783,8 +813,8 @@ impl<D> WorkerHandles<D> {
         waiting == self.each.len()
     }
 
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.0.as_fd()
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     pub(crate) fn is_filling(&self) -> bool {

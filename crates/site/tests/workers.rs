@@ -1,4 +1,4 @@
-//! A site of several threads an interface, between real interfaces, while all changes that can: counted to the frame.
+//! A site of several threads an interface, or of an arbiter a link, between real interfaces, while all changes that can: counted to the frame.
 //!
 //! For `FAIRLANE_SOAK_SECONDS` seconds (5 unless told):
 //!
@@ -32,8 +32,13 @@ const FLOWS: usize = 24;
 const PAUSE: Duration = Duration::from_millis(6);
 
 fn site(class: &str, receive: usize) -> Site {
+    site_of(class, receive, 1)
+}
+
+fn site_of(class: &str, receive: usize, arbiters: usize) -> Site {
     let text = format!(
-        "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n[workers]\nreceive = {receive}\n\
+        "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n\
+         [workers]\nreceive = {receive}\narbiters = {arbiters}\n\
          [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"200mbit\"\n\
          [[link.class]]\nname = \"{class}\"\nrate = \"40mbit\"\n\
          [[link.class]]\nname = \"rest\"\ndefault = true\n\
@@ -243,13 +248,13 @@ fn attach(handle: &Handle, interface: &str, site: Site) {
 #[test]
 fn with_several_workers_no_frame_is_lost_doubled_or_reordered_while_all_changes() {
     let cores = thread::available_parallelism().unwrap().get();
-    for receive in [2, 3] {
+    for (receive, arbiters) in [(2, 1), (1, 2), (3, 1)] {
         if receive > cores {
             eprintln!("skipped: {receive} workers an interface need as many cores");
             continue;
         }
         if let Some(wire) = or_skip("a site of several workers", Wire::new(1)) {
-            churn(&wire, receive);
+            churn(&wire, receive, arbiters);
         }
     }
 }
@@ -281,8 +286,9 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
     let Some(wire) = or_skip("a flood of a site of workers", Wire::new(1)) else {
         return;
     };
-    for receive in 1..=thread::available_parallelism().unwrap().get().min(2) {
-        let site = site("calls", receive);
+    let most = thread::available_parallelism().unwrap().get().min(2);
+    for (receive, arbiters) in [(1, 1), (most, 1), (1, most)] {
+        let site = site_of("calls", receive, arbiters);
         let promised = pipeline_terms(&site, &site.links[0]).unwrap();
         let open = || Daemon::open(site, &Options::default(), drop);
         let daemon = wire.middle().run(open).unwrap();
@@ -310,16 +316,21 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
     }
 }
 
-fn churn(wire: &Wire, receive: usize) {
+fn churn(wire: &Wire, receive: usize, arbiters: usize) {
+    let site = |class| site_of(class, receive, arbiters);
     let seconds = std::env::var("FAIRLANE_SOAK_SECONDS");
     let seconds = seconds.ok().and_then(|it| it.parse().ok()).unwrap_or(5);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (tell, notices) = channel();
     let notify = move |notice| drop(tell.send(notice));
-    let open = || Daemon::open(site("calls", receive), &Options::default(), notify);
+    let open = || Daemon::open(site("calls"), &Options::default(), notify);
     let daemon = wire.middle().run(open).unwrap();
+    let backend = match receive {
+        1 => "packet, 1 worker".to_owned(),
+        _ => format!("packet, {receive} workers"),
+    };
     for interface in daemon.interfaces() {
-        assert_eq!(interface.backend, format!("packet, {receive} workers"));
+        assert_eq!(interface.backend, backend);
     }
     let handle = daemon.handle();
     let links = ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
@@ -334,7 +345,7 @@ fn churn(wire: &Wire, receive: usize) {
         while rounds == 0 || Instant::now() < end {
             let changed = flows.during(PATIENCE, || {
                 for class in ["voice", "calls"] {
-                    let source = Source::Site(Box::new(site(class, receive)));
+                    let source = Source::Site(Box::new(site(class)));
                     handle.change(source, None).unwrap();
                     settle();
                 }
@@ -347,7 +358,7 @@ fn churn(wire: &Wire, receive: usize) {
             let exchanged = flows.during(SILENCE, || {
                 settle();
                 handle.detach("outside").unwrap();
-                attach(&handle, "outside", site("calls", receive));
+                attach(&handle, "outside", site("calls"));
                 settle();
             });
             exchanged.is_in_order("detached and attached");
@@ -375,17 +386,15 @@ fn churn(wire: &Wire, receive: usize) {
         let report = outcome.report;
         assert!(report.reloads >= 2 * rounds);
         is_within_the_budget(&report.links[0].pipeline);
-        assert_eq!(
-            report.interfaces[1].backend,
-            format!("packet, {receive} workers")
-        );
+        assert_eq!(report.links[0].pipeline.terms.arbiters, arbiters);
+        assert_eq!(report.interfaces[1].backend, backend);
     });
     let lost = notices
         .try_iter()
         .any(|notice| matches!(notice, Notice::Gone(_)));
     assert!(!lost, "no interface was removed");
     eprintln!(
-        "{receive} workers: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late"
+        "{receive} workers, {arbiters} arbiters: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late"
     );
 }
 

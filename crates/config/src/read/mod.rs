@@ -415,9 +415,30 @@ fn workers(
 ) -> Option<Workers> {
     let written = at.value();
     let receive = match &written.receive {
-        Some(receive) => threads(receive, report)?,
+        Some(receive) => threads(
+            receive,
+            "receive",
+            "threads at each interface",
+            Workers::MOST,
+            report,
+        )?,
         None => None,
     };
+    let arbiters = match &written.arbiters {
+        Some(arbiters) => threads(arbiters, "arbiters", "threads that decide", 2, report)?,
+        None => None,
+    };
+    if let Some(at) = &written.arbiters
+        && arbiters == Some(2)
+        && interfaces.is_some_and(|interfaces| !matches!(interfaces.near, Near::Inside(_)))
+    {
+        report.error(
+            &at.span(),
+            "arbiters 2: a thread for each link needs threads that receive on both sides: name inside in \
+             [interfaces], or leave out 'arbiters'",
+        );
+        return None;
+    }
     if interfaces.is_some_and(|interfaces| interfaces.backend == Backend::Xdp) {
         report.error(
             &at.span(),
@@ -430,43 +451,54 @@ fn workers(
         return Some(Workers {
             receive,
             cores: Vec::new(),
+            arbiters,
         });
     };
     let sides = interfaces.map(|interfaces| match interfaces.near {
         Near::Inside(_) => 2,
         Near::Tap(_) | Near::Nothing => 1,
     });
-    worker_cores(cores, receive, sides, report)
+    let (receive, cores) = worker_cores(cores, receive, sides, report)?;
+    Some(Workers {
+        receive: Some(receive),
+        cores,
+        arbiters,
+    })
 }
 
-/// How many threads receive at an interface; none where the machine says.
-fn threads(receive: &At<Scalar>, report: &mut Report) -> Option<Option<usize>> {
-    let number = match receive.value() {
+/// How many threads there are of a kind, at most so many; none where the machine says.
+fn threads(
+    written: &At<Scalar>,
+    key: &str,
+    what: &str,
+    most: usize,
+    report: &mut Report,
+) -> Option<Option<usize>> {
+    let number = match written.value() {
         Scalar::Text(text) if text == "auto" => return Some(None),
         Scalar::Text(_) => None,
         Scalar::Number(number) => usize::try_from(*number).ok(),
     };
-    let number = number.filter(|number| (1..=Workers::MOST).contains(number));
+    let number = number.filter(|number| (1..=most).contains(number));
     if number.is_none() {
         report.error(
-            &receive.span(),
+            &written.span(),
             format!(
-                "receive {}: threads at each interface, a number from 1 to {}, or \"auto\"",
-                receive.value(),
-                Workers::MOST
+                "{key} {}: {what}, a number from 1 to {most}, or \"auto\"",
+                written.value()
             ),
         );
     }
     number.map(Some)
 }
 
-/// The cores of workers at so many interfaces, as far as that is known, and so their number if that is not said.
+/// The cores of workers at so many interfaces, as far as that is known, and so their number at each if that is not said.
 fn worker_cores(
     cores: &At<Vec<i64>>,
     receive: Option<usize>,
     sides: Option<usize>,
     report: &mut Report,
-) -> Option<Workers> {
+) -> Option<(usize, Vec<usize>)> {
     const MOST_CORES: i64 = 1 << 16;
     let there = |&core: &i64| usize::try_from(core).ok().filter(|_| core < MOST_CORES);
     let numbers: Option<Vec<usize>> = cores.value().iter().map(there).collect();
@@ -488,10 +520,7 @@ fn worker_cores(
         );
         return None;
     }
-    Some(Workers {
-        receive: Some(each),
-        cores: numbers,
-    })
+    Some((each, numbers))
 }
 
 /// Three octal digits, with or without the leading zero.

@@ -20,7 +20,7 @@ use fairlane_io::packet::Position;
 use fairlane_io::{Arrival, Backend};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Device, Losses, Opened, Opener, ToPass};
+use super::{Device, Lent, Losses, Opened, Opener, ToPass};
 use crate::daemon::OnLoss;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
@@ -51,6 +51,16 @@ pub(super) struct Lasting {
     former_waits: Option<Waits>,
     /// Frames dropped while it was away.
     away: u64,
+    lending: Lending,
+}
+
+/// Whether where frames arrive is another thread's for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lending {
+    Here,
+    Lent,
+    /// The interface is gone meanwhile, and let go of once all of it is here.
+    Gone,
 }
 
 /// Where the thread that keeps an interface is told what to do.
@@ -100,6 +110,7 @@ impl Lasting {
             former_most_in_flight: 0,
             former_waits: None,
             away: 0,
+            lending: Lending::Here,
         })
     }
 
@@ -125,6 +136,10 @@ impl Lasting {
 
     /// The interface is gone.
     fn lose(&mut self) {
+        if self.lending != Lending::Here {
+            self.lending = Lending::Gone;
+            return;
+        }
         if let Some(opened) = self.take() {
             self.keeper.tell(ToKeep::Lost(opened));
         }
@@ -255,7 +270,9 @@ impl Backend for Lasting {
     type Rx = Frame;
 
     fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
-        if let Some(opened) = &mut self.opened {
+        if let Some(opened) = &mut self.opened
+            && self.lending != Lending::Gone
+        {
             match opened.device.transmit(batch) {
                 Err(error) if self.is_away(&error) => self.lose(),
                 sent => return sent,
@@ -464,6 +481,30 @@ impl Device for Lasting {
     fn may_wait(&mut self) -> bool {
         let opened = self.opened.as_mut();
         opened.is_none_or(|opened| opened.device.may_wait())
+    }
+
+    fn may_lend(&self) -> bool {
+        let opened = self.opened.as_ref();
+        opened.is_some_and(|opened| opened.device.may_lend())
+    }
+
+    fn lend(&mut self) -> Option<Lent> {
+        let lent = self.opened.as_mut()?.device.lend()?;
+        self.lending = Lending::Lent;
+        Some(lent)
+    }
+
+    fn have_back(&mut self) {
+        if let Some(opened) = &mut self.opened {
+            opened.device.have_back();
+        }
+        if std::mem::replace(&mut self.lending, Lending::Here) == Lending::Gone {
+            self.lose();
+        }
+    }
+
+    fn is_to_go_home(&self) -> bool {
+        self.lending == Lending::Gone
     }
 }
 

@@ -9,7 +9,8 @@ use fairlane_io::early::Gate;
 use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::{Arrival, Backend};
 
-use super::{Device, Losses, ToPass};
+use super::entrance::{self, Home};
+use super::{Device, Lent, Losses, ToPass};
 use crate::frame::Frame;
 use crate::workers::{ClassifiedFrame, Look, Waits, WorkerHandles, WorkerOptions};
 
@@ -34,6 +35,8 @@ enum At<D> {
     Here(Vec<D>),
     /// At the workers.
     Workers(WorkerHandles<D>),
+    /// At the workers, so many, for another thread until they are back.
+    Lent(Home<D>, usize),
     /// Nowhere: a worker has panicked. What was lost is what they had told by then.
     Nowhere(Losses),
 }
@@ -67,7 +70,7 @@ impl<D: Device + 'static> Worked<D> {
     fn receivers(&self) -> &[D] {
         match &self.at {
             At::Here(receivers) => receivers,
-            At::Workers(_) | At::Nowhere(_) => &[],
+            At::Workers(_) | At::Lent(..) | At::Nowhere(_) => &[],
         }
     }
 
@@ -87,6 +90,7 @@ impl<D: Device + 'static> Worked<D> {
         match &self.at {
             At::Here(receivers) => receivers.len(),
             At::Workers(handles) => handles.count(),
+            At::Lent(_, count) => *count,
             At::Nowhere(_) => 0,
         }
     }
@@ -112,7 +116,7 @@ impl<D: Device + 'static> Backend for Worked<D> {
                 }
                 Ok(0)
             }
-            At::Workers(_) => Ok(0),
+            At::Workers(_) | At::Lent(..) => Ok(0),
             At::Nowhere(_) => Err(io::Error::other("a thread that receives has ended")),
         }
     }
@@ -142,9 +146,9 @@ impl<D: Device + 'static> Backend for Worked<D> {
 impl<D: Device + 'static> AsFd for Worked<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.at {
-            At::Workers(handles) => handles.bell(),
+            At::Workers(handles) => handles.bell().as_fd(),
             At::Here(receivers) => receivers.first().unwrap_or(&self.sender).as_fd(),
-            At::Nowhere(_) => self.sender.as_fd(),
+            At::Lent(..) | At::Nowhere(_) => self.sender.as_fd(),
         }
     }
 }
@@ -160,6 +164,7 @@ impl<D: Device + 'static> Device for Worked<D> {
                 Ok(losses)
             }
             At::Workers(handles) => Ok(handles.losses()),
+            At::Lent(..) => Ok(Losses::default()),
             At::Nowhere(told) => Ok(*told),
         }
     }
@@ -168,7 +173,7 @@ impl<D: Device + 'static> Device for Worked<D> {
         match &self.at {
             At::Here(receivers) => receivers.iter().any(Device::is_filling),
             At::Workers(handles) => handles.is_filling(),
-            At::Nowhere(_) => false,
+            At::Lent(..) | At::Nowhere(_) => false,
         }
     }
 
@@ -187,7 +192,7 @@ impl<D: Device + 'static> Device for Worked<D> {
         self.rest(&mut left);
         let receivers = match &mut self.at {
             At::Here(receivers) => &mut receivers[..],
-            At::Workers(_) | At::Nowhere(_) => &mut [],
+            At::Workers(_) | At::Lent(..) | At::Nowhere(_) => &mut [],
         };
         left.len() as u64 + receivers.iter_mut().map(Device::end).sum::<u64>()
     }
@@ -296,7 +301,7 @@ impl<D: Device + 'static> Device for Worked<D> {
     ) -> io::Result<usize> {
         match &mut self.at {
             At::Workers(handles) => handles.take(into, most),
-            At::Here(_) | At::Nowhere(_) => Ok(0),
+            At::Here(_) | At::Lent(..) | At::Nowhere(_) => Ok(0),
         }
     }
 
@@ -315,7 +320,7 @@ impl<D: Device + 'static> Device for Worked<D> {
     fn waits(&self) -> Option<Waits> {
         let waits = match &self.at {
             At::Workers(handles) => Some(handles.waits()),
-            At::Here(_) | At::Nowhere(_) => None,
+            At::Here(_) | At::Lent(..) | At::Nowhere(_) => None,
         };
         Waits::of_both(self.former_waits, waits)
     }
@@ -323,7 +328,35 @@ impl<D: Device + 'static> Device for Worked<D> {
     fn may_wait(&mut self) -> bool {
         match &mut self.at {
             At::Workers(handles) => handles.may_wait(),
-            At::Here(_) | At::Nowhere(_) => true,
+            At::Here(_) | At::Lent(..) | At::Nowhere(_) => true,
+        }
+    }
+
+    fn may_lend(&self) -> bool {
+        matches!(self.at, At::Workers(_))
+    }
+
+    fn lend(&mut self) -> Option<Lent> {
+        let backend = self.backend();
+        match self.take_at() {
+            At::Workers(handles) => {
+                let count = handles.count();
+                let (lent, home) = entrance::lend(handles, backend);
+                self.at = At::Lent(home, count);
+                Some(lent)
+            }
+            at => {
+                self.at = at;
+                None
+            }
+        }
+    }
+
+    fn have_back(&mut self) {
+        if let At::Lent(home, _) = &self.at
+            && let Some(handles) = home.take()
+        {
+            self.at = At::Workers(handles);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Frames that workers receive fare as they do on one thread.
 
+mod lending;
 mod waiting;
 
 use std::collections::{HashMap, HashSet};
@@ -241,6 +242,18 @@ impl Rig {
         receive(&mut self.workers, now);
     }
 
+    /// With workers on threads of their own.
+    fn working(&mut self) -> Vec<Running> {
+        let working = self.workers.drain(..).zip(&self.worker_options);
+        let run = |(worker, options): (Worker<Wire>, &WorkerOptions)| {
+            let clock = options.clock;
+            let shared = Arc::clone(&worker.shared);
+            let thread = thread::spawn(move || worker.run(&clock, None));
+            Running { shared, thread }
+        };
+        working.map(run).collect()
+    }
+
     fn round(&mut self, now: Nanos) -> Step {
         Rounds::of(&mut self.bridge, true).step(now).unwrap()
     }
@@ -291,6 +304,20 @@ impl Rig {
     }
 }
 
+/// A worker on a thread of its own.
+struct Running {
+    shared: Arc<Shared>,
+    thread: JoinHandle<Left<Wire>>,
+}
+
+impl Running {
+    fn end(self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.bell.ring();
+        self.thread.join().unwrap();
+    }
+}
+
 /// A frame of a source, the one of this number.
 fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
     let mut frame = rig::frame(source, bytes.max(64));
@@ -305,8 +332,12 @@ fn source_and_number(frame: &[u8]) -> (u32, u32) {
     (word(40), word(44))
 }
 
-/// What leaves in each round on either side, and what is counted, while others take over.
-fn fares(slots: Option<usize>) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
+/// What leaves in each round on either side, and what is counted, while others take over. A round may be made
+/// otherwise.
+fn fares(
+    slots: Option<usize>,
+    mut make_round: impl FnMut(&mut Rig, Nanos),
+) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
     let [first, turned] = [false, true].map(|turned| site("10mbit", 100, (turned, turned)));
     let mut rig = Rig::new(&first, slots);
     let (mut left, mut seed, mut number) = (Vec::new(), 7, 0);
@@ -333,7 +364,7 @@ fn fares(slots: Option<usize>) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
             let other = if round % 100 == 25 { &turned } else { &first };
             rig.go_on_as(other, now);
         }
-        rig.round(now);
+        make_round(&mut rig, now);
         left.push(rig.hosts.each_mut().map(Host::heard));
     }
     (left, rig.counts())
@@ -341,8 +372,9 @@ fn fares(slots: Option<usize>) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
 
 #[test]
 fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
-    let (alone, counted) = fares(None);
-    let (worked, counted_so) = fares(Some(SLOTS));
+    let whole = |rig: &mut Rig, now| drop(rig.round(now));
+    let (alone, counted) = fares(None, whole);
+    let (worked, counted_so) = fares(Some(SLOTS), whole);
     let sent: usize = alone.iter().flatten().map(Vec::len).sum();
     assert!(sent > 1_000, "{sent}");
     for (_, [malformed, unmatched], lane) in &counted {
@@ -352,10 +384,17 @@ fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
             "the link is too slow for all: {lane:?}"
         );
     }
-    for (round, (alone, worked)) in alone.iter().zip(&worked).enumerate() {
-        assert_eq!(alone, worked, "in round {round}");
+    is_alike((&alone, &counted), (&worked, &counted_so));
+    // And with an arbiter a link.
+    let (apart, counted_so) = fares(Some(SLOTS), lending::round_apart);
+    is_alike((&alone, &counted), (&apart, &counted_so));
+}
+
+fn is_alike(one: (&[[Vec<Vec<u8>>; 2]], &Counts), other: (&[[Vec<Vec<u8>>; 2]], &Counts)) {
+    for (round, (one, other)) in one.0.iter().zip(other.0).enumerate() {
+        assert_eq!(one, other, "in round {round}");
     }
-    assert_eq!(format!("{counted:?}"), format!("{counted_so:?}"));
+    assert_eq!(format!("{:?}", one.1), format!("{:?}", other.1));
 }
 
 #[test]
@@ -430,63 +469,73 @@ fn a_worker_leaves_in_the_device_what_its_mailbox_has_no_room_for() {
 
 #[test]
 fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() {
-    const FRAMES: u32 = 20_000;
-    const SOURCES: u32 = 16;
     let sites = [false, true].map(|more| site("100gbit", 60_000, (false, more)));
     // So few places that each end waits for the other one.
     let mut rig = Rig::new(&sites[0], Some(64));
-    for host in &mut rig.hosts {
-        let all = 0..FRAMES;
-        host.send(all.map(|number| frame(number % SOURCES, number / SOURCES, 64)));
-    }
-    let working = rig.workers.drain(..).zip(&rig.worker_options);
-    let threads: Vec<_> = working
-        .map(|(worker, options)| {
-            let clock = options.clock;
-            let shared = Arc::clone(&worker.shared);
-            (shared, thread::spawn(move || worker.run(&clock, None)))
-        })
-        .collect();
-    let (clock, begun) = (Clock::start(), Instant::now());
-    let mut came = [Vec::new(), Vec::new()];
+    let clock = Clock::start();
     let mut rounds = 0;
-    while came.iter().any(|came| came.len() < FRAMES as usize) {
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "{:?}",
-            came.map(|came| came.len())
-        );
+    all_pass(&mut rig, |rig| {
         let now = clock.now();
         rig.round(now);
         rounds += 1;
         if rounds % 64 == 0 {
             rig.go_on_as(&sites[rounds / 64 % 2], now);
         }
+    });
+    all_is_counted(&mut rig);
+}
+
+/// Frames of each host, of so many sources.
+const FRAMES: u32 = 20_000;
+const SOURCES: u32 = 16;
+
+/// Sends many frames both ways, to workers on threads of their own, and has steps made until all have come: each once
+/// and in order.
+fn all_pass(rig: &mut Rig, mut step: impl FnMut(&mut Rig)) {
+    for host in &mut rig.hosts {
+        let all = 0..FRAMES;
+        host.send(all.map(|number| frame(number % SOURCES, number / SOURCES, 64)));
+    }
+    let running = rig.working();
+    let begun = Instant::now();
+    let mut came = [Vec::new(), Vec::new()];
+    while came.iter().any(|came| came.len() < FRAMES as usize) {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{:?}",
+            came.map(|came| came.len())
+        );
+        step(rig);
         for (host, came) in rig.hosts.iter_mut().zip(&mut came) {
             came.extend(host.heard());
         }
     }
     for came in &came {
-        let mut next: HashMap<u32, u32> = HashMap::new();
-        for frame in came {
-            let (source, number) = source_and_number(frame);
-            let next = next.entry(source).or_default();
-            assert_eq!(number, *next, "of {source}");
-            *next += 1;
-        }
+        is_in_order(came);
         assert_eq!(came.len(), FRAMES as usize, "none comes twice");
     }
+    running.into_iter().for_each(Running::end);
+}
+
+/// None of the frames of each source is missing before the last that came.
+fn is_in_order(came: &[Vec<u8>]) {
+    let mut next: HashMap<u32, u32> = HashMap::new();
+    for frame in came {
+        let (source, number) = source_and_number(frame);
+        let next = next.entry(source).or_default();
+        assert_eq!(number, *next, "of {source}");
+        *next += 1;
+    }
+}
+
+/// All that was [sent](all_pass) was received and transmitted, and nothing else.
+fn all_is_counted(rig: &mut Rig) {
     for (_, _, lane) in rig.counts() {
         assert_eq!(
             (lane.received.frames, lane.transmitted),
             (FRAMES.into(), FRAMES.into())
         );
         assert_eq!((lane.rejected.frames, lane.oversized.frames), (0, 0));
-    }
-    for (shared, thread) in threads {
-        shared.stop.store(true, Ordering::Relaxed);
-        shared.bell.ring();
-        thread.join().unwrap();
     }
 }
 
@@ -935,7 +984,7 @@ fn whoever_waits_for_frames_is_woken_by_the_first_one() {
     let mut waiter = Waiter::new();
     let mut is_rung = |handle: &WorkerHandles<Wire>| {
         let rung = waiter
-            .wait_readable(&[handle.bell()], Duration::ZERO)
+            .wait_readable(&[handle.bell().as_fd()], Duration::ZERO)
             .unwrap();
         rung.count() > 0
     };
