@@ -338,8 +338,8 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     /// Nothing more is taken in.
     is_closed: bool,
     rounds: RoundStats,
-    /// When something may leave that the last round has left, as far as can be known.
-    due: Option<Nanos>,
+    /// By the side that it leaves by: when something may leave that the last round has left, as far as can be known.
+    due: [Option<Nanos>; 2],
 }
 
 impl<Q, D, F, M> Bridge<Q, D, M>
@@ -366,7 +366,7 @@ where
             is_attentive: false,
             is_closed: false,
             rounds: RoundStats::default(),
-            due: None,
+            due: [None; 2],
         })
     }
 
@@ -378,25 +378,22 @@ where
     /// What a device says when it is unusable. Queued packets stay where they are.
     pub fn round(&mut self, now: Nanos) -> io::Result<Step> {
         self.changed = false;
-        if let Some(due) = self.due.filter(|&due| now >= due) {
+        let due = self.due.into_iter().flatten().min();
+        if let Some(due) = due.filter(|&due| now >= due) {
             self.rounds.late.record(now.since(due));
         }
-        let (mut drained, mut next) = (0, Next::WhenPushed);
+        let (mut drained, mut is_more) = (0, [false; 2]);
         if !self.is_closed {
             for side in Side::BOTH {
-                if self.take_in(side, now, &mut drained)? {
-                    next = Next::Now;
-                }
+                is_more[side.index()] = self.take_in(side, now, &mut drained)?;
             }
         }
         let mut round = self.send(now)?;
         round.drained += drained;
-        round.next = round.next.min(next);
-        self.due = match round.next {
-            Next::Now | Next::WhenBackendTakesMore => Some(now),
-            Next::At(time) => Some(time),
-            Next::WhenPushed => None,
-        };
+        for (due, _) in self.due.iter_mut().zip(is_more).filter(|(_, more)| *more) {
+            *due = Some(now);
+            round.next = Next::Now;
+        }
         Ok(round)
     }
 
@@ -411,6 +408,11 @@ where
         for side in Side::BOTH {
             let way = &mut self.ways[side.index()];
             let step = way.step(now)?;
+            self.due[side.index()] = match step.next {
+                Next::Now | Next::WhenBackendTakesMore => Some(now),
+                Next::At(time) => Some(time),
+                Next::WhenPushed => None,
+            };
             self.stats[side.index()].transmitted += step.transmitted as u64;
             round.drained += step.drained;
             round.released += step.released;
@@ -656,14 +658,15 @@ where
     where
         M: Clone,
     {
-        let (way, other) = (leaves_by.index(), leaves_by.other().index());
+        let way = leaves_by.index();
         let cut = std::mem::replace(&mut self.ways[way], Way::Elsewhere(here));
         let mut ways = [cut, Way::Elsewhere(there)];
-        let mut stats = [std::mem::take(&mut self.stats[way]), LaneStats::default()];
-        if way > other {
+        if leaves_by == Side::Right {
             ways.reverse();
-            stats.reverse();
         }
+        let (mut stats, mut due) = ([LaneStats::default(); 2], [None; 2]);
+        stats[way] = std::mem::take(&mut self.stats[way]);
+        due[way] = self.due[way].take();
         Bridge {
             ways,
             stats,
@@ -674,7 +677,7 @@ where
             is_attentive: false,
             is_closed: self.is_closed,
             rounds: RoundStats::default(),
-            due: self.due,
+            due,
         }
     }
 
@@ -686,7 +689,7 @@ where
         self.stats[way] = other.stats[way];
         self.rounds.scan.merge(other.rounds.scan);
         self.rounds.late.merge(other.rounds.late);
-        self.due = self.due.into_iter().chain(other.due).min();
+        self.due[way] = other.due[way];
         self.changed = true;
     }
 
