@@ -35,8 +35,12 @@ pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
         ),
         _ => String::new(),
     };
+    let decided = match terms.arbiters {
+        2.. => "each link has an arbiter on a thread of its own;\n  ",
+        _ => "",
+    };
     format!(
-        "  pipeline, on top of each delay: {received}transmit queue up to {}, {} at this rate, less where \
+        "  pipeline, on top of each delay: {received}{decided}transmit queue up to {}, {} at this rate, less where \
          the interface is faster",
         size(terms.transmit_bytes),
         time(Nanos(terms.transmit_time_ns))

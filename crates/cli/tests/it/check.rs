@@ -111,6 +111,7 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
     // 262,144 bytes, or half of it, and 64 packets of 1,522.
     let (packet, half) = ("359552 351kb 2.876ms", "228480 223kb 1.828ms");
     let mut classes = Vec::new();
+    let arbiters = "receive = 1\narbiters = 2\n";
     for (interfaces, (workers, held, rounds), queue) in [
         ("", (0, 0, None), ""),
         (between, (0, 0, None), packet),
@@ -119,6 +120,11 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         (alone, (0, 0, None), packet),
         (
             &format!("{between}[workers]\nreceive = 1\n"),
+            (1, 1_092, Some(3)),
+            packet,
+        ),
+        (
+            &format!("{between}[workers]\n{arbiters}"),
             (1, 1_092, Some(3)),
             packet,
         ),
@@ -160,8 +166,15 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         let received = rounds.map_or(String::new(), |rounds| {
             format!("{workers} receive worker{plural} up to {held} frames, each taken in within {rounds} rounds;\n  ")
         });
+        let apart = interfaces.contains(arbiters);
+        assert_eq!(pipeline["arbiters"], 1 + u64::from(apart), "{interfaces}");
+        let decided = if apart {
+            "each link has an arbiter on a thread of its own;\n  "
+        } else {
+            ""
+        };
         let line = format!(
-            "  pipeline, on top of each delay: {received}transmit queue up to {size}, {time} at this rate, less \
+            "  pipeline, on top of each delay: {received}{decided}transmit queue up to {size}, {time} at this rate, less \
              where the interface is faster\n"
         );
         assert!(text.contains(&line), "{line} is not in\n{text}");

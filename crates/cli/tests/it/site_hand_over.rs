@@ -151,7 +151,12 @@ fn a_loaded_link_is_handed_over_again_and_again_and_nothing_is_lost_or_out_of_or
 
 #[test]
 fn frames_that_workers_have_are_handed_over_too() {
-    is_handed_over("[workers]\n", 2);
+    is_handed_over("[workers]\narbiters = 1\n", 2);
+}
+
+#[test]
+fn with_an_arbiter_a_link_both_lanes_are_handed_over() {
+    is_handed_over("[workers]\narbiters = 2\n", 2);
 }
 
 /// So often, with a file that says more.

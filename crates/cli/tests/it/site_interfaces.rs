@@ -74,11 +74,12 @@ impl Line {
     }
 }
 
-/// A site of each backend, and one with workers.
-fn sites() -> [String; 3] {
+/// A site of each backend, one with workers, and one that has an arbiter a link too.
+fn sites() -> [String; 4] {
     let [packet, xdp] = BACKENDS.map(|backend| up(backend, "100mbit"));
-    let worked = packet.clone() + "[workers]\n";
-    [packet, xdp, worked]
+    let worked = packet.clone() + "[workers]\narbiters = 1\n";
+    let apart = packet.clone() + "[workers]\narbiters = 2\n";
+    [packet, xdp, worked, apart]
 }
 
 pub(crate) fn frame(number: u8) -> Vec<u8> {

@@ -251,10 +251,26 @@ fn workers_that_cannot_be() {
         "cores = [0, 7]",
         "cores = [3, 3]",
         "receive = 2\ncores = [0, 1, 2, 3]",
+        "arbiters = 1",
+        "arbiters = 2",
+        "arbiters = 'auto'",
     ] {
         refuses(&with(two, sound), &[]);
     }
-    refuses(&with("tap = 't'", "cores = [0]"), &[]);
+    for sound in ["cores = [0]", "arbiters = 1", "arbiters = 'auto'"] {
+        refuses(&with("tap = 't'", sound), &[]);
+    }
+    refuses(
+        &with(two, "arbiters = 3"),
+        &["5:12: arbiters 3: threads that decide, a number from 1 to 2, or \"auto\""],
+    );
+    refuses(
+        &with("tap = 't'", "arbiters = 2"),
+        &[
+            "5:12: arbiters 2: a thread for each link needs threads that receive on both sides: name inside in \
+             [interfaces], or leave out 'arbiters'",
+        ],
+    );
     for (receive, shown) in [("17", "17"), ("0", "0"), ("-1", "-1"), ("'all'", "all")] {
         let sentence = format!(
             "5:11: receive {shown}: threads at each interface, a number from 1 to 16, or \"auto\""

@@ -944,6 +944,30 @@ fn a_machine_has_a_worker_for_each_queue_and_core_beside_one_and_at_least_one() 
 }
 
 #[test]
+fn a_link_has_an_arbiter_of_its_own_where_it_is_asked_for_or_all_threads_have_a_core() {
+    let with = |interfaces: &str, keys: &str| {
+        let text = format!(
+            "[interfaces]\noutside = 'o'\n{interfaces}\n[workers]\n{keys}\n\
+             [[link]]\nname = 'up'\nrate = '1mbit'\n"
+        );
+        Site::parse(&text, "test").unwrap()
+    };
+    let cores = sched_getaffinity(None).unwrap().count() as usize;
+    let both = |most| [Some(most), Some(1)];
+    for (keys, counts, arbiters) in [
+        ("", both(1), if cores >= 4 { 2 } else { 1 }),
+        ("", both(cores.max(2)), 1),
+        ("arbiters = 1", both(1), 1),
+        ("arbiters = 2", both(16), 2),
+    ] {
+        let site = with("inside = 'i'", keys);
+        assert_eq!(super::arbiters(&site, counts), arbiters, "{keys}");
+    }
+    // What comes from the host comes by no worker.
+    assert_eq!(super::arbiters(&with("tap = 't'", ""), [None, Some(1)]), 1);
+}
+
+#[test]
 fn more_threads_than_can_be_are_refused_in_a_sentence() {
     let with = |receive: &str| {
         let text = format!(
