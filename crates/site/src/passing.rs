@@ -371,19 +371,24 @@ pub(crate) mod tests {
         const ANSWERS: usize = 10_000;
         let sent = Sent::default();
         let done = std::sync::atomic::AtomicBool::new(false);
+        let latest = AtomicU64::new(1);
         let torn = std::thread::scope(|scope| {
             scope.spawn(|| {
-                for key in [1, 2].into_iter().cycle() {
-                    sent.note(key, key << TIME_BITS, key);
+                for key in 1.. {
+                    latest.store(key, Ordering::Relaxed);
+                    sent.note(key, key << 8, key);
                     if done.load(Ordering::Relaxed) {
                         break;
                     }
                 }
             });
-            let answers = || [1, 2].map(|key| (key, sent.answer(key)));
+            let answers = || {
+                let key = latest.load(Ordering::Relaxed);
+                [key - 1, key].map(|key| (key, sent.answer(key)))
+            };
             let answers = std::iter::repeat_with(answers).flatten();
             let noted = answers.filter_map(|(key, noted)| Some((key, noted?)));
-            let is_torn = |(key, noted)| noted != (key << TIME_BITS, key);
+            let is_torn = |(key, noted)| key > 0 && noted != (key << 8, key);
             let torn = noted.take(ANSWERS).find(|&noted| is_torn(noted));
             done.store(true, Ordering::Relaxed);
             torn
