@@ -168,11 +168,8 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         });
         let apart = interfaces.contains(arbiters);
         assert_eq!(pipeline["arbiters"], 1 + u64::from(apart), "{interfaces}");
-        let decided = if apart {
-            "each link has an arbiter on a thread of its own;\n  "
-        } else {
-            ""
-        };
+        let decided =
+            ["", "each link has an arbiter on a thread of its own;\n  "][usize::from(apart)];
         let line = format!(
             "  pipeline, on top of each delay: {received}{decided}transmit queue up to {size}, {time} at this rate, less \
              where the interface is faster\n"

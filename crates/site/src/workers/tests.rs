@@ -1,5 +1,7 @@
 //! Frames that workers receive fare as they do on one thread.
 
+mod counts;
+mod giving_back;
 mod lending;
 mod waiting;
 
@@ -21,6 +23,7 @@ use crate::forward::{Rounds, is_filling};
 use crate::order::{Counting, Order};
 use crate::plan::Plan;
 use crate::rig;
+use giving_back::{Endless, endless};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -372,7 +375,9 @@ fn fares(
 
 #[test]
 fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
-    let whole = |rig: &mut Rig, now| drop(rig.round(now));
+    let whole = |rig: &mut Rig, now| {
+        rig.round(now);
+    };
     let (alone, counted) = fares(None, whole);
     let (worked, counted_so) = fares(Some(SLOTS), whole);
     let sent: usize = alone.iter().flatten().map(Vec::len).sum();
@@ -536,127 +541,6 @@ fn all_is_counted(rig: &mut Rig) {
             (FRAMES.into(), FRAMES.into())
         );
         assert_eq!((lane.rejected.frames, lane.oversized.frames), (0, 0));
-    }
-}
-
-/// Brings frames of so many bytes without end, in memory that is kept, as sockets do, and notes where that is.
-struct Endless {
-    bytes: usize,
-    places: HashSet<usize>,
-    ready: OwnedFd,
-}
-
-impl Endless {
-    fn new(bytes: usize) -> Endless {
-        Endless {
-            bytes,
-            places: HashSet::new(),
-            ready: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
-        }
-    }
-}
-
-impl Backend for Endless {
-    type Tx = Frame;
-    type Rx = Frame;
-
-    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
-        Ok(batch.drain(..).count())
-    }
-
-    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
-        for _ in 0..max {
-            let frame = Frame::from(&vec![0_u8; self.bytes][..]);
-            self.places.insert(frame.bytes().as_ptr() as usize);
-            into.push(frame);
-        }
-        Ok(max)
-    }
-
-    fn in_flight(&self) -> io::Result<u64> {
-        Ok(0)
-    }
-
-    fn refused(&self) -> u64 {
-        0
-    }
-}
-
-impl AsFd for Endless {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ready.as_fd()
-    }
-}
-
-impl Device for Endless {
-    fn losses(&mut self) -> io::Result<Losses> {
-        Ok(Losses {
-            lost: 7,
-            uncut: 3,
-            ..Losses::default()
-        })
-    }
-
-    fn backend(&self) -> String {
-        "memory".to_owned()
-    }
-}
-
-/// A worker on a thread of its own, which makes a step when it is told to: then in how many places its frames have
-/// been.
-fn endless(bytes: usize) -> (impl FnMut() -> usize, WorkerHandles<Endless>) {
-    let options = options(Role::Inside);
-    let (mut worker, handle) = one(Endless::new(bytes), &options, 128);
-    let (step, steps) = channel();
-    let (tell, told) = channel();
-    thread::spawn(move || {
-        for () in steps {
-            worker.step(Nanos::ZERO).unwrap();
-            tell.send(worker.device.places.len()).unwrap();
-        }
-    });
-    let step = move || {
-        step.send(()).unwrap();
-        told.recv().unwrap()
-    };
-    (step, handle)
-}
-
-#[test]
-fn what_frames_were_in_goes_back_as_far_as_there_is_room_and_as_much_as_comes() {
-    let (mut step, mut handle) = endless(60);
-    let mut frames = Vec::new();
-    for round in 1..=20 {
-        assert_eq!(step(), round * BATCH, "nothing came back");
-        handle.take(&mut frames, BATCH).unwrap();
-        frames.clear();
-    }
-    handle.give_back();
-    // What there is no room for stays here.
-    let rest: Vec<Vec<u8>> = handle.each[0].owed.pay().collect();
-    assert!((15 * BATCH..20 * BATCH).contains(&rest.len()));
-    // What came back is kept for the next frames.
-    assert_eq!([step(), step()], [21 * BATCH; 2]);
-}
-
-#[test]
-fn memory_goes_back_to_whoever_receives_frames_of_its_length() {
-    const ROUNDS: usize = 100;
-    for lengths in [[1_500, 60], [60, 1_500]] {
-        let mut both = lengths.map(endless);
-        let mut places = [0; 2];
-        for _ in 0..ROUNDS {
-            let mut frames = Vec::new();
-            for ((step, handle), places) in both.iter_mut().zip(&mut places) {
-                *places = step();
-                assert_eq!(handle.take(&mut frames, BATCH).unwrap(), BATCH);
-            }
-            drop(frames);
-            both.iter_mut().for_each(|(_, handle)| handle.give_back());
-        }
-        // What is on its way, what is kept, and what the way back has room for.
-        let few = places.iter().all(|&places| places <= ROUNDS * BATCH / 10);
-        assert!(few, "{places:?} for {} frames each", ROUNDS * BATCH);
     }
 }
 
@@ -933,73 +817,6 @@ fn what_workers_have_told_that_was_lost_is_known_when_one_of_them_has_panicked()
 }
 
 #[test]
-fn a_machine_has_a_worker_for_each_queue_and_core_beside_one_and_at_least_one() {
-    for (queues, cores, count) in [(1, 8, 1), (4, 8, 4), (8, 4, 3), (4, 1, 1), (64, 64, 16)] {
-        assert_eq!(
-            automatic(queues, cores),
-            count,
-            "{queues} queues, {cores} cores"
-        );
-    }
-}
-
-#[test]
-fn a_link_has_an_arbiter_of_its_own_where_it_is_asked_for_or_all_threads_have_a_core() {
-    let with = |interfaces: &str, keys: &str| {
-        let text = format!(
-            "[interfaces]\noutside = 'o'\n{interfaces}\n[workers]\n{keys}\n\
-             [[link]]\nname = 'up'\nrate = '1mbit'\n"
-        );
-        Site::parse(&text, "test").unwrap()
-    };
-    let cores = sched_getaffinity(None).unwrap().count() as usize;
-    let both = |most| [Some(most), Some(1)];
-    for (keys, counts, arbiters) in [
-        ("", both(1), if cores >= 4 { 2 } else { 1 }),
-        ("", both(cores.max(2)), 1),
-        ("arbiters = 1", both(1), 1),
-        ("arbiters = 2", both(16), 2),
-    ] {
-        let site = with("inside = 'i'", keys);
-        assert_eq!(super::arbiters(&site, counts), arbiters, "{keys}");
-    }
-    // What comes from the host comes by no worker.
-    assert_eq!(super::arbiters(&with("tap = 't'", ""), [None, Some(1)]), 1);
-}
-
-#[test]
-fn more_threads_than_can_be_are_refused_in_a_sentence() {
-    let with = |receive: &str| {
-        let text = format!(
-            "[interfaces]\ninside = 'i'\noutside = 'o'\n[workers]\nreceive = {receive}\n\
-             [[link]]\nname = 'up'\nrate = '1mbit'\n"
-        );
-        Site::parse(&text, "test").unwrap()
-    };
-    let refused = |receive, alone| {
-        let options = worker_options(&with(receive), Clock::start(), alone);
-        options.unwrap_err().to_string()
-    };
-    let cores = sched_getaffinity(None).unwrap().count();
-    if cores < 16 {
-        let sentence = refused("16", false);
-        let why = format!(
-            "16 threads at each interface, and the cores that this process may run on are {cores}:"
-        );
-        assert!(sentence.contains(&why), "{sentence}");
-    }
-    if cores > 1 {
-        let sentence = refused("2", true);
-        assert!(
-            sentence.contains("with --fail-open there can be one"),
-            "{sentence}"
-        );
-    }
-    let alone = worker_options(&with("'auto'"), Clock::start(), true).unwrap();
-    assert_eq!(alone.map(|options| options.unwrap().count), [1; 2]);
-}
-
-#[test]
 fn whoever_waits_for_frames_is_woken_by_the_first_one() {
     let (to, arriving) = memory::pair(ROOM);
     let mut host = Host { to, from: unused() };
@@ -1051,21 +868,4 @@ fn the_numbers_of_tables_begin_again_at_one() {
     let by = site.links[0].classifier(&ids, crate::classifier::random_key());
     filters.number.store(NUMBERS - 2, Ordering::Relaxed);
     assert_eq!([(); 2].map(|()| filters.publish(&by)), [NUMBERS - 1, 1]);
-}
-
-#[test]
-fn a_core_that_is_not_there_is_named_before_anything_is_opened() {
-    let text = "[interfaces]\ninside = 'i'\noutside = 'o'\n[workers]\ncores = [0, 65535]\n\
-                [[link]]\nname = 'up'\nrate = '1mbit'\n";
-    let site = Site::parse(text, "test").unwrap();
-    let clock = Clock::start();
-    let sentence = worker_options(&site, clock, false).unwrap_err().to_string();
-    assert!(
-        sentence.contains("[workers] names core 65535"),
-        "{sentence}"
-    );
-    let without = Site::parse(&text.replace("cores = [0, 65535]\n", ""), "test").unwrap();
-    let both = worker_options(&without, clock, false).unwrap();
-    let ingress = both.map(|options| options.unwrap().ingress);
-    assert_eq!(ingress, [Role::Inside, Role::Outside].map(Role::ingress));
 }
