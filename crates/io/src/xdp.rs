@@ -327,6 +327,11 @@ impl XdpBackend {
         self.receiver.gate()
     }
 
+    /// The half that receives from all queues.
+    pub fn receiver(&self) -> &XdpReceiver {
+        &self.receiver
+    }
+
     /// The half that sends, and those that receive, as many as asked for, each of which is a thread's: it has one
     /// queue in so many, by turns. Nothing is lost, and what was in flight stays so. When the interface is gone all of
     /// them say so, with the same words.

@@ -22,11 +22,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fairlane_classify::{Found, Layer, LinkClassifier, Origin};
-use fairlane_config::{Near, Role, Site, Workers};
+use fairlane_config::{Backend, Interfaces, Near, Role, Site, Workers};
 use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
+use fairlane_io::Waiter;
 use fairlane_io::interface::rx_queues;
-use fairlane_io::{KeptBytes, Owed, Waiter};
 use fairlane_mailbox::{Consumer, Producer, Room, mailbox};
 use fairlane_runtime::bridge::{BATCH, Came};
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
@@ -37,7 +37,7 @@ use crate::daemon::near_role;
 use crate::device::{Device, Losses};
 use crate::error::{Doing, Result, unfit};
 use crate::forward::before_all_others;
-use crate::frame::Frame;
+use crate::frame::{Emptied, Frame, OwedRoom};
 pub(crate) use waits::{Look, Waits};
 use waits::{Looks, Marks};
 
@@ -211,6 +211,9 @@ pub(crate) fn worker_options(
             all.len()
         ));
     }
+    if let (Some(count), Backend::Xdp) = (workers.receive, interfaces.backend) {
+        have_queues(interfaces, count)?;
+    }
     if let Some(count) = workers.receive.filter(|&count| alone && count > 1) {
         return unfit(format!(
             "[workers] asks for {count} threads at each interface, and with --fail-open there can be one: \
@@ -229,6 +232,26 @@ pub(crate) fn worker_options(
     let [near, outside] = counts(site, alone);
     let near = near.map(|count| options(near_role(interfaces), count));
     Ok([near, outside.map(|count| options(Role::Outside, count))])
+}
+
+/// Whether so many workers at each interface have a receive queue each, as AF_XDP needs.
+fn have_queues(interfaces: &Interfaces, count: usize) -> Result<()> {
+    let near = match &interfaces.near {
+        Near::Inside(name) => Some(name),
+        Near::Tap(_) | Near::Nothing => None,
+    };
+    for name in near.into_iter().chain([&interfaces.outside]) {
+        // One that is not there is named by who opens it.
+        let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
+        if count > queues {
+            return unfit(format!(
+                "[workers] asks for {count} threads at each interface, and with the backend xdp each has receive queues of \
+                 its own, of which {name} has {queues}: ask for at most {queues} or for \"auto\", give {name} more \
+                 (ethtool -L {name} combined {count}), or use the backend packet"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// How many workers a site has at each interface, by side. Where it leaves that to the machine there are `alone` no
@@ -315,7 +338,7 @@ pub(crate) struct Worker<D> {
     /// How many it has handed on.
     handed: u64,
     /// What frames were in.
-    back: Consumer<Vec<u8>>,
+    back: Consumer<Emptied>,
     shared: Arc<Shared>,
     waiter: Waiter,
     /// When it told last, and what.
@@ -326,9 +349,9 @@ pub(crate) struct Worker<D> {
 /// What a worker has of itself at the thread that forwards. Dropping it ends the worker, and waits for that.
 struct WorkerHandle<D> {
     frames: Consumer<ClassifiedFrame>,
-    back: Producer<Vec<u8>>,
+    back: Producer<Emptied>,
     /// Of what is to go there.
-    owed: Owed,
+    owed: OwedRoom,
     /// Of the frames that wait in the mailbox.
     marks: Marks,
     shared: Arc<Shared>,
@@ -355,7 +378,7 @@ type Left<D> = (D, VecDeque<ClassifiedFrame>);
 /// A worker's ends of what it shares with the thread that forwards.
 struct Ends {
     frames: Producer<ClassifiedFrame>,
-    back: Consumer<Vec<u8>>,
+    back: Consumer<Emptied>,
     shared: Arc<Shared>,
 }
 
@@ -378,7 +401,7 @@ fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends
         let handle = WorkerHandle {
             frames: received,
             back: giving,
-            owed: Owed::default(),
+            owed: OwedRoom::default(),
             marks: Marks::default(),
             shared: Arc::clone(&shared),
             thread: None,
@@ -493,7 +516,7 @@ impl<D: Device> Worker<D> {
     /// Keeps what as many frames were in as have come, so that what is kept here grows no further than the
     /// frames that were on their way at a time.
     fn keep(&mut self, came: usize) {
-        self.back.pop_batch(came, KeptBytes::keep);
+        self.back.pop_batch(came, Emptied::keep);
     }
 
     fn tell(&mut self, now: Nanos) {
@@ -604,9 +627,7 @@ impl<D> WorkerHandle<D> {
     /// Appends at most `most` frames, the oldest first; how many.
     fn take(&mut self, into: &mut Vec<ClassifiedFrame>, most: usize) -> usize {
         let took = self.frames.pop_batch(most, |classified| {
-            if let Frame::Bytes(bytes) = &classified.frame {
-                self.owed.took(bytes);
-            }
+            self.owed.took(&classified.frame);
             into.push(classified);
         });
         self.marks.took(took);

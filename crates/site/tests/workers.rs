@@ -32,8 +32,13 @@ const FLOWS: usize = 24;
 const PAUSE: Duration = Duration::from_millis(6);
 
 fn site(class: &str, receive: usize) -> Site {
+    site_by("packet", class, receive)
+}
+
+fn site_by(backend: &str, class: &str, receive: usize) -> Site {
     let text = format!(
-        "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n[workers]\nreceive = {receive}\n\
+        "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\nbackend = \"{backend}\"\n\
+         [workers]\nreceive = {receive}\n\
          [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"200mbit\"\n\
          [[link.class]]\nname = \"{class}\"\nrate = \"40mbit\"\n\
          [[link.class]]\nname = \"rest\"\ndefault = true\n\
@@ -249,7 +254,35 @@ fn with_several_workers_no_frame_is_lost_doubled_or_reordered_while_all_changes(
             continue;
         }
         if let Some(wire) = or_skip("a site of several workers", Wire::new(1)) {
-            churn(&wire, receive);
+            churn(&wire, "packet", "packet", receive);
+        }
+    }
+}
+
+/// Queues of each interface.
+const QUEUES: u32 = 4;
+
+#[test]
+fn with_several_workers_through_af_xdp_it_is_the_same() {
+    let cores = thread::available_parallelism().unwrap().get();
+    // The driver of virtual cables takes no such long packets to AF_XDP itself.
+    for (mode, mtu, receive) in [
+        ("native", 1_500, 2),
+        ("generic", 3_800, 2),
+        ("native", 1_500, 1),
+    ] {
+        if receive > cores {
+            eprintln!("skipped: {receive} workers an interface need as many cores");
+            continue;
+        }
+        let wire = Wire::with_queues(1, mtu, QUEUES);
+        if let Some(wire) = or_skip("a site of several workers through AF_XDP", wire) {
+            churn(
+                &wire,
+                "xdp",
+                &format!("xdp, {mode}, {QUEUES} queues"),
+                receive,
+            );
         }
     }
 }
@@ -310,16 +343,22 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
     }
 }
 
-fn churn(wire: &Wire, receive: usize) {
+/// `described` is how the interfaces exchange frames.
+fn churn(wire: &Wire, backend: &str, described: &str, receive: usize) {
+    let site = |class: &str| site_by(backend, class, receive);
+    let described = match receive {
+        1 => format!("{described}, 1 worker"),
+        _ => format!("{described}, {receive} workers"),
+    };
     let seconds = std::env::var("FAIRLANE_SOAK_SECONDS");
     let seconds = seconds.ok().and_then(|it| it.parse().ok()).unwrap_or(5);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (tell, notices) = channel();
     let notify = move |notice| drop(tell.send(notice));
-    let open = || Daemon::open(site("calls", receive), &Options::default(), notify);
+    let open = || Daemon::open(site("calls"), &Options::default(), notify);
     let daemon = wire.middle().run(open).unwrap();
     for interface in daemon.interfaces() {
-        assert_eq!(interface.backend, format!("packet, {receive} workers"));
+        assert_eq!(interface.backend, described);
     }
     let handle = daemon.handle();
     let links = ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
@@ -334,7 +373,7 @@ fn churn(wire: &Wire, receive: usize) {
         while rounds == 0 || Instant::now() < end {
             let changed = flows.during(PATIENCE, || {
                 for class in ["voice", "calls"] {
-                    let source = Source::Site(Box::new(site(class, receive)));
+                    let source = Source::Site(Box::new(site(class)));
                     handle.change(source, None).unwrap();
                     settle();
                 }
@@ -347,7 +386,7 @@ fn churn(wire: &Wire, receive: usize) {
             let exchanged = flows.during(SILENCE, || {
                 settle();
                 handle.detach("outside").unwrap();
-                attach(&handle, "outside", site("calls", receive));
+                attach(&handle, "outside", site("calls"));
                 settle();
             });
             exchanged.is_in_order("detached and attached");
@@ -375,17 +414,14 @@ fn churn(wire: &Wire, receive: usize) {
         let report = outcome.report;
         assert!(report.reloads >= 2 * rounds);
         is_within_the_budget(&report.links[0].pipeline);
-        assert_eq!(
-            report.interfaces[1].backend,
-            format!("packet, {receive} workers")
-        );
+        assert_eq!(report.interfaces[1].backend, described);
     });
     let lost = notices
         .try_iter()
         .any(|notice| matches!(notice, Notice::Gone(_)));
     assert!(!lost, "no interface was removed");
     eprintln!(
-        "{receive} workers: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late"
+        "{described}: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late"
     );
 }
 

@@ -280,6 +280,9 @@ mod tests {
         assert!(wait_for_readers(before), "served");
         let after = Moment::now();
         assert!(after.0 >= begun && wait_for_readers(after));
-        assert!(BEGUN.load(Ordering::SeqCst) > begun, "not served by the one before");
+        assert!(
+            BEGUN.load(Ordering::SeqCst) > begun,
+            "not served by the one before"
+        );
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -259,6 +260,13 @@ impl Backend for XdpSender {
 
     fn refused(&self) -> u64 {
         self.refused
+    }
+}
+
+/// Of the socket that sends, at which frames arrive for another half.
+impl AsFd for XdpSender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -12,9 +12,6 @@ use std::{iter, mem};
 
 use super::{Shared, XdpFrame, release};
 
-/// Frames that a thread keeps at most. Beyond that half of them go to the list, at once.
-pub(super) const MOST: usize = 512;
-
 /// What a thread keeps, of one memory at a time.
 struct Kept {
     /// The memory. It is there while there are [`frames`](Self::frames), and perhaps not any more else.
@@ -69,8 +66,9 @@ impl Kept {
 
     /// Keeps a frame of its memory.
     fn push(&mut self, frame: u32) {
-        if self.frames.len() == MOST {
-            self.give(MOST / 2);
+        if self.frames.len() == XdpFrame::MOST_KEPT {
+            // Many at once.
+            self.give(XdpFrame::MOST_KEPT / 2);
         }
         self.frames.push(frame);
     }
@@ -123,9 +121,12 @@ pub(super) fn take(shared: NonNull<Shared>, max: usize, each: impl FnMut(u32)) -
 }
 
 impl XdpFrame {
+    /// Frames that a thread keeps at most.
+    pub const MOST_KEPT: usize = 512;
+
     /// Keeps the frame, without the packet, for those who take one on this thread: a backend that receives here, say,
-    /// or [`Umem::frame_from`](super::Umem::frame_from). A thread keeps frames of one memory, 512 at most, until it
-    /// ends; all others become free. O(1), with no change of what threads share.
+    /// or [`Umem::frame_from`](super::Umem::frame_from). A thread keeps frames of one memory,
+    /// [so many](Self::MOST_KEPT) at most, until it ends; all others become free. O(1), with no change of what threads share.
     pub fn keep(self) {
         let frame = self.number();
         let kept = with_kept(|kept| {

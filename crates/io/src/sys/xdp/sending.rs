@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -216,6 +216,12 @@ impl Sending {
     /// Makes the kernel say what it thinks of the device.
     pub(crate) fn look(&self) -> io::Result<()> {
         self.common.look()
+    }
+}
+
+impl AsFd for Sending {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.common.socket.as_fd()
     }
 }
 
