@@ -180,7 +180,7 @@ pub(crate) struct WorkerOptions {
 const STACK: usize = 1 << 20;
 
 /// The workers that a site asks for, by side. Where it leaves their number to the machine there are `alone` no
-/// more than one.
+/// more than one with packet sockets.
 ///
 /// # Errors
 ///
@@ -214,7 +214,8 @@ pub(crate) fn worker_options(
     if let (Some(count), Backend::Xdp) = (workers.receive, interfaces.backend) {
         have_queues(interfaces, count)?;
     }
-    if let Some(count) = workers.receive.filter(|&count| alone && count > 1) {
+    let is_limited = alone && interfaces.backend == Backend::Packet;
+    if let Some(count) = workers.receive.filter(|&count| is_limited && count > 1) {
         return unfit(format!(
             "[workers] asks for {count} threads at each interface, and with --fail-open there can be one: \
              their sockets cannot wait for the moment at which this process begins"
@@ -255,7 +256,7 @@ fn have_queues(interfaces: &Interfaces, count: usize) -> Result<()> {
 }
 
 /// How many workers a site has at each interface, by side. Where it leaves that to the machine there are `alone` no
-/// more than one, and at an interface that is not here as many as this machine has cores for.
+/// more than one with packet sockets, and at an interface that is not here as many as this machine has cores for.
 pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
         return [None, None];
@@ -263,7 +264,7 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     let by_machine = |name: &str| {
         let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
         let cores = sched_getaffinity(None).map_or(1, |here| here.count());
-        match alone {
+        match alone && interfaces.backend == Backend::Packet {
             true => 1,
             false => automatic(queues, cores as usize),
         }
