@@ -566,7 +566,11 @@ impl Target {
                 }
             }
             Target::Interface(program) => {
-                if let Some(program) = program.upgrade() {
+                let is_there = |one: &Former| matches!(one, Former::Interface(of, _) if Arc::as_ptr(of) == program.as_ptr());
+                // One program serves all queues, whoever receives from them.
+                if let Some(program) = program.upgrade()
+                    && !former.iter().any(is_there)
+                {
                     let go_on = |asm: &mut Assembler| redirect(asm, program.sockets());
                     let instructions = early.program(Hook::Interface, go_on);
                     let loaded = bpf::load(ProgramKind::Xdp, &instructions)?;

@@ -163,4 +163,6 @@ pub use udp::UdpBackend;
 #[cfg(target_os = "linux")]
 pub use wait::Waiter;
 #[cfg(target_os = "linux")]
-pub use xdp::{Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions};
+pub use xdp::{
+    OwedFrames, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions, XdpReceiver, XdpSender,
+};

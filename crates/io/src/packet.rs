@@ -468,7 +468,7 @@ impl<F> PacketBackend<F> {
             let former = self.ring.socket().exchange(Heard::Nothing);
             former.map_err(|error| explain(&self.name, error))?;
             // As binding anew would, which a socket of a group cannot be.
-            sys::wait_for_readers();
+            sys::wait_for_readers(sys::Moment::now());
             return Ok(());
         }
         let hears = match anything {

@@ -12,6 +12,14 @@
 //! order on both ways; packets of two flows that arrived at two queues may change places. The budget of
 //! what is in flight is that of the one queue that sends. What the device counts by queue is told summed.
 //!
+//! # Threads
+//!
+//! A backend can be [split](XdpBackend::split) into an [`XdpSender`] and one or more [`XdpReceiver`]s, among which the
+//! queues are divided: each may be used by a thread of its own, and dropped before or after the others. So a flow's
+//! packets come to one thread, in order. Frames go back by themselves: what is dropped or was sent becomes free for all.
+//! Where a thread has frames that another one received, they share the list of free frames, and change a word of it
+//! with each; [`OwedFrames`] has what avoids that.
+//!
 //! # Frames
 //!
 //! Packets lie in the frames of a [`Umem`]. An [`XdpFrame`] is the handle of one, 16 bytes that may
@@ -96,21 +104,23 @@
 
 mod bind;
 pub(crate) mod program;
+mod receiver;
+mod sender;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::early::{Gate, Target};
-use crate::sys::interface::{Interface, LinkState};
-use crate::sys::xdp::{Socket, unroute};
-use crate::waits::{Look, Waits};
+use crate::early::Gate;
 use crate::{Arrival, Backend, Budget};
 
-pub use crate::sys::umem::{Umem, XdpFrame};
+pub use receiver::XdpReceiver;
+pub use sender::XdpSender;
+
+pub use crate::sys::umem::{OwedFrames, Umem, XdpFrame};
 
 /// How a backend and the device exchange packets, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,285 +182,42 @@ const HEADER: usize = 14;
 const TAG: usize = 4;
 /// Tags that may stand one behind the other.
 const MOST_TAGS: usize = 2;
-/// Frames offered to the kernel at once: fewer would touch the shared lines more often.
-const REFILL: u32 = 32;
 /// While nothing arrives, how often the kernel is asked whether the interface is still there.
 const ATTENTION: Duration = Duration::from_millis(10);
 /// Calls in vain for one look at the clock, which costs more than the rest of such a call.
 const CALLS: u32 = 8;
-/// While the link is down, how often the kernel is asked whether it is up again.
-const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The sockets on all queues of an interface or on one, that send and receive [`XdpFrame`]s.
 ///
 /// No call blocks. [`receive`](Backend::receive) makes no system call while packets arrive, and
-/// one every ten milliseconds while none does; [`transmit`](Backend::transmit) makes one for as
+/// two every ten milliseconds while none does; [`transmit`](Backend::transmit) makes one for as
 /// many frames as the kernel takes at once. Neither allocates, but for the room in the caller's
 /// vector. [`arrivals`](Backend::arrivals) says how long packets lay in the receive ring, where the
 /// driver leaves room for a note before a packet, as in generic mode and with veth.
 ///
 /// It may be moved to another thread, as its frames may; there is one of it, and it is used by one
-/// thread at a time. A thread with nothing else to do may wait for it with a
+/// thread at a time, unless it is [split](Self::split). A thread with nothing else to do may wait for it with a
 /// [`Waiter`](crate::Waiter). That ends at the removal of the interface only with its timeout. The
 /// descriptor of one socket is the socket's, that of several an epoll instance over them, which is only
 /// to be waited for; what it costs falls to the kernel, for each batch of packets that a driver brings.
 pub struct XdpBackend {
-    /// At least one. The first sends.
-    sockets: Vec<Socket>,
-    /// Readable when one of several sockets is.
-    any: Option<OwnedFd>,
-    /// Which socket is received from first.
-    first: usize,
-    interface: Interface,
+    /// First, so that nothing arrives any more while what was sent is waited for.
+    receiver: XdpReceiver,
+    sender: XdpSender,
+}
+
+/// What all that serve an interface know of it.
+struct Bound {
     name: String,
     mode: XdpMode,
-    budget: Budget,
-    most_in_flight: u64,
-    mtu: usize,
-    state: State,
-    /// When the kernel was last asked how the interface is.
-    attended: Instant,
-    /// Calls in vain since the clock was looked at.
-    in_vain: u32,
-    refused: u64,
-    waits: Waits,
-    /// Of the frames of the last call of `receive`.
-    arrivals: Vec<Arrival>,
+    /// One of them has found that it is gone. Written once.
+    gone: AtomicBool,
 }
 
-/// What is known of the link.
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Up,
-    /// As of then.
-    Down(Instant),
-    Gone,
-}
-
-impl XdpBackend {
-    /// Which mode the interface offered.
-    pub fn mode(&self) -> XdpMode {
-        self.mode
-    }
-
-    /// The interface's name when this was bound.
-    pub fn interface(&self) -> &str {
-        &self.name
-    }
-
-    /// Packets that arrived and were lost, since this was bound: no frame was free to receive
-    /// into, or the packet was longer than one.
-    ///
-    /// # Errors
-    ///
-    /// None are known.
-    pub fn dropped(&self) -> io::Result<u64> {
-        self.sockets.iter().try_fold(0, |sum, socket| {
-            let counted = socket.statistics()?;
-            Ok(sum + counted.rx_dropped + counted.rx_ring_full)
-        })
-    }
-
-    /// How many queues of the interface it receives from.
-    pub fn queues(&self) -> usize {
-        self.sockets.len()
-    }
-
-    /// From now on packets come here, or go on to the kernel's own stack as if this were not there. At
-    /// once for all that arrive at a queue, and one queue after the other.
-    ///
-    /// # Errors
-    ///
-    /// None are known.
-    pub fn hear(&self, anything: bool) -> io::Result<()> {
-        self.sockets
-            .iter()
-            .try_for_each(|socket| socket.hear(anything))
-    }
-
-    /// Whether at one of the queues a quarter of the frames that may be received into is full: more
-    /// arrives than is taken in, or nothing was for a while. O(queues).
-    pub fn is_filling(&self) -> bool {
-        self.sockets.iter().any(Socket::is_filling)
-    }
-
-    /// Where packets arrive, on all queues of the interface that this process serves. The kernel's
-    /// own stack is behind it too, for queues without a backend.
-    pub fn gate(&self) -> Gate {
-        let program = self.sender().program().map(Arc::downgrade);
-        Gate(Target::Interface(program.unwrap_or_default()))
-    }
-
-    /// The socket that sends.
-    fn sender(&self) -> &Socket {
-        &self.sockets[0]
-    }
-
-    fn sender_mut(&mut self) -> &mut Socket {
-        &mut self.sockets[0]
-    }
-
-    /// Moves to the ring what the budget and the ring have room for; drops what is not to be sent.
-    fn hand_over(&mut self, batch: &mut VecDeque<XdpFrame>) -> usize {
-        let mut count = 0;
-        while let Some(frame) = batch.front() {
-            let length = frame.len();
-            if !(HEADER..=self.longest(frame.bytes())).contains(&length) {
-                self.refused += 1;
-                batch.pop_front();
-                continue;
-            }
-            if self.sender().unsent_bytes() + length as u64 > self.budget.as_bytes() {
-                break;
-            }
-            let Some(frame) = self.native(batch) else {
-                break;
-            };
-            if let Err(frame) = self.sender_mut().send(frame) {
-                batch.push_front(frame);
-                break;
-            }
-            count += 1;
-        }
-        self.most_in_flight = self.most_in_flight.max(self.sender().unsent_bytes());
-        self.sender_mut().publish();
-        count
-    }
-
-    /// Takes the frame at the front, or a copy in this backend's memory if it is of another.
-    /// `None` if no frame is free for that.
-    fn native(&self, batch: &mut VecDeque<XdpFrame>) -> Option<XdpFrame> {
-        let umem = self.sender().umem();
-        if umem.owns(batch.front()?) {
-            return batch.pop_front();
-        }
-        let frame = batch.front_mut()?;
-        frame.complete();
-        let copy = umem.frame_from(frame.bytes())?;
-        batch.pop_front();
-        Some(copy)
-    }
-
-    /// The longest frame that the device takes, if it starts with these bytes.
-    fn longest(&self, bytes: &[u8]) -> usize {
-        let tags = bytes[12.min(bytes.len())..]
-            .chunks_exact(TAG)
-            .take(MOST_TAGS)
-            .take_while(|tag| matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]));
-        (self.mtu + HEADER + TAG * tags.count()).min(self.sender().longest())
-    }
-
-    /// Whether packets can leave; asks the kernel if they could not a while ago.
-    fn is_up(&mut self) -> io::Result<bool> {
-        match self.state {
-            State::Up => Ok(true),
-            State::Gone => Err(self.gone()),
-            State::Down(since) if since.elapsed() < PATIENCE => Ok(false),
-            State::Down(_) => self.ask(),
-        }
-    }
-
-    /// Asks the kernel whether packets can leave.
-    fn ask(&mut self) -> io::Result<bool> {
-        let mut state = self.interface.state()?;
-        if state == LinkState::Up {
-            match self.interface.mtu() {
-                // It may have been changed meanwhile.
-                Ok(mtu) => self.mtu = mtu,
-                // It has been renamed, or set down and removed, in between.
-                Err(_) => state = LinkState::Down,
-            }
-        }
-        match state {
-            LinkState::Up => {
-                self.state = State::Up;
-                Ok(true)
-            }
-            LinkState::Down => {
-                self.state = State::Down(Instant::now());
-                Ok(false)
-            }
-            LinkState::Gone => {
-                self.state = State::Gone;
-                Err(self.gone())
-            }
-        }
-    }
-
-    /// Makes the kernel send what is in the ring.
-    fn kick(&mut self) -> io::Result<()> {
-        let Err(error) = self.sender().kick() else {
-            return Ok(());
-        };
-        match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Ok(()),
-            Some(libc::EBUSY | libc::ENETDOWN) => self.ask().map(drop),
-            Some(libc::ENXIO) => {
-                self.state = State::Gone;
-                Err(self.gone())
-            }
-            _ => Err(io::Error::new(
-                error.kind(),
-                format!("sending on interface {} failed: {error}", self.name),
-            )),
-        }
-    }
-
-    /// Nothing has arrived: looks whether the interface is still there, and sends what a link that
-    /// was down has left in the ring.
-    fn attend(&mut self) -> io::Result<()> {
-        if let State::Gone = self.state {
-            return Err(self.gone());
-        }
-        self.in_vain += 1;
-        if self.in_vain < CALLS {
-            return Ok(());
-        }
-        self.in_vain = 0;
-        if self.attended.elapsed() < ATTENTION {
-            return Ok(());
-        }
-        self.attended = Instant::now();
-        if let Err(error) = self.sender().look()
-            && error.raw_os_error() == Some(libc::ENXIO)
-        {
-            self.state = State::Gone;
-            return Err(self.gone());
-        }
-        if self.sender().pending() > 0 && self.is_up()? {
-            self.kick()?;
-        }
-        Ok(())
-    }
-
-    /// Receives from every queue in its turn, beginning at `first`: an equal part of what is left of
-    /// `max` for each that is still to come. Whether one had more for it than its part.
-    fn receive_in_turns(
-        &mut self,
-        into: &mut Vec<XdpFrame>,
-        max: usize,
-        look: Look,
-    ) -> (usize, bool) {
-        let queues = self.sockets.len();
-        let (mut count, mut has_more) = (0, false);
-        for turn in 0..queues {
-            let part = (max - count).div_ceil(queues - turn);
-            let socket = &mut self.sockets[(self.first + turn) % queues];
-            let losing = socket.is_full();
-            let arrivals = &mut self.arrivals;
-            let came = socket.receive(into, part, |came| {
-                arrivals.push(Arrival {
-                    waited: look.waited_if_noted(came),
-                    losing,
-                });
-            });
-            has_more |= came == part;
-            count += came;
-        }
-        (count, has_more)
-    }
-
-    fn gone(&self) -> io::Error {
+impl Bound {
+    /// The interface is gone: what all say from now on.
+    fn lose(&self) -> io::Error {
+        self.gone.store(true, Ordering::Relaxed);
         io::Error::new(
             io::ErrorKind::NetworkDown,
             format!(
@@ -460,81 +227,158 @@ impl XdpBackend {
             ),
         )
     }
+
+    /// # Errors
+    ///
+    /// One of them has found that it is gone.
+    fn is_there(&self) -> io::Result<()> {
+        match self.gone.load(Ordering::Relaxed) {
+            true => Err(self.lose()),
+            false => Ok(()),
+        }
+    }
+
+    /// What comes of asking the kernel on a socket how the interface is.
+    fn looked(&self, look: io::Result<()>) -> io::Result<()> {
+        match look {
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Err(self.lose()),
+            // The link is down, say.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// When somebody looks after what says nothing by itself.
+struct Attention {
+    /// Last.
+    at: Instant,
+    /// Calls in vain since the clock was looked at.
+    in_vain: u32,
+}
+
+impl Attention {
+    fn new() -> Attention {
+        Attention {
+            at: Instant::now(),
+            in_vain: 0,
+        }
+    }
+
+    /// Whether it is time again; a call in vain.
+    fn is_due(&mut self) -> bool {
+        self.in_vain += 1;
+        if self.in_vain < CALLS {
+            return false;
+        }
+        self.in_vain = 0;
+        let is_due = self.at.elapsed() >= ATTENTION;
+        if is_due {
+            self.at = Instant::now();
+        }
+        is_due
+    }
+}
+
+impl XdpBackend {
+    /// Which mode the interface offered.
+    pub fn mode(&self) -> XdpMode {
+        self.sender.mode()
+    }
+
+    /// The interface's name when this was bound.
+    pub fn interface(&self) -> &str {
+        self.sender.interface()
+    }
+
+    /// Packets that arrived and were lost, since this was bound: no frame was free to receive
+    /// into, or the packet was longer than one.
+    ///
+    /// # Errors
+    ///
+    /// None are known.
+    pub fn dropped(&self) -> io::Result<u64> {
+        self.receiver.dropped()
+    }
+
+    /// How many queues of the interface it receives from.
+    pub fn queues(&self) -> usize {
+        self.receiver.queues()
+    }
+
+    /// From now on packets come here, or go on to the kernel's own stack as if this were not there. At
+    /// once for all that arrive at a queue, and one queue after the other.
+    ///
+    /// # Errors
+    ///
+    /// None are known.
+    pub fn hear(&self, anything: bool) -> io::Result<()> {
+        self.receiver.hear(anything)
+    }
+
+    /// Whether at one of the queues a quarter of the frames that may be received into is full: more
+    /// arrives than is taken in, or nothing was for a while. O(queues).
+    pub fn is_filling(&self) -> bool {
+        self.receiver.is_filling()
+    }
+
+    /// Where packets arrive, on all queues of the interface that this process serves. The kernel's
+    /// own stack is behind it too, for queues without a backend.
+    pub fn gate(&self) -> Gate {
+        self.receiver.gate()
+    }
+
+    /// The half that receives from all queues.
+    pub fn receiver(&self) -> &XdpReceiver {
+        &self.receiver
+    }
+
+    /// The half that sends, and those that receive, as many as asked for, each of which is a thread's: it has one
+    /// queue in so many, by turns. Nothing is lost, and what was in flight stays so. When the interface is gone all of
+    /// them say so, with the same words.
+    ///
+    /// Waiting for the one that receives from the first queue makes the kernel send what is in the ring of that queue, on
+    /// the thread that waits.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if there are to be none, or more than there are queues; what the system says where there can be no
+    /// descriptor to wait for.
+    pub fn split(self, receivers: usize) -> io::Result<(XdpSender, Vec<XdpReceiver>)> {
+        let XdpBackend { receiver, sender } = self;
+        Ok((sender, receiver.divide(receivers)?))
+    }
 }
 
 impl Backend for XdpBackend {
     type Tx = XdpFrame;
     type Rx = XdpFrame;
 
-    /// A frame is refused if it is longer than the interface's MTU with an Ethernet header (and
-    /// one or two tags, if it has them), or shorter than that header. The MTU is that of when this was bound, or
-    /// when the link was last found to be up again.
+    /// As of [`XdpSender`].
     ///
     /// # Errors
     ///
     /// `NetworkDown` when the interface was removed. A link that is down is not an error: it takes
     /// nothing, and goes on when it is up again.
     fn transmit(&mut self, batch: &mut VecDeque<XdpFrame>) -> io::Result<usize> {
-        let mut accepted = 0;
-        loop {
-            self.sender_mut().reap();
-            match self.is_up() {
-                Ok(true) => {}
-                Err(error) if accepted == 0 => return Err(error),
-                Ok(false) | Err(_) => return Ok(accepted),
-            }
-            accepted += self.hand_over(batch);
-            let pending = self.sender().pending();
-            if pending == 0 {
-                return Ok(accepted);
-            }
-            match self.kick() {
-                Ok(()) => {}
-                Err(error) if accepted == 0 => return Err(error),
-                Err(_) => return Ok(accepted),
-            }
-            // The kernel takes some frames a call, so it is called until it takes no more.
-            if self.sender().pending() == pending {
-                self.sender_mut().reap();
-                return Ok(accepted);
-            }
-        }
+        self.sender.transmit(batch)
     }
 
-    /// Oldest first of each queue. While more waits than is asked for, every queue is received from in
-    /// its turn, and none twice before the others have had as much, if they have it.
+    /// As of [`XdpReceiver`].
     ///
     /// # Errors
     ///
     /// `NetworkDown` when the interface was removed and all that had arrived is received.
     fn receive(&mut self, into: &mut Vec<XdpFrame>, max: usize) -> io::Result<usize> {
-        self.arrivals.clear();
-        let look = self.waits.look_by_uptime();
-        let mut count = 0;
-        loop {
-            let (came, has_more) = self.receive_in_turns(into, max - count, look);
-            count += came;
-            if count == max || !has_more {
-                break;
-            }
+        self.sender.reap();
+        let came = self.receiver.receive(into, max)?;
+        if came == 0 && max > 0 {
+            self.sender.attend()?;
         }
-        if count < max {
-            self.waits.emptied(look);
-        }
-        self.sender_mut().reap();
-        let (later, first) = self.sockets.split_at_mut(self.first);
-        for socket in first.iter_mut().chain(later) {
-            socket.refill(REFILL);
-        }
-        self.first = (self.first + 1) % self.sockets.len();
-        if count == 0 && max > 0 {
-            self.attend()?;
-        }
-        Ok(count)
+        Ok(came)
     }
 
     fn arrivals(&self) -> &[Arrival] {
-        &self.arrivals
+        self.receiver.arrivals()
     }
 
     /// The bytes of frames that the kernel has not yet given back: never more than the budget.
@@ -542,33 +386,21 @@ impl Backend for XdpBackend {
     /// A device that copies gives a frame back when it is done with the copy: veth, when the other
     /// side has received it.
     fn in_flight(&self) -> io::Result<u64> {
-        match self.state {
-            State::Gone => Err(self.gone()),
-            State::Up | State::Down(_) => Ok(self.sender().unsent_bytes_now()),
-        }
+        self.sender.in_flight()
     }
 
     fn most_in_flight(&self) -> u64 {
-        self.most_in_flight
+        self.sender.most_in_flight()
     }
 
     fn refused(&self) -> u64 {
-        self.refused
+        self.sender.refused()
     }
 }
 
 impl AsFd for XdpBackend {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.any {
-            Some(any) => any.as_fd(),
-            None => self.sender().as_fd(),
-        }
-    }
-}
-
-impl Drop for XdpBackend {
-    fn drop(&mut self) {
-        unroute(&mut self.sockets);
+        self.receiver.as_fd()
     }
 }
 
@@ -581,11 +413,8 @@ impl AsRawFd for XdpBackend {
 impl fmt::Debug for XdpBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("XdpBackend")
-            .field("interface", &self.name)
-            .field("mode", &self.mode)
-            .field("queues", &self.queues())
-            .field("state", &self.state)
-            .field("refused", &self.refused)
-            .finish_non_exhaustive()
+            .field("receiver", &self.receiver)
+            .field("sender", &self.sender)
+            .finish()
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-use crate::{Echo, LabError, Link, Namespace, bridge, veth};
+use crate::{Echo, LabError, Link, Namespace, bridge, veth_with_queues};
 
 /// The hosts' MTU in bytes.
 const MTU: u32 = 1_500;
@@ -77,7 +77,17 @@ impl Wire {
     ///
     /// See [`Namespace::new`], [`veth`] and [`bridge`].
     pub fn new(senders: u8) -> Result<Wire, LabError> {
-        Wire::made(senders, true)
+        Wire::made(senders, true, MTU, 1)
+    }
+
+    /// The same with so many queues at each device, and this MTU in bytes. The kernel sends a flow by one queue, and
+    /// another by another as chance has it; what is sent by queue *n* arrives at the other end's queue *n*.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new), and for no queues or more than 4,096.
+    pub fn with_queues(senders: u8, mtu: u32, queues: u32) -> Result<Wire, LabError> {
+        Wire::made(senders, true, mtu, queues)
     }
 
     /// The same with devices as they come: they leave checksums, and the cutting of segments into
@@ -87,11 +97,13 @@ impl Wire {
     ///
     /// Those of [`new`](Self::new).
     pub fn with_offloads(senders: u8) -> Result<Wire, LabError> {
-        Wire::made(senders, false)
+        Wire::made(senders, false, MTU, 1)
     }
 
-    fn made(senders: u8, whole: bool) -> Result<Wire, LabError> {
-        let cable = |one: (&Namespace, &str), other: (&Namespace, &str)| cable(one, other, whole);
+    fn made(senders: u8, whole: bool, mtu: u32, queues: u32) -> Result<Wire, LabError> {
+        let cable = |one: (&Namespace, &str), other: (&Namespace, &str)| {
+            cable(veth_with_queues(one, other, mtu, queues)?, whole)
+        };
         let middle = Namespace::new()?;
         let receiver = Namespace::new()?;
         let (outside, far) = cable((&middle, "outside"), (&receiver, "host"))?;
@@ -182,12 +194,7 @@ impl Wire {
 }
 
 /// A cable that is up, whose frames are whole if that is asked for.
-fn cable(
-    one: (&Namespace, &str),
-    other: (&Namespace, &str),
-    whole: bool,
-) -> Result<(Link, Link), LabError> {
-    let (one, other) = veth(one, other, MTU)?;
+fn cable((one, other): (Link, Link), whole: bool) -> Result<(Link, Link), LabError> {
     for link in [&one, &other] {
         if whole {
             link.turn_offloads_off()?;

@@ -513,6 +513,11 @@ where
     #[inline]
     fn take_in(&mut self, leaves_by: Side, now: Nanos, drained: &mut usize) -> io::Result<bool> {
         let batches = self.ways[leaves_by.index()].batches();
+        if let Way::Elsewhere(_) = self.ways[leaves_by.index()] {
+            // It may have to look after itself.
+            let device = self.ways[leaves_by.other().index()].device_mut();
+            device.receive(&mut self.arrived, 0)?;
+        }
         for _ in 0..batches {
             let device = self.ways[leaves_by.other().index()].device_mut();
             let came = device.receive(&mut self.arrived, BATCH)?;

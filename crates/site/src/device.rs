@@ -120,6 +120,11 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Ok(())
     }
 
+    /// Goes on with what it was given to transmit, where nobody receives from it: to be called in every round then.
+    fn attend(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Appends at most `most` frames that threads of its own have received, of each the oldest first; how many.
     fn take_classified(
         &mut self,
@@ -286,7 +291,11 @@ pub(crate) fn open(
     let outside = &interfaces.outside;
     let memory = match interfaces.backend {
         config::Backend::Packet => None,
-        config::Backend::Xdp => Some(xdp::memory(interfaces, needs)?),
+        config::Backend::Xdp => {
+            let workers = [near_workers, workers].into_iter().flatten();
+            let workers = workers.map(|workers| workers.count).sum();
+            Some(xdp::memory(interfaces, needs, workers)?)
+        }
     };
     let open = |name: &str, port: &Option<Arc<Port>>, workers: &Option<WorkerOptions>| {
         let opener = Opener {
@@ -397,12 +406,12 @@ impl Opener {
                 self.received_by(backends)?
             }
             Some(memory) => {
-                let shared = Shared::bind(memory, name, deaf)?;
-                if shared.mode() == XdpMode::Generic {
+                let (device, mode) = self.shared(memory, deaf)?;
+                if mode == XdpMode::Generic {
                     // In the others frames come before anybody may join them.
                     hold.single_frames(name)?;
                 }
-                Box::new(shared)
+                device
             }
         };
         if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
@@ -419,6 +428,20 @@ impl Opener {
         let sender = PacketBackend::open(&self.name, &sending())?;
         let worked = Worked::new(&self.name, sender, backends, workers);
         Ok(Box::new(worked))
+    }
+
+    /// The device whose frames are in this memory, with its queues divided among the workers, if there are any: as many
+    /// as there are queues for. The mode that the interface offers.
+    fn shared(&self, memory: &xdp::Memory, deaf: bool) -> Result<(AnyDevice, XdpMode)> {
+        let Some(workers) = &self.workers else {
+            let whole = Shared::bind(memory, &self.name, deaf)?;
+            let mode = whole.mode();
+            return Ok((Box::new(whole), mode));
+        };
+        let (sender, receivers) = Shared::bind_parts(memory, &self.name, deaf, workers.count)?;
+        let mode = sender.mode();
+        let worked = Worked::new(&self.name, sender, receivers, workers);
+        Ok((Box::new(worked), mode))
     }
 
     /// The same while frames pass: whoever is to receive begins.

@@ -4,7 +4,7 @@ use fairlane_classify::{Layer, Origin, mark_ce};
 use fairlane_core::Nanos;
 use fairlane_core::tree::Payload;
 use fairlane_io::packet::{PacketFrame, Unsummed};
-use fairlane_io::{ByteLen, KeptBytes, XdpFrame};
+use fairlane_io::{ByteLen, KeptBytes, Owed, OwedFrames, XdpFrame};
 
 /// A whole Ethernet frame, in memory of its own or in memory shared with the kernel.
 #[derive(Debug)]
@@ -75,6 +75,47 @@ impl AsRef<[u8]> for Frame {
 impl ByteLen for Frame {
     fn byte_len(&self) -> usize {
         self.bytes().len()
+    }
+}
+
+/// What a frame was in, for frames to come.
+#[derive(Debug)]
+pub(crate) enum Emptied {
+    Bytes(Vec<u8>),
+    Shared(XdpFrame),
+}
+
+impl Emptied {
+    /// Keeps it for frames that are received on this thread. O(1).
+    pub(crate) fn keep(self) {
+        match self {
+            Emptied::Bytes(bytes) => KeptBytes::keep(bytes),
+            Emptied::Shared(frame) => frame.keep(),
+        }
+    }
+}
+
+/// What a thread owes to another one that receives: what the frames are in that it has had from there.
+#[derive(Debug, Default)]
+pub(crate) struct OwedRoom {
+    bytes: Owed,
+    frames: OwedFrames,
+}
+
+impl OwedRoom {
+    /// This thread has a frame that the other one has received. O(1).
+    #[inline]
+    pub(crate) fn took(&mut self, frame: &Frame) {
+        match frame {
+            Frame::Bytes(bytes) => self.bytes.took(bytes),
+            Frame::Shared(frame) => self.frames.took(frame),
+        }
+    }
+
+    /// Takes out, piece by piece, what this thread keeps and owes. O(1) each.
+    pub(crate) fn pay(&mut self) -> impl Iterator<Item = Emptied> {
+        let bytes = self.bytes.pay().map(Emptied::Bytes);
+        bytes.chain(self.frames.pay().map(Emptied::Shared))
     }
 }
 

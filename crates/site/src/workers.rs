@@ -22,11 +22,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fairlane_classify::{Found, Layer, LinkClassifier, Origin};
-use fairlane_config::{Near, Role, Site, Workers};
+use fairlane_config::{Backend, Interfaces, Near, Role, Site, Workers};
 use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
+use fairlane_io::Waiter;
 use fairlane_io::interface::rx_queues;
-use fairlane_io::{KeptBytes, Owed, Waiter};
 use fairlane_mailbox::{Consumer, Producer, Room, mailbox};
 use fairlane_runtime::bridge::{BATCH, Came};
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
@@ -37,7 +37,7 @@ use crate::daemon::near_role;
 use crate::device::{Device, Losses};
 use crate::error::{Doing, Result, unfit};
 use crate::forward::before_all_others;
-use crate::frame::Frame;
+use crate::frame::{Emptied, Frame, OwedRoom};
 pub(crate) use waits::{Look, Waits};
 use waits::{Looks, Marks};
 
@@ -180,7 +180,7 @@ pub(crate) struct WorkerOptions {
 const STACK: usize = 1 << 20;
 
 /// The workers that a site asks for, by side. Where it leaves their number to the machine there are `alone` no
-/// more than one.
+/// more than one with packet sockets.
 ///
 /// # Errors
 ///
@@ -211,7 +211,11 @@ pub(crate) fn worker_options(
             all.len()
         ));
     }
-    if let Some(count) = workers.receive.filter(|&count| alone && count > 1) {
+    if let (Some(count), Backend::Xdp) = (workers.receive, interfaces.backend) {
+        have_queues(interfaces, count)?;
+    }
+    let is_limited = alone && interfaces.backend == Backend::Packet;
+    if let Some(count) = workers.receive.filter(|&count| is_limited && count > 1) {
         return unfit(format!(
             "[workers] asks for {count} threads at each interface, and with --fail-open there can be one: \
              their sockets cannot wait for the moment at which this process begins"
@@ -237,8 +241,28 @@ pub(crate) fn worker_options(
     Ok([near, outside.map(|count| options(Role::Outside, count))])
 }
 
+/// Whether so many workers at each interface have a receive queue each, as AF_XDP needs.
+fn have_queues(interfaces: &Interfaces, count: usize) -> Result<()> {
+    let near = match &interfaces.near {
+        Near::Inside(name) => Some(name),
+        Near::Tap(_) | Near::Nothing => None,
+    };
+    for name in near.into_iter().chain([&interfaces.outside]) {
+        // One that is not there is named by who opens it.
+        let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
+        if count > queues {
+            return unfit(format!(
+                "[workers] asks for {count} threads at each interface, and with the backend xdp each has receive queues of \
+                 its own, of which {name} has {queues}: ask for at most {queues} or for \"auto\", give {name} more \
+                 (ethtool -L {name} combined {count}), or use the backend packet"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// How many workers a site has at each interface, by side. Where it leaves that to the machine there are `alone` no
-/// more than one, and at an interface that is not here as many as this machine has cores for.
+/// more than one with packet sockets, and at an interface that is not here as many as this machine has cores for.
 pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
         return [None, None];
@@ -246,7 +270,7 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     let by_machine = |name: &str| {
         let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
         let cores = sched_getaffinity(None).map_or(1, |here| here.count());
-        match alone {
+        match alone && interfaces.backend == Backend::Packet {
             true => 1,
             false => automatic(queues, cores as usize),
         }
@@ -340,7 +364,7 @@ pub(crate) struct Worker<D> {
     /// How many it has handed on.
     handed: u64,
     /// What frames were in.
-    back: Consumer<Vec<u8>>,
+    back: Consumer<Emptied>,
     shared: Arc<Shared>,
     waiter: Waiter,
     /// When it told last, and what.
@@ -351,9 +375,9 @@ pub(crate) struct Worker<D> {
 /// What a worker has of itself at the thread that forwards. Dropping it ends the worker, and waits for that.
 struct WorkerHandle<D> {
     frames: Consumer<ClassifiedFrame>,
-    back: Producer<Vec<u8>>,
+    back: Producer<Emptied>,
     /// Of what is to go there.
-    owed: Owed,
+    owed: OwedRoom,
     /// Of the frames that wait in the mailbox.
     marks: Marks,
     shared: Arc<Shared>,
@@ -380,7 +404,7 @@ type Left<D> = (D, VecDeque<ClassifiedFrame>);
 /// A worker's ends of what it shares with the thread that forwards.
 struct Ends {
     frames: Producer<ClassifiedFrame>,
-    back: Consumer<Vec<u8>>,
+    back: Consumer<Emptied>,
     shared: Arc<Shared>,
 }
 
@@ -403,7 +427,7 @@ fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends
         let handle = WorkerHandle {
             frames: received,
             back: giving,
-            owed: Owed::default(),
+            owed: OwedRoom::default(),
             marks: Marks::default(),
             shared: Arc::clone(&shared),
             thread: None,
@@ -518,7 +542,7 @@ impl<D: Device> Worker<D> {
     /// Keeps what as many frames were in as have come, so that what is kept here grows no further than the
     /// frames that were on their way at a time.
     fn keep(&mut self, came: usize) {
-        self.back.pop_batch(came, KeptBytes::keep);
+        self.back.pop_batch(came, Emptied::keep);
     }
 
     fn tell(&mut self, now: Nanos) {
@@ -629,9 +653,7 @@ impl<D> WorkerHandle<D> {
     /// Appends at most `most` frames, the oldest first; how many.
     fn take(&mut self, into: &mut Vec<ClassifiedFrame>, most: usize) -> usize {
         let took = self.frames.pop_batch(most, |classified| {
-            if let Frame::Bytes(bytes) = &classified.frame {
-                self.owed.took(bytes);
-            }
+            self.owed.took(&classified.frame);
             into.push(classified);
         });
         self.marks.took(took);

@@ -133,6 +133,11 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
             (2, 2_184, Some(4)),
             packet,
         ),
+        (
+            &format!("{xdp}[workers]\nreceive = 2\n"),
+            (2, 2_184, Some(4)),
+            half,
+        ),
         // As many as this machine has cores for beside the thread that forwards, at interfaces that are not here.
         (
             &format!("{between}[workers]\n"),

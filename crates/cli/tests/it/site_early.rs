@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::program::longest_beside;
 use crate::site::{BACKENDS, PATIENCE, Site, class, link, up, wire};
 use fairlane_io::{Backend, PacketBackend, packet};
-use fairlane_netlab::{Echo, Wire, skip_unsupported};
+use fairlane_netlab::{Echo, Wire, or_skip, skip_unsupported};
 use serde_json::Value;
 
 const VOICE: u16 = 5_004;
@@ -140,17 +140,20 @@ fn all_is_told(report: &Value, sent: u64) {
 
 #[test]
 fn voice_loses_nothing_to_a_flood_that_overflows_the_ring_and_a_flood_is_counted() {
-    let Some(wire) = wire("a flood and voice", 1) else {
-        return;
-    };
     let cores = thread::available_parallelism().unwrap().get();
     let workers = "[workers]\nreceive = 2\n";
     let alone = BACKENDS.map(|backend| (backend, ""));
-    for (backend, workers) in alone.into_iter().chain([("packet", workers)]) {
+    let worked = BACKENDS.map(|backend| (backend, workers));
+    for (backend, workers) in alone.into_iter().chain(worked) {
         if cores < 2 && !workers.is_empty() {
             skip_unsupported("a flood and voice at two sockets", "one core");
             continue;
         }
+        let queues = if workers.is_empty() { 1 } else { 2 };
+        let wire = Wire::with_queues(1, 1_500, queues);
+        let Some(wire) = or_skip("a flood and voice", wire) else {
+            return;
+        };
         let config = up(backend, RATE) + CLASSES + workers;
         let mut site = Site::start(&wire, &config);
         let host = flood(&wire, &mut site);

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlane_netlab::{Wire, or_skip};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
@@ -151,16 +152,25 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
 
 #[test]
 fn frames_pass_unshaped_for_as_long_as_the_daemon_cannot_start() {
-    let Some(wire) = wire("a daemon that does not come back", 1) else {
+    let test = "a daemon that does not come back";
+    let Some(wire) = or_skip(test, Wire::with_queues(1, 1_500, 2)) else {
         return;
     };
+    let several = thread::available_parallelism().unwrap().get() > 1;
+    let xdp = if several { "receive = 2\n" } else { "" };
+    for (backend, workers) in [("packet", "arbiters = 2\n"), ("xdp", xdp)] {
+        it_passes_unshaped(&wire, backend, workers);
+    }
+}
+
+fn it_passes_unshaped(wire: &Wire, backend: &str, workers: &str) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ctl.sock");
     let socket = socket.to_str().unwrap();
     // Its workers go with it.
-    let more = format!("[workers]\narbiters = 2\n[control]\nsocket = \"{socket}\"\n");
-    let config = up("packet", "100mbit") + &more;
-    let site = Site::start_with(&wire, &config, &["--fail-open"]);
+    let more = format!("[workers]\n{workers}[control]\nsocket = \"{socket}\"\n");
+    let config = up(backend, "100mbit") + &more;
+    let site = Site::start_with(wire, &config, &["--fail-open"]);
     let worker = Worker::of(&site);
     fs::write(site.file(), "no configuration").unwrap();
     worker.kill();

@@ -117,17 +117,22 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
             None,
             vec!["core 65535", "this process may run on"],
         ),
-        (
-            "xdp",
-            "receive = 1",
-            None,
-            vec!["site.toml:5:1: [workers]", "\"xdp\"", "\"packet\""],
-        ),
     ];
     if cores < Workers::MOST {
         cases.push(("packet", &more, None, vec![&so_many]));
     }
     if cores > 1 {
+        cases.push((
+            "xdp",
+            "receive = 2",
+            None,
+            vec![
+                "asks for 2 threads",
+                "inside has 1",
+                "at most 1 or for \"auto\"",
+                "packet",
+            ],
+        ));
         let fail_open = Some("--fail-open");
         cases.push((
             "packet",
@@ -153,11 +158,43 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
             );
         }
     }
-    let site = Site::start(
-        &wire,
-        &[&interfaces("packet"), "[workers]\n", LINK].concat(),
+    for (backend, described) in [
+        ("packet", "packet, 1 worker"),
+        ("xdp", "xdp, native, 1 worker"),
+    ] {
+        let config = [&interfaces(backend), "[workers]\n", LINK].concat();
+        let report = Site::start(&wire, &config).stop();
+        assert_eq!(report["interfaces"][0]["backend"], described);
+    }
+}
+
+#[test]
+fn memory_that_threads_may_not_pin_is_refused_with_what_to_raise() {
+    let Some(wire) = wire("memory that may not be pinned", 1) else {
+        return;
+    };
+    let config = [&interfaces("xdp"), "[workers]\nreceive = 1\n", LINK].concat();
+    let limited = || {
+        let limit = rustix::process::Resource::Memlock;
+        let before = rustix::process::getrlimit(limit);
+        let mut lower = before;
+        lower.current = Some(1 << 20);
+        // Of this thread alone, and of what it starts: the bounding set is what root's programs get.
+        for set in [caps::CapSet::Bounding, caps::CapSet::Effective] {
+            caps::drop(None, set, caps::Capability::CAP_IPC_LOCK).unwrap();
+        }
+        rustix::process::setrlimit(limit, lower).unwrap();
+        let finished = run(&config);
+        rustix::process::setrlimit(limit, before).unwrap();
+        finished
+    };
+    let (finished, _folder) = wire.middle().run(limited);
+    refused(
+        &finished,
+        &["the memory for interface inside cannot be pinned", "ulimit"],
     );
-    site.stop();
+    let held = wire.middle().run(|| Hold::take("inside"));
+    assert!(held.is_ok_and(|hold| hold.complaint().is_none()));
 }
 
 #[test]
@@ -168,9 +205,11 @@ fn an_interface_whose_queue_another_program_has_is_refused() {
     let umem = Umem::new(1 << 12, 2_048).unwrap();
     let bind = || XdpBackend::bind(&umem, "outside", 0, &XdpOptions::default()).unwrap();
     let other = wire.middle().run(bind);
-    let config = [&interfaces("xdp"), LINK].concat();
-    let (finished, _folder) = wire.middle().run(|| run(&config));
-    refused(&finished, &["outside", "XDP program"]);
+    for workers in ["", "[workers]\n"] {
+        let config = [&interfaces("xdp"), workers, LINK].concat();
+        let (finished, _folder) = wire.middle().run(|| run(&config));
+        refused(&finished, &["outside", "XDP program"]);
+    }
     drop(other);
     let held = wire.middle().run(|| Hold::take("inside"));
     assert!(held.is_ok_and(|hold| hold.complaint().is_none()));

@@ -274,6 +274,9 @@ fn an_idle_site_sleeps() {
         std::thread::sleep(Duration::from_secs(1));
         let used = site.processor_time() - before;
         site.stop();
-        assert!(used < Duration::from_millis(50), "{used:?} of a second: {workers}");
+        assert!(
+            used < Duration::from_millis(50),
+            "{used:?} of a second: {workers}"
+        );
     }
 }

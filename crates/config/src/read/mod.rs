@@ -439,14 +439,6 @@ fn workers(
         );
         return None;
     }
-    if interfaces.is_some_and(|interfaces| interfaces.backend == Backend::Xdp) {
-        report.error(
-            &at.span(),
-            "[workers]: with the backend \"xdp\" one thread receives and transmits: leave out \
-             [workers], or use the backend \"packet\"",
-        );
-        return None;
-    }
     let Some(cores) = &written.cores else {
         return Some(Workers {
             receive,

@@ -7,6 +7,7 @@ use std::io::{self, IoSlice};
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use libc::{c_int, c_uint, c_void, socklen_t};
@@ -230,12 +231,58 @@ pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Waits until every packet that was on its way through the kernel when this was called has got
-/// where it goes; `false` if this kernel cannot.
-pub(crate) fn wait_for_readers() -> bool {
+/// Waits for [readers](wait_for_readers) that have begun, and the last of them that is over.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static OVER: AtomicU64 = AtomicU64::new(0);
+
+/// Since when nothing is brought any more that whoever waits for readers has stopped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    /// What was done before this is seen by whoever begins to read in a wait that begins later.
+    pub(crate) fn now() -> Moment {
+        Moment(BEGUN.load(Ordering::SeqCst))
+    }
+}
+
+/// Waits until every packet that was on its way through the kernel at that moment has got
+/// where it goes; `false` if this kernel cannot. A wait of another's that began later serves as well.
+pub(crate) fn wait_for_readers(since: Moment) -> bool {
     /// `MEMBARRIER_CMD_GLOBAL`: it waits for an RCU grace period, and packets are brought by readers.
     const GLOBAL: c_int = 1;
 
+    if OVER.load(Ordering::SeqCst) > since.0 {
+        return true;
+    }
+    let number = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
     // SAFETY: takes no pointer.
-    unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) == 0 }
+    let waited = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) == 0 };
+    if waited {
+        OVER.fetch_max(number, Ordering::SeqCst);
+    }
+    waited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_serves_whoever_stopped_something_before_it_began() {
+        let before = Moment::now();
+        if !wait_for_readers(before) {
+            eprintln!("skipped: this kernel cannot wait for readers");
+            return;
+        }
+        let begun = BEGUN.load(Ordering::SeqCst);
+        assert!(begun > before.0);
+        assert!(wait_for_readers(before), "served");
+        let after = Moment::now();
+        assert!(after.0 >= begun && wait_for_readers(after));
+        assert!(
+            BEGUN.load(Ordering::SeqCst) > begun,
+            "not served by the one before"
+        );
+    }
 }

@@ -1,10 +1,13 @@
 //! Memory that is shared with the kernel, and the ownership of the frames in it.
 //!
 //! The memory is cut into frames of equal size. At any time a frame is held by exactly one of:
-//! the free list, an [`XdpFrame`] in safe code, or a socket that has handed it to the kernel.
+//! the free list, an [`XdpFrame`] in safe code, a thread that [keeps](kept) it, or a socket that has handed it to the
+//! kernel.
 //! Whoever holds a frame, and nobody else, may touch its bytes; so a frame is taken out of the
 //! list, or received from the kernel, as the one `XdpFrame` that there is of it, and an `XdpFrame`
 //! is gone once its frame is the kernel's.
+
+mod kept;
 
 use std::fmt;
 use std::io;
@@ -18,6 +21,8 @@ use fairlane_mailbox::free::{FreeList, MAX_FRAMES};
 
 use crate::checksum;
 use crate::unsummed::Unsummed;
+
+pub use kept::OwedFrames;
 
 /// One handle, in [`Shared::alive`]; a frame counts 1.
 const HANDLE: u64 = 1 << 32;
@@ -183,7 +188,8 @@ impl Umem {
         1 << self.shared().shift
     }
 
-    /// How many frames are free. While other threads take and give, of a moment ago. O(1).
+    /// How many frames are free. While other threads take and give, of a moment ago. Those that a thread
+    /// [keeps](OwedFrames) are not. O(1).
     pub fn free_frames(&self) -> u32 {
         let shared = self.shared();
         let held = (shared.alive.load(Ordering::Relaxed) % HANDLE) as u32;
@@ -217,13 +223,32 @@ impl Umem {
         })
     }
 
-    /// Takes at most `max` frames out of the list. They are the caller's, by number.
-    pub(super) fn take(&self, max: usize, each: impl FnMut(u32)) -> usize {
+    /// Takes at most `max` frames out of what this thread keeps, and then out of the list. They are the caller's, by
+    /// number. `each` takes and frees none.
+    pub(super) fn take(&self, max: usize, mut each: impl FnMut(u32)) -> usize {
+        let kept = kept::take(self.shared, max, &mut each);
+        if kept == max {
+            return kept;
+        }
         let shared = self.shared();
-        let count = shared.free.take(max, each);
+        let count = shared.free.take(max - kept, each);
         // Nobody can count down to nothing meanwhile: this handle counts.
         shared.alive.fetch_add(count as u64, Ordering::Relaxed);
-        count
+        kept + count
+    }
+
+    /// Makes frames free that were sent: what is another thread's is kept for it, the rest goes to the list. None is
+    /// left in `frames`.
+    ///
+    /// # Safety
+    ///
+    /// As of [`give`](Self::give).
+    pub(super) unsafe fn free(&self, frames: &mut Vec<u32>) {
+        // SAFETY: by the caller's promise; those that are kept are not given.
+        unsafe {
+            let kept = kept::keep_freed(self.shared, frames);
+            self.give(frames.drain(..).skip(kept));
+        }
     }
 
     /// Gives frames back to the list.
@@ -259,13 +284,8 @@ impl Umem {
     /// The caller holds the frame with the byte `start`, gives it up, and the kernel no longer
     /// touches it; `length` bytes from `start` are within that frame.
     pub(super) unsafe fn adopt(&self, start: u32, length: u16) -> XdpFrame {
-        XdpFrame {
-            shared: self.shared,
-            start,
-            length,
-            summed_from: 0,
-            field: 0,
-        }
+        // SAFETY: by the caller's promise; `alive` counts each frame that is not in the list.
+        unsafe { XdpFrame::at(self.shared, start, length) }
     }
 
     /// The `N` bytes before the packet of a frame that are its frame's too, if there are as many.
@@ -350,7 +370,7 @@ unsafe fn release(shared: NonNull<Shared>, count: u64) {
 /// without the check sequence.
 ///
 /// A handle of 16 bytes; moving it moves no packet. Dropping it makes the frame free again, on any
-/// thread, without a lock.
+/// thread, without a lock; a thread that [owes](OwedFrames) it to another one keeps it.
 pub struct XdpFrame {
     shared: NonNull<Shared>,
     /// The packet's first byte, counted from the start of the memory.
@@ -451,6 +471,27 @@ impl XdpFrame {
         self.start as usize & ((1 << shared.shift) - 1)
     }
 
+    /// Its number in the memory.
+    fn number(&self) -> u32 {
+        // SAFETY: `alive` counts this frame, so `shared` lives.
+        self.start >> unsafe { self.shared.as_ref() }.shift
+    }
+
+    /// The frame with this byte, with a packet of so many bytes from there.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Umem::adopt`], with a frame that `alive` of `shared` counts.
+    unsafe fn at(shared: NonNull<Shared>, start: u32, length: u16) -> XdpFrame {
+        XdpFrame {
+            shared,
+            start,
+            length,
+            summed_from: 0,
+            field: 0,
+        }
+    }
+
     fn first(&self) -> NonNull<u8> {
         // SAFETY: `alive` counts this frame, so `shared` lives; `start` is within its memory.
         unsafe { self.shared.as_ref().memory.start.add(self.start as usize) }
@@ -483,9 +524,14 @@ impl crate::ByteLen for XdpFrame {
 
 impl Drop for XdpFrame {
     fn drop(&mut self) {
+        let frame = [self.number()];
+        // SAFETY: this value holds the frame, which counts, and is not used again where it is kept.
+        if unsafe { kept::keep_freed(self.shared, &frame) } == 1 {
+            return;
+        }
         // SAFETY: `alive` counts this frame, so `shared` lives.
         let shared = unsafe { self.shared.as_ref() };
-        shared.free.give([self.start >> shared.shift]);
+        shared.free.give(frame);
         // SAFETY: a frame that is not in the list counts 1; this one was not until now, and this
         // value is not used again.
         unsafe { release(self.shared, 1) };

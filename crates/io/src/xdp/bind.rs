@@ -2,19 +2,18 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::epoll;
-
-use super::{HEADER, MOST_TAGS, State, TAG, Umem, XdpBackend, XdpMode, XdpOptions};
+use super::{
+    Bound, HEADER, MOST_TAGS, TAG, Umem, XdpBackend, XdpMode, XdpOptions, XdpReceiver, XdpSender,
+};
 use crate::interface::no_ethernet;
 use crate::sys::bpf::{AttachPoint, Program};
 use crate::sys::interface::Interface;
-use crate::sys::xdp::{Copying, HEADROOM, QUEUES, Socket, unroute};
-use crate::waits::Waits;
+use crate::sys::xdp::{Copying, HEADROOM, QUEUES, Receiving, Sending, Socket, unroute};
 
 /// The kernel takes down a socket and a program some time after they are closed. Until then their
 /// queue is busy.
@@ -105,28 +104,17 @@ impl XdpBackend {
             }
         };
         check(umem, interface, queues.end - 1, mtu, options)?;
-        let (sockets, mode) = open_all(umem, &device, interface, queues, options)?;
-        let any = any_of(&sockets)?;
-        let mut backend = Self {
-            sockets,
-            any,
-            first: 0,
-            interface: device,
+        let (receiving, sending, mode) = open_all(umem, &device, interface, queues, options)?;
+        let bound = Arc::new(Bound {
             name: interface.to_owned(),
             mode,
-            budget: options.budget,
-            most_in_flight: 0,
-            mtu,
-            state: State::Up,
-            attended: Instant::now(),
-            in_vain: 0,
-            refused: 0,
-            waits: Waits::new(),
-            arrivals: Vec::new(),
+            gone: AtomicBool::new(false),
+        });
+        let mut backend = Self {
+            receiver: XdpReceiver::new(receiving, Arc::clone(&bound))?,
+            sender: XdpSender::new(sending, device, bound, options.budget, mtu),
         };
-        for socket in &mut backend.sockets {
-            socket.refill(1);
-        }
+        backend.receiver.fill();
         if !options.deaf {
             backend.hear(true)?;
         }
@@ -134,64 +122,56 @@ impl XdpBackend {
     }
 }
 
-/// What is readable when one of several sockets is.
-fn any_of(sockets: &[Socket]) -> io::Result<Option<OwnedFd>> {
-    if sockets.len() < 2 {
-        return Ok(None);
-    }
-    let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for socket in sockets {
-        epoll::add(
-            &any,
-            socket,
-            epoll::EventData::new_u64(0),
-            epoll::EventFlags::IN,
-        )?;
-    }
-    Ok(Some(any))
-}
-
-/// A socket on each of these queues, of which nothing is heard yet, and the slowest mode of them.
+/// Sockets on each of these queues, at least one, that receive, of which nothing is heard yet; the one of the first that
+/// sends; the slowest mode of them.
 fn open_all(
     umem: &Umem,
     device: &Interface,
     interface: &str,
     queues: Range<u32>,
     options: &XdpOptions,
-) -> io::Result<(Vec<Socket>, XdpMode)> {
+) -> io::Result<(Vec<Receiving>, Sending, XdpMode)> {
     let patience = Instant::now() + TEARDOWN;
-    let (mut sockets, mut opener) = (
-        Vec::new(),
-        Opener {
-            umem,
-            device,
-            options,
-            attached: None,
-            tx_ring: options.tx_ring,
-        },
-    );
-    let mut slowest = XdpMode::ZeroCopy;
-    for queue in queues {
+    let mut opener = Opener {
+        umem,
+        device,
+        options,
+        attached: None,
+        tx_ring: options.tx_ring,
+    };
+    let mut open = |queue| {
         // Those that are bound stay so while a later one is busy, for they would be busy themselves.
-        let (socket, mode) = loop {
+        let opened = loop {
             let error = match opener.open(queue) {
                 Ok(opened) => break opened,
                 Err(error) => error,
             };
             let busy = matches!(error.1.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
             if !busy || Instant::now() >= patience {
-                unroute(&mut sockets);
                 return Err(explain(interface, queue, options.mode, error));
             }
             thread::sleep(Duration::from_millis(20));
         };
-        if mode != XdpMode::ZeroCopy {
-            slowest = mode;
-        }
-        sockets.push(socket);
         opener.tx_ring = LEAST_RING;
+        Ok(opened)
+    };
+    let (first, sending, mut slowest) = open(queues.start)?;
+    let mut sockets = vec![first];
+    for queue in queues.skip(1) {
+        match open(queue) {
+            Ok((socket, _, mode)) => {
+                if mode != XdpMode::ZeroCopy {
+                    slowest = mode;
+                }
+                sockets.push(socket);
+            }
+            Err(error) => {
+                unroute(&sockets);
+                return Err(error);
+            }
+        }
     }
-    Ok((sockets, slowest))
+    Ok((sockets, sending, slowest))
 }
 
 /// How the queues of an interface are opened.
@@ -206,8 +186,8 @@ struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// A socket that is bound, of which nothing is heard yet.
-    fn open(&mut self, queue: u32) -> Result<(Socket, XdpMode), (Step, io::Error)> {
+    /// Both halves of a socket that is bound, of which nothing is heard yet.
+    fn open(&mut self, queue: u32) -> Result<(Receiving, Sending, XdpMode), (Step, io::Error)> {
         let (device, options) = (self.device, self.options);
         let at = |step| move |error| (step, error);
         // A driver that reads frames itself takes what is there for told, whether a descriptor says so or not;
@@ -227,14 +207,14 @@ impl Opener<'_> {
         socket
             .bind(device.index(), queue, copying)
             .map_err(at(Step::Bind))?;
-        socket.route(Arc::clone(&program), queue);
-        self.attached = Some((program, place));
+        self.attached = Some((Arc::clone(&program), place));
         let mode = match place {
             _ if socket.is_zero_copy() => XdpMode::ZeroCopy,
             AttachPoint::Driver => XdpMode::Native,
             AttachPoint::Stack => XdpMode::Generic,
         };
-        Ok((socket, mode))
+        let (receiving, sending) = socket.cut(program, queue);
+        Ok((receiving, sending, mode))
     }
 }
 

@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 
 mod binding;
+mod halves;
+mod kept;
 mod left_undone;
 mod lifetimes;
 mod links;

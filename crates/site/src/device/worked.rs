@@ -116,7 +116,7 @@ impl<D: Device + 'static> Backend for Worked<D> {
                 }
                 Ok(0)
             }
-            At::Workers(_) | At::Lent(..) => Ok(0),
+            At::Workers(_) | At::Lent(..) => self.sender.attend().map(|()| 0),
             At::Nowhere(_) => Err(io::Error::other("a thread that receives has ended")),
         }
     }
@@ -185,6 +185,10 @@ impl<D: Device + 'static> Device for Worked<D> {
     fn hear(&self, anything: bool) -> io::Result<()> {
         let mut receivers = self.receivers().iter();
         receivers.try_for_each(|receiver| receiver.hear(anything))
+    }
+
+    fn hears_alone(&self) -> bool {
+        self.sender.hears_alone()
     }
 
     fn end(&mut self) -> u64 {

@@ -9,12 +9,14 @@ use fairlane_io::early::Gate;
 use fairlane_io::packet::PacketFrame;
 use fairlane_io::{
     Arrival, Backend, Budget, PacketBackend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions,
-    interface, packet,
+    XdpReceiver, XdpSender, interface, packet,
 };
 
 use super::{Device, Losses, Needs};
 use crate::error::{Doing, Result, unfit};
-use crate::frame::Frame;
+use crate::frame::{Emptied, Frame};
+use crate::pipeline::HELD;
+use crate::workers::SLOTS;
 
 /// Bytes of frames in memory shared with the kernel: as many as an Ethernet frame of the usual
 /// MTU needs, with the room before it that the kernel wants.
@@ -53,6 +55,17 @@ const fn most_waiting(queues: u32, rx_ring: u32) -> u32 {
     MOST_SHARED - in_rings(queues, rx_ring)
 }
 
+/// Frames that may be with so many workers, and on their way back to them, beside those that wait and those in rings: what
+/// each holds, what its return ring does, and what it keeps; and what the threads that forward keep.
+fn with_workers(workers: usize) -> u32 {
+    if workers == 0 {
+        return 0;
+    }
+    let each = HELD + fairlane_mailbox::most_waiting::<Emptied>(SLOTS) + XdpFrame::MOST_KEPT;
+    // There are 32 at most.
+    (workers * each + 2 * XdpFrame::MOST_KEPT) as u32
+}
+
 /// Bytes that an interface may have in flight.
 pub(super) const BUDGET: Budget = Budget::from_bytes(128 << 10);
 
@@ -79,8 +92,8 @@ fn rx_ring(queues: u32, waiting: u64) -> Option<u32> {
     None
 }
 
-/// Memory for the frames of a site, if AF_XDP serves its interfaces.
-pub(super) fn memory(interfaces: &Interfaces, needs: Needs) -> Result<Memory> {
+/// Memory for the frames of a site, if AF_XDP serves its interfaces, and so many workers receive there in all.
+pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: usize) -> Result<Memory> {
     if interfaces.near == Near::Nothing {
         return unfit(format!(
             "with the backend xdp nobody but Fairlane hears {}: name inside or tap in \
@@ -118,10 +131,10 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs) -> Result<Memory> {
         ..=LONGEST_SHARED => SHARED_FRAME,
         _ => LONG_SHARED_FRAME,
     };
-    let (queues, rx_ring) = rx_ring_of(&queues, needs)?;
+    let (queues, rx_ring) = rx_ring_of(&queues, needs, workers)?;
     let rx_places = queues * rx_ring;
     // No more than MOST_WAITING wait.
-    let frames = needs.frames as u32 + in_rings(2 * queues, rx_ring);
+    let frames = needs.frames as u32 + with_workers(workers) + in_rings(2 * queues, rx_ring);
     let umem = Umem::new(frames, bytes).doing("memory for AF_XDP")?;
     Ok(Memory {
         umem,
@@ -132,7 +145,7 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs) -> Result<Memory> {
 
 /// The queues of these interfaces, of that which has more, and the places of each receive ring: either
 /// interface is given as many, for it may come back with other queues.
-fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs) -> Result<(u32, u32)> {
+fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: usize) -> Result<(u32, u32)> {
     let told: Vec<_> = interfaces
         .iter()
         .map(|(name, queues)| format!("{name} has {queues}"))
@@ -149,83 +162,161 @@ fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs) -> Result<(u32, u32)>
     }
     let most = interfaces.iter().map(|&(_, queues)| queues).max();
     let most = most.unwrap_or(1);
-    match rx_ring(2 * most, needs.frames) {
+    let beside = with_workers(workers);
+    match rx_ring(2 * most, needs.frames + u64::from(beside)) {
         Some(ring) => Ok((most, ring)),
         None => unfit(format!(
             "with the backend xdp and so many receive queues ({told}) at most {} packets may wait in \
-             all links, and their limits add up to {}: lower 'limit', give the interfaces fewer \
+             all links{}, and their limits add up to {}: lower 'limit', give the interfaces fewer \
              queues (ethtool -L), or use the backend packet",
-            most_waiting(2 * most, LEAST_RX_RING),
+            most_waiting(2 * most, LEAST_RX_RING).saturating_sub(beside),
+            match workers {
+                0 => String::new(),
+                workers => format!(" beside what {workers} threads that receive hold"),
+            },
             needs.frames
         )),
     }
 }
 
-/// The queues of an interface through AF_XDP.
+/// An interface through AF_XDP, or a part of it.
 pub(super) struct Shared {
-    backend: XdpBackend,
+    part: Part,
     umem: Umem,
+    mode: XdpMode,
+    /// Of the interface.
+    queues: usize,
     arrived: Vec<XdpFrame>,
     /// On their way into the backend; empty between two calls.
     batch: VecDeque<XdpFrame>,
     /// Frames that will never fit into one of the shared memory.
     refused: u64,
     /// A socket of another kind that keeps the interface listening to all addresses.
-    _promiscuous: PacketBackend<Frame>,
+    _promiscuous: Option<PacketBackend<Frame>>,
+}
+
+/// What there is of an interface.
+enum Part {
+    Whole(XdpBackend),
+    /// What sends.
+    Sender(XdpSender),
+    /// What receives from some of its queues.
+    Receiver(XdpReceiver),
+}
+
+impl Part {
+    fn receiver(&self) -> Option<&XdpReceiver> {
+        match self {
+            Part::Whole(backend) => Some(backend.receiver()),
+            Part::Receiver(receiver) => Some(receiver),
+            Part::Sender(_) => None,
+        }
+    }
+
+    fn sender(&self) -> Option<&dyn Backend<Tx = XdpFrame, Rx = XdpFrame>> {
+        match self {
+            Part::Whole(backend) => Some(backend),
+            Part::Sender(sender) => Some(sender),
+            Part::Receiver(_) => None,
+        }
+    }
 }
 
 impl Shared {
+    /// What sends by the interface and receives from all of its queues.
     pub(super) fn bind(memory: &Memory, name: &str, deaf: bool) -> Result<Shared> {
-        let Memory {
-            umem,
-            rx_places,
-            rx_ring,
-        } = memory;
-        let queues = interface::rx_queues(name).unwrap_or(1);
-        let rx_ring = (rx_places / queues).min(*rx_ring);
-        if rx_ring < LEAST_RX_RING {
-            return unfit(format!(
-                "{name} has {queues} receive queues, and there is memory for {}, as when Fairlane was \
-                 started: start it again, or give {name} fewer (ethtool -L {name} combined {0})",
-                rx_places / LEAST_RX_RING
-            ));
-        }
-        let promiscuous = PacketBackend::open(
-            name,
-            &packet::Options {
-                promiscuous: true,
-                // Frames go to AF_XDP instead.
-                ring: 0,
-                ..packet::Options::default()
-            },
-        )?;
-        let options = XdpOptions {
-            rx_ring: 1 << rx_ring.ilog2(),
-            tx_ring: TX_RING,
-            budget: BUDGET,
-            deaf,
-            ..XdpOptions::default()
-        };
+        let (backend, promiscuous) = bind(memory, name, deaf)?;
+        let (mode, queues) = (backend.mode(), backend.queues());
         Ok(Shared {
-            backend: XdpBackend::bind_all(umem, name, &options)?,
-            umem: umem.clone(),
-            arrived: Vec::new(),
-            batch: VecDeque::new(),
-            refused: 0,
-            _promiscuous: promiscuous,
+            _promiscuous: Some(promiscuous),
+            ..Shared::of(Part::Whole(backend), &memory.umem, mode, queues)
         })
     }
 
-    pub(super) fn mode(&self) -> XdpMode {
-        self.backend.mode()
+    /// What sends by the interface, and what receives from its queues: these are divided among so many, as far as there
+    /// are as many.
+    pub(super) fn bind_parts(
+        memory: &Memory,
+        name: &str,
+        deaf: bool,
+        receivers: usize,
+    ) -> Result<(Shared, Vec<Shared>)> {
+        let (backend, promiscuous) = bind(memory, name, deaf)?;
+        let (mode, queues) = (backend.mode(), backend.queues());
+        let (sender, receivers) = backend.split(receivers.clamp(1, queues))?;
+        let of = |part| Shared::of(part, &memory.umem, mode, queues);
+        let sender = Shared {
+            _promiscuous: Some(promiscuous),
+            ..of(Part::Sender(sender))
+        };
+        let receivers = receivers.into_iter().map(Part::Receiver);
+        Ok((sender, receivers.map(of).collect()))
     }
+
+    fn of(part: Part, umem: &Umem, mode: XdpMode, queues: usize) -> Shared {
+        Shared {
+            part,
+            umem: umem.clone(),
+            mode,
+            queues,
+            arrived: Vec::new(),
+            batch: VecDeque::new(),
+            refused: 0,
+            _promiscuous: None,
+        }
+    }
+
+    pub(super) fn mode(&self) -> XdpMode {
+        self.mode
+    }
+}
+
+/// Takes over an interface, with what keeps it listening to all addresses.
+fn bind(memory: &Memory, name: &str, deaf: bool) -> Result<(XdpBackend, PacketBackend<Frame>)> {
+    let Memory {
+        umem,
+        rx_places,
+        rx_ring,
+    } = memory;
+    let queues = interface::rx_queues(name).unwrap_or(1);
+    let rx_ring = (rx_places / queues).min(*rx_ring);
+    if rx_ring < LEAST_RX_RING {
+        return unfit(format!(
+            "{name} has {queues} receive queues, and there is memory for {}, as when Fairlane was \
+             started: start it again, or give {name} fewer (ethtool -L {name} combined {0})",
+            rx_places / LEAST_RX_RING
+        ));
+    }
+    let promiscuous = PacketBackend::open(
+        name,
+        &packet::Options {
+            promiscuous: true,
+            // Frames go to AF_XDP instead.
+            ring: 0,
+            ..packet::Options::default()
+        },
+    )?;
+    let options = XdpOptions {
+        rx_ring: 1 << rx_ring.ilog2(),
+        tx_ring: TX_RING,
+        budget: BUDGET,
+        deaf,
+        ..XdpOptions::default()
+    };
+    Ok((XdpBackend::bind_all(umem, name, &options)?, promiscuous))
 }
 
 impl Backend for Shared {
     type Tx = Frame;
     type Rx = Frame;
 
+    /// What only receives takes none.
     fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        let backend: &mut dyn Backend<Tx = XdpFrame, Rx = XdpFrame> = match &mut self.part {
+            Part::Whole(backend) => backend,
+            Part::Sender(sender) => sender,
+            Part::Receiver(_) => return Ok(0),
+        };
         while let Some(frame) = batch.pop_front() {
             match frame {
                 Frame::Shared(frame) => self.batch.push_back(frame),
@@ -243,15 +334,21 @@ impl Backend for Shared {
                 }
             }
         }
-        let sent = self.backend.transmit(&mut self.batch);
+        let sent = backend.transmit(&mut self.batch);
         while let Some(frame) = self.batch.pop_back() {
             batch.push_front(Frame::Shared(frame));
         }
         sent
     }
 
+    /// At what only sends nothing arrives: it [goes on](Device::attend).
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
-        let came = self.backend.receive(&mut self.arrived, max)?;
+        let arrived = &mut self.arrived;
+        let came = match &mut self.part {
+            Part::Whole(backend) => backend.receive(arrived, max),
+            Part::Sender(sender) => sender.receive(arrived, max),
+            Part::Receiver(receiver) => receiver.receive(arrived, max),
+        }?;
         into.extend(self.arrived.drain(..).map(|mut frame| {
             // AF_XDP does not say what a sender on this machine left to hardware.
             frame.find_unsummed();
@@ -261,25 +358,29 @@ impl Backend for Shared {
     }
 
     fn arrivals(&self) -> &[Arrival] {
-        self.backend.arrivals()
+        self.part.receiver().map_or(&[], XdpReceiver::arrivals)
     }
 
     fn in_flight(&self) -> io::Result<u64> {
-        self.backend.in_flight()
+        self.part.sender().map_or(Ok(0), |it| it.in_flight())
     }
 
     fn most_in_flight(&self) -> u64 {
-        self.backend.most_in_flight()
+        self.part.sender().map_or(0, |it| it.most_in_flight())
     }
 
     fn refused(&self) -> u64 {
-        self.backend.refused() + self.refused
+        self.refused + self.part.sender().map_or(0, |it| it.refused())
     }
 }
 
 impl AsFd for Shared {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.backend.as_fd()
+        match &self.part {
+            Part::Whole(backend) => backend.as_fd(),
+            Part::Sender(sender) => sender.as_fd(),
+            Part::Receiver(receiver) => receiver.as_fd(),
+        }
     }
 }
 
@@ -287,32 +388,39 @@ impl Device for Shared {
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses {
             // The kernel counts those that are too long among them.
-            lost: self.backend.dropped()?,
+            lost: self.part.receiver().map_or(Ok(0), XdpReceiver::dropped)?,
             ..Losses::default()
         })
     }
 
     fn is_filling(&self) -> bool {
-        self.backend.is_filling()
+        self.part.receiver().is_some_and(XdpReceiver::is_filling)
     }
 
     fn gate(&self) -> Option<Gate> {
-        Some(self.backend.gate())
+        self.part.receiver().map(XdpReceiver::gate)
     }
 
     fn hear(&self, anything: bool) -> io::Result<()> {
-        self.backend.hear(anything)
+        let receiver = self.part.receiver();
+        receiver.map_or(Ok(()), |receiver| receiver.hear(anything))
     }
 
     fn hears_alone(&self) -> bool {
         true
     }
 
+    fn attend(&mut self) -> io::Result<()> {
+        match &mut self.part {
+            Part::Sender(sender) => sender.receive(&mut self.arrived, 1).map(drop),
+            Part::Whole(_) | Part::Receiver(_) => Ok(()),
+        }
+    }
+
     fn backend(&self) -> String {
-        let mode = self.backend.mode();
-        match self.backend.queues() {
-            1 => format!("xdp, {mode}"),
-            queues => format!("xdp, {mode}, {queues} queues"),
+        match (self.mode, self.queues) {
+            (mode, 1) => format!("xdp, {mode}"),
+            (mode, queues) => format!("xdp, {mode}, {queues} queues"),
         }
     }
 }

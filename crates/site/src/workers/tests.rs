@@ -3,6 +3,7 @@
 mod counts;
 mod giving_back;
 mod lending;
+mod shared;
 mod waiting;
 
 use std::collections::{HashMap, HashSet};
@@ -13,7 +14,7 @@ use fairlane_config::Link;
 use fairlane_core::random::splitmix64;
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{FlowConfig, Length, Weight};
-use fairlane_io::{Arrival, Backend, MemoryBackend, memory};
+use fairlane_io::{Arrival, Backend, MemoryBackend, Umem, memory};
 use fairlane_runtime::bridge::{Bridge, Lane, LaneStats, Side};
 
 use super::*;
@@ -23,7 +24,7 @@ use crate::forward::{Rounds, is_filling};
 use crate::order::{Counting, Order};
 use crate::plan::Plan;
 use crate::rig;
-use giving_back::{Endless, endless};
+use giving_back::{Endless, endless, stepping};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -5,6 +5,8 @@ use super::*;
 /// Brings frames of so many bytes without end, in memory that is kept, as sockets do, and notes where that is.
 pub(super) struct Endless {
     bytes: usize,
+    /// Where frames lie, if in memory shared with a kernel; as many as there are free ones then.
+    pub(super) umem: Option<Umem>,
     places: HashSet<usize>,
     ready: OwnedFd,
 }
@@ -13,6 +15,7 @@ impl Endless {
     pub(super) fn new(bytes: usize) -> Endless {
         Endless {
             bytes,
+            umem: None,
             places: HashSet::new(),
             ready: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
         }
@@ -28,8 +31,15 @@ impl Backend for Endless {
     }
 
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
-        for _ in 0..max {
-            let frame = Frame::from(&vec![0_u8; self.bytes][..]);
+        let bytes = vec![0_u8; self.bytes];
+        for came in 0..max {
+            let frame = match &self.umem {
+                None => Frame::from(&bytes[..]),
+                Some(umem) => match umem.frame_from(&bytes) {
+                    Some(frame) => Frame::Shared(frame),
+                    None => return Ok(came),
+                },
+            };
             self.places.insert(frame.bytes().as_ptr() as usize);
             into.push(frame);
         }
@@ -68,8 +78,12 @@ impl Device for Endless {
 /// A worker on a thread of its own, which makes a step when it is told to: then in how many places its frames have
 /// been.
 pub(super) fn endless(bytes: usize) -> (impl FnMut() -> usize, WorkerHandles<Endless>) {
+    stepping(Endless::new(bytes))
+}
+
+pub(super) fn stepping(device: Endless) -> (impl FnMut() -> usize, WorkerHandles<Endless>) {
     let options = options(Role::Inside);
-    let (mut worker, handle) = one(Endless::new(bytes), &options, 128);
+    let (mut worker, handle) = one(device, &options, 128);
     let (step, steps) = channel();
     let (tell, told) = channel();
     thread::spawn(move || {
@@ -96,7 +110,7 @@ fn what_frames_were_in_goes_back_as_far_as_there_is_room_and_as_much_as_comes() 
     }
     handle.give_back();
     // What there is no room for stays here.
-    let rest: Vec<Vec<u8>> = handle.each[0].owed.pay().collect();
+    let rest: Vec<_> = handle.each[0].owed.pay().collect();
     assert!((15 * BATCH..20 * BATCH).contains(&rest.len()));
     // What came back is kept for the next frames.
     assert_eq!([step(), step()], [21 * BATCH; 2]);

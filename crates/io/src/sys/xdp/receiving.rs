@@ -1,0 +1,208 @@
+//! The half of a socket that receives: the fill ring and the rx ring.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use libc::xdp_desc;
+
+use super::super::bpf::Program;
+use super::super::umem::XdpFrame;
+use super::super::{Moment, option_of, wait_for_readers};
+use super::ring::{Incoming, Outgoing};
+use super::{Common, POSTED, Statistics, take_back};
+use crate::xdp::program::STAMP;
+
+/// It holds the frames that the kernel has to receive into, or has received into.
+pub(crate) struct Receiving {
+    fill: Outgoing<u64>,
+    received: Incoming<xdp_desc>,
+    /// The program that may bring packets, and the queue.
+    program: Arc<Program>,
+    queue: u32,
+    /// Since when it brings none any more.
+    left: Cell<Option<Moment>>,
+    /// Frames in the fill ring, or with the kernel, or in the rx ring: never more than either ring
+    /// has places, so neither overflows.
+    posted: u32,
+    common: Arc<Common>,
+}
+
+impl Receiving {
+    /// Nothing is brought to it yet.
+    pub(super) fn new(
+        common: Arc<Common>,
+        fill: Outgoing<u64>,
+        received: Incoming<xdp_desc>,
+        (program, queue): (Arc<Program>, u32),
+    ) -> Receiving {
+        Receiving {
+            fill,
+            received,
+            program,
+            queue,
+            left: Cell::new(None),
+            posted: 0,
+            common,
+        }
+    }
+
+    /// Lets the program bring packets, or not any more.
+    pub(crate) fn hear(&self, anything: bool) -> io::Result<()> {
+        if anything {
+            self.left.set(None);
+            return self.program.serve(self.queue, self.as_fd());
+        }
+        match self.program.leave(self.queue) {
+            // It was not there.
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(error),
+            _ => {}
+        }
+        if self.left.get().is_none() {
+            self.left.set(Some(Moment::now()));
+        }
+        Ok(())
+    }
+
+    /// Offers the kernel frames to receive into, once at least `least` are wanting.
+    pub(crate) fn refill(&mut self, least: u32) {
+        let wanting = self.fill.size() - self.posted;
+        if wanting < least.max(1) {
+            return;
+        }
+        let room = self.fill.room(wanting);
+        let mark = self.common.mark(POSTED);
+        let (umem, fill, posted) = (&self.common.umem, &mut self.fill, &mut self.posted);
+        umem.take(room as usize, |frame| {
+            umem.note(frame, mark);
+            // There is room for as many as are taken.
+            fill.write(u64::from(frame) * u64::from(umem.frame_size()));
+            *posted += 1;
+        });
+        fill.publish();
+        if fill.needs_wakeup() {
+            // An error is met again by who looks at the device's state.
+            let _ = self.look();
+        }
+    }
+
+    /// Appends at most `max` received packets to `into`, and tells of each when it may have come,
+    /// since the start of the machine; returns how many.
+    pub(crate) fn receive(
+        &mut self,
+        into: &mut Vec<XdpFrame>,
+        max: usize,
+        mut came: impl FnMut(Duration),
+    ) -> usize {
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        let waiting = self.received.waiting(max);
+        let before = into.len();
+        for ahead in 0..waiting {
+            let descriptor = self.received.peek(ahead);
+            if let Some(frame) = self.admit(descriptor) {
+                let stamp = self.common.umem.before::<STAMP>(&frame).unwrap_or_default();
+                came(Duration::from_nanos(u64::from_ne_bytes(stamp)));
+                into.push(frame);
+            }
+        }
+        if waiting > 0 {
+            self.received.release(waiting);
+            self.posted = self.posted.saturating_sub(waiting);
+        }
+        into.len() - before
+    }
+
+    /// Whether a quarter of the places for what is received is taken.
+    pub(crate) fn is_filling(&self) -> bool {
+        4 * self.received.waiting_now() >= self.posted
+    }
+
+    /// The program that brings packets.
+    pub(crate) fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Whether so many packets wait to be received that there is room for no more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.received.waiting_now() >= self.posted
+    }
+
+    /// The frame of a received packet, if the descriptor is of one that was offered.
+    fn admit(&self, descriptor: xdp_desc) -> Option<XdpFrame> {
+        let umem = &self.common.umem;
+        let size = u64::from(umem.frame_size());
+        let length = u64::from(descriptor.len);
+        let (frame, note) = umem.noted(umem.number(descriptor.addr))?;
+        if note != self.common.mark(POSTED) || descriptor.addr % size + length > size {
+            return None;
+        }
+        umem.note(frame, 0);
+        // SAFETY: the note says that this half has handed this frame to the kernel to be received
+        // into, and the kernel has now handed it back; no second descriptor of it passes, for the
+        // note is gone. The packet lies within it. There is such a frame, so its address is below
+        // 2^32.
+        Some(unsafe { umem.adopt(descriptor.addr as u32, length as u16) })
+    }
+
+    /// Makes the kernel look at the fill ring if it needs to, and say what it thinks of the device.
+    pub(crate) fn look(&self) -> io::Result<()> {
+        self.common.look()
+    }
+
+    pub(crate) fn statistics(&self) -> io::Result<Statistics> {
+        option_of(self.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS)
+    }
+}
+
+/// Lets nothing more be brought to any of these, which end after this: all together they wait once
+/// for who was about to bring a packet. One that could not be taken out of its map ends as if this
+/// had not been called.
+pub(crate) fn unroute(halves: &[Receiving]) {
+    for half in halves {
+        let _ = half.hear(false);
+    }
+}
+
+/// Whether frames that were posted to be received into are the kernel's no more, at the end of the half that has posted
+/// them. `unrouted`: no packet is brought any more, and nobody is left who was about to.
+///
+/// A driver that writes to frames goes on until the kernel has stopped it, some time after the
+/// socket is closed. Else only who brings a packet takes from the fill ring and writes to frames, whatever the other
+/// half does meanwhile.
+fn lets_go(zero_copy: bool, unrouted: bool) -> bool {
+    unrouted && !zero_copy
+}
+
+impl Drop for Receiving {
+    /// Takes back what the kernel has to receive into, as far as it is known to let go of it.
+    ///
+    /// Closing the socket would say as much only if the other half were gone, and nobody had a duplicate of its
+    /// descriptor.
+    fn drop(&mut self) {
+        let left = self.hear(false).ok().and_then(|()| self.left.get());
+        let unrouted = left.is_some_and(wait_for_readers);
+        let common = &self.common;
+        let lets_go = lets_go(common.zero_copy, unrouted);
+        // SAFETY: the socket's number is its own, and this half alone posts; `lets_go` argues for the rest.
+        unsafe { take_back(&common.umem, common.mark(POSTED), lets_go) };
+    }
+}
+
+impl AsFd for Receiving {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.common.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_driver_may_write_to_is_not_taken_back() {
+        assert!(!lets_go(true, true) && !lets_go(true, false));
+        assert!(lets_go(false, true) && !lets_go(false, false));
+    }
+}

@@ -1,0 +1,388 @@
+//! Backends that are split for several threads.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_io::{
+    Backend, OwedFrames, Umem, Waiter, XdpBackend, XdpFrame, XdpMode, XdpOptions, XdpReceiver,
+    XdpSender,
+};
+use fairlane_netlab::{Link, cable_with_queues, or_skip};
+
+use crate::rig::*;
+
+const QUEUES: u32 = 4;
+
+fn bind_all(umem: &Umem, link: &Link, options: &XdpOptions) -> XdpBackend {
+    let bound = link
+        .namespace()
+        .run(|| XdpBackend::bind_all(umem, link.name(), options));
+    bound.unwrap()
+}
+
+fn bind_one(umem: &Umem, link: &Link, queue: u32, options: &XdpOptions) -> XdpBackend {
+    let bound = link
+        .namespace()
+        .run(|| XdpBackend::bind(umem, link.name(), queue, options));
+    bound.unwrap()
+}
+
+fn small(mode: XdpMode) -> XdpOptions {
+    XdpOptions {
+        rx_ring: 256,
+        tx_ring: 64,
+        ..options(mode)
+    }
+}
+
+/// A thread that receives, with what it is paid.
+fn receive(
+    mut receiver: XdpReceiver,
+    handed: &Sender<XdpFrame>,
+    paid: &Receiver<XdpFrame>,
+    done: &AtomicBool,
+) -> XdpReceiver {
+    let (mut waiter, mut arrived) = (Waiter::new(), Vec::new());
+    while !done.load(Ordering::Relaxed) {
+        let came = receiver.receive(&mut arrived, 64).unwrap();
+        assert_eq!(receiver.arrivals().len(), came);
+        paid.try_iter().for_each(XdpFrame::keep);
+        for frame in arrived.drain(..) {
+            handed.send(frame).unwrap();
+        }
+        if came == 0 {
+            let nap = Duration::from_millis(1);
+            waiter.wait_readable(&[&receiver], nap).unwrap();
+        }
+    }
+    receiver
+}
+
+/// What one thread has of another one that receives.
+struct Worker {
+    frames: Receiver<XdpFrame>,
+    pays: Sender<XdpFrame>,
+    owed: OwedFrames,
+}
+
+/// Takes in what workers have received, drops each eighth, and sends the rest, until so many have come.
+fn forward(workers: &mut [Worker], sender: &mut XdpSender, until: u32) {
+    let mut passing = VecDeque::new();
+    let mut passed = 0;
+    let patience = Instant::now() + PATIENCE;
+    while passed < until || !passing.is_empty() || sender.in_flight().unwrap() > 0 {
+        for worker in workers.iter_mut() {
+            for frame in worker.frames.try_iter().take(64) {
+                worker.owed.took(&frame);
+                passed += 1;
+                if number(frame.bytes()) % 8 < 7 {
+                    passing.push_back(frame);
+                }
+            }
+        }
+        sender.transmit(&mut passing).unwrap();
+        for worker in workers.iter_mut() {
+            for frame in worker.owed.pay() {
+                worker.pays.send(frame).unwrap();
+            }
+        }
+        sender.receive(&mut Vec::new(), 64).unwrap();
+        assert!(Instant::now() < patience, "{passed} of {until} came");
+    }
+}
+
+#[test]
+fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_their_memory_goes_back()
+{
+    const FRAMES: u32 = 20_000;
+    for (mode, receivers) in MODES.into_iter().flat_map(|mode| [(mode, 2), (mode, 3)]) {
+        let name = "halves on threads";
+        let Some((source, left)) = or_skip(name, cable_with_queues(1_500, QUEUES)) else {
+            return;
+        };
+        let Some((right, sink)) = or_skip(name, cable_with_queues(1_500, QUEUES)) else {
+            return;
+        };
+        let options = small(mode);
+        let ends = Umem::new(8_192, 2_048).unwrap();
+        let mut sources: Vec<_> = (0..QUEUES)
+            .map(|queue| bind_one(&ends, &source, queue, &options))
+            .collect();
+        let mut sink = bind_all(&ends, &sink, &options);
+        let umem = Umem::new(8_192, 2_048).unwrap();
+        let (idle, each) = bind_all(&umem, &left, &options).split(receivers).unwrap();
+        let (mut sender, others) = bind_all(&umem, &right, &options).split(1).unwrap();
+        let queues: Vec<_> = each.iter().map(XdpReceiver::queues).collect();
+        assert_eq!((queues.len(), queues.iter().sum()), (receivers, 4_usize));
+        assert!(queues.iter().all(|&queues| queues <= 2), "{queues:?}");
+        assert_eq!((idle.mode(), each[0].interface()), (mode, "far"));
+
+        let done = AtomicBool::new(false);
+        let halves = thread::scope(|scope| {
+            let done = &done;
+            let (mut threads, mut workers) = (Vec::new(), Vec::new());
+            for receiver in each {
+                let ((handed, frames), (pays, paid)) = (channel(), channel());
+                threads.push(scope.spawn(move || receive(receiver, &handed, &paid, done)));
+                workers.push(Worker {
+                    frames,
+                    pays,
+                    owed: OwedFrames::default(),
+                });
+            }
+            let forwarding = scope.spawn(move || {
+                forward(&mut workers, &mut sender, FRAMES);
+                done.store(true, Ordering::Relaxed);
+                // What it keeps is not in the list until it ends.
+                sender
+            });
+
+            // The flow of queue q has the numbers q, q + 4, q + 8, ..
+            let mut next: Vec<u32> = (0..QUEUES).collect();
+            let mut last = [None; QUEUES as usize];
+            let mut batches: Vec<_> = (0..QUEUES).map(|_| VecDeque::new()).collect();
+            let (mut delivered, mut came) = (Vec::new(), 0);
+            let patience = Instant::now() + PATIENCE;
+            let mut under_way = 0;
+            while came < FRAMES / 8 * 7 {
+                for (queue, batch) in batches.iter_mut().enumerate() {
+                    // No more than the rings have room for, whoever gets the processor.
+                    while batch.len() < 16 && under_way < 100 && next[queue] < FRAMES {
+                        let number = next[queue];
+                        let bytes = packet(number, length(number));
+                        batch.push_back(ends.frame_from(&bytes).expect("frames come back"));
+                        next[queue] += QUEUES;
+                        under_way += i32::from(number % 8 < 7);
+                    }
+                    sources[queue].transmit(batch).unwrap();
+                }
+                sink.receive(&mut delivered, 64).unwrap();
+                for frame in delivered.drain(..) {
+                    let number = number(frame.bytes());
+                    let before = last[(number % QUEUES) as usize].replace(number);
+                    assert!(before < Some(number), "{mode}: {number} after {before:?}");
+                    (came, under_way) = (came + 1, under_way - 1);
+                }
+                assert!(Instant::now() < patience, "{mode}: {came} came");
+            }
+            let sender = forwarding.join().unwrap();
+            let each: Vec<_> = threads.into_iter().map(|it| it.join().unwrap()).collect();
+            (sender, each)
+        });
+        assert_eq!(sink.dropped().unwrap(), 0);
+        let lost = halves.1.iter().map(|receiver| receiver.dropped().unwrap());
+        assert_eq!(lost.sum::<u64>(), 0, "{mode}");
+        // In their rings there is what there was at first, and no thread keeps any.
+        let posted = 2 * QUEUES * options.rx_ring;
+        assert!(umem.free_frames() >= umem.frames() - posted, "{umem:?}");
+        drop((halves, idle, others));
+        assert_eq!(umem.free_frames(), umem.frames(), "{mode}");
+    }
+}
+
+#[test]
+fn a_backend_has_a_receiver_for_each_of_its_queues_and_no_more() {
+    let links = or_skip("too many receivers", cable_with_queues(1_500, QUEUES));
+    let Some((near, _far)) = links else {
+        return;
+    };
+    let umem = Umem::new(4_096, 2_048).unwrap();
+    for receivers in [0, 5] {
+        let backend = bind_all(&umem, &near, &small(XdpMode::Native));
+        let error = backend.split(receivers).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{receivers} threads cannot receive at interface near: it has receive queues for 1 to 4"
+            )
+        );
+        assert_eq!(umem.free_frames(), umem.frames());
+    }
+    let (_sender, each) = bind_all(&umem, &near, &small(XdpMode::Native))
+        .split(4)
+        .unwrap();
+    assert!(each.iter().all(|receiver| receiver.queues() == 1));
+}
+
+/// A cable with a backend at one end, which is split, and one at the other.
+struct Halves {
+    umem: Umem,
+    sender: XdpSender,
+    receiver: XdpReceiver,
+    far: XdpBackend,
+    links: (Link, Link),
+}
+
+fn halves(test: &str, mode: XdpMode) -> Option<Halves> {
+    let lab = lab(test, &options(mode))?;
+    let (sender, mut each) = lab.near.split(1).unwrap();
+    Some(Halves {
+        umem: lab.umem,
+        sender,
+        receiver: each.pop()?,
+        far: lab.far,
+        links: (lab.near_link, lab.far_link),
+    })
+}
+
+#[test]
+fn what_the_half_that_sends_leaves_in_the_ring_is_the_kernels_until_the_other_is_gone() {
+    for (mode, goes_up) in MODES
+        .into_iter()
+        .flat_map(|mode| [(mode, true), (mode, false)])
+    {
+        let Some(mut halves) = halves("a ring left full by a half", mode) else {
+            return;
+        };
+        let umem = &halves.umem;
+        let at_rest = umem.free_frames();
+        halves.links.0.down().unwrap();
+        let mut batch = VecDeque::new();
+        top_up(&mut batch, umem, &mut 0, 40);
+        assert_eq!(halves.sender.transmit(&mut batch).unwrap(), 40);
+        drop(halves.sender);
+        assert_eq!(umem.free_frames(), at_rest - 40, "{mode}");
+        // Whoever has what is free now would see it leave in the place of what was sent.
+        let others: Vec<_> = (0..512)
+            .map_while(|_| umem.frame_from(&[0xee; 60]))
+            .collect();
+        if goes_up {
+            halves.links.0.up().unwrap();
+            // To wait for what arrives is to have the kernel send.
+            let patience = Instant::now() + PATIENCE;
+            let (mut waiter, mut came) = (Waiter::new(), Vec::new());
+            while came.len() < 40 {
+                let nap = Duration::from_millis(1);
+                waiter.wait_readable(&[&halves.receiver], nap).unwrap();
+                halves.far.receive(&mut came, 64).unwrap();
+                assert!(Instant::now() < patience, "{mode}: {} came", came.len());
+            }
+            for (expected, frame) in (0..).zip(came) {
+                assert_eq!(number(frame.bytes()), expected, "{mode}");
+            }
+        }
+        drop(others);
+        assert_eq!(umem.free_frames(), at_rest - 40, "{mode}");
+        drop(halves.receiver);
+        drop(halves.far);
+        assert_eq!(umem.free_frames(), umem.frames(), "{mode}");
+    }
+}
+
+#[test]
+fn a_half_goes_on_without_the_other_and_every_frame_comes_back_whichever_ends_first() {
+    for (mode, sender_first) in MODES
+        .into_iter()
+        .flat_map(|mode| [(mode, true), (mode, false)])
+    {
+        let Some(halves) = halves("one half without the other", mode) else {
+            return;
+        };
+        let Halves {
+            umem,
+            mut sender,
+            mut receiver,
+            mut far,
+            links: _links,
+        } = halves;
+        let stop = AtomicBool::new(false);
+        // Both ends send all the while.
+        thread::scope(|scope| {
+            let (stop, ours) = (&stop, umem.clone());
+            let sending = scope.spawn(move || {
+                let (mut next, mut batch) = (0, VecDeque::new());
+                let end = Instant::now() + Duration::from_millis(200);
+                while next < 4_000 || Instant::now() < end {
+                    if sender_first && next >= 2_000 {
+                        break;
+                    }
+                    top_up(&mut batch, &ours, &mut next, u32::MAX);
+                    sender.transmit(&mut batch).unwrap();
+                }
+                // In the middle of it.
+                drop(sender);
+            });
+            let receiving = scope.spawn(move || {
+                let (mut arrived, mut count) = (Vec::new(), 0);
+                let patience = Instant::now() + PATIENCE;
+                while count < 4_000 {
+                    count += receiver.receive(&mut arrived, 64).unwrap();
+                    for frame in arrived.drain(..) {
+                        number(frame.bytes());
+                    }
+                    if !sender_first && count >= 500 {
+                        break;
+                    }
+                    assert!(Instant::now() < patience, "{count} came");
+                }
+                drop(receiver);
+            });
+            let ours = umem.clone();
+            let other = scope.spawn(move || {
+                let (mut next, mut batch, mut arrived) = (0, VecDeque::new(), Vec::new());
+                while !stop.load(Ordering::Relaxed) {
+                    top_up(&mut batch, &ours, &mut next, u32::MAX);
+                    far.transmit(&mut batch).unwrap();
+                    far.receive(&mut arrived, 64).unwrap();
+                    for frame in arrived.drain(..) {
+                        number(frame.bytes());
+                    }
+                }
+            });
+            let ended = [sending.join(), receiving.join()];
+            stop.store(true, Ordering::Relaxed);
+            other.join().unwrap();
+            ended.into_iter().for_each(Result::unwrap);
+        });
+        assert_eq!(umem.free_frames(), umem.frames(), "{mode}, {sender_first}");
+    }
+}
+
+#[test]
+fn an_interface_that_is_removed_is_gone_for_both_halves_with_the_same_words() {
+    for (mode, sender_first) in MODES
+        .into_iter()
+        .flat_map(|mode| [(mode, true), (mode, false)])
+    {
+        let Some(mut halves) = halves("removed for both halves", mode) else {
+            return;
+        };
+        halves.links.0.delete().unwrap();
+        let Halves {
+            sender, receiver, ..
+        } = &mut halves;
+        let mut each: [Box<dyn FnMut() -> std::io::Result<usize>>; 2] = [
+            Box::new(|| sender.receive(&mut Vec::new(), 1)),
+            Box::new(|| receiver.receive(&mut Vec::new(), 1)),
+        ];
+        if !sender_first {
+            each.reverse();
+        }
+        let patience = Instant::now() + PATIENCE;
+        let first = loop {
+            match each[0]() {
+                Ok(came) => assert_eq!(came, 0),
+                Err(error) => break error,
+            }
+            assert!(Instant::now() < patience, "{mode}");
+        };
+        // At once.
+        let second = each[1]().unwrap_err();
+        assert_eq!(first.kind(), ErrorKind::NetworkDown);
+        assert!(
+            first.to_string().starts_with("interface near was removed"),
+            "{first}"
+        );
+        assert_eq!(first.to_string(), second.to_string());
+        drop(each);
+        assert!(halves.sender.in_flight().is_err());
+        let umem = halves.umem.clone();
+        drop(halves);
+        assert_eq!(umem.free_frames(), umem.frames(), "{mode}");
+    }
+}

@@ -1,0 +1,63 @@
+//! Frames in memory shared with the kernel, and the way back to who receives them.
+
+use super::*;
+
+fn in_memory(umem: &Umem) -> Endless {
+    Endless {
+        umem: Some(umem.clone()),
+        ..Endless::new(60)
+    }
+}
+
+/// Waits until all frames are free: those of threads that end are soon.
+fn all_free(umem: &Umem) {
+    let begun = Instant::now();
+    while umem.free_frames() < umem.frames() {
+        assert!(begun.elapsed() < PATIENCE, "{umem:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn frames_that_are_dropped_go_back_to_who_received_them_without_the_list_that_all_share() {
+    // Of each worker a batch that is in the hand of the thread that forwards, and one that is on its way back.
+    const FRAMES: u32 = 2 * 2 * BATCH as u32;
+    let umem = Umem::new(FRAMES, 2_048).unwrap();
+    let forward = || {
+        let mut both = [(); 2].map(|()| stepping(in_memory(&umem)));
+        for round in 0..100 {
+            let mut frames = Vec::new();
+            for (step, handle) in &mut both {
+                step();
+                let came = handle.take(&mut frames, BATCH).unwrap();
+                assert_eq!(came, BATCH, "in round {round}");
+            }
+            if round > 0 {
+                // What is free for all is as it was.
+                assert_eq!(umem.free_frames(), 0, "in round {round}");
+            }
+            drop(frames);
+            both.iter_mut().for_each(|(_, handle)| handle.give_back());
+        }
+    };
+    thread::scope(|scope| scope.spawn(forward).join().unwrap());
+    all_free(&umem);
+}
+
+#[test]
+fn what_a_worker_and_its_mailboxes_have_at_its_end_is_free() {
+    let umem = Umem::new(1_024, 2_048).unwrap();
+    let forward = || {
+        let (mut step, mut handle) = stepping(in_memory(&umem));
+        let mut frames = Vec::new();
+        step();
+        handle.take(&mut frames, BATCH).unwrap();
+        step();
+        frames.clear();
+        // A batch is in one mailbox, and one in the other.
+        handle.give_back();
+        assert_eq!(umem.free_frames(), 1_024 - 2 * BATCH as u32);
+    };
+    thread::scope(|scope| scope.spawn(forward).join().unwrap());
+    all_free(&umem);
+}
