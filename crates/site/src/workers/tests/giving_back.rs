@@ -4,11 +4,11 @@ use super::*;
 
 /// Brings frames of so many bytes without end, in memory that is kept, as sockets do, and notes where that is.
 pub(super) struct Endless {
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Where frames lie, if in memory shared with a kernel; as many as there are free ones then.
     pub(super) umem: Option<Umem>,
-    places: HashSet<usize>,
-    ready: OwnedFd,
+    pub(super) places: HashSet<usize>,
+    pub(super) ready: OwnedFd,
 }
 
 impl Endless {
