@@ -415,8 +415,12 @@ fn workers(
 ) -> Option<Workers> {
     let written = at.value();
     let receive = match &written.receive {
-        Some(receive) => threads(receive, report)?,
+        Some(receive) => threads("receive", receive, 1, report)?,
         None => None,
+    };
+    let transmit = match &written.transmit {
+        Some(transmit) => threads("transmit", transmit, 0, report)?,
+        None => Some(0),
     };
     if interfaces.is_some_and(|interfaces| interfaces.backend == Backend::Xdp) {
         report.error(
@@ -429,30 +433,44 @@ fn workers(
     let Some(cores) = &written.cores else {
         return Some(Workers {
             receive,
+            transmit,
             cores: Vec::new(),
         });
+    };
+    let Some(transmit) = transmit else {
+        report.error(
+            &cores.span(),
+            "cores: there is one for each thread, and how many transmit is left to the machine: say how many, \
+             or leave out cores",
+        );
+        return None;
     };
     let sides = interfaces.map(|interfaces| match interfaces.near {
         Near::Inside(_) => 2,
         Near::Tap(_) | Near::Nothing => 1,
     });
-    worker_cores(cores, receive, sides, report)
+    worker_cores(cores, receive, transmit, sides, report)
 }
 
-/// How many threads receive at an interface; none where the machine says.
-fn threads(receive: &At<Scalar>, report: &mut Report) -> Option<Option<usize>> {
-    let number = match receive.value() {
+/// How many threads a key says there are at an interface, `least` or more; none where the machine says.
+fn threads(
+    key: &str,
+    written: &At<Scalar>,
+    least: usize,
+    report: &mut Report,
+) -> Option<Option<usize>> {
+    let number = match written.value() {
         Scalar::Text(text) if text == "auto" => return Some(None),
         Scalar::Text(_) => None,
         Scalar::Number(number) => usize::try_from(*number).ok(),
     };
-    let number = number.filter(|number| (1..=Workers::MOST).contains(number));
+    let number = number.filter(|number| (least..=Workers::MOST).contains(number));
     if number.is_none() {
         report.error(
-            &receive.span(),
+            &written.span(),
             format!(
-                "receive {}: threads at each interface, a number from 1 to {}, or \"auto\"",
-                receive.value(),
+                "{key} {}: threads at each interface, a number from {least} to {}, or \"auto\"",
+                written.value(),
                 Workers::MOST
             ),
         );
@@ -460,10 +478,12 @@ fn threads(receive: &At<Scalar>, report: &mut Report) -> Option<Option<usize>> {
     number.map(Some)
 }
 
-/// The cores of workers at so many interfaces, as far as that is known, and so their number if that is not said.
+/// The cores of workers at so many interfaces, as far as that is known, and so the number of those that receive if
+/// that is not said.
 fn worker_cores(
     cores: &At<Vec<i64>>,
     receive: Option<usize>,
+    transmit: usize,
     sides: Option<usize>,
     report: &mut Report,
 ) -> Option<Workers> {
@@ -478,18 +498,25 @@ fn worker_cores(
         return None;
     };
     let named = numbers.len();
-    let each = receive.unwrap_or((named / sides.unwrap_or(1)).clamp(1, Workers::MOST));
-    if let Some(all) = sides.map(|sides| each * sides).filter(|&all| all != named) {
+    let left = (named / sides.unwrap_or(1)).saturating_sub(transmit);
+    let receive = receive.unwrap_or(left.clamp(1, Workers::MOST));
+    let all = sides.map(|sides| [receive, transmit].map(|each| each * sides));
+    if let Some([receive, transmit]) = all.filter(|all| all.iter().sum::<usize>() != named) {
+        let transmit = match transmit {
+            0 => String::new(),
+            _ => format!(" and {transmit} transmit"),
+        };
         report.error(
             &cores.span(),
             format!(
-                "cores: {named} named, and {all} receive: name a core for each of them, or leave it out"
+                "cores: {named} named, and {receive} receive{transmit}: name a core for each of them, or leave it out"
             ),
         );
         return None;
     }
     Some(Workers {
-        receive: Some(each),
+        receive: Some(receive),
+        transmit: Some(transmit),
         cores: numbers,
     })
 }

@@ -251,6 +251,11 @@ fn workers_that_cannot_be() {
         "cores = [0, 7]",
         "cores = [3, 3]",
         "receive = 2\ncores = [0, 1, 2, 3]",
+        "transmit = 0",
+        "transmit = 16",
+        "transmit = 'auto'",
+        "transmit = 2\ncores = [0, 1, 2, 3, 4, 5]",
+        "receive = 2\ntransmit = 1\ncores = [0, 1, 2, 3, 0, 1]",
     ] {
         refuses(&with(two, sound), &[]);
     }
@@ -264,6 +269,35 @@ fn workers_that_cannot_be() {
             &[sentence.as_str()],
         );
     }
+    for (transmit, shown) in [("17", "17"), ("-1", "-1"), ("'all'", "all")] {
+        let sentence = format!(
+            "5:12: transmit {shown}: threads at each interface, a number from 0 to 16, or \"auto\""
+        );
+        refuses(
+            &with(two, &format!("transmit = {transmit}")),
+            &[sentence.as_str()],
+        );
+    }
+    refuses(
+        &with(two, "receive = 1\ntransmit = 2\ncores = [0, 1]"),
+        &[
+            "7:9: cores: 2 named, and 2 receive and 4 transmit: name a core for each of them, or leave it out",
+        ],
+    );
+    // There is always one that receives.
+    refuses(
+        &with(two, "transmit = 1\ncores = [0, 1]"),
+        &[
+            "6:9: cores: 2 named, and 2 receive and 2 transmit: name a core for each of them, or leave it out",
+        ],
+    );
+    refuses(
+        &with(two, "transmit = 'auto'\ncores = [0, 1]"),
+        &[
+            "6:9: cores: there is one for each thread, and how many transmit is left to the machine: say how many, \
+           or leave out cores",
+        ],
+    );
     refuses(
         &with(two, "receive = 2\ncores = [0, 1]"),
         &["6:9: cores: 2 named, and 4 receive: name a core for each of them, or leave it out"],
@@ -283,6 +317,37 @@ fn workers_that_cannot_be() {
         &with(two, "cores = [0, -1]"),
         &["5:9: cores: a core is a number from 0 to 65535"],
     );
+}
+
+#[test]
+fn cores_are_those_of_threads_that_receive_and_then_of_those_that_transmit() {
+    let workers = |near: &str, keys: &str| {
+        let text = format!(
+            "[interfaces]\noutside = 'b'\n{near}\n[workers]\n{keys}\n[[link]]\nname = 'up'\nrate = '40mbit'\n"
+        );
+        let workers = Site::parse(&text, "site.toml").unwrap().workers.unwrap();
+        (workers.receive, workers.transmit, workers.cores.len())
+    };
+    let two = "inside = 'a'";
+    for (near, keys, found) in [
+        (two, "", (None, Some(0), 0)),
+        (two, "transmit = 1", (None, Some(1), 0)),
+        (two, "transmit = 'auto'", (None, None, 0)),
+        (two, "receive = 'auto'\ntransmit = 2", (None, Some(2), 0)),
+        (two, "cores = [0, 1, 2, 3]", (Some(2), Some(0), 4)),
+        (
+            two,
+            "transmit = 1\ncores = [0, 1, 2, 3]",
+            (Some(1), Some(1), 4),
+        ),
+        (
+            "tap = 't'",
+            "transmit = 1\ncores = [0, 1, 2]",
+            (Some(2), Some(1), 3),
+        ),
+    ] {
+        assert_eq!(workers(near, keys), found, "{near}, {keys}");
+    }
 }
 
 #[test]
