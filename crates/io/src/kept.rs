@@ -152,6 +152,16 @@ impl Lent {
         self.0[number] += usize::from(was_kept == Some(true));
     }
 
+    /// A frame that was [given](Self::gave) was not taken: it is here as before. O(1).
+    pub fn kept(&mut self, frame: &KeptBytes) {
+        if let Some(number) = number_of(frame.bytes.capacity())
+            && let Some(left) = self.0[number].checked_sub(1)
+        {
+            self.0[number] = left;
+            with_kept(|kept| kept.out[number] += 1);
+        }
+    }
+
     /// Keeps a piece of memory that has come back, unless more come than were lent; whether it does. O(1).
     pub fn took_back(&mut self, bytes: Vec<u8>) -> bool {
         let Some(number) = number_of(bytes.capacity()) else {
@@ -352,6 +362,9 @@ mod tests {
         // Of the first two alone memory is kept here.
         frames.iter().for_each(|frame| lent.gave(frame));
         lent.gave(&made_elsewhere);
+        // It was not taken at first.
+        lent.kept(&frames[0]);
+        lent.gave(&frames[0]);
         let sent = thread::spawn(move || {
             let mut owed = Owed::default();
             let all: Vec<_> = frames.into_iter().chain([made_elsewhere]).collect();

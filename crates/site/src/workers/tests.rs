@@ -161,6 +161,7 @@ fn options(role: Role) -> WorkerOptions {
         count: 1,
         cores: Vec::new(),
         stack: STACK,
+        transmit: None,
     }
 }
 
@@ -209,7 +210,7 @@ impl Rig {
                     workers.push(worker);
                     let sender = Wire::new(out, unused());
                     let unheard = Wire::new(unused(), unused());
-                    Box::new(Worked::new("memory", sender, vec![unheard], options).working(handle))
+                    Box::new(Worked::new("memory", vec![sender], vec![unheard], options).working(handle))
                 }
             };
             let role = if side == Side::Left {
@@ -669,7 +670,7 @@ fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
     let mut host = Host { to, from: unused() };
     let receiver = Wire::new(unused(), arriving);
     let sender = Wire::new(unused(), unused());
-    let mut worked = Worked::new("memory", sender, vec![receiver], &options(Role::Inside));
+    let mut worked = Worked::new("memory", vec![sender], vec![receiver], &options(Role::Inside));
     let mut frames = Vec::new();
     for round in 0..3 {
         let numbers = round * FRAMES..(round + 1) * FRAMES;
@@ -833,7 +834,7 @@ fn where_a_worker_cannot_start_the_sentence_says_so_and_no_device_is_lost() {
         stack: usize::MAX / 4,
         ..options(Role::Inside)
     };
-    let mut worked = Worked::new("lan0", sender, fan(2, 1), &no_room);
+    let mut worked = Worked::new("lan0", vec![sender], fan(2, 1), &no_room);
     let sentence = worked.start().unwrap_err().to_string();
     assert!(
         sentence.starts_with("a thread that receives at lan0 cannot be started: "),
@@ -851,7 +852,7 @@ fn where_several_workers_end_for_good_each_frame_was_taken_or_is_counted() {
     const FRAMES: usize = 300;
     let sender = Wire::new(unused(), unused());
     let devices = fan(3, FRAMES as u32);
-    let mut worked = Worked::new("memory", sender, devices, &options(Role::Inside));
+    let mut worked = Worked::new("memory", vec![sender], devices, &options(Role::Inside));
     worked.start().unwrap();
     let (mut came, begun) = (Vec::new(), Instant::now());
     while came.len() < FRAMES {
@@ -870,7 +871,7 @@ fn what_workers_have_told_that_was_lost_is_known_when_one_of_them_has_panicked()
     let thread = thread::spawn(|| None);
     let worker = handles.each[1].thread.replace(thread).unwrap();
     let sender = Endless::new(60);
-    let mut worked = Worked::new("memory", sender, Vec::new(), &options(Role::Inside));
+    let mut worked = Worked::new("memory", vec![sender], Vec::new(), &options(Role::Inside));
     worked = worked.working(handles);
     let losses = |worked: &mut Worked<_>| {
         let Losses { lost, uncut, .. } = worked.losses().unwrap();
