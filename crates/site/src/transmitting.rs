@@ -334,8 +334,7 @@ impl<D: Device> Transmitter<D> {
         self.gone = self.taken.saturating_sub(has);
         let told = &self.shared.told;
         told.gone.store(self.gone, Ordering::Relaxed);
-        told.refused
-            .store(self.device.refused(), Ordering::Relaxed);
+        told.refused.store(self.device.refused(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -692,5 +691,5 @@ pub(crate) fn panicked() -> io::Error {
 fn queue_of(frame: &[u8], key: &DigestKey, count: usize) -> usize {
     let (headers, _) = parse_partly(frame, Layer::Ethernet);
     let digest = Per::FiveTuple.digest(&headers, &Origin::default(), key);
-    (u128::from(digest) * count as u128 >> 64) as usize
+    ((u128::from(digest) * count as u128) >> 64) as usize
 }

@@ -7,7 +7,7 @@
 //! `docs/internals/pipeline.md` has the design.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod waits;
 
 use std::collections::VecDeque;
@@ -224,7 +224,8 @@ pub(crate) fn worker_options(
     let receive = counts(site, alone);
     let [near, outside] = transmit_counts(site, receive);
     // Where cores are named, it is said how many threads there are.
-    let [of_receive, of_transmit] = [workers.receive, workers.transmit].map(Option::unwrap_or_default);
+    let [of_receive, of_transmit] =
+        [workers.receive, workers.transmit].map(Option::unwrap_or_default);
     let sides = receive.iter().flatten().count();
     let (to_receive, to_transmit) = match workers.cores.is_empty() {
         true => workers.cores.split_at(0),
@@ -265,11 +266,15 @@ pub(crate) fn transmit_counts(site: &Site, receive: [Option<usize>; 2]) -> [usiz
     };
     let by_machine = |name: &str, receive| {
         let (queues, cores) = machine(name);
-        queues.min(cores.saturating_sub(1 + receive)).min(Workers::MOST)
+        queues
+            .min(cores.saturating_sub(1 + receive))
+            .min(Workers::MOST)
     };
     let [of_near, of_outside] = receive;
     let count = |name: &str, receive: Option<usize>| match receive {
-        Some(receive) => workers.transmit.unwrap_or_else(|| by_machine(name, receive)),
+        Some(receive) => workers
+            .transmit
+            .unwrap_or_else(|| by_machine(name, receive)),
         None => 0,
     };
     [count(near, of_near), count(&interfaces.outside, of_outside)]

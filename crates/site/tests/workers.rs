@@ -31,9 +31,43 @@ const FLOWS: usize = 24;
 /// Between two datagrams of a flow.
 const PAUSE: Duration = Duration::from_millis(6);
 
-fn site(class: &str, receive: usize) -> Site {
+/// How many threads an interface receive, and transmit.
+#[derive(Clone, Copy)]
+struct Workers {
+    receive: usize,
+    transmit: usize,
+}
+
+impl Workers {
+    /// Whether there are cores for either of them.
+    fn fit(self) -> bool {
+        let Workers { receive, transmit } = self;
+        let cores = thread::available_parallelism().unwrap().get();
+        let fit = receive.max(transmit) <= cores;
+        if !fit {
+            eprintln!("skipped: {receive} and {transmit} workers an interface need as many cores");
+        }
+        fit
+    }
+
+    /// As a site tells it.
+    fn backend(self) -> String {
+        let told = |count: usize, what: &str| match count {
+            1 => format!(", 1{what} worker"),
+            _ => format!(", {count}{what} workers"),
+        };
+        let transmit = match self.transmit {
+            0 => String::new(),
+            transmit => told(transmit, " transmit"),
+        };
+        format!("packet{}{transmit}", told(self.receive, ""))
+    }
+}
+
+fn site(class: &str, Workers { receive, transmit }: Workers) -> Site {
     let text = format!(
-        "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n[workers]\nreceive = {receive}\n\
+        "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n\
+         [workers]\nreceive = {receive}\ntransmit = {transmit}\n\
          [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"200mbit\"\n\
          [[link.class]]\nname = \"{class}\"\nrate = \"40mbit\"\n\
          [[link.class]]\nname = \"rest\"\ndefault = true\n\
@@ -240,18 +274,25 @@ fn attach(handle: &Handle, interface: &str, site: Site) {
     handle.attach(attaching, source, handle.site()).unwrap();
 }
 
+fn churns(receive: usize, transmit: usize) {
+    let workers = Workers { receive, transmit };
+    if let Some(wire) = or_skip("a site of several workers", Wire::new(1))
+        && workers.fit()
+    {
+        churn(&wire, workers);
+    }
+}
+
 #[test]
 fn with_several_workers_no_frame_is_lost_doubled_or_reordered_while_all_changes() {
-    let cores = thread::available_parallelism().unwrap().get();
-    for receive in [2, 3] {
-        if receive > cores {
-            eprintln!("skipped: {receive} workers an interface need as many cores");
-            continue;
-        }
-        if let Some(wire) = or_skip("a site of several workers", Wire::new(1)) {
-            churn(&wire, receive);
-        }
-    }
+    churns(2, 0);
+    churns(3, 0);
+}
+
+#[test]
+fn with_workers_that_transmit_no_frame_is_lost_doubled_or_reordered_while_all_changes() {
+    churns(1, 1);
+    churns(2, 2);
 }
 
 /// What was measured of frames that waited with workers, and of those in the device, is within what was promised.
@@ -261,6 +302,9 @@ fn is_within_the_budget(pipeline: &PipelineReport) {
         waited_rounds,
         waited_us,
         arrival_us,
+        handed_rounds,
+        handed_us,
+        transmit_us,
         violations,
         device_most_bytes,
         ..
@@ -269,6 +313,11 @@ fn is_within_the_budget(pipeline: &PipelineReport) {
     let rounds = waited_rounds.expect("frames have come");
     assert!(rounds > 0 && Some(rounds) <= terms.arrival_rounds);
     assert!(waited_us.unwrap() <= arrival_us.unwrap());
+    assert_eq!(handed_rounds.is_some(), terms.transmit_workers > 0);
+    if let Some(rounds) = *handed_rounds {
+        assert!(rounds > 0 && Some(rounds) <= terms.transmit_rounds);
+        assert!(handed_us.unwrap() <= transmit_us.unwrap());
+    }
     assert_eq!(*violations, 0);
     assert!((1..=terms.device_bytes).contains(device_most_bytes));
 }
@@ -281,8 +330,12 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
     let Some(wire) = or_skip("a flood of a site of workers", Wire::new(1)) else {
         return;
     };
-    for receive in 1..=thread::available_parallelism().unwrap().get().min(2) {
-        let site = site("calls", receive);
+    for (receive, transmit) in [(1, 0), (2, 0), (1, 1), (1, 2)] {
+        let workers = Workers { receive, transmit };
+        if !workers.fit() {
+            continue;
+        }
+        let site = site("calls", workers);
         let promised = pipeline_terms(&site, &site.links[0]).unwrap();
         let open = || Daemon::open(site, &Options::default(), drop);
         let daemon = wire.middle().run(open).unwrap();
@@ -310,16 +363,16 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
     }
 }
 
-fn churn(wire: &Wire, receive: usize) {
+fn churn(wire: &Wire, workers: Workers) {
     let seconds = std::env::var("FAIRLANE_SOAK_SECONDS");
     let seconds = seconds.ok().and_then(|it| it.parse().ok()).unwrap_or(5);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (tell, notices) = channel();
     let notify = move |notice| drop(tell.send(notice));
-    let open = || Daemon::open(site("calls", receive), &Options::default(), notify);
+    let open = || Daemon::open(site("calls", workers), &Options::default(), notify);
     let daemon = wire.middle().run(open).unwrap();
     for interface in daemon.interfaces() {
-        assert_eq!(interface.backend, format!("packet, {receive} workers"));
+        assert_eq!(interface.backend, workers.backend());
     }
     let handle = daemon.handle();
     let links = ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
@@ -334,7 +387,7 @@ fn churn(wire: &Wire, receive: usize) {
         while rounds == 0 || Instant::now() < end {
             let changed = flows.during(PATIENCE, || {
                 for class in ["voice", "calls"] {
-                    let source = Source::Site(Box::new(site(class, receive)));
+                    let source = Source::Site(Box::new(site(class, workers)));
                     handle.change(source, None).unwrap();
                     settle();
                 }
@@ -347,7 +400,7 @@ fn churn(wire: &Wire, receive: usize) {
             let exchanged = flows.during(SILENCE, || {
                 settle();
                 handle.detach("outside").unwrap();
-                attach(&handle, "outside", site("calls", receive));
+                attach(&handle, "outside", site("calls", workers));
                 settle();
             });
             exchanged.is_in_order("detached and attached");
@@ -375,17 +428,15 @@ fn churn(wire: &Wire, receive: usize) {
         let report = outcome.report;
         assert!(report.reloads >= 2 * rounds);
         is_within_the_budget(&report.links[0].pipeline);
-        assert_eq!(
-            report.interfaces[1].backend,
-            format!("packet, {receive} workers")
-        );
+        assert_eq!(report.interfaces[1].backend, workers.backend());
     });
     let lost = notices
         .try_iter()
         .any(|notice| matches!(notice, Notice::Gone(_)));
     assert!(!lost, "no interface was removed");
+    let backend = workers.backend();
     eprintln!(
-        "{receive} workers: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late"
+        "{backend}: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late"
     );
 }
 
@@ -462,15 +513,19 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
     // More than two rings and mailboxes have room for.
     const FRAMES: usize = 40_000;
     const FEW: usize = 500;
-    for receive in [1, 2] {
+    for (receive, transmit) in [(1, 0), (2, 0), (1, 1), (1, 2)] {
+        let workers = Workers { receive, transmit };
         let Some(wire) = or_skip("what waits at workers", Wire::new(1)) else {
             return;
         };
+        if !workers.fit() {
+            continue;
+        }
         let options = Options {
             interval: Duration::from_millis(20),
             ..Options::default()
         };
-        let open = || Daemon::open(site("calls", receive), &options, |_| {});
+        let open = || Daemon::open(site("calls", workers), &options, |_| {});
         let daemon = wire.middle().run(open).unwrap();
         let handle = daemon.handle();
         let [inside, outside] =
@@ -508,7 +563,7 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
                 lost > 0 && all > lost + 1_000 * receive as u64,
                 "{lost} and {all}"
             );
-            attach(&handle, "inside", site("calls", receive));
+            attach(&handle, "inside", site("calls", workers));
             balance.send(FEW);
             assert_eq!(balance.is_even("with another in its place"), all);
             // Beside what the classes have no room for.

@@ -418,7 +418,11 @@ mod tests {
         assert_eq!(pipeline(&measured), format!("{waited}{late}{queue}"));
         measured.terms.transmit_workers = 1;
         measured.terms.transmit_rounds = Some(6);
-        assert_eq!(pipeline(&measured), format!("{waited}{late}{queue}"), "nothing has left");
+        assert_eq!(
+            pipeline(&measured),
+            format!("{waited}{late}{queue}"),
+            "nothing has left"
+        );
         let sent = " they waited with 1 transmit worker for at most 2 rounds (budget 6), 0.13 ms (budget 0.75 ms);";
         measured = PipelineReport {
             handed_rounds: Some(2),

@@ -10,7 +10,7 @@ use fairlane_config::Link;
 use fairlane_core::random::splitmix64;
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{FlowConfig, Length, Weight};
-use fairlane_io::{Arrival, Backend, MemoryBackend, memory};
+use fairlane_io::{Arrival, Backend, Budget, MemoryBackend, memory};
 use fairlane_runtime::bridge::{Bridge, Lane, LaneStats, Side};
 
 use super::*;
@@ -21,10 +21,10 @@ use crate::order::{Counting, Order};
 use crate::plan::Plan;
 use crate::rig;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Frames that a device holds.
-const ROOM: usize = 1 << 16;
+pub(crate) const ROOM: usize = 1 << 16;
 
 /// Two directions, in one of them a queue for each machine of a class; what no filter matches has a queue of so
 /// many packets. Turned, filters lead elsewhere; with more, there is a class and a filter more, for nobody.
@@ -62,7 +62,7 @@ fn site(rate: &str, rest: u32, (turned, has_more): (bool, bool)) -> Site {
 type Counts = [(Vec<ClassStats>, [u64; 2], LaneStats); 2];
 
 /// A device in memory, made of what it sends to and what it receives from.
-struct Wire {
+pub(crate) struct Wire {
     out: MemoryBackend<Frame>,
     arriving: MemoryBackend<Frame>,
     /// Once nothing arrives any more.
@@ -74,7 +74,7 @@ struct Wire {
 }
 
 impl Wire {
-    fn new(out: MemoryBackend<Frame>, arriving: MemoryBackend<Frame>) -> Wire {
+    pub(crate) fn new(out: MemoryBackend<Frame>, arriving: MemoryBackend<Frame>) -> Wire {
         Wire {
             out,
             arriving,
@@ -129,10 +129,10 @@ impl Device for Wire {
     }
 }
 
-/// A machine at an end.
+/// A machine at an end, with a way from each device that frames leave by.
 struct Host {
     to: MemoryBackend<Frame>,
-    from: MemoryBackend<Frame>,
+    from: Vec<MemoryBackend<Frame>>,
 }
 
 impl Host {
@@ -144,7 +144,9 @@ impl Host {
 
     fn heard(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        self.from.receive(&mut frames, usize::MAX).unwrap();
+        for from in &mut self.from {
+            from.receive(&mut frames, usize::MAX).unwrap();
+        }
         frames.iter().map(|frame| frame.bytes().to_vec()).collect()
     }
 }
@@ -153,7 +155,7 @@ fn unused() -> MemoryBackend<Frame> {
     memory::pair(0).0
 }
 
-fn options(role: Role) -> WorkerOptions {
+pub(crate) fn options(role: Role) -> WorkerOptions {
     WorkerOptions {
         clock: Clock::start(),
         filters: Arc::default(),
@@ -162,6 +164,18 @@ fn options(role: Role) -> WorkerOptions {
         cores: Vec::new(),
         stack: STACK,
         transmit: None,
+    }
+}
+
+/// So many threads that transmit, of which all have so many bytes.
+pub(crate) fn transmitting(count: usize, budget: u64) -> TransmitOptions {
+    TransmitOptions {
+        clock: Clock::start(),
+        count,
+        cores: Vec::new(),
+        stack: STACK,
+        budget: Budget::from_bytes(budget),
+        cost: |bytes| bytes as u64,
     }
 }
 
@@ -195,22 +209,36 @@ struct Rig {
 impl Rig {
     /// With workers whose mailboxes have so many places, or without.
     fn new(site: &Site, slots: Option<usize>) -> Rig {
-        let worker_options = [Role::Inside, Role::Outside].map(options);
+        Rig::transmitting(site, slots, 0)
+    }
+
+    /// The same where so many threads transmit on either side, which have room for all there is.
+    fn transmitting(site: &Site, slots: Option<usize>, transmit: usize) -> Rig {
+        let worker_options = [Role::Inside, Role::Outside].map(|role| WorkerOptions {
+            transmit: (transmit > 0).then(|| transmitting(transmit, 1 << 30)),
+            ..options(role)
+        });
         let (mut hosts, mut plans, mut workers) = (Vec::new(), Vec::new(), Vec::new());
         let lanes = Side::BOTH.map(|side| {
             let (to, arriving) = memory::pair(ROOM);
-            let (out, from) = memory::pair(ROOM);
+            let ways = (0..transmit.max(1)).map(|_| memory::pair(ROOM));
+            let (mut out, from): (Vec<_>, Vec<_>) = ways.unzip();
             hosts.push(Host { to, from });
             let device: AnyDevice = match slots {
-                None => Box::new(Wire::new(out, arriving)),
+                None => Box::new(Wire::new(out.remove(0), arriving)),
                 Some(slots) => {
                     let options = &worker_options[side as usize];
                     let receiver = Wire::new(unused(), arriving);
                     let (worker, handle) = one(receiver, options, slots);
                     workers.push(worker);
-                    let sender = Wire::new(out, unused());
+                    let sender = |out| Wire::new(out, unused());
+                    let senders = out.into_iter().map(sender).collect();
                     let unheard = Wire::new(unused(), unused());
-                    Box::new(Worked::new("memory", vec![sender], vec![unheard], options).working(handle))
+                    let worked = Worked::new("memory", senders, vec![unheard], options);
+                    let mut worked = worked.working(handle);
+                    // Those that transmit.
+                    worked.start().unwrap();
+                    Box::new(worked)
                 }
             };
             let role = if side == Side::Left {
@@ -244,6 +272,21 @@ impl Rig {
 
     fn round(&mut self, now: Nanos) -> Step {
         Rounds::of(&mut self.bridge, true).step(now).unwrap()
+    }
+
+    /// What has left on either side, once nothing is on its way there.
+    fn heard(&mut self) -> [Vec<Vec<u8>>; 2] {
+        let (mut heard, begun) = ([Vec::new(), Vec::new()], Instant::now());
+        loop {
+            assert!(begun.elapsed() < PATIENCE);
+            let left = Side::BOTH.map(|side| self.bridge.device(side).in_flight().unwrap());
+            for (host, heard) in self.hosts.iter_mut().zip(&mut heard) {
+                heard.append(&mut host.heard());
+            }
+            if left == [0; 2] {
+                return heard;
+            }
+        }
     }
 
     fn done(&mut self, mut order: Order, now: Nanos) -> Order {
@@ -293,7 +336,7 @@ impl Rig {
 }
 
 /// A frame of a source, the one of this number.
-fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
+pub(crate) fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
     let mut frame = rig::frame(source, bytes.max(64));
     frame[40..44].copy_from_slice(&source.to_be_bytes());
     frame[44..48].copy_from_slice(&number.to_be_bytes());
@@ -301,15 +344,16 @@ fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
 }
 
 /// Of a frame that was made so.
-fn source_and_number(frame: &[u8]) -> (u32, u32) {
+pub(crate) fn source_and_number(frame: &[u8]) -> (u32, u32) {
     let word = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
     (word(40), word(44))
 }
 
-/// What leaves in each round on either side, and what is counted, while others take over.
-fn fares(slots: Option<usize>) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
+/// What leaves in each round on either side, and what is counted, while others take over; where so many threads
+/// transmit.
+fn fares(slots: Option<usize>, transmit: usize) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
     let [first, turned] = [false, true].map(|turned| site("10mbit", 100, (turned, turned)));
-    let mut rig = Rig::new(&first, slots);
+    let mut rig = Rig::transmitting(&first, slots, transmit);
     let (mut left, mut seed, mut number) = (Vec::new(), 7, 0);
     for round in 1..400 {
         let now = Nanos::from_millis(round);
@@ -335,15 +379,15 @@ fn fares(slots: Option<usize>) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
             rig.go_on_as(other, now);
         }
         rig.round(now);
-        left.push(rig.hosts.each_mut().map(Host::heard));
+        left.push(rig.heard());
     }
     (left, rig.counts())
 }
 
 #[test]
 fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
-    let (alone, counted) = fares(None);
-    let (worked, counted_so) = fares(Some(SLOTS));
+    let (alone, counted) = fares(None, 0);
+    let (worked, counted_so) = fares(Some(SLOTS), 0);
     let sent: usize = alone.iter().flatten().map(Vec::len).sum();
     assert!(sent > 1_000, "{sent}");
     for (_, [malformed, unmatched], lane) in &counted {
@@ -357,6 +401,35 @@ fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
         assert_eq!(alone, worked, "in round {round}");
     }
     assert_eq!(format!("{counted:?}"), format!("{counted_so:?}"));
+}
+
+#[test]
+fn what_threads_transmit_leaves_as_it_does_from_one_thread_each_flow_in_its_order() {
+    let (alone, counted) = fares(None, 0);
+    let (one, counted_so) = fares(Some(SLOTS), 1);
+    assert_eq!(alone, one);
+    assert_eq!(format!("{counted:?}"), format!("{counted_so:?}"));
+    let (three, counted_so) = fares(Some(SLOTS), 3);
+    assert_eq!(format!("{counted:?}"), format!("{counted_so:?}"));
+    // What has no source is too short to have one; so many lie elsewhere among the others.
+    let of = |frames: &[Vec<u8>], source| -> Vec<Vec<u8>> {
+        let of_source = |frame: &&Vec<u8>| {
+            frame.len() < 48 && source == 16
+                || frame.len() >= 48 && source_and_number(frame).0 == source
+        };
+        frames.iter().filter(of_source).cloned().collect()
+    };
+    let mut others = 0;
+    for (alone, three) in alone.iter().flatten().zip(three.iter().flatten()) {
+        others += usize::from(alone != three);
+        for source in 0..=16 {
+            assert_eq!(of(alone, source), of(three, source), "of {source}");
+        }
+    }
+    assert!(
+        others > 10,
+        "between flows there is another order: {others}"
+    );
 }
 
 #[test]
@@ -622,7 +695,10 @@ fn what_a_device_has_lost_before_it_is_a_workers_counts_at_once() {
 #[test]
 fn a_worker_that_loses_its_device_says_so_behind_its_last_frame() {
     let (to, arriving) = memory::pair(ROOM);
-    let mut host = Host { to, from: unused() };
+    let mut host = Host {
+        to,
+        from: Vec::new(),
+    };
     host.send((0..100).map(|number| frame(1, number, 64)));
     let mut receiver = Wire::new(unused(), arriving);
     receiver.is_gone = true;
@@ -643,7 +719,10 @@ fn a_worker_that_loses_its_device_says_so_behind_its_last_frame() {
 fn an_ended_worker_leaves_its_device_and_all_that_nobody_has_taken_in_order() {
     const FRAMES: u32 = 300;
     let (to, arriving) = memory::pair(ROOM);
-    let mut host = Host { to, from: unused() };
+    let mut host = Host {
+        to,
+        from: Vec::new(),
+    };
     host.send((0..FRAMES).map(|number| frame(1, number, 64)));
     let receiver = Wire::new(unused(), arriving);
     let mut handle = working(vec![receiver], 2);
@@ -667,10 +746,18 @@ fn an_ended_worker_leaves_its_device_and_all_that_nobody_has_taken_in_order() {
 fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
     const FRAMES: u32 = 300;
     let (to, arriving) = memory::pair(ROOM);
-    let mut host = Host { to, from: unused() };
+    let mut host = Host {
+        to,
+        from: Vec::new(),
+    };
     let receiver = Wire::new(unused(), arriving);
     let sender = Wire::new(unused(), unused());
-    let mut worked = Worked::new("memory", vec![sender], vec![receiver], &options(Role::Inside));
+    let mut worked = Worked::new(
+        "memory",
+        vec![sender],
+        vec![receiver],
+        &options(Role::Inside),
+    );
     let mut frames = Vec::new();
     for round in 0..3 {
         let numbers = round * FRAMES..(round + 1) * FRAMES;
@@ -698,7 +785,10 @@ fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
 fn fan(count: u32, frames: u32) -> Vec<Wire> {
     let device = |source| {
         let (to, arriving) = memory::pair(ROOM);
-        let mut host = Host { to, from: unused() };
+        let mut host = Host {
+            to,
+            from: Vec::new(),
+        };
         host.send((0..frames).map(|number| frame(source, number, 64)));
         Wire::new(unused(), arriving)
     };
@@ -930,7 +1020,10 @@ fn more_threads_than_can_be_are_refused_in_a_sentence() {
 #[test]
 fn whoever_waits_for_frames_is_woken_by_the_first_one() {
     let (to, arriving) = memory::pair(ROOM);
-    let mut host = Host { to, from: unused() };
+    let mut host = Host {
+        to,
+        from: Vec::new(),
+    };
     let receiver = Wire::new(unused(), arriving);
     let (mut worker, mut handle) = one(receiver, &options(Role::Inside), 8);
     let mut waiter = Waiter::new();
