@@ -486,6 +486,23 @@ impl Balance<'_> {
         (received, left + counted + dropped.sum::<u64>())
     }
 
+    /// Waits until what was received was taken in.
+    fn is_taken_in(&self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let report = Arc::clone(&self.told.lock().unwrap());
+            let [from, ..] = &report.interfaces[..] else {
+                panic!("it has told nothing");
+            };
+            let taken = report.links[0].received_frames + from.lost + from.early + from.uncut;
+            if taken == self.inside.received().unwrap().0 {
+                return;
+            }
+            assert!(Instant::now() < end, "{taken} frames");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// What was received has left or was counted, all of it once; what was lost.
     fn is_even(&self, when: &str) -> u64 {
         // And not only in passing; a kernel sends a frame of its own now and then, which takes its time as well.
@@ -575,5 +592,84 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
             drop(ending);
             running.join().unwrap().result.unwrap();
         });
+    }
+}
+
+/// Where an interface is let go of while threads that transmit there have all that may be on its way.
+#[test]
+fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_else_has_left() {
+    // More than the budget of an interface has room for.
+    const FRAMES: usize = 1_000;
+    for (receive, transmit) in [(1, 1), (1, 2)] {
+        let workers = Workers { receive, transmit };
+        let Some(wire) = or_skip("what waits to be transmitted", Wire::new(1)) else {
+            return;
+        };
+        if !workers.fit() {
+            continue;
+        }
+        let options = Options {
+            interval: Duration::from_millis(20),
+            drain: PATIENCE,
+            ..Options::default()
+        };
+        let open = || Daemon::open(site("calls", workers), &options, |_| {});
+        let daemon = wire.middle().run(open).unwrap();
+        let handle = daemon.handle();
+        let [inside, outside] =
+            ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
+        let host = wire.sender(0);
+        let ring = Ring {
+            ring: 0,
+            deaf: true,
+            ..Ring::default()
+        };
+        let sender = || PacketBackend::open(host.link().name(), &ring);
+        let told = Arc::new(Mutex::new(Arc::default()));
+        let mut balance = Balance {
+            sender: host.namespace().run(sender).unwrap(),
+            inside: &inside,
+            host: wire.receiver().link(),
+            told: Arc::clone(&told),
+        };
+        let outcome = thread::scope(|scope| {
+            let running =
+                scope.spawn(move || daemon.run(|report| told.lock().unwrap().clone_from(report)));
+            let ending = Ending(handle.clone());
+            balance.send(FRAMES);
+            balance.is_even("at first");
+            // What is released is handed over, as far as the budget has room, and goes no further.
+            outside.down().unwrap();
+            balance.send(FRAMES);
+            settle();
+            let before = Arc::clone(&balance.told.lock().unwrap());
+            assert_eq!(before.interfaces[1].away, 0);
+            handle.detach("outside").unwrap();
+            balance.is_even("after it was let go of");
+            let after = Arc::clone(&balance.told.lock().unwrap());
+            let to = &after.interfaces[1];
+            assert_eq!((to.refused, to.lost), (0, 0));
+            // With what was with the workers, of which the kernel counts no frame for more than this.
+            assert!(to.away > 200, "{}", to.away);
+            // Nothing that was handed over and did not leave is among what the interface took.
+            let left = balance.host.received().unwrap().0;
+            assert!(
+                after.links[0].transmitted <= left,
+                "{} and {left}",
+                after.links[0].transmitted
+            );
+            outside.up().unwrap();
+            attach(&handle, "outside", site("calls", workers));
+            balance.send(FRAMES);
+            balance.is_even("with another in its place");
+            // What was taken in is sent, to the last frame, before the run ends.
+            balance.send(FRAMES);
+            balance.is_taken_in();
+            drop(ending);
+            running.join().unwrap()
+        });
+        outcome.result.unwrap();
+        *balance.told.lock().unwrap() = outcome.report;
+        balance.is_even("after the end");
     }
 }

@@ -173,6 +173,46 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
 }
 
 #[test]
+fn what_threads_that_transmit_add_to_a_delay_is_told_and_the_transmit_queue_stays_what_it_is() {
+    let told = |transmit: &str| {
+        let (_folder, path) = file(&format!(
+            "[interfaces]\ninside = 'lan%d'\noutside = 'wan%d'\n[workers]\nreceive = 1\n{transmit}\n\
+             [[link]]\nname = 'up'\nrate = '1gbit'\n"
+        ));
+        let json = fairlane(&["check", "--json", &path]).success();
+        let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+        (
+            report["links"][0]["pipeline"].clone(),
+            fairlane(&["check", &path]).success(),
+        )
+    };
+    let (without, text) = told("");
+    assert!(!text.contains("transmit worker"), "{text}");
+    assert_eq!(without["transmit_workers"], 0);
+    assert!(without["transmit_rounds"].is_null());
+    for (transmit, line) in [
+        (
+            1,
+            "  1 transmit worker sends each frame within 6 rounds of its own;\n",
+        ),
+        (
+            3,
+            "  3 transmit workers send each frame within 6 rounds of their own;\n",
+        ),
+    ] {
+        let (pipeline, text) = told(&format!("transmit = {transmit}"));
+        assert!(text.contains(line), "{text}");
+        assert_eq!(
+            (&pipeline["transmit_workers"], &pipeline["transmit_rounds"]),
+            (&transmit.into(), &6.into())
+        );
+        for key in ["transmit_bytes", "departure_rounds", "arrival_rounds"] {
+            assert_eq!(pipeline[key], without[key], "{key}");
+        }
+    }
+}
+
+#[test]
 fn the_schema_is_printed_without_a_file() {
     let printed = fairlane(&["check", "--schema"]).success();
     let schema: serde_json::Value = serde_json::from_str(&printed).unwrap();

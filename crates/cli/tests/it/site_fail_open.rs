@@ -158,7 +158,7 @@ fn frames_pass_unshaped_for_as_long_as_the_daemon_cannot_start() {
     let socket = folder.path().join("ctl.sock");
     let socket = socket.to_str().unwrap();
     // Its workers go with it.
-    let more = format!("[workers]\n[control]\nsocket = \"{socket}\"\n");
+    let more = format!("[workers]\ntransmit = 1\n[control]\nsocket = \"{socket}\"\n");
     let config = up("packet", "100mbit") + &more;
     let site = Site::start_with(&wire, &config, &["--fail-open"]);
     let worker = Worker::of(&site);

@@ -154,6 +154,11 @@ fn frames_that_workers_have_are_handed_over_too() {
     is_handed_over("[workers]\n", 2);
 }
 
+#[test]
+fn frames_that_workers_are_to_transmit_leave_before_those_that_are_handed_over() {
+    is_handed_over("[workers]\nreceive = 1\ntransmit = 1\n", 2);
+}
+
 /// So often, with a file that says more.
 fn is_handed_over(more: &str, times: usize) {
     let Some(wire) = wire("a site that is handed over", 1) else {

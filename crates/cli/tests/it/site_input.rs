@@ -102,7 +102,8 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
     let attach = format!("[attach]\nsocket = {socket:?}\n");
     // That this process may run on, and so the program.
     let cores = sched_getaffinity(None).unwrap().count() as usize;
-    let more = format!("receive = {}", cores + 1);
+    let [more, more_that_transmit] =
+        ["receive", "transmit"].map(|key| format!("{key} = {}", cores + 1));
     let so_many = format!("the cores that this process may run on are {cores}");
     let mut cases = vec![
         (
@@ -110,6 +111,18 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
             "receive = 17",
             None,
             vec!["site.toml:6:11: receive 17", "1 to 16"],
+        ),
+        (
+            "packet",
+            "transmit = 17",
+            None,
+            vec!["site.toml:6:12: transmit 17", "0 to 16"],
+        ),
+        (
+            "packet",
+            "receive = 1\ntransmit = 1\ncores = [0, 0, 0, 65535]",
+            None,
+            vec!["core 65535", "this process may run on"],
         ),
         (
             "packet",
@@ -126,6 +139,8 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
     ];
     if cores < Workers::MOST {
         cases.push(("packet", &more, None, vec![&so_many]));
+        let words = vec!["threads that transmit at each interface", &so_many];
+        cases.push(("packet", &more_that_transmit, None, words));
     }
     if cores > 1 {
         let fail_open = Some("--fail-open");
@@ -155,7 +170,7 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
     }
     let site = Site::start(
         &wire,
-        &[&interfaces("packet"), "[workers]\n", LINK].concat(),
+        &[&interfaces("packet"), "[workers]\ntransmit = 1\n", LINK].concat(),
     );
     site.stop();
 }

@@ -74,11 +74,11 @@ impl Line {
     }
 }
 
-/// A site of each backend, and one with workers.
-fn sites() -> [String; 3] {
+/// A site of each backend, one with workers that receive, and one with workers that transmit too.
+fn sites() -> [String; 4] {
     let [packet, xdp] = BACKENDS.map(|backend| up(backend, "100mbit"));
-    let worked = packet.clone() + "[workers]\n";
-    [packet, xdp, worked]
+    let [worked, sent] = ["", "transmit = 1\n"].map(|key| format!("{packet}[workers]\n{key}"));
+    [packet, xdp, worked, sent]
 }
 
 pub(crate) fn frame(number: u8) -> Vec<u8> {
