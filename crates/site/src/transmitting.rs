@@ -19,13 +19,12 @@ use std::time::Duration;
 
 use fairlane_classify::{DigestKey, Layer, Origin, Per, parse_partly};
 use fairlane_core::Nanos;
-use fairlane_io::{Budget, ByteLen, Lent, Owed, Waiter};
+use fairlane_io::{Backend, Budget, ByteLen, Lent, Owed, Waiter};
 use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
 use fairlane_runtime::bridge::BATCH;
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
 
 use crate::classifier::random_key;
-use crate::device::Device;
 use crate::forward::before_all_others;
 use crate::frame::Frame;
 use crate::workers::{Bell, Look, Looks, Marks, Waits, lock, thread_for};
@@ -141,6 +140,14 @@ impl<D> Idle<D> {
     }
 }
 
+impl<D: Backend> Idle<D> {
+    /// What the frames that are left, and those that the device has, take of a budget.
+    fn has(&self, cost: fn(usize) -> u64) -> u64 {
+        // One that cannot tell is gone.
+        cost_of(&self.left, cost) + self.device.in_flight().unwrap_or(0)
+    }
+}
+
 /// The thread that transmits by a device.
 struct Transmitter<D> {
     device: D,
@@ -237,7 +244,7 @@ fn meet<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
     Ok((handle, ends))
 }
 
-impl<D: Device> Transmitter<D> {
+impl<D: Backend<Tx = Frame>> Transmitter<D> {
     /// It has the frames first that the last one has left.
     fn new(idle: Idle<D>, cost: fn(usize) -> u64, ends: Ends) -> Transmitter<D> {
         let Ends {
@@ -245,11 +252,12 @@ impl<D: Device> Transmitter<D> {
             back,
             shared,
         } = ends;
+        let taken = idle.has(cost);
         let Idle { device, left } = idle;
         Transmitter {
             device,
             frames,
-            taken: cost_of(&left, cost),
+            taken,
             batch: left,
             back,
             owed: Owed::default(),
@@ -358,7 +366,7 @@ fn cost_of(frames: &VecDeque<Frame>, cost: fn(usize) -> u64) -> u64 {
     frames.iter().map(|frame| cost(frame.byte_len())).sum()
 }
 
-impl<D: Device> Steps for Transmitter<D> {
+impl<D: Backend<Tx = Frame>> Steps for Transmitter<D> {
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
         self.look(now);
         let took = self.take();
@@ -475,7 +483,7 @@ impl<D> Drop for TransmitHandle<D> {
     }
 }
 
-impl<D: Device + 'static> TransmitHandles<D> {
+impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandles<D> {
     /// A worker for each of the devices, all of one interface of this name. Where one cannot start none does: the
     /// devices come back.
     pub(crate) fn start(
@@ -522,10 +530,10 @@ impl<D: Device + 'static> TransmitHandles<D> {
     }
 }
 
-impl<D: Device> TransmitHandle<D> {
+impl<D: Backend> TransmitHandle<D> {
     /// The worker has what the last one left.
     fn begins_with(&mut self, idle: &Idle<D>, cost: fn(usize) -> u64) {
-        self.taken = cost_of(&idle.left, cost);
+        self.taken = idle.has(cost);
         self.refused_before = idle.device.refused();
         let told = &self.shared.told;
         told.refused.store(self.refused_before, Ordering::Relaxed);

@@ -266,9 +266,7 @@ pub(crate) fn transmit_counts(site: &Site, receive: [Option<usize>; 2]) -> [usiz
     };
     let by_machine = |name: &str, receive| {
         let (queues, cores) = machine(name);
-        queues
-            .min(cores.saturating_sub(1 + receive))
-            .min(Workers::MOST)
+        automatic_transmit(queues, cores, receive)
     };
     let [of_near, of_outside] = receive;
     let count = |name: &str, receive: Option<usize>| match receive {
@@ -309,6 +307,12 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
 /// the thread that forwards has.
 fn automatic(queues: usize, cores: usize) -> usize {
     queues.min(cores.saturating_sub(1)).clamp(1, Workers::MOST)
+}
+
+/// How many transmit there, beside so many that receive: none where these and the thread that forwards have all cores.
+fn automatic_transmit(queues: usize, cores: usize, receive: usize) -> usize {
+    let left = cores.saturating_sub(1 + receive);
+    queues.min(left).min(Workers::MOST)
 }
 
 /// An event that ends a wait.

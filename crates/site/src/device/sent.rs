@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use super::Device;
+use fairlane_io::Backend;
+
 use crate::frame::Frame;
 use crate::transmitting::{Idle, TransmitHandles, TransmitOptions, panicked};
 use crate::workers::{Bell, Waits};
@@ -17,8 +18,6 @@ pub(crate) struct Sending<D> {
     devices: Vec<Idle<D>>,
     workers: Option<TransmitHandles<D>>,
     options: Option<TransmitOptions>,
-    /// How the devices say that they exchange frames.
-    backend: String,
     /// Of the last workers, which tells of nothing here.
     bell: Option<Arc<Bell>>,
     former_waits: Option<Waits>,
@@ -31,11 +30,10 @@ pub(crate) struct Sending<D> {
     away: u64,
 }
 
-impl<D: Device + 'static> Sending<D> {
+impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
     /// One device; or at least one, and as many as threads are to transmit.
     pub(crate) fn new(devices: Vec<D>, options: Option<&TransmitOptions>) -> Sending<D> {
         Sending {
-            backend: devices.first().map_or(String::new(), D::backend),
             devices: devices.into_iter().map(Idle::new).collect(),
             workers: None,
             options: options.cloned(),
@@ -119,10 +117,9 @@ impl<D: Device + 'static> Sending<D> {
         Waits::of_both(self.former_waits, workers.and_then(TransmitHandles::waits))
     }
 
-    /// How frames are exchanged with the interface, and how many workers there are to be.
-    pub(crate) fn backend(&self) -> (&str, usize) {
-        let workers = self.options.as_ref().map_or(0, |options| options.count);
-        (&self.backend, workers)
+    /// How many workers there are to be.
+    pub(crate) fn workers(&self) -> usize {
+        self.options.as_ref().map_or(0, |options| options.count)
     }
 
     /// Has workers transmit from now on, if any are to: first what former ones have left.
@@ -192,7 +189,7 @@ impl<D: Device + 'static> Sending<D> {
     }
 }
 
-impl<D: Device> AsFd for Sending<D> {
+impl<D: AsFd> AsFd for Sending<D> {
     /// Readable never while there are workers.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.bell {

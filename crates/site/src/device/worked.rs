@@ -17,6 +17,8 @@ use crate::workers::{ClassifiedFrame, Look, Waits, WorkerHandles, WorkerOptions}
 /// these have [started](Device::start). Until then it is as a device without workers.
 pub(crate) struct Worked<D> {
     name: String,
+    /// How frames are exchanged.
+    backend: String,
     sender: Sending<D>,
     at: At<D>,
     /// Of the receivers here, the one that frames came from last.
@@ -49,6 +51,7 @@ impl<D: Device + 'static> Worked<D> {
     ) -> Worked<D> {
         Worked {
             name: name.to_owned(),
+            backend: senders.first().map_or(String::new(), D::backend),
             sender: Sending::new(senders, options.transmit.as_ref()),
             at: At::Here(receivers),
             heard: 0,
@@ -206,10 +209,11 @@ impl<D: Device + 'static> Device for Worked<D> {
             1 => "1 worker".to_owned(),
             count => format!("{count} workers"),
         };
-        match self.sender.backend() {
-            (backend, 0) => format!("{backend}, {workers}"),
-            (backend, 1) => format!("{backend}, {workers}, 1 transmit worker"),
-            (backend, count) => format!("{backend}, {workers}, {count} transmit workers"),
+        let backend = &self.backend;
+        match self.sender.workers() {
+            0 => format!("{backend}, {workers}"),
+            1 => format!("{backend}, {workers}, 1 transmit worker"),
+            count => format!("{backend}, {workers}, {count} transmit workers"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use fairlane_io::{Backend, MemoryBackend, memory};
+use fairlane_io::{MemoryBackend, memory};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::*;
@@ -63,12 +63,6 @@ impl Backend for Out {
 impl AsFd for Out {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
-    }
-}
-
-impl Device for Out {
-    fn backend(&self) -> String {
-        "memory".to_owned()
     }
 }
 
@@ -223,6 +217,21 @@ fn what_was_handed_over_is_in_flight_until_it_has_left_the_device_wherever_it_is
     let mut batch: VecDeque<Frame> = [frame(1, 1, 501), frame(1, 2, 500)].map(Frame::from).into();
     assert_eq!(handles.transmit(&mut batch).unwrap(), 1);
     assert_eq!((batch.len(), handles.too_long()), (0, 1));
+}
+
+#[test]
+fn what_a_device_has_before_a_worker_has_it_is_of_the_budget_too() {
+    let (mut device, _, mut from) = out(ROOM);
+    device.transmit(&mut frames(1, 3, 100)).unwrap();
+    let mut workers = working(vec![device], 500, 64);
+    let mut batch = frames(1, 8, 100);
+    assert_eq!(workers.transmit(&mut batch).unwrap(), 2);
+    assert_eq!(workers.unsent().unwrap(), 500);
+    until(|| {
+        heard(&mut from);
+        workers.transmit(&mut batch).unwrap();
+        batch.is_empty()
+    });
 }
 
 #[test]
@@ -404,6 +413,11 @@ fn an_ended_worker_has_sent_what_it_had_or_leaves_it_and_that_goes_first_later()
     assert_eq!(sending.transmit(&mut batch).unwrap(), 200);
     sending.rest();
     assert_eq!((sending.unsent(), sending.refused()), (200, 0));
+    assert_eq!(
+        sending.in_flight().unwrap(),
+        0,
+        "the device has none of them"
+    );
     fate.is_full.store(false, Ordering::Relaxed);
     let mut next: VecDeque<Frame> = (300..310)
         .map(|number| frame(0, number, 64).into())
@@ -442,7 +456,7 @@ fn where_a_worker_cannot_start_the_sentence_says_so_and_whoever_has_the_device_t
     assert!(sentence.starts_with(begins), "{sentence}");
     assert_eq!(sending.transmit(&mut frames(4, 1, 64)).unwrap(), 4);
     assert_eq!(heard(&mut from[0]).len(), 4);
-    assert_eq!(sending.backend(), ("memory", 2));
+    assert_eq!(sending.workers(), 2);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use fairlane_runtime::bridge::{Bridge, Lane, LaneStats, Side};
 
 use super::*;
 use crate::daemon::{Maker, SiteBridge};
-use crate::device::{AnyDevice, Worked};
+use crate::device::{AnyDevice, Sending, Worked};
 use crate::forward::{Rounds, is_filling};
 use crate::order::{Counting, Order};
 use crate::plan::Plan;
@@ -686,6 +686,34 @@ fn memory_goes_back_to_whoever_receives_frames_of_its_length() {
 }
 
 #[test]
+fn memory_goes_back_to_whoever_receives_by_way_of_whoever_transmits() {
+    const ROUNDS: usize = 200;
+    for count in [1, 2] {
+        let (mut step, mut handle) = endless(900);
+        let senders = (0..count).map(|_| Endless::new(0)).collect();
+        let options = transmitting(count, 1 << 20);
+        let mut sending = Sending::new(senders, Some(&options));
+        sending.start("memory").unwrap();
+        let (mut places, begun) = (0, Instant::now());
+        for _ in 0..ROUNDS {
+            places = step();
+            let mut classified = Vec::new();
+            assert_eq!(handle.take(&mut classified, BATCH).unwrap(), BATCH);
+            let mut batch = classified.into_iter().map(|it| it.frame).collect();
+            assert_eq!(sending.transmit(&mut batch).unwrap(), BATCH);
+            // It drops what it sends.
+            while sending.in_flight().unwrap() > 0 {
+                assert!(begun.elapsed() < PATIENCE);
+                thread::yield_now();
+            }
+            handle.give_back();
+        }
+        let few = ROUNDS * BATCH / 10;
+        assert!(places <= few, "{places} for {} frames", ROUNDS * BATCH);
+    }
+}
+
+#[test]
 fn what_a_device_has_lost_before_it_is_a_workers_counts_at_once() {
     let (_worker, handle) = one(Endless::new(60), &options(Role::Inside), 8);
     let Losses { lost, uncut, .. } = handle.losses();
@@ -983,6 +1011,45 @@ fn a_machine_has_a_worker_for_each_queue_and_core_beside_one_and_at_least_one() 
             "{queues} queues, {cores} cores"
         );
     }
+}
+
+#[test]
+fn a_machine_has_threads_that_transmit_for_the_cores_that_others_leave() {
+    for (queues, cores, receive, count) in [
+        (1, 8, 1, 1),
+        (4, 8, 4, 3),
+        (4, 2, 1, 0),
+        (8, 1, 1, 0),
+        (64, 64, 16, 16),
+    ] {
+        let told = format!("{queues} queues, {cores} cores, {receive} receive");
+        assert_eq!(automatic_transmit(queues, cores, receive), count, "{told}");
+    }
+    let with = |near: &str, keys: &str| {
+        let text = format!(
+            "[interfaces]\noutside = 'o'\n{near}\n[workers]\n{keys}\n[[link]]\nname = 'up'\nrate = '1mbit'\n"
+        );
+        let site = Site::parse(&text, "test").unwrap();
+        let options = worker_options(&site, Clock::start(), false).unwrap();
+        options.map(|options| {
+            let options = options?;
+            let transmit = options
+                .transmit
+                .map_or(Vec::new(), |transmit| transmit.cores);
+            Some((options.cores, transmit))
+        })
+    };
+    let cores = "receive = 1\ntransmit = 1\ncores = [0, 0, 0, 0]";
+    let both = Some((vec![0], vec![0]));
+    assert_eq!(with("inside = 'i'", cores), [both.clone(), both]);
+    let one = "receive = 1\ntransmit = 1";
+    let neither = Some((vec![], vec![]));
+    assert_eq!(
+        with("inside = 'i'", one),
+        [neither.clone(), neither.clone()]
+    );
+    // A tap device sends at once.
+    assert_eq!(with("tap = 't'", one), [None, neither]);
 }
 
 #[test]
