@@ -394,6 +394,17 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_that_was_not_taken_is_as_if_it_had_not_been_lent() {
+        let mut lent = Lent::default();
+        let frames = received(&[60]);
+        lent.gave(&frames[0]);
+        lent.kept(&frames[0]);
+        drop(frames);
+        assert_eq!(with_kept(|kept| kept.free[0].len()), Some(1));
+        assert!(!lent.took_back(Vec::with_capacity(128)));
+    }
+
+    #[test]
     fn what_is_made_elsewhere_is_kept_no_further_than_frames_are_received() {
         let free = || with_kept(|kept| kept.free.iter().map(Vec::len).sum::<usize>());
         let made =

@@ -515,6 +515,21 @@ fn what_frames_were_in_comes_back_from_whoever_sent_them() {
 }
 
 #[test]
+fn what_finds_no_place_is_not_lent() {
+    let (device, _, _from) = out(ROOM);
+    let (_worker, mut handles) = one(device, 1 << 20, 2);
+    // In memory that is kept.
+    let mut batch: VecDeque<Frame> = (0..40).map(|_| Frame::from(&[0; 64][..])).collect();
+    let handed = handles.transmit(&mut batch).unwrap();
+    for _ in 0..40 {
+        assert_eq!(handles.transmit(&mut batch).unwrap(), 0);
+    }
+    let lent = &mut handles.each[0].lent;
+    let back = (0..100).filter(|_| lent.took_back(Vec::with_capacity(128)));
+    assert_eq!(back.count(), handed);
+}
+
+#[test]
 fn fragments_between_two_hosts_and_frames_without_addresses_go_one_way() {
     let key = DigestKey([1, 2]);
     let of = |frame: &[u8]| queue_of(frame, &key, 16);
