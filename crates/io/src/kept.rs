@@ -41,6 +41,13 @@ impl Kept {
         self.out[number] = left.unwrap_or(0);
         left.is_some()
     }
+
+    /// Keeps memory for frames to come.
+    #[inline]
+    fn keep(&mut self, number: usize, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.free[number].push(bytes);
+    }
 }
 
 /// Does something with what this thread keeps; at its end there is nothing kept.
@@ -171,7 +178,7 @@ impl Lent {
             return false;
         };
         self.0[number] = left;
-        KeptBytes::keep(bytes);
+        with_kept(|kept| kept.keep(number, bytes));
         true
     }
 }
@@ -197,10 +204,9 @@ impl KeptBytes {
 
     /// Keeps memory for frames that are received on this thread: what one that has had frames of it
     /// [pays](Owed::pay). O(1).
-    pub fn keep(mut bytes: Vec<u8>) {
+    pub fn keep(bytes: Vec<u8>) {
         if let Some(number) = number_of(bytes.capacity()) {
-            bytes.clear();
-            with_kept(|kept| kept.free[number].push(bytes));
+            with_kept(|kept| kept.keep(number, bytes));
         }
     }
 }
@@ -265,16 +271,15 @@ impl std::ops::DerefMut for KeptBytes {
 
 impl Drop for KeptBytes {
     fn drop(&mut self) {
-        let mut bytes = mem::take(&mut self.bytes);
+        let bytes = mem::take(&mut self.bytes);
         // What was made elsewhere may have any room.
         let Some(number) = number_of(bytes.capacity()) else {
             return;
         };
-        bytes.clear();
         with_kept(|kept| {
             // Or one of these, of which more may come than is ever received here.
             if kept.is_back(number) {
-                kept.free[number].push(bytes);
+                kept.keep(number, bytes);
             }
         });
     }
