@@ -65,7 +65,7 @@ pub struct ForwardingReport {
     /// arrives at an interface is taken in with the next round, and ends the wait for it.
     pub delta_a_us: Option<SpanReport>,
     /// How long after something may leave the round begins that sends it: Delta_D. The thread sends itself,
-    /// so that nothing is on its way between two threads.
+    /// so that nothing is on its way between two threads; or others send, of which [`PipelineReport`] tells.
     pub delta_d_us: Option<SpanReport>,
 }
 
@@ -115,7 +115,8 @@ pub struct PipelineReport {
     pub transmit_us: Option<f64>,
     /// How often frames have waited with a worker for more rounds than `arrival_rounds`, or `transmit_rounds`.
     pub violations: u64,
-    /// The most bytes that the device has had, beside `device_bytes`; 0 where they are not counted.
+    /// The most bytes that the device has had, with those of workers that transmit, beside `device_bytes`; 0 where they
+    /// are not counted.
     pub device_most_bytes: u64,
 }
 

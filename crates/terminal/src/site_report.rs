@@ -423,10 +423,10 @@ mod tests {
             format!("{waited}{late}{queue}"),
             "nothing has left"
         );
-        let sent = " they waited with 1 transmit worker for at most 2 rounds (budget 6), 0.13 ms (budget 0.75 ms);";
+        let sent = " they waited with 1 transmit worker for at most 2 rounds (budget 6), 0.12 ms (budget 0.75 ms);";
         measured = PipelineReport {
             handed_rounds: Some(2),
-            handed_us: Some(125.0),
+            handed_us: Some(120.0),
             transmit_us: Some(750.0),
             ..measured
         };
