@@ -7,7 +7,7 @@
 //! `docs/internals/pipeline.md` has the design.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod waits;
 
 use std::collections::VecDeque;
@@ -34,12 +34,12 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::daemon::near_role;
-use crate::device::{Device, Losses};
+use crate::device::{Device, Losses, budget, cost};
 use crate::error::{Doing, Result, unfit};
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
-pub(crate) use waits::{Look, Waits};
-use waits::{Looks, Marks};
+use crate::transmitting::TransmitOptions;
+pub(crate) use waits::{Look, Looks, Marks, Waits};
 
 /// Frames that may wait for the thread that forwards: a millisecond of a million a second. Where there are more,
 /// the worker leaves them in the ring of the interface, and they are lost there when that is full.
@@ -75,7 +75,7 @@ impl fmt::Debug for SharedFilters {
 }
 
 /// Nothing that is done under these locks panics half-way.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -174,6 +174,8 @@ pub(crate) struct WorkerOptions {
     cores: Vec<usize>,
     /// Bytes of each one's stack.
     stack: usize,
+    /// The threads that transmit there, if any are to.
+    pub(crate) transmit: Option<TransmitOptions>,
 }
 
 /// More than a worker's stack ever has.
@@ -204,12 +206,14 @@ pub(crate) fn worker_options(
             all.join(", ")
         ));
     }
-    if let Some(count) = workers.receive.filter(|&count| count > all.len().max(1)) {
-        return unfit(format!(
-            "[workers] asks for {count} threads at each interface, and the cores that this process may run on are {}: \
-             ask for no more than these, or for \"auto\"",
-            all.len()
-        ));
+    for (asked, that) in [(workers.receive, ""), (workers.transmit, " that transmit")] {
+        if let Some(count) = asked.filter(|&count| count > all.len().max(1)) {
+            return unfit(format!(
+                "[workers] asks for {count} threads{that} at each interface, and the cores that this process may run \
+                 on are {}: ask for no more than these, or for \"auto\"",
+                all.len()
+            ));
+        }
     }
     if let (Some(count), Backend::Xdp) = (workers.receive, interfaces.backend) {
         have_queues(interfaces, count)?;
@@ -227,18 +231,84 @@ pub(crate) fn worker_options(
              leave out 'arbiters'",
         );
     }
-    let mut cores = workers.cores.chunks(workers.receive.unwrap_or(1));
-    let mut options = |role: Role, count| WorkerOptions {
+    if let Some(count) = workers.transmit.filter(|&count| count > 1)
+        && interfaces.backend == Backend::Xdp
+    {
+        return unfit(format!(
+            "[workers] asks for {count} threads that transmit at each interface, and with the backend xdp one queue \
+             of each sends: ask for one, or use the backend packet"
+        ));
+    }
+    let receive = counts(site, alone);
+    let [near, outside] = transmit_counts(site, receive);
+    // Where cores are named, it is said how many threads there are.
+    let [of_receive, of_transmit] =
+        [workers.receive, workers.transmit].map(Option::unwrap_or_default);
+    let sides = receive.iter().flatten().count();
+    let (to_receive, to_transmit) = match workers.cores.is_empty() {
+        true => workers.cores.split_at(0),
+        false => workers.cores.split_at(sides * of_receive),
+    };
+    let mut to_receive = to_receive.chunks(of_receive.max(1));
+    let mut to_transmit = to_transmit.chunks(of_transmit.max(1));
+    let mut options = |role: Role, count, transmit| WorkerOptions {
         clock,
         filters: Arc::default(),
         ingress: role.ingress(),
         count,
-        cores: cores.next().unwrap_or_default().to_vec(),
+        cores: to_receive.next().unwrap_or_default().to_vec(),
         stack: STACK,
+        transmit: (transmit > 0).then(|| TransmitOptions {
+            clock,
+            count: transmit,
+            cores: to_transmit.next().unwrap_or_default().to_vec(),
+            stack: STACK,
+            budget: budget(interfaces.backend),
+            cost: cost(interfaces.backend),
+        }),
     };
-    let [near, outside] = counts(site, alone);
-    let near = near.map(|count| options(near_role(interfaces), count));
-    Ok([near, outside.map(|count| options(Role::Outside, count))])
+    let [of_near, of_outside] = receive;
+    let near = of_near.map(|count| options(near_role(interfaces), count, near));
+    let outside = of_outside.map(|count| options(Role::Outside, count, outside));
+    Ok([near, outside])
+}
+
+/// How many workers transmit at each interface of a site that has so many that receive there, by side.
+pub(crate) fn transmit_counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
+    let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
+        return [0; 2];
+    };
+    let near = match &interfaces.near {
+        Near::Inside(name) => name,
+        Near::Tap(_) | Near::Nothing => "",
+    };
+    let by_machine = |name: &str, receive| {
+        let (queues, cores) = machine(name);
+        match interfaces.backend {
+            Backend::Packet => automatic_transmit(queues, cores, receive),
+            // One of them sends.
+            Backend::Xdp => automatic_transmit(1, cores, receive),
+        }
+    };
+    let [of_near, of_outside] = receive;
+    let count = |name: &str, receive: Option<usize>| match receive {
+        Some(receive) => workers
+            .transmit
+            .unwrap_or_else(|| by_machine(name, receive)),
+        None => 0,
+    };
+    [count(near, of_near), count(&interfaces.outside, of_outside)]
+}
+
+/// How many queues an interface has, if it is here, and this machine cores.
+fn machine(name: &str) -> (usize, usize) {
+    let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
+    (queues, cores())
+}
+
+/// How many cores this process may run on.
+fn cores() -> usize {
+    sched_getaffinity(None).map_or(1, |here| here.count() as usize)
 }
 
 /// Whether so many workers at each interface have a receive queue each, as AF_XDP needs.
@@ -268,11 +338,10 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
         return [None, None];
     };
     let by_machine = |name: &str| {
-        let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
-        let cores = sched_getaffinity(None).map_or(1, |here| here.count());
+        let (queues, cores) = machine(name);
         match alone && interfaces.backend == Backend::Packet {
             true => 1,
-            false => automatic(queues, cores as usize),
+            false => automatic(queues, cores),
         }
     };
     let count = |name: &str| workers.receive.unwrap_or_else(|| by_machine(name));
@@ -283,14 +352,14 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     [near, Some(count(&interfaces.outside))]
 }
 
-/// How many threads decide for a site with so many workers at each interface: one for both links, or one for each. Where
+/// How many threads decide for a site with so many that receive and that transmit at each interface: one for both links, or one for each. Where
 /// the site leaves that to the machine, one for each if all of these threads can have a core of their own.
-pub(crate) fn arbiters(site: &Site, counts: [Option<usize>; 2]) -> usize {
-    let (Some(workers), [Some(near), Some(outside)]) = (&site.workers, counts) else {
+pub(crate) fn arbiters(site: &Site, receive: [Option<usize>; 2], transmit: [usize; 2]) -> usize {
+    let (Some(workers), [Some(near), Some(outside)]) = (&site.workers, receive) else {
         return 1;
     };
-    let cores = || sched_getaffinity(None).map_or(1, |here| here.count() as usize);
-    let have_room = || near + outside + 2 <= cores();
+    let others = near + outside + transmit.iter().sum::<usize>();
+    let have_room = || others + 2 <= cores();
     workers
         .arbiters
         .unwrap_or_else(|| if have_room() { 2 } else { 1 })
@@ -302,17 +371,17 @@ fn automatic(queues: usize, cores: usize) -> usize {
     queues.min(cores.saturating_sub(1)).clamp(1, Workers::MOST)
 }
 
+/// How many transmit there, beside so many that receive: none where these and the thread that forwards have all cores.
+fn automatic_transmit(queues: usize, cores: usize, receive: usize) -> usize {
+    let left = cores.saturating_sub(1 + receive);
+    queues.min(left).min(Workers::MOST)
+}
+
 /// An event that ends a wait.
 pub(crate) struct Bell(OwnedFd);
 
-impl AsFd for Bell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
 impl Bell {
-    fn new() -> io::Result<Bell> {
+    pub(crate) fn new() -> io::Result<Bell> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Bell(eventfd(0, flags)?))
     }
@@ -322,9 +391,15 @@ impl Bell {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    fn rang(&self) {
+    pub(crate) fn rang(&self) {
         // It fails where nobody has rung.
         let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -625,12 +700,23 @@ impl<D: Device + 'static> WorkerHandle<D> {
         core: Option<usize>,
     ) -> io::Result<SyncSender<Worker<D>>> {
         let clock = options.clock;
-        let (give, given) = sync_channel::<Worker<D>>(1);
-        let thread = thread::Builder::new().name(name).stack_size(options.stack);
-        let run = move || Some(given.recv().ok()?.run(&clock, core));
-        self.thread = Some(thread.spawn(run)?);
+        let run = move |worker: Worker<D>| worker.run(&clock, core);
+        let (give, thread) = thread_for(name, options.stack, run)?;
+        self.thread = Some(thread);
         Ok(give)
     }
+}
+
+/// A thread of this name, and a stack of so many bytes, for what it is to run, which it is given; without that it ends.
+pub(crate) fn thread_for<W: Send + 'static, L: Send + 'static>(
+    name: String,
+    stack: usize,
+    run: impl FnOnce(W) -> L + Send + 'static,
+) -> io::Result<(SyncSender<W>, JoinHandle<Option<L>>)> {
+    let (give, given) = sync_channel(1);
+    let thread = thread::Builder::new().name(name).stack_size(stack);
+    let thread = thread.spawn(move || Some(run(given.recv().ok()?)))?;
+    Ok((give, thread))
 }
 
 impl<D> WorkerHandle<D> {

@@ -111,7 +111,6 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
     // 262,144 bytes, or half of it, and 64 packets of 1,522.
     let (packet, half) = ("359552 351kb 2.876ms", "228480 223kb 1.828ms");
     let mut classes = Vec::new();
-    let arbiters = "receive = 1\narbiters = 2\n";
     for (interfaces, (workers, held, rounds), queue) in [
         ("", (0, 0, None), ""),
         (between, (0, 0, None), packet),
@@ -120,11 +119,6 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         (alone, (0, 0, None), packet),
         (
             &format!("{between}[workers]\nreceive = 1\n"),
-            (1, 1_092, Some(3)),
-            packet,
-        ),
-        (
-            &format!("{between}[workers]\n{arbiters}"),
             (1, 1_092, Some(3)),
             packet,
         ),
@@ -171,12 +165,8 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         let received = rounds.map_or(String::new(), |rounds| {
             format!("{workers} receive worker{plural} up to {held} frames, each taken in within {rounds} rounds;\n  ")
         });
-        let apart = interfaces.contains(arbiters);
-        assert_eq!(pipeline["arbiters"], 1 + u64::from(apart), "{interfaces}");
-        let decided =
-            ["", "each link has an arbiter on a thread of its own;\n  "][usize::from(apart)];
         let line = format!(
-            "  pipeline, on top of each delay: {received}{decided}transmit queue up to {size}, {time} at this rate, less \
+            "  pipeline, on top of each delay: {received}transmit queue up to {size}, {time} at this rate, less \
              where the interface is faster\n"
         );
         assert!(text.contains(&line), "{line} is not in\n{text}");
@@ -185,6 +175,59 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         classes.iter().all(|other| *other == classes[0]),
         "none is in the delays"
     );
+}
+
+/// What `check` says of the pipeline of a site whose `[workers]` have this key too: as JSON, and all as text.
+fn told_of(key: &str) -> (serde_json::Value, String) {
+    let (_folder, path) = file(&format!(
+        "[interfaces]\ninside = 'lan%d'\noutside = 'wan%d'\n[workers]\nreceive = 1\n{key}\n\
+         [[link]]\nname = 'up'\nrate = '1gbit'\n"
+    ));
+    let json = fairlane(&["check", "--json", &path]).success();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    (
+        report["links"][0]["pipeline"].clone(),
+        fairlane(&["check", &path]).success(),
+    )
+}
+
+#[test]
+fn where_each_link_has_an_arbiter_of_its_own_that_is_told() {
+    for (arbiters, is_told) in [(1, false), (2, true)] {
+        let (pipeline, text) = told_of(&format!("arbiters = {arbiters}"));
+        assert_eq!(pipeline["arbiters"], arbiters);
+        let line =
+            "rounds;\n  each link has an arbiter on a thread of its own;\n  transmit queue up to";
+        assert_eq!(text.contains(line), is_told, "{text}");
+    }
+}
+
+#[test]
+fn what_threads_that_transmit_add_to_a_delay_is_told_and_the_transmit_queue_stays_what_it_is() {
+    let (without, text) = told_of("");
+    assert!(!text.contains("transmit worker"), "{text}");
+    assert_eq!(without["transmit_workers"], 0);
+    assert!(without["transmit_rounds"].is_null());
+    for (transmit, line) in [
+        (
+            1,
+            "  1 transmit worker sends each frame within 6 rounds of its own;\n",
+        ),
+        (
+            3,
+            "  3 transmit workers send each frame within 6 rounds of their own;\n",
+        ),
+    ] {
+        let (pipeline, text) = told_of(&format!("transmit = {transmit}"));
+        assert!(text.contains(line), "{text}");
+        assert_eq!(
+            (&pipeline["transmit_workers"], &pipeline["transmit_rounds"]),
+            (&transmit.into(), &6.into())
+        );
+        for key in ["transmit_bytes", "departure_rounds", "arrival_rounds"] {
+            assert_eq!(pipeline[key], without[key], "{key}");
+        }
+    }
 }
 
 #[test]

@@ -49,6 +49,7 @@ pub(super) struct Lasting {
     former_refused: u64,
     former_most_in_flight: u64,
     former_waits: Option<Waits>,
+    former_transmit_waits: Option<Waits>,
     /// Frames dropped while it was away.
     away: u64,
     lending: Lending,
@@ -109,6 +110,7 @@ impl Lasting {
             former_refused: 0,
             former_most_in_flight: 0,
             former_waits: None,
+            former_transmit_waits: None,
             away: 0,
             lending: Lending::Here,
         })
@@ -127,10 +129,13 @@ impl Lasting {
         // A device that is gone may have nothing more to tell.
         opened.told = opened.device.losses().unwrap_or_default();
         self.former += opened.told;
-        self.former_refused += opened.device.refused();
+        opened.told_refused = opened.device.refused();
+        self.former_refused += opened.told_refused;
         let most_in_flight = opened.device.most_in_flight();
         self.former_most_in_flight = self.former_most_in_flight.max(most_in_flight);
-        self.former_waits = Waits::of_both(self.former_waits, opened.device.waits());
+        let (waits, to_leave) = (opened.device.waits(), opened.device.transmit_waits());
+        self.former_waits = Waits::of_both(self.former_waits, waits);
+        self.former_transmit_waits = Waits::of_both(self.former_transmit_waits, to_leave);
         Some(opened)
     }
 
@@ -331,7 +336,7 @@ impl Backend for Lasting {
 
     fn refused(&self) -> u64 {
         let now = self.opened.as_ref().map(|opened| opened.device.refused());
-        self.former_refused + self.away + now.unwrap_or(0)
+        self.former_refused + self.former.away + self.away + now.unwrap_or(0)
     }
 }
 
@@ -353,7 +358,7 @@ impl Device for Lasting {
         if let Some(opened) = &mut self.opened {
             losses += opened.device.losses()?;
         }
-        losses.away = self.away;
+        losses.away += self.away;
         Ok(losses)
     }
 
@@ -412,6 +417,12 @@ impl Device for Lasting {
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
         let opened = self.opened.as_mut();
         opened.map_or(Duration::ZERO, |opened| opened.device.rest(into))
+    }
+
+    fn take_unsent(&mut self, into: &mut VecDeque<Frame>) {
+        if let Some(opened) = &mut self.opened {
+            opened.device.take_unsent(into);
+        }
     }
 
     fn position(&self) -> Position {
@@ -475,6 +486,14 @@ impl Device for Lasting {
         Waits::of_both(
             self.former_waits,
             now.and_then(|opened| opened.device.waits()),
+        )
+    }
+
+    fn transmit_waits(&self) -> Option<Waits> {
+        let now = self.opened.as_ref();
+        Waits::of_both(
+            self.former_transmit_waits,
+            now.and_then(|opened| opened.device.transmit_waits()),
         )
     }
 

@@ -14,22 +14,22 @@ use fairlane_config::Link;
 use fairlane_core::random::splitmix64;
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{FlowConfig, Length, Weight};
-use fairlane_io::{Arrival, Backend, MemoryBackend, Umem, memory};
+use fairlane_io::{Arrival, Backend, Budget, MemoryBackend, Umem, memory};
 use fairlane_runtime::bridge::{Bridge, Lane, LaneStats, Side};
 
 use super::*;
 use crate::daemon::{Maker, SiteBridge};
-use crate::device::{AnyDevice, Worked};
+use crate::device::{AnyDevice, Sending, Worked};
 use crate::forward::{Rounds, is_filling};
 use crate::order::{Counting, Order};
 use crate::plan::Plan;
 use crate::rig;
 use giving_back::{Endless, endless, stepping};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Frames that a device holds.
-const ROOM: usize = 1 << 16;
+pub(crate) const ROOM: usize = 1 << 16;
 
 /// Two directions, in one of them a queue for each machine of a class; what no filter matches has a queue of so
 /// many packets. Turned, filters lead elsewhere; with more, there is a class and a filter more, for nobody.
@@ -67,7 +67,7 @@ fn site(rate: &str, rest: u32, (turned, has_more): (bool, bool)) -> Site {
 type Counts = [(Vec<ClassStats>, [u64; 2], LaneStats); 2];
 
 /// A device in memory, made of what it sends to and what it receives from.
-struct Wire {
+pub(crate) struct Wire {
     out: MemoryBackend<Frame>,
     arriving: MemoryBackend<Frame>,
     /// Once nothing arrives any more.
@@ -79,7 +79,7 @@ struct Wire {
 }
 
 impl Wire {
-    fn new(out: MemoryBackend<Frame>, arriving: MemoryBackend<Frame>) -> Wire {
+    pub(crate) fn new(out: MemoryBackend<Frame>, arriving: MemoryBackend<Frame>) -> Wire {
         Wire {
             out,
             arriving,
@@ -134,10 +134,10 @@ impl Device for Wire {
     }
 }
 
-/// A machine at an end.
+/// A machine at an end, with a way from each device that frames leave by.
 struct Host {
     to: MemoryBackend<Frame>,
-    from: MemoryBackend<Frame>,
+    from: Vec<MemoryBackend<Frame>>,
 }
 
 impl Host {
@@ -149,7 +149,9 @@ impl Host {
 
     fn heard(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        self.from.receive(&mut frames, usize::MAX).unwrap();
+        for from in &mut self.from {
+            from.receive(&mut frames, usize::MAX).unwrap();
+        }
         frames.iter().map(|frame| frame.bytes().to_vec()).collect()
     }
 }
@@ -158,7 +160,7 @@ fn unused() -> MemoryBackend<Frame> {
     memory::pair(0).0
 }
 
-fn options(role: Role) -> WorkerOptions {
+pub(crate) fn options(role: Role) -> WorkerOptions {
     WorkerOptions {
         clock: Clock::start(),
         filters: Arc::default(),
@@ -166,6 +168,19 @@ fn options(role: Role) -> WorkerOptions {
         count: 1,
         cores: Vec::new(),
         stack: STACK,
+        transmit: None,
+    }
+}
+
+/// So many threads that transmit, of which all have so many bytes.
+pub(crate) fn transmitting(count: usize, budget: u64) -> TransmitOptions {
+    TransmitOptions {
+        clock: Clock::start(),
+        count,
+        cores: Vec::new(),
+        stack: STACK,
+        budget: Budget::from_bytes(budget),
+        cost: |bytes| bytes as u64,
     }
 }
 
@@ -199,22 +214,36 @@ struct Rig {
 impl Rig {
     /// With workers whose mailboxes have so many places, or without.
     fn new(site: &Site, slots: Option<usize>) -> Rig {
-        let worker_options = [Role::Inside, Role::Outside].map(options);
+        Rig::transmitting(site, slots, 0)
+    }
+
+    /// The same where so many threads transmit on either side, which have room for all there is.
+    fn transmitting(site: &Site, slots: Option<usize>, transmit: usize) -> Rig {
+        let worker_options = [Role::Inside, Role::Outside].map(|role| WorkerOptions {
+            transmit: (transmit > 0).then(|| transmitting(transmit, 1 << 30)),
+            ..options(role)
+        });
         let (mut hosts, mut plans, mut workers) = (Vec::new(), Vec::new(), Vec::new());
         let lanes = Side::BOTH.map(|side| {
             let (to, arriving) = memory::pair(ROOM);
-            let (out, from) = memory::pair(ROOM);
+            let ways = (0..transmit.max(1)).map(|_| memory::pair(ROOM));
+            let (mut out, from): (Vec<_>, Vec<_>) = ways.unzip();
             hosts.push(Host { to, from });
             let device: AnyDevice = match slots {
-                None => Box::new(Wire::new(out, arriving)),
+                None => Box::new(Wire::new(out.remove(0), arriving)),
                 Some(slots) => {
                     let options = &worker_options[side as usize];
                     let receiver = Wire::new(unused(), arriving);
                     let (worker, handle) = one(receiver, options, slots);
                     workers.push(worker);
-                    let sender = Wire::new(out, unused());
+                    let sender = |out| Wire::new(out, unused());
+                    let senders = out.into_iter().map(sender).collect();
                     let unheard = Wire::new(unused(), unused());
-                    Box::new(Worked::new("memory", sender, vec![unheard], options).working(handle))
+                    let worked = Worked::new("memory", senders, vec![unheard], options);
+                    let mut worked = worked.working(handle);
+                    // Those that transmit.
+                    worked.start().unwrap();
+                    Box::new(worked)
                 }
             };
             let role = if side == Side::Left {
@@ -260,6 +289,21 @@ impl Rig {
 
     fn round(&mut self, now: Nanos) -> Step {
         Rounds::of(&mut self.bridge, true).step(now).unwrap()
+    }
+
+    /// What has left on either side, once nothing is on its way there.
+    fn heard(&mut self) -> [Vec<Vec<u8>>; 2] {
+        let (mut heard, begun) = ([Vec::new(), Vec::new()], Instant::now());
+        loop {
+            assert!(begun.elapsed() < PATIENCE);
+            let left = Side::BOTH.map(|side| self.bridge.device(side).in_flight().unwrap());
+            for (host, heard) in self.hosts.iter_mut().zip(&mut heard) {
+                heard.append(&mut host.heard());
+            }
+            if left == [0; 2] {
+                return heard;
+            }
+        }
     }
 
     fn done(&mut self, mut order: Order, now: Nanos) -> Order {
@@ -323,7 +367,7 @@ impl Running {
 }
 
 /// A frame of a source, the one of this number.
-fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
+pub(crate) fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
     let mut frame = rig::frame(source, bytes.max(64));
     frame[40..44].copy_from_slice(&source.to_be_bytes());
     frame[44..48].copy_from_slice(&number.to_be_bytes());
@@ -331,19 +375,20 @@ fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
 }
 
 /// Of a frame that was made so.
-fn source_and_number(frame: &[u8]) -> (u32, u32) {
+pub(crate) fn source_and_number(frame: &[u8]) -> (u32, u32) {
     let word = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
     (word(40), word(44))
 }
 
-/// What leaves in each round on either side, and what is counted, while others take over. A round may be made
-/// otherwise.
+/// What leaves in each round on either side, and what is counted, while others take over; where so many threads
+/// transmit. A round may be made otherwise.
 fn fares(
     slots: Option<usize>,
+    transmit: usize,
     mut make_round: impl FnMut(&mut Rig, Nanos),
 ) -> (Vec<[Vec<Vec<u8>>; 2]>, Counts) {
     let [first, turned] = [false, true].map(|turned| site("10mbit", 100, (turned, turned)));
-    let mut rig = Rig::new(&first, slots);
+    let mut rig = Rig::transmitting(&first, slots, transmit);
     let (mut left, mut seed, mut number) = (Vec::new(), 7, 0);
     for round in 1..400 {
         let now = Nanos::from_millis(round);
@@ -369,18 +414,15 @@ fn fares(
             rig.go_on_as(other, now);
         }
         make_round(&mut rig, now);
-        left.push(rig.hosts.each_mut().map(Host::heard));
+        left.push(rig.heard());
     }
     (left, rig.counts())
 }
 
 #[test]
 fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
-    let whole = |rig: &mut Rig, now| {
-        rig.round(now);
-    };
-    let (alone, counted) = fares(None, whole);
-    let (worked, counted_so) = fares(Some(SLOTS), whole);
+    let (alone, counted) = fares(None, 0, whole_round);
+    let (worked, counted_so) = fares(Some(SLOTS), 0, whole_round);
     let sent: usize = alone.iter().flatten().map(Vec::len).sum();
     assert!(sent > 1_000, "{sent}");
     for (_, [malformed, unmatched], lane) in &counted {
@@ -392,8 +434,12 @@ fn what_workers_receive_goes_where_it_goes_on_one_thread_and_leaves_with_it() {
     }
     is_alike((&alone, &counted), (&worked, &counted_so));
     // And with an arbiter a link.
-    let (apart, counted_so) = fares(Some(SLOTS), lending::round_apart);
+    let (apart, counted_so) = fares(Some(SLOTS), 0, lending::round_apart);
     is_alike((&alone, &counted), (&apart, &counted_so));
+}
+
+fn whole_round(rig: &mut Rig, now: Nanos) {
+    rig.round(now);
 }
 
 fn is_alike(one: (&[[Vec<Vec<u8>>; 2]], &Counts), other: (&[[Vec<Vec<u8>>; 2]], &Counts)) {
@@ -401,6 +447,37 @@ fn is_alike(one: (&[[Vec<Vec<u8>>; 2]], &Counts), other: (&[[Vec<Vec<u8>>; 2]], 
         assert_eq!(one, other, "in round {round}");
     }
     assert_eq!(format!("{:?}", one.1), format!("{:?}", other.1));
+}
+
+#[test]
+fn what_threads_transmit_leaves_as_it_does_from_one_thread_each_flow_in_its_order() {
+    let (alone, counted) = fares(None, 0, whole_round);
+    let (one, counted_so) = fares(Some(SLOTS), 1, whole_round);
+    assert_eq!(alone, one);
+    assert_eq!(format!("{counted:?}"), format!("{counted_so:?}"));
+    let (apart, counted_so) = fares(Some(SLOTS), 1, lending::round_apart);
+    is_alike((&alone, &counted), (&apart, &counted_so));
+    let (three, counted_so) = fares(Some(SLOTS), 3, whole_round);
+    assert_eq!(format!("{counted:?}"), format!("{counted_so:?}"));
+    // What has no source is too short to have one; so many lie elsewhere among the others.
+    let of = |frames: &[Vec<u8>], source| -> Vec<Vec<u8>> {
+        let of_source = |frame: &&Vec<u8>| {
+            frame.len() < 48 && source == 16
+                || frame.len() >= 48 && source_and_number(frame).0 == source
+        };
+        frames.iter().filter(of_source).cloned().collect()
+    };
+    let mut others = 0;
+    for (alone, three) in alone.iter().flatten().zip(three.iter().flatten()) {
+        others += usize::from(alone != three);
+        for source in 0..=16 {
+            assert_eq!(of(alone, source), of(three, source), "of {source}");
+        }
+    }
+    assert!(
+        others > 10,
+        "between flows there is another order: {others}"
+    );
 }
 
 #[test]
@@ -546,6 +623,34 @@ fn all_is_counted(rig: &mut Rig) {
 }
 
 #[test]
+fn memory_goes_back_to_whoever_receives_by_way_of_whoever_transmits() {
+    const ROUNDS: usize = 200;
+    for count in [1, 2] {
+        let (mut step, mut handle) = endless(900);
+        let senders = (0..count).map(|_| Endless::new(0)).collect();
+        let options = transmitting(count, 1 << 20);
+        let mut sending = Sending::new(senders, Some(&options));
+        sending.start("memory").unwrap();
+        let (mut places, begun) = (0, Instant::now());
+        for _ in 0..ROUNDS {
+            places = step();
+            let mut classified = Vec::new();
+            assert_eq!(handle.take(&mut classified, BATCH).unwrap(), BATCH);
+            let mut batch = classified.into_iter().map(|it| it.frame).collect();
+            assert_eq!(sending.transmit(&mut batch).unwrap(), BATCH);
+            // It drops what it sends.
+            while sending.in_flight().unwrap() > 0 {
+                assert!(begun.elapsed() < PATIENCE);
+                thread::yield_now();
+            }
+            handle.give_back();
+        }
+        let few = ROUNDS * BATCH / 10;
+        assert!(places <= few, "{places} for {} frames", ROUNDS * BATCH);
+    }
+}
+
+#[test]
 fn what_a_device_has_lost_before_it_is_a_workers_counts_at_once() {
     let (_worker, handle) = one(Endless::new(60), &options(Role::Inside), 8);
     let Losses { lost, uncut, .. } = handle.losses();
@@ -555,7 +660,10 @@ fn what_a_device_has_lost_before_it_is_a_workers_counts_at_once() {
 #[test]
 fn a_worker_that_loses_its_device_says_so_behind_its_last_frame() {
     let (to, arriving) = memory::pair(ROOM);
-    let mut host = Host { to, from: unused() };
+    let mut host = Host {
+        to,
+        from: Vec::new(),
+    };
     host.send((0..100).map(|number| frame(1, number, 64)));
     let mut receiver = Wire::new(unused(), arriving);
     receiver.is_gone = true;
@@ -576,7 +684,10 @@ fn a_worker_that_loses_its_device_says_so_behind_its_last_frame() {
 fn an_ended_worker_leaves_its_device_and_all_that_nobody_has_taken_in_order() {
     const FRAMES: u32 = 300;
     let (to, arriving) = memory::pair(ROOM);
-    let mut host = Host { to, from: unused() };
+    let mut host = Host {
+        to,
+        from: Vec::new(),
+    };
     host.send((0..FRAMES).map(|number| frame(1, number, 64)));
     let receiver = Wire::new(unused(), arriving);
     let mut handle = working(vec![receiver], 2);
@@ -600,10 +711,18 @@ fn an_ended_worker_leaves_its_device_and_all_that_nobody_has_taken_in_order() {
 fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
     const FRAMES: u32 = 300;
     let (to, arriving) = memory::pair(ROOM);
-    let mut host = Host { to, from: unused() };
+    let mut host = Host {
+        to,
+        from: Vec::new(),
+    };
     let receiver = Wire::new(unused(), arriving);
     let sender = Wire::new(unused(), unused());
-    let mut worked = Worked::new("memory", sender, vec![receiver], &options(Role::Inside));
+    let mut worked = Worked::new(
+        "memory",
+        vec![sender],
+        vec![receiver],
+        &options(Role::Inside),
+    );
     let mut frames = Vec::new();
     for round in 0..3 {
         let numbers = round * FRAMES..(round + 1) * FRAMES;
@@ -631,7 +750,10 @@ fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
 fn fan(count: u32, frames: u32) -> Vec<Wire> {
     let device = |source| {
         let (to, arriving) = memory::pair(ROOM);
-        let mut host = Host { to, from: unused() };
+        let mut host = Host {
+            to,
+            from: Vec::new(),
+        };
         host.send((0..frames).map(|number| frame(source, number, 64)));
         Wire::new(unused(), arriving)
     };
@@ -767,7 +889,7 @@ fn where_a_worker_cannot_start_the_sentence_says_so_and_no_device_is_lost() {
         stack: usize::MAX / 4,
         ..options(Role::Inside)
     };
-    let mut worked = Worked::new("lan0", sender, fan(2, 1), &no_room);
+    let mut worked = Worked::new("lan0", vec![sender], fan(2, 1), &no_room);
     let sentence = worked.start().unwrap_err().to_string();
     assert!(
         sentence.starts_with("a thread that receives at lan0 cannot be started: "),
@@ -785,7 +907,7 @@ fn where_several_workers_end_for_good_each_frame_was_taken_or_is_counted() {
     const FRAMES: usize = 300;
     let sender = Wire::new(unused(), unused());
     let devices = fan(3, FRAMES as u32);
-    let mut worked = Worked::new("memory", sender, devices, &options(Role::Inside));
+    let mut worked = Worked::new("memory", vec![sender], devices, &options(Role::Inside));
     worked.start().unwrap();
     let (mut came, begun) = (Vec::new(), Instant::now());
     while came.len() < FRAMES {
@@ -804,7 +926,7 @@ fn what_workers_have_told_that_was_lost_is_known_when_one_of_them_has_panicked()
     let thread = thread::spawn(|| None);
     let worker = handles.each[1].thread.replace(thread).unwrap();
     let sender = Endless::new(60);
-    let mut worked = Worked::new("memory", sender, Vec::new(), &options(Role::Inside));
+    let mut worked = Worked::new("memory", vec![sender], Vec::new(), &options(Role::Inside));
     worked = worked.working(handles);
     let losses = |worked: &mut Worked<_>| {
         let Losses { lost, uncut, .. } = worked.losses().unwrap();
@@ -820,7 +942,10 @@ fn what_workers_have_told_that_was_lost_is_known_when_one_of_them_has_panicked()
 #[test]
 fn whoever_waits_for_frames_is_woken_by_the_first_one() {
     let (to, arriving) = memory::pair(ROOM);
-    let mut host = Host { to, from: unused() };
+    let mut host = Host {
+        to,
+        from: Vec::new(),
+    };
     let receiver = Wire::new(unused(), arriving);
     let (mut worker, mut handle) = one(receiver, &options(Role::Inside), 8);
     let mut waiter = Waiter::new();
