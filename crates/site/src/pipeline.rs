@@ -160,7 +160,7 @@ mod tests {
         let site = Site::parse(text, "site.toml").unwrap();
         let (link, interfaces) = (&site.links[0], site.interfaces.as_ref().unwrap());
         let terms = |interfaces: &Interfaces, workers| {
-            Pipeline::of(interfaces, [Some(1); 2], [9, workers]).terms(link)
+            Pipeline::of(&site, interfaces, [Some(1); 2], [9, workers]).terms(link)
         };
         let [without, one, two] = [0, 1, 2].map(|workers| terms(interfaces, workers));
         assert_eq!((one.transmit_workers, without.transmit_workers), (1, 0));

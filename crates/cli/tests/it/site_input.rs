@@ -108,12 +108,6 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
     let mut cases = vec![
         (
             "packet",
-            "receive = 17",
-            None,
-            vec!["site.toml:6:11: receive 17", "1 to 16"],
-        ),
-        (
-            "packet",
             "transmit = 17",
             None,
             vec!["site.toml:6:12: transmit 17", "0 to 16"],
