@@ -102,7 +102,8 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Duration::ZERO
     }
 
-    /// Frames that threads of its own were to send and have not, of each the oldest first; these [rest](Self::rest).
+    /// Frames that threads of its own were to send and had not when they came to [rest](Self::rest), of each the
+    /// oldest first.
     fn take_unsent(&mut self, into: &mut VecDeque<Frame>) {
         let _ = into;
     }

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::thread::JoinHandle;
@@ -376,7 +377,7 @@ impl<D: Backend<Tx = Frame>> Steps for Transmitter<D> {
         if self.gone < self.taken {
             self.tell()?;
         }
-        if took > 0 {
+        if took > 0 || sent > 0 {
             self.back.push_batch(&mut self.owed.pay());
         }
         Ok(Step {
@@ -500,20 +501,22 @@ impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandles<D> {
         slots: usize,
     ) -> Result<TransmitHandles<D>, (io::Error, Vec<Idle<D>>)> {
         let count = devices.len();
-        let one = |at: usize| {
-            let (mut handle, ends) = meet(slots)?;
-            let name = match count {
-                1 => format!("tx {name}"),
-                _ => format!("tx{} {name}", at + 1),
-            };
-            let (clock, core) = (options.clock, options.cores.get(at).copied());
-            let run = move |worker: Transmitter<D>| worker.run(&clock, core);
-            let (give, thread) = thread_for(name, options.stack, run)?;
-            handle.thread = Some(thread);
-            Ok((handle, (give, ends)))
+        let prepare = || -> io::Result<_> {
+            let pairs: io::Result<Vec<_>> = (0..count).map(|_| meet(slots)).collect();
+            let (mut each, ends): (Vec<TransmitHandle<D>>, Vec<Ends>) = pairs?.into_iter().unzip();
+            let threads = each.iter_mut().enumerate().map(|(at, handle)| {
+                let name = match count {
+                    1 => format!("tx {name}"),
+                    _ => format!("tx{} {name}", at + 1),
+                };
+                handle.spawn(name, options, options.cores.get(at).copied())
+            });
+            // Where one is none the others are told, before the handles wait for their ends.
+            let threads: io::Result<Vec<_>> = threads.collect();
+            let threads: Vec<_> = threads?.into_iter().zip(ends).collect();
+            Ok((each, threads))
         };
-        let prepared: io::Result<(Vec<_>, Vec<_>)> = (0..count).map(one).collect();
-        let (each, threads) = match prepared {
+        let (each, threads) = match prepare() {
             Ok(prepared) => prepared,
             Err(error) => return Err((error, devices)),
         };
@@ -528,7 +531,21 @@ impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandles<D> {
     }
 }
 
-impl<D: Backend> TransmitHandle<D> {
+impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandle<D> {
+    /// A thread of this name, for the worker that it is given; without one it ends.
+    fn spawn(
+        &mut self,
+        name: String,
+        options: &TransmitOptions,
+        core: Option<usize>,
+    ) -> io::Result<SyncSender<Transmitter<D>>> {
+        let clock = options.clock;
+        let run = move |worker: Transmitter<D>| worker.run(&clock, core);
+        let (give, thread) = thread_for(name, options.stack, run)?;
+        self.thread = Some(thread);
+        Ok(give)
+    }
+
     /// The worker has what the last one left.
     fn begins_with(&mut self, idle: &Idle<D>, cost: fn(usize) -> u64) {
         self.taken = idle.has(cost);
@@ -561,19 +578,21 @@ impl<D> TransmitHandles<D> {
         }
         self.take_back();
         let (mut in_flight, mut handed) = (self.in_flight(), 0);
-        while let Some(frame) = batch.pop_front() {
-            let cost = (self.cost)(frame.byte_len());
+        while let Some(length) = batch.front().map(Frame::byte_len) {
+            let cost = (self.cost)(length);
             if cost > self.budget {
+                batch.pop_front();
                 self.too_long += 1;
                 continue;
             }
-            let at = self.queue_of(&frame);
-            let has_room = in_flight + cost <= self.budget;
-            let left = match has_room {
-                true => self.each[at].hand_over(frame, cost).err(),
-                false => Some(frame),
+            if in_flight + cost > self.budget {
+                break;
+            }
+            let Some(frame) = batch.pop_front() else {
+                break;
             };
-            if let Some(frame) = left {
+            let at = self.queue_of(&frame);
+            if let Err(frame) = self.each[at].hand_over(frame, cost) {
                 batch.push_front(frame);
                 break;
             }

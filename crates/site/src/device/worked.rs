@@ -154,10 +154,10 @@ impl<D: Device + 'static> AsFd for Worked<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.at {
             At::Workers(handles) => handles.bell().as_fd(),
-            At::Here(receivers) => match receivers.first() {
-                Some(receiver) => receiver.as_fd(),
-                None => self.sender.as_fd(),
-            },
+            At::Here(receivers) => {
+                let first = receivers.first().map(D::as_fd);
+                first.unwrap_or_else(|| self.sender.as_fd())
+            }
             At::Lent(..) | At::Nowhere(_) => self.sender.as_fd(),
         }
     }
