@@ -9,7 +9,7 @@ use fairlane_runtime::bridge::{BATCH, MOST_TAKEN_IN, Side};
 
 use crate::device::{TX_RING, budget};
 use crate::transmitting;
-use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, arbiters, counts, transmit_counts};
+use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, arbiters, counts};
 
 /// Frames that a worker holds at most: a batch that is on its way, and a full mailbox.
 pub(crate) const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
@@ -145,7 +145,7 @@ impl Pipeline {
 pub fn pipeline_terms(site: &Site, link: &Link) -> Option<PipelineTerms> {
     let interfaces = site.interfaces.as_ref()?;
     let receiving = counts(site, false);
-    let transmitting = transmit_counts(site, receiving);
+    let transmitting = transmitting::counts(site, receiving);
     Some(Pipeline::of(site, interfaces, receiving, transmitting).terms(link))
 }
 

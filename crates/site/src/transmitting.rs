@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fairlane_classify::{DigestKey, Layer, Origin, Per, parse_partly};
+use fairlane_config::{self as config, Near, Site, Workers};
 use fairlane_core::Nanos;
 use fairlane_io::{Backend, Budget, ByteLen, Lent, Waiter};
 use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
@@ -28,7 +29,7 @@ use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_co
 use crate::classifier::random_key;
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
-use crate::workers::{Bell, Look, Looks, Marks, Waits, lock, thread_for};
+use crate::workers::{Bell, Look, Looks, Marks, Waits, lock, machine, thread_for};
 
 /// Frames that may wait for a worker, as far as the budget has room: of the shortest it has for little more.
 pub(crate) const SLOTS: usize = 256;
@@ -55,6 +56,40 @@ pub(crate) struct TransmitOptions {
     pub(crate) budget: Budget,
     /// What a frame of so many bytes takes of that, no less than the device counts for it.
     pub(crate) cost: fn(usize) -> u64,
+}
+
+/// How many workers transmit at each interface of a site that has so many that receive there, by side.
+pub(crate) fn counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
+    let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
+        return [0; 2];
+    };
+    let near = match &interfaces.near {
+        Near::Inside(name) => name,
+        Near::Tap(_) | Near::Nothing => "",
+    };
+    let by_machine = |name: &str, receive| {
+        let (queues, cores) = machine(name);
+        match interfaces.backend {
+            config::Backend::Packet => automatic(queues, cores, receive),
+            // One of them sends.
+            config::Backend::Xdp => automatic(1, cores, receive),
+        }
+    };
+    let [of_near, of_outside] = receive;
+    let count = |name: &str, receive: Option<usize>| match receive {
+        Some(receive) => workers
+            .transmit
+            .unwrap_or_else(|| by_machine(name, receive)),
+        None => 0,
+    };
+    [count(near, of_near), count(&interfaces.outside, of_outside)]
+}
+
+/// How many transmit at an interface with so many queues on a machine with so many cores, beside so many that receive:
+/// none where these and the thread that forwards have all cores.
+fn automatic(queues: usize, cores: usize, receive: usize) -> usize {
+    let left = cores.saturating_sub(1 + receive);
+    queues.min(left).min(Workers::MOST)
 }
 
 /// What a worker tells: it alone writes here, once a batch.

@@ -38,7 +38,7 @@ use crate::device::{Device, Losses, budget, cost};
 use crate::error::{Doing, Result, unfit};
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
-use crate::transmitting::TransmitOptions;
+use crate::transmitting::{self, TransmitOptions};
 pub(crate) use waits::{Look, Looks, Marks, Waits};
 
 /// Frames that may wait for the thread that forwards: a millisecond of a million a second. Where there are more,
@@ -171,7 +171,7 @@ pub(crate) struct WorkerOptions {
     /// How many.
     pub(crate) count: usize,
     /// Where each of them stays; none, or as many.
-    cores: Vec<usize>,
+    pub(crate) cores: Vec<usize>,
     /// Bytes of each one's stack.
     stack: usize,
     /// The threads that transmit there, if any are to.
@@ -240,7 +240,7 @@ pub(crate) fn worker_options(
         ));
     }
     let receive = counts(site, alone);
-    let [near, outside] = transmit_counts(site, receive);
+    let [near, outside] = transmitting::counts(site, receive);
     // Where cores are named, it is said how many threads there are.
     let [of_receive, of_transmit] =
         [workers.receive, workers.transmit].map(Option::unwrap_or_default);
@@ -273,35 +273,8 @@ pub(crate) fn worker_options(
     Ok([near, outside])
 }
 
-/// How many workers transmit at each interface of a site that has so many that receive there, by side.
-pub(crate) fn transmit_counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
-    let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
-        return [0; 2];
-    };
-    let near = match &interfaces.near {
-        Near::Inside(name) => name,
-        Near::Tap(_) | Near::Nothing => "",
-    };
-    let by_machine = |name: &str, receive| {
-        let (queues, cores) = machine(name);
-        match interfaces.backend {
-            Backend::Packet => automatic_transmit(queues, cores, receive),
-            // One of them sends.
-            Backend::Xdp => automatic_transmit(1, cores, receive),
-        }
-    };
-    let [of_near, of_outside] = receive;
-    let count = |name: &str, receive: Option<usize>| match receive {
-        Some(receive) => workers
-            .transmit
-            .unwrap_or_else(|| by_machine(name, receive)),
-        None => 0,
-    };
-    [count(near, of_near), count(&interfaces.outside, of_outside)]
-}
-
 /// How many queues an interface has, if it is here, and this machine cores.
-fn machine(name: &str) -> (usize, usize) {
+pub(crate) fn machine(name: &str) -> (usize, usize) {
     let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
     (queues, cores())
 }
@@ -369,12 +342,6 @@ pub(crate) fn arbiters(site: &Site, receive: [Option<usize>; 2], transmit: [usiz
 /// the thread that forwards has.
 fn automatic(queues: usize, cores: usize) -> usize {
     queues.min(cores.saturating_sub(1)).clamp(1, Workers::MOST)
-}
-
-/// How many transmit there, beside so many that receive: none where these and the thread that forwards have all cores.
-fn automatic_transmit(queues: usize, cores: usize, receive: usize) -> usize {
-    let left = cores.saturating_sub(1 + receive);
-    queues.min(left).min(Workers::MOST)
 }
 
 /// An event that ends a wait.

@@ -567,8 +567,9 @@ mod tests {
             Ok(0)
         }
 
+        /// As many as it has lost.
         fn refused(&self) -> u64 {
-            0
+            self.lost.load(Ordering::Relaxed)
         }
     }
 
@@ -669,7 +670,10 @@ mod tests {
             let _ = keeper.send(ToKeep::LetGo(former, Some(waiting)));
             done.recv().unwrap().unwrap();
             for _ in 0..2 {
-                assert_eq!(lasting.losses().unwrap().lost, 9 + 7);
+                let Losses { lost, away, .. } = lasting.losses().unwrap();
+                // What it refused from then on went nowhere as well.
+                assert_eq!((lost, away), (9 + 7, 5));
+                assert_eq!(lasting.refused(), 4 + 5);
             }
         });
     }
