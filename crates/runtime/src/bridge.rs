@@ -338,8 +338,9 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     /// Nothing more is taken in.
     is_closed: bool,
     rounds: RoundStats,
-    /// By the side that it leaves by: when something may leave that the last round has left, as far as can be known.
-    due: [Option<Nanos>; 2],
+    /// By the side that it leaves by: when something may leave that the last round has left, as far as can be known;
+    /// [`Nanos::MAX`] if nothing is there.
+    due: [Nanos; 2],
 }
 
 impl<Q, D, F, M> Bridge<Q, D, M>
@@ -366,7 +367,7 @@ where
             is_attentive: false,
             is_closed: false,
             rounds: RoundStats::default(),
-            due: [None; 2],
+            due: [Nanos::MAX; 2],
         })
     }
 
@@ -378,8 +379,9 @@ where
     /// What a device says when it is unusable. Queued packets stay where they are.
     pub fn round(&mut self, now: Nanos) -> io::Result<Step> {
         self.changed = false;
-        let due = self.due.into_iter().flatten().min();
-        if let Some(due) = due.filter(|&due| now >= due) {
+        let [left, right] = self.due;
+        let due = left.min(right);
+        if now >= due {
             self.rounds.late.record(now.since(due));
         }
         let (mut drained, mut is_more) = (0, [false; 2]);
@@ -390,9 +392,11 @@ where
         }
         let mut round = self.send(now)?;
         round.drained += drained;
-        for (due, _) in self.due.iter_mut().zip(is_more).filter(|(_, more)| *more) {
-            *due = Some(now);
-            round.next = Next::Now;
+        for side in Side::BOTH {
+            if is_more[side.index()] {
+                self.due[side.index()] = now;
+                round.next = Next::Now;
+            }
         }
         Ok(round)
     }
@@ -409,9 +413,9 @@ where
             let way = &mut self.ways[side.index()];
             let step = way.step(now)?;
             self.due[side.index()] = match step.next {
-                Next::Now | Next::WhenBackendTakesMore => Some(now),
-                Next::At(time) => Some(time),
-                Next::WhenPushed => None,
+                Next::Now | Next::WhenBackendTakesMore => now,
+                Next::At(time) => time,
+                Next::WhenPushed => Nanos::MAX,
             };
             self.stats[side.index()].transmitted += step.transmitted as u64;
             round.drained += step.drained;
@@ -513,10 +517,8 @@ where
     #[inline]
     fn take_in(&mut self, leaves_by: Side, now: Nanos, drained: &mut usize) -> io::Result<bool> {
         let batches = self.ways[leaves_by.index()].batches();
-        if let Way::Elsewhere(_) = self.ways[leaves_by.index()] {
-            // It may have to look after itself.
-            let device = self.ways[leaves_by.other().index()].device_mut();
-            device.receive(&mut self.arrived, 0)?;
+        if batches == 0 {
+            self.look_after(leaves_by.other())?;
         }
         for _ in 0..batches {
             let device = self.ways[leaves_by.other().index()].device_mut();
@@ -530,6 +532,17 @@ where
             }
         }
         Ok(batches > 0)
+    }
+
+    /// Receives nothing from a device, which may have to look after itself, if its frames are taken in elsewhere.
+    #[cold]
+    #[inline(never)]
+    fn look_after(&mut self, side: Side) -> io::Result<()> {
+        if let Way::Elsewhere(_) = self.ways[side.other().index()] {
+            let device = self.ways[side.index()].device_mut();
+            device.receive(&mut self.arrived, 0)?;
+        }
+        Ok(())
     }
 
     /// Takes in the frames that a device has just received. Apart, since mostly one of the two has
@@ -669,9 +682,9 @@ where
         if leaves_by == Side::Right {
             ways.reverse();
         }
-        let (mut stats, mut due) = ([LaneStats::default(); 2], [None; 2]);
+        let (mut stats, mut due) = ([LaneStats::default(); 2], [Nanos::MAX; 2]);
         stats[way] = std::mem::take(&mut self.stats[way]);
-        due[way] = self.due[way].take();
+        due[way] = std::mem::replace(&mut self.due[way], Nanos::MAX);
         Bridge {
             ways,
             stats,
