@@ -31,11 +31,7 @@ const FLOWS: usize = 24;
 /// Between two datagrams of a flow.
 const PAUSE: Duration = Duration::from_millis(6);
 
-fn site(class: &str, receive: usize) -> Site {
-    site_by("packet", class, receive)
-}
-
-fn site_by(backend: &str, class: &str, receive: usize) -> Site {
+fn site(backend: &str, class: &str, receive: usize) -> Site {
     let text = format!(
         "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\nbackend = \"{backend}\"\n\
          [workers]\nreceive = {receive}\n\
@@ -311,11 +307,14 @@ const FLOOD: Duration = Duration::from_secs(1);
 
 #[test]
 fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
-    let Some(wire) = or_skip("a flood of a site of workers", Wire::new(1)) else {
+    let wire = Wire::with_queues(1, 1_500, 2);
+    let Some(wire) = or_skip("a flood of a site of workers", wire) else {
         return;
     };
-    for receive in 1..=thread::available_parallelism().unwrap().get().min(2) {
-        let site = site("calls", receive);
+    let counts = 1..=thread::available_parallelism().unwrap().get().min(2);
+    let cases = counts.flat_map(|receive| ["packet", "xdp"].map(|backend| (backend, receive)));
+    for (backend, receive) in cases {
+        let site = site(backend, "calls", receive);
         let promised = pipeline_terms(&site, &site.links[0]).unwrap();
         let open = || Daemon::open(site, &Options::default(), drop);
         let daemon = wire.middle().run(open).unwrap();
@@ -345,7 +344,7 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
 
 /// `described` is how the interfaces exchange frames.
 fn churn(wire: &Wire, backend: &str, described: &str, receive: usize) {
-    let site = |class: &str| site_by(backend, class, receive);
+    let site = |class| site(backend, class, receive);
     let described = match receive {
         1 => format!("{described}, 1 worker"),
         _ => format!("{described}, {receive} workers"),
@@ -498,15 +497,22 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
     // More than two rings and mailboxes have room for.
     const FRAMES: usize = 40_000;
     const FEW: usize = 500;
-    for receive in [1, 2] {
-        let Some(wire) = or_skip("what waits at workers", Wire::new(1)) else {
+    for (backend, queues, receive) in [
+        ("packet", 1, 1),
+        ("packet", 1, 2),
+        ("xdp", 2, 1),
+        ("xdp", 2, 2),
+    ] {
+        let wire = Wire::with_queues(1, 1_500, queues);
+        let Some(wire) = or_skip("what waits at workers", wire) else {
             return;
         };
+        let site = |class| site(backend, class, receive);
         let options = Options {
             interval: Duration::from_millis(20),
             ..Options::default()
         };
-        let open = || Daemon::open(site("calls", receive), &options, |_| {});
+        let open = || Daemon::open(site("calls"), &options, |_| {});
         let daemon = wire.middle().run(open).unwrap();
         let handle = daemon.handle();
         let [inside, outside] =
@@ -544,7 +550,7 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
                 lost > 0 && all > lost + 1_000 * receive as u64,
                 "{lost} and {all}"
             );
-            attach(&handle, "inside", site("calls", receive));
+            attach(&handle, "inside", site("calls"));
             balance.send(FEW);
             assert_eq!(balance.is_even("with another in its place"), all);
             // Beside what the classes have no room for.

@@ -524,14 +524,14 @@ impl crate::ByteLen for XdpFrame {
 
 impl Drop for XdpFrame {
     fn drop(&mut self) {
-        let frame = [self.number()];
+        let frame = self.number();
         // SAFETY: this value holds the frame, which counts, and is not used again where it is kept.
-        if unsafe { kept::keep_freed(self.shared, &frame) } == 1 {
+        if unsafe { kept::keep_dropped(self.shared, frame) } {
             return;
         }
         // SAFETY: `alive` counts this frame, so `shared` lives.
         let shared = unsafe { self.shared.as_ref() };
-        shared.free.give(frame);
+        shared.free.give([frame]);
         // SAFETY: a frame that is not in the list counts 1; this one was not until now, and this
         // value is not used again.
         unsafe { release(self.shared, 1) };

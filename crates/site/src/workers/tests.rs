@@ -496,6 +496,8 @@ struct Endless {
     bytes: usize,
     /// Where frames lie, if in memory shared with a kernel; as many as there are free ones then.
     umem: Option<Umem>,
+    /// How often it went on with what it was to transmit.
+    attended: Arc<AtomicU64>,
     places: HashSet<usize>,
     ready: OwnedFd,
 }
@@ -505,6 +507,7 @@ impl Endless {
         Endless {
             bytes,
             umem: None,
+            attended: Arc::default(),
             places: HashSet::new(),
             ready: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
         }
@@ -557,6 +560,15 @@ impl Device for Endless {
             uncut: 3,
             ..Losses::default()
         })
+    }
+
+    fn attend(&mut self) -> io::Result<()> {
+        self.attended.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn hears_alone(&self) -> bool {
+        true
     }
 
     fn backend(&self) -> String {

@@ -105,6 +105,23 @@ pub(super) unsafe fn keep_freed(shared: NonNull<Shared>, frames: &[u32]) -> usiz
     kept.unwrap_or(0)
 }
 
+/// The same of one frame: whether it is kept.
+///
+/// # Safety
+///
+/// As of [`keep_freed`].
+#[inline]
+pub(super) unsafe fn keep_dropped(shared: NonNull<Shared>, frame: u32) -> bool {
+    let kept = with_kept(|kept| {
+        let keeps = kept.may_keep(shared, 1) == 1;
+        if keeps {
+            kept.push(frame);
+        }
+        keeps
+    });
+    kept == Some(true)
+}
+
 /// Takes at most `max` frames of this memory out of what the thread keeps, the last kept first. They are the caller's,
 /// and count as before. `each` uses nothing that is kept.
 pub(super) fn take(shared: NonNull<Shared>, max: usize, each: impl FnMut(u32)) -> usize {
