@@ -117,11 +117,11 @@ fn no_frame_has_two_holders_while_threads_take_keep_and_pay() {
     let place = |frame: &XdpFrame| frame.bytes().as_ptr() as usize / 2_048;
     thread::scope(|scope| {
         let (umem, held, places) = (&umem, &held, &places);
-        let mut workers = Vec::new();
+        let (mut workers, mut threads) = (Vec::new(), Vec::new());
         for _ in 0..WORKERS {
             let ((hand, frames), (pays, paid)) = (channel::<XdpFrame>(), channel::<XdpFrame>());
             workers.push((frames, pays, OwedFrames::default()));
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 for _ in 0..rounds {
                     paid.try_iter().for_each(XdpFrame::keep);
                     let Some(frame) = umem.frame_from(&[7; 60]) else {
@@ -133,9 +133,9 @@ fn no_frame_has_two_holders_while_threads_take_keep_and_pay() {
                         return;
                     }
                 }
-            });
+            }));
         }
-        scope.spawn(move || {
+        threads.push(scope.spawn(move || {
             let mut waiting = Vec::new();
             while !workers.is_empty() {
                 workers.retain_mut(|(frames, pays, owed)| {
@@ -161,7 +161,9 @@ fn no_frame_has_two_holders_while_threads_take_keep_and_pay() {
                     drop(frame);
                 }
             }
-        });
+        }));
+        // Until they have ended, with what they keep.
+        threads.into_iter().for_each(|it| it.join().unwrap());
     });
     assert_eq!(umem.free_frames(), FRAMES);
     let mut places = places.into_inner().unwrap();
