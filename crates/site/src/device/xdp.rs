@@ -446,6 +446,8 @@ mod tests {
                 );
             }
         }
+        assert_eq!(with_workers(0), 0);
+        assert_eq!(with_workers(3) - with_workers(2), 2_636, "as the pages say");
         assert_eq!(rx_ring(2, MOST_WAITING.into()), Some(RX_RING));
         assert_eq!(rx_ring(8, 10_000), Some(RX_RING));
         assert_eq!(rx_ring(64, 10_000), Some(1_024));
