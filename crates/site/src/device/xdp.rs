@@ -430,6 +430,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_workers_hold_is_in_the_memory_and_where_it_does_not_fit_the_sentence_has_them() {
+        let [inside, outside] = ["inside", "outside"].map(str::to_owned);
+        let interfaces = [(&inside, 4), (&outside, 2)];
+        let needs = Needs {
+            frames: MOST_WAITING.into(),
+            longest: 1_514,
+        };
+        assert_eq!(rx_ring_of(&interfaces, needs, 0).unwrap(), (4, 1_024));
+        assert_eq!(rx_ring_of(&interfaces, needs, 1).unwrap(), (4, 512));
+        let error = rx_ring_of(&interfaces, needs, 8).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "with the backend xdp and so many receive queues (inside has 4 and outside has 2) at most \
+             106400 packets may wait in all links beside what 8 threads that receive hold, and their \
+             limits add up to 122368: lower 'limit', give the interfaces fewer queues (ethtool -L), or \
+             use the backend packet"
+        );
+    }
+
+    #[test]
     fn rings_and_all_that_may_wait_fit_the_memory_for_as_many_queues_as_it_has_sockets() {
         for queues in 2..2 * MOST_QUEUES {
             for waiting in [0, 1_000, 50_000, u64::from(MOST_WAITING)] {
