@@ -177,7 +177,7 @@ fn memory_that_threads_may_not_pin_is_refused_with_what_to_raise() {
     let limited = || {
         let limit = rustix::process::Resource::Memlock;
         let before = rustix::process::getrlimit(limit);
-        let mut lower = before.clone();
+        let mut lower = before;
         lower.current = Some(1 << 20);
         // Of this thread alone, and of what it starts: the bounding set is what root's programs get.
         for set in [caps::CapSet::Bounding, caps::CapSet::Effective] {
