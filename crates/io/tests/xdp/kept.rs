@@ -106,6 +106,23 @@ fn what_is_kept_keeps_the_memory_in_being_and_no_longer_than_the_thread() {
 }
 
 #[test]
+fn what_a_thread_owes_of_a_memory_that_is_gone_it_does_not_owe_of_the_next() {
+    on_a_thread(|| {
+        for _ in 0..100 {
+            // Often where the former one was.
+            let umem = Umem::new(8, 2_048).unwrap();
+            drop(frames(&umem, 8));
+            assert_eq!(umem.free_frames(), 8);
+            let mut owed = OwedFrames::default();
+            let theirs = received(&umem, 8);
+            theirs.iter().for_each(|frame| owed.took(frame));
+            on_a_thread(|| drop(theirs));
+            assert_eq!(umem.free_frames(), 8);
+        }
+    });
+}
+
+#[test]
 fn no_frame_has_two_holders_while_threads_take_keep_and_pay() {
     const FRAMES: u32 = 700;
     const WORKERS: usize = 3;

@@ -12,7 +12,7 @@ use fairlane_io::{
     XdpReceiver, XdpSender, interface, packet,
 };
 
-use super::{Device, Losses, Needs};
+use super::{Device, Losses, Needs, named};
 use crate::error::{Doing, Result, unfit};
 use crate::frame::{Emptied, Frame};
 use crate::pipeline::HELD;
@@ -108,13 +108,9 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: usize) -> R
             needs.frames
         ));
     }
-    let near = match &interfaces.near {
-        Near::Inside(name) => Some(name),
-        Near::Tap(_) | Near::Nothing => None,
-    };
     let mut longest = needs.longest;
     let mut queues = Vec::new();
-    for name in near.into_iter().chain([&interfaces.outside]) {
+    for name in named(interfaces) {
         // One that is not there is named by who opens it.
         let mtu = interface::mtu(name).unwrap_or(0);
         if mtu > LONGEST_LONG_SHARED - HEADER {
