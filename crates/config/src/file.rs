@@ -107,7 +107,7 @@ pub(crate) struct Control {
 #[cfg_attr(test, schemars(rename = "workers"))]
 pub(crate) struct Workers {
     /// How many at each interface, from 1 to 16, or "auto", the default: as many as it has queues and this
-    /// machine has cores beside one, at least 1.
+    /// machine has cores beside one, at least 1. With the backend "xdp" no more than it has receive queues.
     #[cfg_attr(test, schemars(extend("minimum" = 1, "maximum" = 16, "pattern" = "^auto$")))]
     pub receive: Option<At<Scalar>>,
     /// How many transmit at each interface, from 0 to 16, or "auto": as many as it has queues and this machine has

@@ -500,7 +500,14 @@ pub(crate) enum Target {
 impl Gate {
     /// All of these gates as one: where several backends share what arrives at an interface.
     pub fn of_all(gates: impl IntoIterator<Item = Gate>) -> Gate {
-        Gate(Target::All(gates.into_iter().map(|gate| gate.0).collect()))
+        let mut all: Vec<Target> = Vec::new();
+        for Gate(target) in gates {
+            // One program serves all queues, whoever receives from them.
+            if !all.iter().any(|one| one.is_program(&target)) {
+                all.push(target);
+            }
+        }
+        Gate(Target::All(all))
     }
 
     /// Frames go by these tables from now on, and by no others: at once for all that arrive, without
@@ -533,6 +540,14 @@ impl Former {
 }
 
 impl Target {
+    /// Whether both are the same program of an interface.
+    fn is_program(&self, other: &Target) -> bool {
+        match (self, other) {
+            (Target::Interface(one), Target::Interface(other)) => Weak::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     fn put(&self, early: &EarlyDrop) -> io::Result<()> {
         let mut former = Vec::new();
         let put = self.exchange(early, &mut None, &mut former);
@@ -566,11 +581,7 @@ impl Target {
                 }
             }
             Target::Interface(program) => {
-                let is_there = |one: &Former| matches!(one, Former::Interface(of, _) if Arc::as_ptr(of) == program.as_ptr());
-                // One program serves all queues, whoever receives from them.
-                if let Some(program) = program.upgrade()
-                    && !former.iter().any(is_there)
-                {
+                if let Some(program) = program.upgrade() {
                     let go_on = |asm: &mut Assembler| redirect(asm, program.sockets());
                     let instructions = early.program(Hook::Interface, go_on);
                     let loaded = bpf::load(ProgramKind::Xdp, &instructions)?;
@@ -585,7 +596,21 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use super::{FLOW_LIMITS, WORDS, hash, numbers};
+    use std::sync::Weak;
+
+    use super::{FLOW_LIMITS, Gate, Target, WORDS, hash, numbers};
+
+    #[test]
+    fn a_program_that_serves_several_receivers_is_put_once_and_each_socket_has_its_own() {
+        let interface = || Gate(Target::Interface(Weak::new()));
+        let socket = || Gate(Target::Socket(Weak::new()));
+        for (gates, count) in [([interface(), interface()], 1), ([socket(), socket()], 2)] {
+            let Gate(Target::All(all)) = Gate::of_all(gates) else {
+                panic!("all of them");
+            };
+            assert_eq!(all.len(), count);
+        }
+    }
 
     /// Neighbours, as the flows of one host and the hosts of one network are, share a limit no more
     /// often than others do, whatever the numbers are: 100 of them with a tenth, on average.

@@ -76,9 +76,12 @@
 //! # Example
 //!
 //! ```
-//! use fairlane_io::{Backend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions};
+//! use fairlane_io::{
+//!     Backend, OwedFrames, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions, XdpReceiver, XdpSender,
+//! };
 //! use std::collections::VecDeque;
-//! use std::io;
+//! use std::sync::mpsc::{Receiver, Sender, channel};
+//! use std::{io, thread};
 //!
 //! // Frames are there before any backend, and free again when they are dropped.
 //! let umem = Umem::new(64, 2_048)?;
@@ -98,6 +101,36 @@
 //!     let mut arrived = Vec::new();
 //!     left.receive(&mut arrived, 64)?;
 //!     right.transmit(&mut VecDeque::from(arrived))
+//! }
+//!
+//! /// The same with a thread for each queue of the left, which gets back what its frames lay in.
+//! fn forward_on_threads(left: XdpBackend, right: XdpBackend) -> io::Result<()> {
+//!     let queues = left.queues();
+//!     let (_, receivers) = left.split(queues)?;
+//!     let (mut sender, _): (XdpSender, _) = right.split(1)?;
+//!     let receive = |mut receiver: XdpReceiver, to: Sender<XdpFrame>, back: Receiver<XdpFrame>| {
+//!         let mut arrived = Vec::new();
+//!         while receiver.receive(&mut arrived, 64).is_ok() {
+//!             back.try_iter().for_each(XdpFrame::keep);
+//!             arrived.drain(..).for_each(|frame| drop(to.send(frame)));
+//!         }
+//!     };
+//!     let mut threads = Vec::new();
+//!     for receiver in receivers {
+//!         let ((to, frames), (pays, back)) = (channel(), channel());
+//!         thread::spawn(move || receive(receiver, to, back));
+//!         threads.push((frames, pays, OwedFrames::default()));
+//!     }
+//!     let mut batch = VecDeque::new();
+//!     loop {
+//!         for (frames, pays, owed) in &mut threads {
+//!             batch.extend(frames.try_iter().take(64).inspect(|frame| owed.took(frame)));
+//!             owed.pay().for_each(|frame| drop(pays.send(frame)));
+//!         }
+//!         sender.transmit(&mut batch)?;
+//!         // Nothing comes: it looks after what was sent.
+//!         sender.receive(&mut Vec::new(), 1)?;
+//!     }
 //! }
 //! # Ok::<(), io::Error>(())
 //! ```

@@ -75,7 +75,7 @@ impl Wire {
     ///
     /// # Errors
     ///
-    /// See [`Namespace::new`], [`veth`] and [`bridge`].
+    /// See [`Namespace::new`], [`veth`](crate::veth) and [`bridge`].
     pub fn new(senders: u8) -> Result<Wire, LabError> {
         Wire::made(senders, true, MTU, 1)
     }

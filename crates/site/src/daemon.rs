@@ -95,8 +95,8 @@ pub enum OnLoss {
 pub struct Interface {
     /// Its name; empty where nothing but processes is on this side.
     pub name: Arc<str>,
-    /// How frames are exchanged with it: `packet`, with its workers if it has any, `xdp` with its mode, `tap` or
-    /// `none`.
+    /// How frames are exchanged with it: `packet`, or `xdp` with its mode and, if there are several, its queues, either
+    /// with its workers if it has any; `tap` or `none`.
     pub backend: String,
 }
 

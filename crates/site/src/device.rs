@@ -293,6 +293,15 @@ impl Needs {
     }
 }
 
+/// The interfaces that a site names, the near one first.
+pub(crate) fn named(interfaces: &Interfaces) -> impl Iterator<Item = &String> {
+    let near = match &interfaces.near {
+        Near::Inside(name) => Some(name),
+        Near::Tap(_) | Near::Nothing => None,
+    };
+    near.into_iter().chain([&interfaces.outside])
+}
+
 /// The early drop at each of both devices, where there is to be one.
 pub(crate) type Ports = [Option<Arc<Port>>; 2];
 

@@ -34,7 +34,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::daemon::near_role;
-use crate::device::{Device, Losses, budget, cost};
+use crate::device::{Device, Losses, budget, cost, named};
 use crate::error::{Doing, Result, unfit};
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
@@ -286,11 +286,7 @@ fn cores() -> usize {
 
 /// Whether so many workers at each interface have a receive queue each, as AF_XDP needs.
 fn have_queues(interfaces: &Interfaces, count: usize) -> Result<()> {
-    let near = match &interfaces.near {
-        Near::Inside(name) => Some(name),
-        Near::Tap(_) | Near::Nothing => None,
-    };
-    for name in near.into_iter().chain([&interfaces.outside]) {
+    for name in named(interfaces) {
         // One that is not there is named by who opens it.
         let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
         if count > queues {

@@ -366,19 +366,25 @@ const FLOOD: Duration = Duration::from_secs(1);
 
 #[test]
 fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
-    let Some(wire) = or_skip("a flood of a site of workers", Wire::new(1)) else {
+    let wire = Wire::with_queues(1, 1_500, 2);
+    let Some(wire) = or_skip("a flood of a site of workers", wire) else {
         return;
     };
     let all = [
-        (1, 0, 1),
-        (2, 0, 1),
-        (1, 1, 1),
-        (1, 2, 1),
-        (1, 0, 2),
-        (1, 1, 2),
+        ("packet", 1, 0, 1),
+        ("packet", 2, 0, 1),
+        ("packet", 1, 1, 1),
+        ("packet", 1, 2, 1),
+        ("packet", 1, 0, 2),
+        ("xdp", 1, 0, 1),
+        ("xdp", 2, 0, 1),
+        ("xdp", 1, 1, 2),
     ];
-    for (receive, transmit, arbiters) in all {
-        let workers = Workers::new(receive, transmit, arbiters);
+    for (through, receive, transmit, arbiters) in all {
+        let workers = Workers {
+            through,
+            ..Workers::new(receive, transmit, arbiters)
+        };
         if !workers.fit() {
             continue;
         }
@@ -579,9 +585,21 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
     // More than two rings and mailboxes have room for.
     const FRAMES: usize = 40_000;
     const FEW: usize = 500;
-    for (receive, transmit) in [(1, 0), (2, 0), (1, 1), (1, 2)] {
-        let workers = Workers::new(receive, transmit, 1);
-        let Some(wire) = or_skip("what waits at workers", Wire::new(1)) else {
+    for (through, queues, receive, transmit) in [
+        ("packet", 1, 1, 0),
+        ("packet", 1, 2, 0),
+        ("packet", 1, 1, 1),
+        ("packet", 1, 1, 2),
+        ("xdp", 2, 1, 0),
+        ("xdp", 2, 2, 0),
+        ("xdp", 2, 1, 1),
+    ] {
+        let workers = Workers {
+            through,
+            ..Workers::new(receive, transmit, 1)
+        };
+        let wire = Wire::with_queues(1, 1_500, queues);
+        let Some(wire) = or_skip("what waits at workers", wire) else {
             return;
         };
         if !workers.fit() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::program::{Running, start};
 use crate::site::{BACKENDS, PATIENCE, up};
 use fairlane_io::{Backend, PacketBackend, packet};
-use fairlane_netlab::{Link, Namespace, or_skip, veth_with_queues};
+use fairlane_netlab::{Link, Namespace, or_skip, skip_unsupported, veth_with_queues};
 use serde_json::Value;
 
 /// Two hosts and what is between them.
@@ -37,8 +37,18 @@ impl Line {
     }
 
     fn connect(&self, side: usize, mtu: u32) -> Result<Link, fairlane_netlab::LabError> {
+        self.connect_with(side, mtu, 2)
+    }
+
+    /// The same with so many queues.
+    fn connect_with(
+        &self,
+        side: usize,
+        mtu: u32,
+        queues: u32,
+    ) -> Result<Link, fairlane_netlab::LabError> {
         let ends = (&self.middle, NAMES[side]);
-        let (near, far) = veth_with_queues(ends, (&self.hosts[side], "host"), mtu, 2)?;
+        let (near, far) = veth_with_queues(ends, (&self.hosts[side], "host"), mtu, queues)?;
         for link in [&near, &far] {
             link.turn_offloads_off()?;
             link.up()?;
@@ -228,6 +238,34 @@ fn an_interface_that_was_deleted_is_used_again_when_it_is_back() {
         assert_eq!(up["received_frames"], transmitted + away, "{report:#}");
         assert_eq!(report["interfaces"][1]["refused"], 0);
     }
+}
+
+#[test]
+fn an_interface_that_comes_back_with_fewer_queues_has_no_more_workers_than_these() {
+    let test = "an interface that comes back with fewer queues";
+    if thread::available_parallelism().unwrap().get() < 2 {
+        return skip_unsupported(test, "one core");
+    }
+    let Some(line) = Line::new(test, 1_500) else {
+        return;
+    };
+    let config = up("xdp", "100mbit") + "[workers]\nreceive = 2\n";
+    let (mut running, _folder) = line.start_as(&config, &[]);
+    let [mut from, mut to] = [0, 1].map(|side| line.host(side));
+    until_through(&mut from, &mut to, 1);
+    line.near(0).delete().unwrap();
+    line.connect_with(0, 1_500, 1).unwrap();
+    from = line.host(0);
+    until_through(&mut from, &mut to, 2);
+    until_through(&mut to, &mut from, 3);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
+    let names = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")));
+    let mut receiving: Vec<_> = names.map(Result::unwrap).collect();
+    receiving.retain(|name| name.starts_with("rx"));
+    receiving.sort_unstable();
+    assert_eq!(receiving, ["rx inside\n", "rx1 outside\n", "rx2 outside\n"]);
+    running.signal("TERM");
+    assert!(running.finish().status.success());
 }
 
 #[test]

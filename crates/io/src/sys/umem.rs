@@ -32,7 +32,12 @@ pub(super) const TOLD: usize = 24;
 /// Far more handles than memory has room for; a program that leaks them ends before they wrap.
 const MAX_HANDLES: u64 = 1 << 30;
 
+/// How many memories have been made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
 struct Shared {
+    /// From 1, which no other has.
+    number: u64,
     memory: Memory,
     frames: u32,
     /// Bytes of a frame are 1 << `shift`.
@@ -147,6 +152,7 @@ impl Umem {
         }
         let shift = frame_size.trailing_zeros();
         let shared = Box::new(Shared {
+            number: MADE.fetch_add(1, Ordering::Relaxed) + 1,
             memory: Memory::new((frames as usize) << shift)?,
             frames,
             shift,
@@ -226,7 +232,8 @@ impl Umem {
     /// Takes at most `max` frames out of what this thread keeps, and then out of the list. They are the caller's, by
     /// number. `each` takes and frees none.
     pub(super) fn take(&self, max: usize, mut each: impl FnMut(u32)) -> usize {
-        let kept = kept::take(self.shared, max, &mut each);
+        // SAFETY: `alive` counts this handle, so `shared` lives.
+        let kept = unsafe { kept::take(self.shared, max, &mut each) };
         if kept == max {
             return kept;
         }
@@ -524,14 +531,14 @@ impl crate::ByteLen for XdpFrame {
 
 impl Drop for XdpFrame {
     fn drop(&mut self) {
-        let frame = [self.number()];
+        let frame = self.number();
         // SAFETY: this value holds the frame, which counts, and is not used again where it is kept.
-        if unsafe { kept::keep_freed(self.shared, &frame) } == 1 {
+        if unsafe { kept::keep_dropped(self.shared, frame) } {
             return;
         }
         // SAFETY: `alive` counts this frame, so `shared` lives.
         let shared = unsafe { self.shared.as_ref() };
-        shared.free.give(frame);
+        shared.free.give([frame]);
         // SAFETY: a frame that is not in the list counts 1; this one was not until now, and this
         // value is not used again.
         unsafe { release(self.shared, 1) };

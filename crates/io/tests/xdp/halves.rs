@@ -123,7 +123,7 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
 
         let done = AtomicBool::new(false);
         let halves = thread::scope(|scope| {
-            let done = &done;
+            let (done, _end) = (&done, Ending(&done));
             let (mut threads, mut workers) = (Vec::new(), Vec::new());
             for receiver in each {
                 let ((handed, frames), (pays, paid)) = (channel(), channel());
@@ -135,8 +135,8 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
                 });
             }
             let forwarding = scope.spawn(move || {
+                let _end = Ending(done);
                 forward(&mut workers, &mut sender, FRAMES);
-                done.store(true, Ordering::Relaxed);
                 // What it keeps is not in the list until it ends.
                 sender
             });
@@ -293,7 +293,7 @@ fn a_half_goes_on_without_the_other_and_every_frame_comes_back_whichever_ends_fi
         let stop = AtomicBool::new(false);
         // Both ends send all the while.
         thread::scope(|scope| {
-            let (stop, ours) = (&stop, umem.clone());
+            let (stop, _end, ours) = (&stop, Ending(&stop), umem.clone());
             let sending = scope.spawn(move || {
                 let (mut next, mut batch) = (0, VecDeque::new());
                 let end = Instant::now() + Duration::from_millis(200);
@@ -335,7 +335,7 @@ fn a_half_goes_on_without_the_other_and_every_frame_comes_back_whichever_ends_fi
                 }
             });
             let ended = [sending.join(), receiving.join()];
-            stop.store(true, Ordering::Relaxed);
+            drop(Ending(stop));
             other.join().unwrap();
             ended.into_iter().for_each(Result::unwrap);
         });

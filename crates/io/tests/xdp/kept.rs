@@ -106,6 +106,23 @@ fn what_is_kept_keeps_the_memory_in_being_and_no_longer_than_the_thread() {
 }
 
 #[test]
+fn what_a_thread_owes_of_a_memory_that_is_gone_it_does_not_owe_of_the_next() {
+    on_a_thread(|| {
+        for _ in 0..100 {
+            // Often where the former one was.
+            let umem = Umem::new(8, 2_048).unwrap();
+            drop(frames(&umem, 8));
+            assert_eq!(umem.free_frames(), 8);
+            let mut owed = OwedFrames::default();
+            let theirs = received(&umem, 8);
+            theirs.iter().for_each(|frame| owed.took(frame));
+            on_a_thread(|| drop(theirs));
+            assert_eq!(umem.free_frames(), 8);
+        }
+    });
+}
+
+#[test]
 fn no_frame_has_two_holders_while_threads_take_keep_and_pay() {
     const FRAMES: u32 = 700;
     const WORKERS: usize = 3;
@@ -117,11 +134,11 @@ fn no_frame_has_two_holders_while_threads_take_keep_and_pay() {
     let place = |frame: &XdpFrame| frame.bytes().as_ptr() as usize / 2_048;
     thread::scope(|scope| {
         let (umem, held, places) = (&umem, &held, &places);
-        let mut workers = Vec::new();
+        let (mut workers, mut threads) = (Vec::new(), Vec::new());
         for _ in 0..WORKERS {
             let ((hand, frames), (pays, paid)) = (channel::<XdpFrame>(), channel::<XdpFrame>());
             workers.push((frames, pays, OwedFrames::default()));
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 for _ in 0..rounds {
                     paid.try_iter().for_each(XdpFrame::keep);
                     let Some(frame) = umem.frame_from(&[7; 60]) else {
@@ -133,9 +150,9 @@ fn no_frame_has_two_holders_while_threads_take_keep_and_pay() {
                         return;
                     }
                 }
-            });
+            }));
         }
-        scope.spawn(move || {
+        threads.push(scope.spawn(move || {
             let mut waiting = Vec::new();
             while !workers.is_empty() {
                 workers.retain_mut(|(frames, pays, owed)| {
@@ -161,7 +178,9 @@ fn no_frame_has_two_holders_while_threads_take_keep_and_pay() {
                     drop(frame);
                 }
             }
-        });
+        }));
+        // Until they have ended, with what they keep.
+        threads.into_iter().for_each(|it| it.join().unwrap());
     });
     assert_eq!(umem.free_frames(), FRAMES);
     let mut places = places.into_inner().unwrap();

@@ -121,15 +121,6 @@ fn a_backend_dropped_in_the_middle_of_traffic_leaves_the_others_frames_alone() {
     assert_eq!(lab.umem.free_frames(), lab.umem.frames());
 }
 
-/// Ends the other threads with this one, panic or not.
-struct Ending<'a>(&'a AtomicBool);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn the_kernel_no_longer_touches_what_a_dropped_backend_gave_back() {
     const PATTERN: [u8; 1_792] = [0xee; 1_792];

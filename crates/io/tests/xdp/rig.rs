@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlane_io::{Backend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions};
@@ -113,4 +114,13 @@ pub(crate) fn send(backend: &mut XdpBackend, batch: &mut VecDeque<XdpFrame>) {
 /// Frames in the backends' own hands, of each with rings of this size, when nothing is on its way.
 pub(crate) fn at_rest(backends: u32, options: &XdpOptions) -> u32 {
     backends * options.rx_ring
+}
+
+/// Ends the other threads with this one, panic or not.
+pub(crate) struct Ending<'a>(pub &'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

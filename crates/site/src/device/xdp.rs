@@ -12,7 +12,7 @@ use fairlane_io::{
     XdpReceiver, XdpSender, interface, packet,
 };
 
-use super::{Device, Losses, Needs};
+use super::{Device, Losses, Needs, named};
 use crate::error::{Doing, Result, unfit};
 use crate::frame::{Emptied, Frame};
 use crate::pipeline::HELD;
@@ -108,13 +108,9 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: usize) -> R
             needs.frames
         ));
     }
-    let near = match &interfaces.near {
-        Near::Inside(name) => Some(name),
-        Near::Tap(_) | Near::Nothing => None,
-    };
     let mut longest = needs.longest;
     let mut queues = Vec::new();
-    for name in near.into_iter().chain([&interfaces.outside]) {
+    for name in named(interfaces) {
         // One that is not there is named by who opens it.
         let mtu = interface::mtu(name).unwrap_or(0);
         if mtu > LONGEST_LONG_SHARED - HEADER {
@@ -430,6 +426,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_workers_hold_is_in_the_memory_and_where_it_does_not_fit_the_sentence_has_them() {
+        let [inside, outside] = ["inside", "outside"].map(str::to_owned);
+        let interfaces = [(&inside, 4), (&outside, 2)];
+        let needs = Needs {
+            frames: MOST_WAITING.into(),
+            longest: 1_514,
+        };
+        assert_eq!(rx_ring_of(&interfaces, needs, 0).unwrap(), (4, 1_024));
+        assert_eq!(rx_ring_of(&interfaces, needs, 1).unwrap(), (4, 512));
+        let error = rx_ring_of(&interfaces, needs, 8).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "with the backend xdp and so many receive queues (inside has 4 and outside has 2) at most \
+             106400 packets may wait in all links beside what 8 threads that receive hold, and their \
+             limits add up to 122368: lower 'limit', give the interfaces fewer queues (ethtool -L), or \
+             use the backend packet"
+        );
+    }
+
+    #[test]
     fn rings_and_all_that_may_wait_fit_the_memory_for_as_many_queues_as_it_has_sockets() {
         for queues in 2..2 * MOST_QUEUES {
             for waiting in [0, 1_000, 50_000, u64::from(MOST_WAITING)] {
@@ -446,6 +462,8 @@ mod tests {
                 );
             }
         }
+        assert_eq!(with_workers(0), 0);
+        assert_eq!(with_workers(3) - with_workers(2), 2_636, "as the pages say");
         assert_eq!(rx_ring(2, MOST_WAITING.into()), Some(RX_RING));
         assert_eq!(rx_ring(8, 10_000), Some(RX_RING));
         assert_eq!(rx_ring(64, 10_000), Some(1_024));

@@ -16,6 +16,8 @@ use super::{Shared, XdpFrame, release};
 struct Kept {
     /// The memory. It is there while there are [`frames`](Self::frames), and perhaps not any more else.
     shared: Option<NonNull<Shared>>,
+    /// Its number: another may be in its place.
+    number: u64,
     /// Which nobody else holds, and `alive` counts.
     frames: Vec<u32>,
     /// Frames of others that were taken and not freed here: so many may be kept.
@@ -26,6 +28,7 @@ thread_local! {
     static KEPT: RefCell<Kept> = const {
         RefCell::new(Kept {
             shared: None,
+            number: 0,
             frames: Vec::new(),
             out: 0,
         })
@@ -38,15 +41,29 @@ fn with_kept<T>(work: impl FnOnce(&mut Kept) -> T) -> Option<T> {
 }
 
 impl Kept {
-    fn is_of(&self, shared: NonNull<Shared>) -> bool {
-        self.shared == Some(shared)
+    /// Whether it is of this memory.
+    ///
+    /// # Safety
+    ///
+    /// `shared` lives, as while its `alive` counts something.
+    #[inline]
+    unsafe fn is_of(&self, shared: NonNull<Shared>) -> bool {
+        // SAFETY: by the caller's promise.
+        self.number == unsafe { shared.as_ref() }.number
     }
 
     /// From now on it is of this memory, and of no other.
-    fn turn_to(&mut self, shared: NonNull<Shared>) {
-        if !self.is_of(shared) {
+    ///
+    /// # Safety
+    ///
+    /// As of [`is_of`](Self::is_of).
+    #[inline]
+    unsafe fn turn_to(&mut self, shared: NonNull<Shared>) {
+        // SAFETY: by the caller's promise.
+        let number = unsafe { shared.as_ref() }.number;
+        if self.number != number {
             self.give(self.frames.len());
-            (self.shared, self.out) = (Some(shared), 0);
+            (self.shared, self.number, self.out) = (Some(shared), number, 0);
         }
     }
 
@@ -74,8 +91,14 @@ impl Kept {
     }
 
     /// How many of so many frames of this memory that become free here may be kept; as many less may then.
-    fn may_keep(&mut self, shared: NonNull<Shared>, freed: usize) -> usize {
-        let count = match self.is_of(shared) {
+    ///
+    /// # Safety
+    ///
+    /// As of [`is_of`](Self::is_of).
+    #[inline]
+    unsafe fn may_keep(&mut self, shared: NonNull<Shared>, freed: usize) -> usize {
+        // SAFETY: by the caller's promise.
+        let count = match unsafe { self.is_of(shared) } {
             true => freed.min(self.out),
             false => 0,
         };
@@ -98,18 +121,42 @@ impl Drop for Kept {
 /// The caller holds these frames of `shared`, which counts them, and those that are kept no more.
 pub(super) unsafe fn keep_freed(shared: NonNull<Shared>, frames: &[u32]) -> usize {
     let kept = with_kept(|kept| {
-        let count = kept.may_keep(shared, frames.len());
+        // SAFETY: `alive` counts the frames, so `shared` lives.
+        let count = unsafe { kept.may_keep(shared, frames.len()) };
         frames[..count].iter().for_each(|&frame| kept.push(frame));
         count
     });
     kept.unwrap_or(0)
 }
 
+/// The same of one frame: whether it is kept.
+///
+/// # Safety
+///
+/// As of [`keep_freed`].
+#[inline]
+pub(super) unsafe fn keep_dropped(shared: NonNull<Shared>, frame: u32) -> bool {
+    let kept = with_kept(|kept| {
+        // SAFETY: `alive` counts the frame, so `shared` lives.
+        let keeps = unsafe { kept.may_keep(shared, 1) } == 1;
+        if keeps {
+            kept.push(frame);
+        }
+        keeps
+    });
+    kept == Some(true)
+}
+
 /// Takes at most `max` frames of this memory out of what the thread keeps, the last kept first. They are the caller's,
 /// and count as before. `each` uses nothing that is kept.
-pub(super) fn take(shared: NonNull<Shared>, max: usize, each: impl FnMut(u32)) -> usize {
+///
+/// # Safety
+///
+/// `shared` lives.
+pub(super) unsafe fn take(shared: NonNull<Shared>, max: usize, each: impl FnMut(u32)) -> usize {
     let taken = with_kept(|kept| {
-        let count = match kept.is_of(shared) {
+        // SAFETY: by the caller's promise.
+        let count = match unsafe { kept.is_of(shared) } {
             true => max.min(kept.frames.len()),
             false => 0,
         };
@@ -130,10 +177,13 @@ impl XdpFrame {
     pub fn keep(self) {
         let frame = self.number();
         let kept = with_kept(|kept| {
-            if kept.frames.is_empty() {
-                kept.turn_to(self.shared);
-            }
-            let keeps = kept.is_of(self.shared);
+            // SAFETY: `alive` counts this frame, so `shared` lives.
+            let keeps = unsafe {
+                if kept.frames.is_empty() {
+                    kept.turn_to(self.shared);
+                }
+                kept.is_of(self.shared)
+            };
             if keeps {
                 kept.push(frame);
             }
@@ -180,7 +230,8 @@ impl OwedFrames {
     pub fn took(&mut self, frame: &XdpFrame) {
         self.0 += 1;
         with_kept(|kept| {
-            kept.turn_to(frame.shared);
+            // SAFETY: `alive` counts the frame, so `shared` lives.
+            unsafe { kept.turn_to(frame.shared) };
             kept.out += 1;
         });
     }

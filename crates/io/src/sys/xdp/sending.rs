@@ -232,7 +232,10 @@ impl Drop for Sending {
         // SAFETY: it is taken here alone, and nothing uses it afterwards.
         let mut rings = unsafe { ManuallyDrop::take(&mut self.rings) };
         let common = &self.common;
-        rings.settle(common.zero_copy);
+        // The last one waits when it closes the socket.
+        if Arc::strong_count(common) > 1 {
+            rings.settle(common.zero_copy);
+        }
         if rings.unsent > 0 {
             let left = &mut *common.left.lock().unwrap_or_else(PoisonError::into_inner);
             *left = Some(rings);

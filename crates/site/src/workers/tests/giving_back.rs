@@ -7,6 +7,8 @@ pub(super) struct Endless {
     pub(super) bytes: usize,
     /// Where frames lie, if in memory shared with a kernel; as many as there are free ones then.
     pub(super) umem: Option<Umem>,
+    /// How often it went on with what it was to transmit.
+    pub(super) attended: Arc<AtomicU64>,
     pub(super) places: HashSet<usize>,
     pub(super) ready: OwnedFd,
 }
@@ -16,6 +18,7 @@ impl Endless {
         Endless {
             bytes,
             umem: None,
+            attended: Arc::default(),
             places: HashSet::new(),
             ready: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
         }
@@ -68,6 +71,15 @@ impl Device for Endless {
             uncut: 3,
             ..Losses::default()
         })
+    }
+
+    fn attend(&mut self) -> io::Result<()> {
+        self.attended.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn hears_alone(&self) -> bool {
+        true
     }
 
     fn backend(&self) -> String {

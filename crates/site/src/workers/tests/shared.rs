@@ -61,3 +61,21 @@ fn what_a_worker_and_its_mailboxes_have_at_its_end_is_free() {
     thread::scope(|scope| scope.spawn(forward).join().unwrap());
     all_free(&umem);
 }
+
+#[test]
+fn a_device_that_only_sends_is_looked_after_in_every_round() {
+    let sender = Endless::new(60);
+    let attended = Arc::clone(&sender.attended);
+    let mut device = Worked::new(
+        "eth0",
+        vec![sender],
+        vec![Endless::new(60)],
+        &options(Role::Inside),
+    );
+    assert!(device.hears_alone(), "as the one that sends says");
+    device.start().unwrap();
+    for round in 1..=3 {
+        assert_eq!(device.receive(&mut Vec::new(), BATCH).unwrap(), 0);
+        assert_eq!(attended.load(Ordering::Relaxed), round);
+    }
+}
