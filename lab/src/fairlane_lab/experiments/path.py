@@ -61,7 +61,7 @@ class Contender:
 KERNEL = (Contender("kernel"), Contender("kernel", 4), Contender("kernel", 10_000))
 DAEMON = (
     *(Contender(way, classes) for way in _altq.WAYS for classes in (0, 4, 10_000)),
-    Contender("packet", 4, workers=True),
+    *(Contender(way, 4, workers=True) for way in _altq.WAYS),
 )
 
 
