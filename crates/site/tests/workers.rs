@@ -20,7 +20,8 @@ use fairlane_io::packet::Options as Ring;
 use fairlane_io::{Backend, PacketBackend};
 use fairlane_netlab::{Link, Wire, or_skip};
 use fairlane_site::{
-    Attaching, Daemon, Handle, Notice, Options, PipelineReport, Report, Source, pipeline_terms,
+    Attaching, Daemon, Handle, Notice, Options, Outcome, PipelineReport, Report, Source,
+    pipeline_terms,
 };
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -577,6 +578,48 @@ impl Balance<'_> {
     }
 }
 
+/// Runs a site, and what is done to it meanwhile with what is received and what becomes of that; it ends where the last of
+/// these is dropped. What was received is even after the end, too.
+fn balanced(
+    wire: &Wire,
+    workers: Workers,
+    options: Options,
+    meanwhile: impl FnOnce(&Handle, &mut Balance<'_>, Ending),
+) -> Outcome {
+    let options = Options {
+        interval: Duration::from_millis(20),
+        ..options
+    };
+    let open = || Daemon::open(site("calls", workers), &options, |_| {});
+    let daemon = wire.middle().run(open).unwrap();
+    let handle = daemon.handle();
+    let inside = Link::find(wire.middle(), "inside").unwrap();
+    let host = wire.sender(0);
+    let ring = Ring {
+        ring: 0,
+        deaf: true,
+        ..Ring::default()
+    };
+    let sender = || PacketBackend::open(host.link().name(), &ring);
+    let told = Arc::new(Mutex::new(Arc::default()));
+    let mut balance = Balance {
+        sender: host.namespace().run(sender).unwrap(),
+        inside: &inside,
+        host: wire.receiver().link(),
+        told: Arc::clone(&told),
+    };
+    let outcome = thread::scope(|scope| {
+        let tell = Arc::clone(&told);
+        let running =
+            scope.spawn(move || daemon.run(|report| tell.lock().unwrap().clone_from(report)));
+        meanwhile(&handle, &mut balance, Ending(handle.clone()));
+        running.join().unwrap()
+    });
+    told.lock().unwrap().clone_from(&outcome.report);
+    balance.is_even("after the end");
+    outcome
+}
+
 /// Where an interface is let go of while workers there have all that they and the ring have room for, and more is
 /// lost before them.
 #[test]
@@ -605,33 +648,8 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
         if !workers.fit() {
             continue;
         }
-        let options = Options {
-            interval: Duration::from_millis(20),
-            ..Options::default()
-        };
-        let open = || Daemon::open(site("calls", workers), &options, |_| {});
-        let daemon = wire.middle().run(open).unwrap();
-        let handle = daemon.handle();
-        let [inside, outside] =
-            ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
-        let host = wire.sender(0);
-        let ring = Ring {
-            ring: 0,
-            deaf: true,
-            ..Ring::default()
-        };
-        let sender = || PacketBackend::open(host.link().name(), &ring);
-        let told = Arc::new(Mutex::new(Arc::default()));
-        let mut balance = Balance {
-            sender: host.namespace().run(sender).unwrap(),
-            inside: &inside,
-            host: wire.receiver().link(),
-            told: Arc::clone(&told),
-        };
-        thread::scope(|scope| {
-            let running =
-                scope.spawn(move || daemon.run(|report| told.lock().unwrap().clone_from(report)));
-            let ending = Ending(handle.clone());
+        let outside = Link::find(wire.middle(), "outside").unwrap();
+        let outcome = balanced(&wire, workers, Options::default(), |handle, balance, _| {
             balance.send(FEW);
             assert_eq!(balance.is_even("at first"), 0);
             // Nothing is taken in from here on: what comes waits, as far as there is room.
@@ -647,7 +665,7 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
                 lost > 0 && all > lost + 1_000 * receive as u64,
                 "{lost} and {all}"
             );
-            attach(&handle, "inside", site("calls", workers));
+            attach(handle, "inside", site("calls", workers));
             balance.send(FEW);
             assert_eq!(balance.is_even("with another in its place"), all);
             // Beside what the classes have no room for.
@@ -656,9 +674,8 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
             settle();
             handle.detach("inside").unwrap();
             balance.is_even("after it was let go of again");
-            drop(ending);
-            running.join().unwrap().result.unwrap();
         });
+        outcome.result.unwrap();
     }
 }
 
@@ -675,34 +692,12 @@ fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_
         if !workers.fit() {
             continue;
         }
+        let outside = Link::find(wire.middle(), "outside").unwrap();
         let options = Options {
-            interval: Duration::from_millis(20),
             drain: PATIENCE,
             ..Options::default()
         };
-        let open = || Daemon::open(site("calls", workers), &options, |_| {});
-        let daemon = wire.middle().run(open).unwrap();
-        let handle = daemon.handle();
-        let [inside, outside] =
-            ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
-        let host = wire.sender(0);
-        let ring = Ring {
-            ring: 0,
-            deaf: true,
-            ..Ring::default()
-        };
-        let sender = || PacketBackend::open(host.link().name(), &ring);
-        let told = Arc::new(Mutex::new(Arc::default()));
-        let mut balance = Balance {
-            sender: host.namespace().run(sender).unwrap(),
-            inside: &inside,
-            host: wire.receiver().link(),
-            told: Arc::clone(&told),
-        };
-        let outcome = thread::scope(|scope| {
-            let running =
-                scope.spawn(move || daemon.run(|report| told.lock().unwrap().clone_from(report)));
-            let ending = Ending(handle.clone());
+        let outcome = balanced(&wire, workers, options, |handle, balance, ending| {
             balance.send(FRAMES);
             balance.is_even("at first");
             // What is released is handed over, as far as the budget has room, and goes no further.
@@ -726,17 +721,14 @@ fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_
                 after.links[0].transmitted
             );
             outside.up().unwrap();
-            attach(&handle, "outside", site("calls", workers));
+            attach(handle, "outside", site("calls", workers));
             balance.send(FRAMES);
             balance.is_even("with another in its place");
             // What was taken in is sent, to the last frame, before the run ends.
             balance.send(FRAMES);
             balance.is_taken_in();
             drop(ending);
-            running.join().unwrap()
         });
         outcome.result.unwrap();
-        *balance.told.lock().unwrap() = outcome.report;
-        balance.is_even("after the end");
     }
 }
