@@ -533,7 +533,8 @@ impl Balance<'_> {
     fn now(&self) -> (u64, u64) {
         let report = Arc::clone(&self.told.lock().unwrap());
         let [from, to] = &report.interfaces[..] else {
-            return (0, 0);
+            // Nothing was told yet: that is not even.
+            return (1, 0);
         };
         let dropped = report.links[0].classes.iter().map(|class| class.dropped);
         let counted = from.lost + from.early + from.uncut + to.refused + to.away;
