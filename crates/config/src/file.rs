@@ -100,7 +100,7 @@ pub(crate) struct Control {
     pub read_token: Option<Text>,
 }
 
-/// Threads that receive frames and find their classes; one more thread decides and transmits.
+/// Threads that receive frames and find their classes, and threads that transmit; one more thread decides.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -110,9 +110,18 @@ pub(crate) struct Workers {
     /// machine has cores beside one, at least 1. With the backend "xdp" no more than it has receive queues.
     #[cfg_attr(test, schemars(extend("minimum" = 1, "maximum" = 16, "pattern" = "^auto$")))]
     pub receive: Option<At<Scalar>>,
-    /// The cores that they stay on, as in [2, 3]: one for each, those at `inside` first. Without this
-    /// key they run where the system has them run. Without `receive` there are as many threads as cores here.
+    /// How many transmit at each interface, from 0 to 16, or "auto": as many as it has queues and this machine has
+    /// cores beside those of the other threads. By default none: the thread that decides transmits.
+    #[cfg_attr(test, schemars(extend("minimum" = 0, "maximum" = 16, "pattern" = "^auto$")))]
+    pub transmit: Option<At<Scalar>>,
+    /// The cores that they stay on, as in [2, 3]: one for each, first those that receive, then those that transmit,
+    /// of either those at `inside` first. Without this key they run where the system has them run. Without `receive`
+    /// there are as many threads as cores here.
     pub cores: Option<At<Vec<i64>>>,
+    /// 1: one thread decides for both links. 2: each link has one of its own, which needs `inside`. "auto", the
+    /// default: 2 where this machine has a core for each of them and for every thread that receives, else 1.
+    #[cfg_attr(test, schemars(extend("minimum" = 1, "maximum" = 2, "pattern" = "^auto$")))]
+    pub arbiters: Option<At<Scalar>>,
 }
 
 /// One shaped direction: all that leaves by one interface.

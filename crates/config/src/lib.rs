@@ -43,7 +43,7 @@
 //! let site = Site::parse(text, "site.toml")?;
 //! let Interfaces { near, backend, .. } = site.interfaces.as_ref().ok_or("no interfaces")?;
 //! assert_eq!((near, backend), (&Near::Inside("lan0".to_owned()), &Backend::Packet));
-//! let workers = Workers { receive: Some(1), cores: vec![2, 3] };
+//! let workers = Workers { receive: Some(1), transmit: Some(0), cores: vec![2, 3], arbiters: None };
 //! assert_eq!(site.workers.as_ref(), Some(&workers));
 //!
 //! let link: &Link = site.link("up").ok_or("no link")?;

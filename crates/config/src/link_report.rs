@@ -64,6 +64,7 @@ pub struct LinkReport {
 /// // Two receive workers, and 256 KiB in the hands of the device.
 /// let terms = PipelineTerms {
 ///     receive_workers: 2,
+///     arbiters: 1,
 ///     held_frames: 2_184,
 ///     arrival_rounds: Some(4),
 ///     departure_rounds: 2,
@@ -81,18 +82,27 @@ pub struct LinkReport {
 pub struct PipelineTerms {
     /// Threads that receive what leaves by the link; 0 where the one that forwards receives itself.
     pub receive_workers: usize,
+    /// Threads that decide: 1 for all links, or 2, one a link.
+    pub arbiters: usize,
     /// Frames that these hold at most, all together, beside those that wait in the link.
     pub held_frames: usize,
     /// Delta_A: in so many rounds of the thread that forwards it has taken in a frame that a worker holds, that
     /// in which the frame came and that which takes it counted. `None` without workers: it receives a frame in the
     /// round that takes it in.
     pub arrival_rounds: Option<usize>,
-    /// Delta_D: in so many rounds the device has a packet that may leave, if it has room; counted likewise. So it is
-    /// where the link sends no more than [`released_packets`](Self::released_packets) in a round.
+    /// Delta_D: in so many rounds the device has a packet that may leave, if it has room, or a transmit worker has;
+    /// counted likewise. So it is where the link sends no more than [`released_packets`](Self::released_packets) in a
+    /// round.
     pub departure_rounds: usize,
+    /// Threads that transmit what leaves by the link; 0 where the one that forwards transmits itself.
+    pub transmit_workers: usize,
+    /// The rest of Delta_D: in so many rounds of such a thread the device has a packet that was handed to it, if it has
+    /// room; counted likewise. `None` without them.
+    pub transmit_rounds: Option<usize>,
     /// Packets released in a round at most, which are all that the device has not taken when it has no room.
     pub released_packets: usize,
-    /// Bytes that the device may have that have not left, as its backend counts them.
+    /// Bytes that the device may have that have not left, as its backend counts them; with those that transmit workers
+    /// have.
     pub device_bytes: u64,
     /// Q: the bytes of both, with the link's overhead where the backend counts none.
     pub transmit_bytes: u64,

@@ -315,18 +315,24 @@ pub struct Control {
     pub read_token: Option<PathBuf>,
 }
 
-/// Threads that receive, beside the one that forwards.
+/// Threads that receive, and that transmit, beside the one that forwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workers {
     /// How many at each interface, from 1 to [`MOST`](Self::MOST); none where the machine's cores and the
     /// interface's queues say.
     pub receive: Option<usize>,
-    /// The cores that they stay on, those at `inside` first; none, or as many as there are workers.
+    /// How many transmit at each interface, at most [`MOST`](Self::MOST); 0 where the thread that forwards transmits,
+    /// and none where the machine's cores and the interface's queues say.
+    pub transmit: Option<usize>,
+    /// The cores that they stay on, first those that receive, then those that transmit, of either those at `inside`
+    /// first; none, or as many as there are workers.
     pub cores: Vec<usize>,
+    /// How many threads decide: 1 for both links, 2 one a link; none where the machine's cores say.
+    pub arbiters: Option<usize>,
 }
 
 impl Workers {
-    /// The most at an interface: each has a receive ring of its own.
+    /// The most that receive at an interface, where each has a ring of its own, and the most that transmit.
     pub const MOST: usize = 16;
 }
 

@@ -33,6 +33,23 @@ thread_local! {
     };
 }
 
+impl Kept {
+    /// One of the frames that may become free is here no more, but for its memory; false if there was none.
+    #[inline]
+    fn is_back(&mut self, number: usize) -> bool {
+        let left = self.out[number].checked_sub(1);
+        self.out[number] = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Keeps memory for frames to come.
+    #[inline]
+    fn keep(&mut self, number: usize, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.free[number].push(bytes);
+    }
+}
+
 /// Does something with what this thread keeps; at its end there is nothing kept.
 fn with_kept<T>(work: impl FnOnce(&mut Kept) -> T) -> Option<T> {
     KEPT.try_with(|kept| work(&mut kept.borrow_mut())).ok()
@@ -104,6 +121,68 @@ impl Owed {
     }
 }
 
+/// Memory that a thread has lent to another one that transmits: what the frames are in that it has handed over. So
+/// what was received here, and sent there, is here for frames to come, or for whoever it is [owed](Owed) to.
+///
+/// ```
+/// use fairlane_io::{KeptBytes, Lent, Owed};
+/// use std::thread;
+///
+/// // Received here, and sent there.
+/// let frame = KeptBytes::from(&[1, 2, 3][..]);
+/// let mut lent = Lent::default();
+/// lent.gave(&frame);
+/// let sent = thread::spawn(move || {
+///     let mut owed = Owed::default();
+///     owed.took(&frame);
+///     drop(frame);
+///     owed.pay().collect::<Vec<_>>()
+/// });
+/// for piece in sent.join().unwrap() {
+///     assert!(lent.took_back(piece));
+/// }
+///
+/// // What was not lent is not kept.
+/// assert!(!lent.took_back(Vec::with_capacity(128)));
+/// ```
+#[derive(Debug, Default)]
+pub struct Lent([usize; ROOMS.len()]);
+
+impl Lent {
+    /// Another thread has a frame that this one had, if it kept what that is in. O(1).
+    #[inline]
+    pub fn gave(&mut self, frame: &KeptBytes) {
+        let Some(number) = number_of(frame.bytes.capacity()) else {
+            return;
+        };
+        let was_kept = with_kept(|kept| kept.is_back(number));
+        self.0[number] += usize::from(was_kept == Some(true));
+    }
+
+    /// A frame that was [given](Self::gave) was not taken: it is here as before. O(1).
+    pub fn kept(&mut self, frame: &KeptBytes) {
+        if let Some(number) = number_of(frame.bytes.capacity())
+            && let Some(left) = self.0[number].checked_sub(1)
+        {
+            self.0[number] = left;
+            with_kept(|kept| kept.out[number] += 1);
+        }
+    }
+
+    /// Keeps a piece of memory that has come back, unless more come than were lent; whether it does. O(1).
+    pub fn took_back(&mut self, bytes: Vec<u8>) -> bool {
+        let Some(number) = number_of(bytes.capacity()) else {
+            return false;
+        };
+        let Some(left) = self.0[number].checked_sub(1) else {
+            return false;
+        };
+        self.0[number] = left;
+        with_kept(|kept| kept.keep(number, bytes));
+        true
+    }
+}
+
 /// The bytes of a frame that a backend has received. Where they are dropped, their memory is kept for frames that are
 /// received on the same thread, if they were received there too, or [taken](Owed::took) from where they were.
 #[derive(Debug)]
@@ -125,10 +204,9 @@ impl KeptBytes {
 
     /// Keeps memory for frames that are received on this thread: what one that has had frames of it
     /// [pays](Owed::pay). O(1).
-    pub fn keep(mut bytes: Vec<u8>) {
+    pub fn keep(bytes: Vec<u8>) {
         if let Some(number) = number_of(bytes.capacity()) {
-            bytes.clear();
-            with_kept(|kept| kept.free[number].push(bytes));
+            with_kept(|kept| kept.keep(number, bytes));
         }
     }
 }
@@ -193,17 +271,15 @@ impl std::ops::DerefMut for KeptBytes {
 
 impl Drop for KeptBytes {
     fn drop(&mut self) {
-        let mut bytes = mem::take(&mut self.bytes);
+        let bytes = mem::take(&mut self.bytes);
         // What was made elsewhere may have any room.
         let Some(number) = number_of(bytes.capacity()) else {
             return;
         };
-        bytes.clear();
         with_kept(|kept| {
             // Or one of these, of which more may come than is ever received here.
-            if let Some(out) = kept.out[number].checked_sub(1) {
-                kept.out[number] = out;
-                kept.free[number].push(bytes);
+            if kept.is_back(number) {
+                kept.keep(number, bytes);
             }
         });
     }
@@ -279,6 +355,58 @@ mod tests {
             rooms.collect::<Vec<_>>()
         });
         assert_eq!(rooms, [vec![1_536; 8], vec![128; 8]]);
+    }
+
+    #[test]
+    fn what_was_lent_comes_back_and_no_more_than_that() {
+        let free = || with_kept(|kept| kept.free.iter().map(Vec::len).sum::<usize>());
+        let mut lent = Lent::default();
+        let frames = received(&[1_500, 60]);
+        let former = places(&frames);
+        let made_elsewhere = KeptBytes::new(Vec::with_capacity(1_536));
+        // Of the first two alone memory is kept here.
+        frames.iter().for_each(|frame| lent.gave(frame));
+        lent.gave(&made_elsewhere);
+        // It was not taken at first.
+        lent.kept(&frames[0]);
+        lent.gave(&frames[0]);
+        let sent = thread::spawn(move || {
+            let mut owed = Owed::default();
+            let all: Vec<_> = frames.into_iter().chain([made_elsewhere]).collect();
+            all.iter().for_each(|frame| owed.took(frame));
+            drop(all);
+            owed.pay().collect::<Vec<_>>()
+        });
+        let pieces = sent.join().unwrap();
+        assert_eq!((pieces.len(), free()), (3, Some(0)));
+        let (long, short): (Vec<_>, Vec<_>) =
+            pieces.into_iter().partition(|piece| piece.capacity() > 128);
+        let came = |pieces: Vec<Vec<u8>>, lent: &mut Lent| {
+            pieces
+                .into_iter()
+                .map(|piece| lent.took_back(piece))
+                .collect::<Vec<_>>()
+        };
+        // The one or the other, which are alike.
+        assert_eq!(came(long, &mut lent), [true, false]);
+        assert_eq!(came(short, &mut lent), [true]);
+        let again = places(&received(&[1_500, 60]));
+        assert!(again.iter().any(|place| former.contains(place)));
+        assert_eq!(free(), Some(2), "dropped again, and kept");
+        // What is lent is out no more: as many that come from elsewhere are not kept in its place.
+        drop(KeptBytes::new(Vec::with_capacity(1_536)));
+        assert_eq!(free(), Some(2));
+    }
+
+    #[test]
+    fn a_frame_that_was_not_taken_is_as_if_it_had_not_been_lent() {
+        let mut lent = Lent::default();
+        let frames = received(&[60]);
+        lent.gave(&frames[0]);
+        lent.kept(&frames[0]);
+        drop(frames);
+        assert_eq!(with_kept(|kept| kept.free[0].len()), Some(1));
+        assert!(!lent.took_back(Vec::with_capacity(128)));
     }
 
     #[test]

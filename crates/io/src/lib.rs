@@ -144,7 +144,7 @@ pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
 pub use early::EarlyDrop;
 #[cfg(target_os = "linux")]
 pub use hold::{Hold, socket_of_holder};
-pub use kept::{KeptBytes, Owed};
+pub use kept::{KeptBytes, Lent, Owed};
 #[cfg(target_os = "linux")]
 pub use listener::{BindError, Carries, Listener};
 pub use memory::MemoryBackend;

@@ -723,12 +723,18 @@ fn place_size(mtu: usize) -> usize {
     (mtu + HEADER + BESIDE).next_multiple_of(LINE)
 }
 
-/// What the kernel charges at most for a frame of so many bytes on its way out.
+/// What the kernel charges at most for a frame of so many bytes on its way out: what it takes of a [`Budget`].
 ///
 /// It allots the frame, the room that devices reserve beside it and 320 bytes of its own together,
 /// in a power of two or in one piece of at most 640 bytes; a frame from a page on lies in pages of
 /// its own, with such a piece for its header. A descriptor of 256 bytes comes to either.
-fn kernel_memory(length: usize) -> u64 {
+///
+/// ```
+/// use fairlane_io::packet::kernel_memory;
+///
+/// assert_eq!([60, 1_514].map(kernel_memory), [896, 2_304]);
+/// ```
+pub fn kernel_memory(length: usize) -> u64 {
     const RESERVED: usize = 128;
     const SHARED: usize = 320;
     const SMALL: usize = 640;

@@ -87,6 +87,14 @@ pub const BATCH: usize = 64;
 /// Most frames taken in from one device in a round: as long as that takes, nothing is sent.
 pub const MOST_TAKEN_IN: usize = 16 * BATCH;
 
+/// A step in which nothing happened.
+const NOTHING: Step = Step {
+    drained: 0,
+    released: 0,
+    transmitted: 0,
+    next: Next::WhenPushed,
+};
+
 /// How long clients may go unheard while the bridge waits for its devices.
 pub const CLIENT_NAP: Nanos = Nanos::from_millis(1);
 
@@ -201,6 +209,8 @@ enum Way<Q: Queue, D: Backend> {
     Shaped(Box<Arbiter<Q, Straight<D>>>, FlowId, bool),
     /// Whether the device has not taken all of the frames so far.
     Open(Straight<D>, bool),
+    /// Nothing leaves by the device here: frames only arrive at it.
+    Elsewhere(D),
 }
 
 impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
@@ -218,6 +228,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         match self {
             Way::Shaped(arbiter, ..) => arbiter.backend(),
             Way::Open(out, _) => out.backend(),
+            Way::Elsewhere(device) => device,
         }
     }
 
@@ -226,13 +237,17 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         match self {
             Way::Shaped(arbiter, ..) => arbiter.backend_mut(),
             Way::Open(out, _) => out.backend_mut(),
+            Way::Elsewhere(device) => device,
         }
     }
 
     /// Whether its device has not taken all that is to leave before what comes next.
     #[inline]
     fn is_held_up(&self) -> bool {
-        matches!(self, Way::Open(_, true) | Way::Shaped(_, _, true))
+        matches!(
+            self,
+            Way::Open(_, true) | Way::Shaped(_, _, true) | Way::Elsewhere(_)
+        )
     }
 
     /// Most batches of frames that it takes in a round.
@@ -242,6 +257,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
             Way::Shaped(arbiter, ..) if !arbiter.is_open() => MOST_TAKEN_IN / BATCH,
             // A device without a queue before it holds up who sends to it.
             Way::Shaped(_, _, held_up) | Way::Open(_, held_up) => usize::from(!held_up),
+            Way::Elsewhere(_) => 0,
         }
     }
 
@@ -253,6 +269,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
                 !arbiter.queue().is_empty() || arbiter.waiting_for_backend() > 0
             }
             Way::Open(out, _) => out.is_waiting(),
+            Way::Elsewhere(_) => return true,
         };
         // A device that is unusable has nothing more to send.
         !waits && self.device().in_flight().unwrap_or(0) == 0
@@ -285,6 +302,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
                     },
                 })
             }
+            Way::Elsewhere(_) => Ok(NOTHING),
         }
     }
 }
@@ -320,8 +338,8 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     /// Nothing more is taken in.
     is_closed: bool,
     rounds: RoundStats,
-    /// When something may leave that the last round has left, as far as can be known.
-    due: Option<Nanos>,
+    /// By the side that it leaves by: when something may leave that the last round has left, as far as can be known.
+    due: [Option<Nanos>; 2],
 }
 
 impl<Q, D, F, M> Bridge<Q, D, M>
@@ -348,7 +366,7 @@ where
             is_attentive: false,
             is_closed: false,
             rounds: RoundStats::default(),
-            due: None,
+            due: [None; 2],
         })
     }
 
@@ -360,25 +378,22 @@ where
     /// What a device says when it is unusable. Queued packets stay where they are.
     pub fn round(&mut self, now: Nanos) -> io::Result<Step> {
         self.changed = false;
-        if let Some(due) = self.due.filter(|&due| now >= due) {
+        let due = self.due.into_iter().flatten().min();
+        if let Some(due) = due.filter(|&due| now >= due) {
             self.rounds.late.record(now.since(due));
         }
-        let (mut drained, mut next) = (0, Next::WhenPushed);
+        let (mut drained, mut is_more) = (0, [false; 2]);
         if !self.is_closed {
             for side in Side::BOTH {
-                if self.take_in(side, now, &mut drained)? {
-                    next = Next::Now;
-                }
+                is_more[side.index()] = self.take_in(side, now, &mut drained)?;
             }
         }
         let mut round = self.send(now)?;
         round.drained += drained;
-        round.next = round.next.min(next);
-        self.due = match round.next {
-            Next::Now | Next::WhenBackendTakesMore => Some(now),
-            Next::At(time) => Some(time),
-            Next::WhenPushed => None,
-        };
+        for (due, _) in self.due.iter_mut().zip(is_more).filter(|(_, more)| *more) {
+            *due = Some(now);
+            round.next = Next::Now;
+        }
         Ok(round)
     }
 
@@ -389,15 +404,15 @@ where
     /// As of a round.
     #[inline]
     pub fn send(&mut self, now: Nanos) -> io::Result<Step> {
-        let mut round = Step {
-            drained: 0,
-            released: 0,
-            transmitted: 0,
-            next: Next::WhenPushed,
-        };
+        let mut round = NOTHING;
         for side in Side::BOTH {
             let way = &mut self.ways[side.index()];
             let step = way.step(now)?;
+            self.due[side.index()] = match step.next {
+                Next::Now | Next::WhenBackendTakesMore => Some(now),
+                Next::At(time) => Some(time),
+                Next::WhenPushed => None,
+            };
             self.stats[side.index()].transmitted += step.transmitted as u64;
             round.drained += step.drained;
             round.released += step.released;
@@ -430,6 +445,7 @@ where
                 stats.received.add(frame.byte_len());
                 out.push(frame);
             }
+            Way::Elsewhere(_) => refuse(stats, frame.byte_len()),
         }
     }
 
@@ -476,6 +492,7 @@ where
                 stats.received.add(frame.byte_len());
                 out.push(frame);
             }
+            Way::Elsewhere(_) => refuse(stats, frame.byte_len()),
         }
     }
 
@@ -487,6 +504,7 @@ where
                 *held_up = false;
                 out.take_back()
             }
+            Way::Elsewhere(_) => VecDeque::new(),
         }
     }
 
@@ -495,6 +513,11 @@ where
     #[inline]
     fn take_in(&mut self, leaves_by: Side, now: Nanos, drained: &mut usize) -> io::Result<bool> {
         let batches = self.ways[leaves_by.index()].batches();
+        if let Way::Elsewhere(_) = self.ways[leaves_by.index()] {
+            // It may have to look after itself.
+            let device = self.ways[leaves_by.other().index()].device_mut();
+            device.receive(&mut self.arrived, 0)?;
+        }
         for _ in 0..batches {
             let device = self.ways[leaves_by.other().index()].device_mut();
             let came = device.receive(&mut self.arrived, BATCH)?;
@@ -532,6 +555,8 @@ where
                 stats.received = stats.received.plus(passed);
                 return;
             }
+            // Nothing is received for it.
+            Way::Elsewhere(_) => return,
         };
         let mut arrivals = from.device().arrivals().iter();
         for frame in self.arrived.drain(..) {
@@ -553,7 +578,7 @@ where
     pub fn arbiter(&self, leaves_by: Side) -> Option<&Arbiter<Q, Straight<D>>> {
         match &self.ways[leaves_by.index()] {
             Way::Shaped(arbiter, ..) => Some(arbiter),
-            Way::Open(..) => None,
+            Way::Open(..) | Way::Elsewhere(_) => None,
         }
     }
 
@@ -563,7 +588,7 @@ where
         self.changed = true;
         match &mut self.ways[leaves_by.index()] {
             Way::Shaped(arbiter, ..) => Some(arbiter),
-            Way::Open(..) => None,
+            Way::Open(..) | Way::Elsewhere(_) => None,
         }
     }
 
@@ -627,6 +652,52 @@ where
         self.rounds
     }
 
+    /// Cuts off the lane that leaves by this device, with all that waits in it, for another thread to make its
+    /// rounds: a bridge of that lane alone. Of the devices each is in one of the two bridges, by which its lane
+    /// leaves; in the other something stands in for it, by which nothing leaves there and at which frames arrive.
+    /// `here` stands in for the device that goes, and `there` for the one that stays. O(1), but for the room that a
+    /// bridge needs for a batch.
+    ///
+    /// [`join`](Self::join) undoes it.
+    pub fn split_off(&mut self, leaves_by: Side, here: D, there: D) -> Self
+    where
+        M: Clone,
+    {
+        let way = leaves_by.index();
+        let cut = std::mem::replace(&mut self.ways[way], Way::Elsewhere(here));
+        let mut ways = [cut, Way::Elsewhere(there)];
+        if leaves_by == Side::Right {
+            ways.reverse();
+        }
+        let (mut stats, mut due) = ([LaneStats::default(); 2], [None; 2]);
+        stats[way] = std::mem::take(&mut self.stats[way]);
+        due[way] = self.due[way].take();
+        Bridge {
+            ways,
+            stats,
+            make: self.make.clone(),
+            arrived: Vec::with_capacity(BATCH),
+            waiter: Waiter::new(),
+            changed: false,
+            is_attentive: false,
+            is_closed: self.is_closed,
+            rounds: RoundStats::default(),
+            due,
+        }
+    }
+
+    /// Takes back the lane that leaves by this device, which was [cut off](Self::split_off), as it is by now. Both
+    /// stand-ins are dropped. O(1).
+    pub fn join(&mut self, leaves_by: Side, mut other: Self) {
+        let way = leaves_by.index();
+        std::mem::swap(&mut self.ways[way], &mut other.ways[way]);
+        self.stats[way] = other.stats[way];
+        self.rounds.scan.merge(other.rounds.scan);
+        self.rounds.late.merge(other.rounds.late);
+        self.due[way] = other.due[way];
+        self.changed = true;
+    }
+
     /// What became of the frames that were to leave by this device.
     pub fn stats(&self, leaves_by: Side) -> LaneStats {
         let mut stats = self.stats[leaves_by.index()];
@@ -640,6 +711,13 @@ where
         }
         stats
     }
+}
+
+/// Counts a frame that is to leave by a device by which nothing leaves here.
+#[cold]
+fn refuse(stats: &mut LaneStats, bytes: usize) {
+    stats.received.add(bytes);
+    stats.rejected.add(bytes);
 }
 
 /// Queues a frame by `put`, as `make` makes it, or counts why not.
@@ -717,7 +795,7 @@ where
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
         let has_clients = |way: &Way<Q, D>| match way {
             Way::Shaped(arbiter, ..) => arbiter.may_be_pushed(),
-            Way::Open(..) => false,
+            Way::Open(..) | Way::Elsewhere(_) => false,
         };
         let longest = match self.is_attentive || self.ways.iter().any(has_clients) {
             true => longest.min(CLIENT_NAP.into()),

@@ -31,6 +31,13 @@ impl Spans {
         self.longest = self.longest.max(span);
     }
 
+    /// Counts what others have recorded too. O(1).
+    pub fn merge(&mut self, others: Spans) {
+        self.count += others.count;
+        self.total = self.total.saturating_add(others.total);
+        self.longest = self.longest.max(others.longest);
+    }
+
     /// How many were recorded.
     pub fn count(&self) -> u64 {
         self.count
@@ -62,7 +69,17 @@ mod tests {
             (spans.count(), spans.mean(), spans.longest()),
             (3, Nanos(5), Nanos(9))
         );
+        let mut others = Spans::default();
+        others.merge(spans);
+        others.record(Nanos(12));
+        spans.merge(others);
+        assert_eq!(
+            (spans.count(), spans.mean(), spans.longest()),
+            (7, Nanos(6), Nanos(12))
+        );
+        spans.merge(Spans::default());
+        assert_eq!(spans.count(), 7);
         spans.record(Nanos::MAX);
-        assert_eq!(spans.mean(), Nanos(u64::MAX / 4));
+        assert_eq!(spans.mean(), Nanos(u64::MAX / 8));
     }
 }

@@ -141,17 +141,22 @@ pub struct Idling {
     pub dedicated: bool,
 }
 
-impl Default for Idling {
+impl Idling {
     /// Spins below 10 microseconds and for 50 when idle, naps for at most 100, and sleeps
     /// for at most 100 milliseconds.
+    pub const USUAL: Idling = Idling {
+        spin_below: Nanos::from_micros(10),
+        spin_for: Nanos::from_micros(50),
+        nap: Nanos::from_micros(100),
+        longest_sleep: Nanos::from_millis(100),
+        dedicated: false,
+    };
+}
+
+impl Default for Idling {
+    /// The [usual](Self::USUAL) one.
     fn default() -> Self {
-        Idling {
-            spin_below: Nanos::from_micros(10),
-            spin_for: Nanos::from_micros(50),
-            nap: Nanos::from_micros(100),
-            longest_sleep: Nanos::from_millis(100),
-            dedicated: false,
-        }
+        Idling::USUAL
     }
 }
 

@@ -613,3 +613,58 @@ fn a_step_takes_what_is_done_after_it_and_no_wait() {
     // Of four on a busy machine one at least is shorter than the sleeps in between.
     assert!(timed.0.iter().any(|&took| took < ms(200)), "{:?}", timed.0);
 }
+
+#[test]
+fn a_lane_that_is_cut_off_goes_on_by_itself_and_comes_back_as_it_is() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(100), memory::pair(100));
+    let mut bridge = Bridge::new(shaped(left, 100, 0), shaped(right, 100, 0), as_it_is).unwrap();
+    let micros = Nanos::from_micros;
+    bridge.round(micros(0)).unwrap();
+    bridge.round(micros(1_000)).unwrap();
+    // A millisecond each: on the left one waits until 2 ms.
+    send(&mut there, [vec![1; 1_000], vec![2; 1_000]]);
+    bridge.round(micros(1_000)).unwrap();
+    send(&mut here, [vec![3; 1_000]]);
+    bridge.round(micros(1_500)).unwrap();
+    // What arrives comes by the stand-ins from here on.
+    let ((near, mut near_host), (far, mut far_host)) = (memory::pair(100), memory::pair(100));
+    let mut cut = bridge.split_off(Side::Left, near, far);
+    send(&mut here, [vec![9; 60]]);
+    send(&mut near_host, [vec![5; 1_000]]);
+    send(&mut far_host, [vec![6; 1_000]]);
+    let late = |bridge: &Bridge<_, _, _>| bridge.rounds().late.longest();
+    cut.round(micros(2_007)).unwrap();
+    assert_eq!(late(&cut), micros(7));
+    assert_eq!(heard(&mut here), [vec![1; 1_000], vec![2; 1_000]]);
+    bridge.round(micros(2_503)).unwrap();
+    assert_eq!(
+        bridge.rounds().late.count(),
+        0,
+        "nothing was to leave there"
+    );
+    assert_eq!(heard(&mut there), [vec![3; 1_000], vec![5; 1_000]]);
+    // Nothing leaves where the lane is not.
+    assert_eq!((bridge.room(Side::Left), cut.room(Side::Right)), (0, 0));
+    assert!(bridge.arbiter(Side::Left).is_none() && !bridge.set_shaped(Side::Left, false));
+    let came = Came {
+        at: Nanos::ZERO,
+        losing: false,
+    };
+    cut.admit(vec![0; 60], Side::Right, came, micros(2_600));
+    assert_eq!(cut.stats(Side::Right).rejected.frames, 1);
+    assert!(bridge.is_drained() && !cut.is_drained());
+
+    bridge.join(Side::Left, cut);
+    assert_eq!(late(&bridge), micros(7));
+    bridge.round(micros(10_000)).unwrap();
+    // What came meanwhile is heard again.
+    bridge.round(micros(11_000)).unwrap();
+    assert_eq!(heard(&mut here), [vec![6; 1_000]]);
+    assert_eq!(heard(&mut there), [vec![9; 60]]);
+    for (side, frames) in [(Side::Left, 3), (Side::Right, 3)] {
+        let stats = bridge.stats(side);
+        let transmitted = (stats.received.frames, stats.transmitted);
+        assert_eq!(transmitted, (frames, frames), "{side:?}");
+    }
+    assert!(bridge.is_drained());
+}

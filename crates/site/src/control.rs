@@ -736,7 +736,9 @@ impl Control {
         for side in Side::BOTH {
             let to = Arc::clone(&self.devices[side as usize].name);
             let count = &counting.devices[side as usize];
-            let (pipeline, waits) = (self.pipeline, counting.devices[side.other() as usize].waits);
+            let pipeline = self.pipeline;
+            let arrived = counting.devices[side.other() as usize].waits;
+            let waits = [arrived, count.transmit_waits];
             let Some(plan) = self.plan_mut(side) else {
                 report.open.push(OpenReport {
                     to,

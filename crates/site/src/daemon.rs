@@ -293,7 +293,7 @@ impl Daemon {
             opened,
             near: near_role(interfaces),
             ports,
-            pipeline: Pipeline::new(interfaces, &worker_options),
+            pipeline: Pipeline::new(&site, interfaces, &worker_options),
             filters: worker_options.map(|workers| Some(workers?.filters)),
             clock,
             listener: hand_over::listen(&interfaces.outside),
@@ -338,7 +338,7 @@ impl Daemon {
             opened,
             near: near_role(interfaces),
             ports,
-            pipeline: Pipeline::new(interfaces, &worker_options),
+            pipeline: Pipeline::new(&site, interfaces, &worker_options),
             filters: worker_options.map(|workers| Some(workers?.filters)),
             clock,
             listener: Some(listener),
@@ -397,6 +397,7 @@ impl Daemon {
             answers,
             longest: Arc::default(),
             has_workers: handle.site().workers.is_some(),
+            has_second: pipeline.has_arbiter_a_link(),
             taking,
         };
         let control = Control {

@@ -1,6 +1,8 @@
 //! The devices that a site names, each a way for frames in and out.
 
+mod entrance;
 mod lasting;
+mod sent;
 mod worked;
 mod xdp;
 
@@ -25,9 +27,10 @@ use crate::early::Port;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::{Notice, Notify};
-use crate::workers::{ClassifiedFrame, Look, Waits, WorkerOptions};
+use crate::workers::{Bell, ClassifiedFrame, Look, Waits, WorkerOptions};
 use lasting::Lasting;
 pub(crate) use lasting::{ToKeep, ToKeeper};
+pub(crate) use sent::Sending;
 pub(crate) use worked::Worked;
 use xdp::Shared;
 pub(crate) use xdp::TX_RING;
@@ -99,6 +102,12 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Duration::ZERO
     }
 
+    /// Frames that threads of its own were to send and had not when they came to [rest](Self::rest), of each the
+    /// oldest first.
+    fn take_unsent(&mut self, into: &mut VecDeque<Frame>) {
+        let _ = into;
+    }
+
     /// Where another process is to go on.
     fn position(&self) -> Position {
         Position::default()
@@ -114,7 +123,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         let _ = ours;
     }
 
-    /// Has threads of its own receive from now on, where any are to.
+    /// Has threads of its own receive and transmit from now on, where any are to.
     fn start(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -147,10 +156,42 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         None
     }
 
+    /// The same of threads that transmit.
+    fn transmit_waits(&self) -> Option<Waits> {
+        None
+    }
+
     /// Whether no frame of those threads waits: then the descriptor tells of one that does.
     fn may_wait(&mut self) -> bool {
         true
     }
+
+    /// Whether frames that arrive may be [lent](Self::lend) now.
+    fn may_lend(&self) -> bool {
+        false
+    }
+
+    /// Gives away where frames arrive, if it may: from now on none do here, and nothing but frames that leave is to
+    /// be asked of this until it [has that back](Self::have_back).
+    fn lend(&mut self) -> Option<Lent> {
+        None
+    }
+
+    /// Frames arrive here again: what was lent was dropped.
+    fn have_back(&mut self) {}
+
+    /// Whether what was lent is to come back before all else: the interface is gone.
+    fn is_to_go_home(&self) -> bool {
+        false
+    }
+}
+
+/// What was lent of a device. Dropping it gives it back.
+pub(crate) struct Lent {
+    /// Where frames arrive.
+    pub(crate) entrance: AnyDevice,
+    /// Ends a wait for them.
+    pub(crate) bell: Arc<Bell>,
 }
 
 /// Most batches that are forgotten at once: more than any ring holds.
@@ -185,11 +226,13 @@ pub(crate) struct ToPass {
     pub(crate) note: Option<File>,
 }
 
-/// Frames that arrived and went no further than the device.
+/// Frames that arrived and went no further than the device, or were to leave and did not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Losses {
-    /// Not sent, for the interface was away.
+    /// Not sent, for the interface was away, or was let go of first.
     pub(crate) away: u64,
+    /// Taken to be sent, and not sent after all: they are refused, or away, or were handed over.
+    pub(crate) unsent: u64,
     /// Not taken in time, or before the interface was let go of.
     pub(crate) lost: u64,
     /// Segments that their sender has left to be cut, and that cannot be.
@@ -201,6 +244,7 @@ impl Losses {
     fn since(self, before: Losses) -> Losses {
         Losses {
             away: self.away.saturating_sub(before.away),
+            unsent: self.unsent.saturating_sub(before.unsent),
             lost: self.lost.saturating_sub(before.lost),
             uncut: self.uncut.saturating_sub(before.uncut),
         }
@@ -210,6 +254,7 @@ impl Losses {
 impl AddAssign for Losses {
     fn add_assign(&mut self, more: Losses) {
         self.away += more.away;
+        self.unsent += more.unsent;
         self.lost += more.lost;
         self.uncut += more.uncut;
     }
@@ -348,6 +393,8 @@ pub(crate) struct Opened {
     hold: Hold,
     /// Its losses that were counted when it was taken out of use.
     told: Losses,
+    /// The same of what it had refused.
+    told_refused: u64,
 }
 
 impl Opened {
@@ -356,6 +403,7 @@ impl Opened {
             device,
             hold,
             told: Losses::default(),
+            told_refused: 0,
         }
     }
 
@@ -365,6 +413,8 @@ impl Opened {
         let losses = self.device.losses().unwrap_or(self.told);
         let mut more = losses.since(self.told);
         more.lost += left;
+        // Nobody asks it any more.
+        more.away += self.device.refused().saturating_sub(self.told_refused);
         more
     }
 }
@@ -406,8 +456,10 @@ impl Opener {
         let Some(workers) = &self.workers else {
             return Ok(Box::new(backends.into_iter().next().ok_or(Error::Ended)?));
         };
-        let sender = PacketBackend::open(&self.name, &sending())?;
-        let worked = Worked::new(&self.name, sender, backends, workers);
+        let count = workers.transmit.as_ref().map_or(1, |it| it.count);
+        let open = |_| PacketBackend::open(&self.name, &sending());
+        let senders: io::Result<Vec<_>> = (0..count).map(open).collect();
+        let worked = Worked::new(&self.name, senders?, backends, workers);
         Ok(Box::new(worked))
     }
 
@@ -421,7 +473,7 @@ impl Opener {
         };
         let (sender, receivers) = Shared::bind_parts(memory, &self.name, deaf, workers.count)?;
         let mode = sender.mode();
-        let worked = Worked::new(&self.name, sender, receivers, workers);
+        let worked = Worked::new(&self.name, vec![sender], receivers, workers);
         Ok((Box::new(worked), mode))
     }
 
@@ -450,6 +502,14 @@ pub(crate) fn budget(backend: config::Backend) -> Budget {
     match backend {
         config::Backend::Packet => of_packets(false).budget,
         config::Backend::Xdp => xdp::BUDGET,
+    }
+}
+
+/// What a frame of so many bytes takes of that at most.
+pub(crate) fn cost(backend: config::Backend) -> fn(usize) -> u64 {
+    match backend {
+        config::Backend::Packet => packet::kernel_memory,
+        config::Backend::Xdp => |bytes| bytes as u64,
     }
 }
 

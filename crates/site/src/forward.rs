@@ -1,5 +1,8 @@
 //! The forwarding thread: rounds of the bridge, and between two of them a little of what the
-//! control thread has ordered. It reads no file, prints nothing and waits for no lock.
+//! control thread has ordered. It reads no file, prints nothing and waits for no lock. Where each link has
+//! an arbiter on a thread of its own, that is done by two.
+
+pub(crate) mod second;
 
 use std::io;
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use crate::order::Order;
 use crate::stop::Stop;
 use crate::stretch::{Doing, Longest};
 use crate::workers::{ClassifiedFrame, Look};
+use second::Second;
 
 /// The priority before all others, as `nice` counts: a guarantee of 20 ms is worth nothing in a
 /// thread that waits for as long behind a dozen processes that never sleep.
@@ -35,6 +39,12 @@ const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
 /// For how long after an order it looks for the next one more often: changes seldom come alone.
 const ATTENTIVE: Nanos = Nanos::from_millis(100);
 
+/// How threads that forward idle.
+const IDLING: Idling = Idling {
+    longest_sleep: LONGEST_SLEEP,
+    ..Idling::USUAL
+};
+
 /// What the forwarding thread shares with the control thread.
 pub(crate) struct Forwarding {
     pub(crate) clock: Clock,
@@ -48,6 +58,8 @@ pub(crate) struct Forwarding {
     pub(crate) longest: Arc<Longest>,
     /// Whether other threads receive.
     pub(crate) has_workers: bool,
+    /// Whether each link has an arbiter on a thread of its own.
+    pub(crate) has_second: bool,
     /// What another process forwards until this one begins.
     pub(crate) taking: Option<Taking>,
 }
@@ -61,10 +73,11 @@ impl Forwarding {
             taking.take(bridge, &self.clock)?;
         }
         start_workers(bridge)?;
-        let idling = Idling {
-            longest_sleep: LONGEST_SLEEP,
-            ..Idling::default()
+        let mut second = match self.has_second {
+            true => Some(Second::start(self.clock, self.clock.now())?),
+            false => None,
         };
+        let mut failed = None;
         let mut doing = None;
         let mut guards = [Guard::default(), Guard::default()];
         // When the last round began, if part of an order was done after it, and what.
@@ -76,23 +89,16 @@ impl Forwarding {
         let outcome = drive(
             &mut rounds_of,
             &self.clock,
-            idling,
+            IDLING,
             |rounds_of, now, round| {
+                let has_workers = rounds_of.has_workers;
                 let bridge = &mut *rounds_of.bridge;
                 rounds += 1;
-                self.rounds.store(rounds, Ordering::Relaxed);
+                if !second.as_ref().is_some_and(|second| second.hangs(now)) {
+                    self.rounds.store(rounds, Ordering::Relaxed);
+                }
                 for (side, guard) in Side::BOTH.into_iter().zip(&mut guards) {
-                    if let Some(arbiter) = bridge.arbiter(side)
-                        && let Some(early) = arbiter.queue().classifier().early()
-                    {
-                        if arbiter.is_open() {
-                            // Nothing is classified: nobody takes more than his share.
-                            guard.rest(early);
-                            continue;
-                        }
-                        let filling = is_filling(bridge, side, self.has_workers, round);
-                        guard.look(early, filling, now);
-                    }
+                    guard_early(bridge, side, guard, has_workers, round, now);
                 }
                 if let Some((before, doing)) = worked_at.take() {
                     self.longest.took(doing, now.since(before).0);
@@ -100,24 +106,68 @@ impl Forwarding {
                 if doing.is_none() {
                     doing = self.orders.pop();
                 }
+                if doing.is_some() {
+                    ordered = Some(now);
+                }
+                bridge.set_attentive(ordered.is_some_and(|then| now.since(then) < ATTENTIVE));
+                let is_over = now >= end || self.stop.is_asked();
+                if let Some(second) = &mut second {
+                    let stays = doing.is_some() || is_over;
+                    match second.look(bridge, &mut guards[second::LENT as usize], stays, now) {
+                        Ok(true) => {}
+                        Ok(false) => return true,
+                        Err(error) => {
+                            failed = Some(error);
+                            return false;
+                        }
+                    }
+                }
                 if let Some(order) = &mut doing {
                     bridge.hurry();
                     let what = order.doing();
                     worked_at = Some((now, what));
-                    ordered = Some(now);
                     if self.longest.during(what, || order.step(bridge, now)) {
                         answer(&mut self.answers, doing.take());
                     }
                 }
-                bridge.set_attentive(ordered.is_some_and(|then| now.since(then) < ATTENTIVE));
                 now < end && goes_on(&self.stop, bridge, now, &mut draining)
             },
         );
+        let outcome = failed.map_or(outcome, Err);
+        let outcome = match second {
+            Some(second) => {
+                let guard = &mut guards[second::LENT as usize];
+                outcome.and(second.end(bridge, guard, self.clock.now()))
+            }
+            None => outcome,
+        };
         if let Some(mut order) = doing.or_else(|| self.orders.pop()) {
             while !order.step(bridge, self.clock.now()) {}
             answer(&mut self.answers, Some(order));
         }
         outcome
+    }
+}
+
+/// Has the kernel drop early what is to leave by a device, where that is done and too much comes.
+fn guard_early(
+    bridge: &SiteBridge,
+    leaves_by: Side,
+    guard: &mut Guard,
+    has_workers: bool,
+    round: &Step,
+    now: Nanos,
+) {
+    if let Some(arbiter) = bridge.arbiter(leaves_by)
+        && let Some(early) = arbiter.queue().classifier().early()
+    {
+        if arbiter.is_open() {
+            // Nothing is classified: nobody takes more than his share.
+            guard.rest(early);
+            return;
+        }
+        let filling = is_filling(bridge, leaves_by, has_workers, round);
+        guard.look(early, filling, now);
     }
 }
 

@@ -60,6 +60,7 @@ mod standby;
 mod stop;
 mod stretch;
 mod task;
+mod transmitting;
 mod unshaped;
 mod workers;
 

@@ -146,6 +146,8 @@ pub(crate) struct DeviceCount {
     pub(crate) most_in_flight: u64,
     /// Of the frames that arrive there, where workers receive them.
     pub(crate) waits: Option<Waits>,
+    /// Of those that leave by it, where workers transmit them.
+    pub(crate) transmit_waits: Option<Waits>,
     /// Whether what leaves by it is shaped now.
     pub(crate) shaped: bool,
 }
@@ -200,13 +202,18 @@ impl Counting {
             self.begun = true;
             self.thread = ThreadCount::of(bridge);
             for side in Side::BOTH {
+                // A device that is gone has nothing more to tell.
+                let losses = bridge.device_mut(side).losses().unwrap_or_default();
+                let mut lane = bridge.stats(side);
+                lane.transmitted = lane.transmitted.saturating_sub(losses.unsent);
                 self.devices[side as usize] = DeviceCount {
+                    losses,
+                    // With those that are away.
                     refused: bridge.device(side).refused(),
-                    // A device that is gone has nothing more to tell.
-                    losses: bridge.device_mut(side).losses().unwrap_or_default(),
-                    lane: bridge.stats(side),
+                    lane,
                     most_in_flight: bridge.device(side).most_in_flight(),
                     waits: bridge.device(side).waits(),
+                    transmit_waits: bridge.device(side).transmit_waits(),
                     shaped: bridge.is_shaped(side),
                 };
             }

@@ -8,13 +8,14 @@ use fairlane_runtime::ArbiterConfig;
 use fairlane_runtime::bridge::{BATCH, MOST_TAKEN_IN, Side};
 
 use crate::device::{TX_RING, budget};
-use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, counts};
+use crate::transmitting;
+use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, arbiters, counts};
 
 /// Frames that a worker holds at most: a batch that is on its way, and a full mailbox.
 pub(crate) const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
 
-/// In how many rounds the device has a packet that may leave: that in which it became so, and the one that releases it
-/// and transmits at once.
+/// In how many rounds the device has a packet that may leave, or a worker that transmits: that in which it became so, and
+/// the one that releases it and transmits at once.
 const DEPARTURE_ROUNDS: usize = 2;
 
 /// In how many rounds each frame is taken in that one of so many workers at an interface holds: that in which it came,
@@ -29,28 +30,51 @@ pub(crate) const fn arrival_rounds(workers: usize) -> usize {
 pub(crate) struct Pipeline {
     /// How many workers receive there.
     workers: [usize; 2],
+    /// How many threads decide.
+    arbiters: usize,
+    /// How many transmit.
+    transmitting: [usize; 2],
     /// Bytes that a device may have in flight.
     budgets: [u64; 2],
     /// Frames of these at most whose overhead it does not count.
-    bare_frames: u64,
+    bare_frames: [u64; 2],
 }
 
 impl Pipeline {
-    /// With these workers at each of these interfaces.
-    pub(crate) fn new(interfaces: &Interfaces, workers: &[Option<WorkerOptions>; 2]) -> Pipeline {
-        let counts = workers.each_ref().map(Option::as_ref);
-        Pipeline::of(interfaces, counts.map(|workers| Some(workers?.count)))
+    /// Of a site with these interfaces, and these workers at each.
+    pub(crate) fn new(
+        site: &Site,
+        interfaces: &Interfaces,
+        workers: &[Option<WorkerOptions>; 2],
+    ) -> Pipeline {
+        let workers = workers.each_ref().map(Option::as_ref);
+        let receiving = workers.map(|workers| Some(workers?.count));
+        let transmitting = workers.map(|workers| Some(workers?.transmit.as_ref()?.count));
+        let transmitting = transmitting.map(Option::unwrap_or_default);
+        Pipeline::of(site, interfaces, receiving, transmitting)
     }
 
-    fn of(interfaces: &Interfaces, workers: [Option<usize>; 2]) -> Pipeline {
+    /// Whether each link has an arbiter on a thread of its own.
+    pub(crate) fn has_arbiter_a_link(&self) -> bool {
+        self.arbiters > 1
+    }
+
+    fn of(
+        site: &Site,
+        interfaces: &Interfaces,
+        workers: [Option<usize>; 2],
+        transmitting: [usize; 2],
+    ) -> Pipeline {
         let bytes = budget(interfaces.backend).as_bytes();
         Pipeline {
             workers: workers.map(Option::unwrap_or_default),
-            bare_frames: match interfaces.backend {
+            arbiters: arbiters(site, workers, transmitting),
+            transmitting,
+            bare_frames: transmitting.map(|workers| match interfaces.backend {
                 // The kernel's memory for a frame is more than the frame with its overhead.
                 Backend::Packet => 0,
-                Backend::Xdp => TX_RING.into(),
-            },
+                Backend::Xdp => u64::from(TX_RING) + (workers * transmitting::HELD) as u64,
+            }),
             budgets: match interfaces.near {
                 Near::Inside(_) => [bytes, bytes],
                 // A tap device sends at once, and nothing is sent to nobody.
@@ -66,19 +90,23 @@ impl Pipeline {
             Role::Inside | Role::Tap | Role::Attached => Side::Left,
         };
         let workers = self.workers[side.other() as usize];
+        let transmitting = self.transmitting[side as usize];
         let released = ArbiterConfig::new(fairlane_runtime::Link::new(link.rate)).release_limit;
         let terms = PipelineTerms {
             receive_workers: workers,
+            arbiters: self.arbiters,
             held_frames: workers * HELD,
             arrival_rounds: (workers > 0).then(|| arrival_rounds(workers)),
             departure_rounds: DEPARTURE_ROUNDS,
+            transmit_workers: transmitting,
+            transmit_rounds: (transmitting > 0).then_some(transmitting::ROUNDS),
             released_packets: released,
             device_bytes: self.budgets[side as usize],
             ..PipelineTerms::default()
         };
         let beside = match terms.device_bytes {
             0 => 0,
-            _ => self.bare_frames * u64::from(link.overhead),
+            _ => self.bare_frames[side as usize] * u64::from(link.overhead),
         };
         terms.over(link.rate, link.longest.get(), beside)
     }
@@ -116,12 +144,37 @@ impl Pipeline {
 /// ```
 pub fn pipeline_terms(site: &Site, link: &Link) -> Option<PipelineTerms> {
     let interfaces = site.interfaces.as_ref()?;
-    Some(Pipeline::of(interfaces, counts(site, false)).terms(link))
+    let receiving = counts(site, false);
+    let transmitting = transmitting::counts(site, receiving);
+    Some(Pipeline::of(site, interfaces, receiving, transmitting).terms(link))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_that_transmit_workers_have_are_of_the_budget_and_so_is_their_overhead() {
+        let text = "[interfaces]\noutside = 'wan%d'\ninside = 'lan%d'\n[workers]\n[[link]]\nname = 'up'\n\
+                    to = 'outside'\nrate = '1gbit'\noverhead = 24\n";
+        let site = Site::parse(text, "site.toml").unwrap();
+        let (link, interfaces) = (&site.links[0], site.interfaces.as_ref().unwrap());
+        let terms = |interfaces: &Interfaces, workers| {
+            Pipeline::of(&site, interfaces, [Some(1); 2], [9, workers]).terms(link)
+        };
+        let [without, one, two] = [0, 1, 2].map(|workers| terms(interfaces, workers));
+        assert_eq!((one.transmit_workers, without.transmit_workers), (1, 0));
+        // A mailbox of 256 places, given back four at a time, in batches of 64, and the round in which a frame came.
+        let rounds = [&without, &one, &two].map(|terms| terms.transmit_rounds);
+        assert_eq!(rounds, [None, Some(6), Some(6)]);
+        assert_eq!(without.transmit_bytes, two.transmit_bytes);
+        let xdp = Interfaces {
+            backend: Backend::Xdp,
+            ..interfaces.clone()
+        };
+        let [without, one] = [0, 1].map(|workers| terms(&xdp, workers).transmit_bytes);
+        assert_eq!(one - without, (64 + 260) * 24);
+    }
 
     #[test]
     fn overhead_that_a_device_does_not_count_is_in_the_transmit_queue() {

@@ -65,7 +65,7 @@ pub struct ForwardingReport {
     /// arrives at an interface is taken in with the next round, and ends the wait for it.
     pub delta_a_us: Option<SpanReport>,
     /// How long after something may leave the round begins that sends it: Delta_D. The thread sends itself,
-    /// so that nothing is on its way between two threads.
+    /// so that nothing is on its way between two threads; or others send, of which [`PipelineReport`] tells.
     pub delta_d_us: Option<SpanReport>,
 }
 
@@ -106,9 +106,17 @@ pub struct PipelineReport {
     pub late_us: Option<f64>,
     /// So many of the longest rounds as are promised: Delta_D, as budgeted.
     pub departure_us: Option<f64>,
-    /// How often frames have waited with a worker for more rounds than `arrival_rounds`.
+    /// The most of its rounds that a frame has waited for with a worker that transmits, beside `transmit_rounds`; null
+    /// without such workers, and before a frame has left.
+    pub handed_rounds: Option<usize>,
+    /// The longest time that one has.
+    pub handed_us: Option<f64>,
+    /// So many of the longest rounds of these workers as are promised: the rest of Delta_D, as budgeted.
+    pub transmit_us: Option<f64>,
+    /// How often frames have waited with a worker for more rounds than `arrival_rounds`, or `transmit_rounds`.
     pub violations: u64,
-    /// The most bytes that the device has had, beside `device_bytes`; 0 where they are not counted.
+    /// The most bytes that the device has had, with those of workers that transmit, beside `device_bytes`; 0 where they
+    /// are not counted.
     pub device_most_bytes: u64,
 }
 
@@ -116,7 +124,7 @@ impl PipelineReport {
     pub(crate) fn new(
         terms: PipelineTerms,
         thread: ThreadCount,
-        waits: Option<Waits>,
+        [waits, handed]: [Option<Waits>; 2],
         device_most_bytes: u64,
     ) -> PipelineReport {
         let micros = |span: Nanos| span.0 as f64 / 1e3;
@@ -125,7 +133,12 @@ impl PipelineReport {
         // From look to look there may be a little more than a round.
         let round = longest(scan).max(waits.map(|waits| waits.longest_round));
         let of = |rounds: usize| Some(micros(round?) * rounds as f64);
-        let waits = waits.filter(|waits| waits.rounds > 0);
+        let transmit_us = |waits: Waits| {
+            let rounds = terms.transmit_rounds?;
+            Some(micros(waits.longest_round) * rounds as f64)
+        };
+        let [waits, handed] = [waits, handed].map(|waits| waits.filter(|waits| waits.rounds > 0));
+        let beyond = |waits: Option<Waits>| waits.map_or(0, |waits| waits.beyond);
         PipelineReport {
             waited_rounds: waits.map(|waits| waits.rounds),
             waited_us: waits.map(|waits| micros(waits.longest)),
@@ -133,7 +146,10 @@ impl PipelineReport {
             arrival_us: terms.arrival_rounds.and_then(of),
             late_us: longest(late).map(micros),
             departure_us: of(terms.departure_rounds),
-            violations: waits.map_or(0, |waits| waits.beyond),
+            handed_rounds: handed.map(|waits| waits.rounds),
+            handed_us: handed.map(|waits| micros(waits.longest)),
+            transmit_us: handed.and_then(transmit_us),
+            violations: beyond(waits) + beyond(handed),
             device_most_bytes,
             terms,
         }

@@ -7,7 +7,7 @@
 //! `docs/internals/pipeline.md` has the design.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod waits;
 
 use std::collections::VecDeque;
@@ -34,12 +34,12 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::daemon::near_role;
-use crate::device::{Device, Losses, named};
+use crate::device::{Device, Losses, budget, cost, named};
 use crate::error::{Doing, Result, unfit};
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
-pub(crate) use waits::{Look, Waits};
-use waits::{Looks, Marks};
+use crate::transmitting::{self, TransmitOptions};
+pub(crate) use waits::{Look, Looks, Marks, Waits};
 
 /// Frames that may wait for the thread that forwards: a millisecond of a million a second. Where there are more,
 /// the worker leaves them in the ring of the interface, and they are lost there when that is full.
@@ -75,7 +75,7 @@ impl fmt::Debug for SharedFilters {
 }
 
 /// Nothing that is done under these locks panics half-way.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -171,9 +171,11 @@ pub(crate) struct WorkerOptions {
     /// How many.
     pub(crate) count: usize,
     /// Where each of them stays; none, or as many.
-    cores: Vec<usize>,
+    pub(crate) cores: Vec<usize>,
     /// Bytes of each one's stack.
     stack: usize,
+    /// The threads that transmit there, if any are to.
+    pub(crate) transmit: Option<TransmitOptions>,
 }
 
 /// More than a worker's stack ever has.
@@ -204,12 +206,14 @@ pub(crate) fn worker_options(
             all.join(", ")
         ));
     }
-    if let Some(count) = workers.receive.filter(|&count| count > all.len().max(1)) {
-        return unfit(format!(
-            "[workers] asks for {count} threads at each interface, and the cores that this process may run on are {}: \
-             ask for no more than these, or for \"auto\"",
-            all.len()
-        ));
+    for (asked, that) in [(workers.receive, ""), (workers.transmit, " that transmit")] {
+        if let Some(count) = asked.filter(|&count| count > all.len().max(1)) {
+            return unfit(format!(
+                "[workers] asks for {count} threads{that} at each interface, and the cores that this process may run \
+                 on are {}: ask for no more than these, or for \"auto\"",
+                all.len()
+            ));
+        }
     }
     if let (Some(count), Backend::Xdp) = (workers.receive, interfaces.backend) {
         have_queues(interfaces, count)?;
@@ -221,18 +225,63 @@ pub(crate) fn worker_options(
              their sockets cannot wait for the moment at which this process begins"
         ));
     }
-    let mut cores = workers.cores.chunks(workers.receive.unwrap_or(1));
-    let mut options = |role: Role, count| WorkerOptions {
+    if workers.arbiters == Some(2) && all.len() < 2 {
+        return unfit(
+            "[workers] asks for a thread that decides for each link, and this process may run on one core alone: \
+             leave out 'arbiters'",
+        );
+    }
+    if let Some(count) = workers.transmit.filter(|&count| count > 1)
+        && interfaces.backend == Backend::Xdp
+    {
+        return unfit(format!(
+            "[workers] asks for {count} threads that transmit at each interface, and with the backend xdp one queue \
+             of each sends: ask for one, or use the backend packet"
+        ));
+    }
+    let receive = counts(site, alone);
+    let [near, outside] = transmitting::counts(site, receive);
+    // Where cores are named, it is said how many threads there are.
+    let [of_receive, of_transmit] =
+        [workers.receive, workers.transmit].map(Option::unwrap_or_default);
+    let sides = receive.iter().flatten().count();
+    let (to_receive, to_transmit) = match workers.cores.is_empty() {
+        true => workers.cores.split_at(0),
+        false => workers.cores.split_at(sides * of_receive),
+    };
+    let mut to_receive = to_receive.chunks(of_receive.max(1));
+    let mut to_transmit = to_transmit.chunks(of_transmit.max(1));
+    let mut options = |role: Role, count, transmit| WorkerOptions {
         clock,
         filters: Arc::default(),
         ingress: role.ingress(),
         count,
-        cores: cores.next().unwrap_or_default().to_vec(),
+        cores: to_receive.next().unwrap_or_default().to_vec(),
         stack: STACK,
+        transmit: (transmit > 0).then(|| TransmitOptions {
+            clock,
+            count: transmit,
+            cores: to_transmit.next().unwrap_or_default().to_vec(),
+            stack: STACK,
+            budget: budget(interfaces.backend),
+            cost: cost(interfaces.backend),
+        }),
     };
-    let [near, outside] = counts(site, alone);
-    let near = near.map(|count| options(near_role(interfaces), count));
-    Ok([near, outside.map(|count| options(Role::Outside, count))])
+    let [of_near, of_outside] = receive;
+    let near = of_near.map(|count| options(near_role(interfaces), count, near));
+    let outside = of_outside.map(|count| options(Role::Outside, count, outside));
+    Ok([near, outside])
+}
+
+/// How many queues an interface has, if it is here, and this machine cores.
+pub(crate) fn machine(name: &str) -> (usize, usize) {
+    let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
+    (queues, cores())
+}
+
+/// How many cores this process may run on.
+fn cores() -> usize {
+    sched_getaffinity(None).map_or(1, |here| here.count() as usize)
 }
 
 /// Whether so many workers at each interface have a receive queue each, as AF_XDP needs.
@@ -258,11 +307,10 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
         return [None, None];
     };
     let by_machine = |name: &str| {
-        let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
-        let cores = sched_getaffinity(None).map_or(1, |here| here.count());
+        let (queues, cores) = machine(name);
         match alone && interfaces.backend == Backend::Packet {
             true => 1,
-            false => automatic(queues, cores as usize),
+            false => automatic(queues, cores),
         }
     };
     let count = |name: &str| workers.receive.unwrap_or_else(|| by_machine(name));
@@ -273,6 +321,19 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     [near, Some(count(&interfaces.outside))]
 }
 
+/// How many threads decide for a site with so many that receive and that transmit at each interface: one for both links, or one for each. Where
+/// the site leaves that to the machine, one for each if all of these threads can have a core of their own.
+pub(crate) fn arbiters(site: &Site, receive: [Option<usize>; 2], transmit: [usize; 2]) -> usize {
+    let (Some(workers), [Some(near), Some(outside)]) = (&site.workers, receive) else {
+        return 1;
+    };
+    let others = near + outside + transmit.iter().sum::<usize>();
+    let have_room = || others + 2 <= cores();
+    workers
+        .arbiters
+        .unwrap_or_else(|| if have_room() { 2 } else { 1 })
+}
+
 /// How many workers are to be at an interface with so many queues on a machine with so many cores, one of which
 /// the thread that forwards has.
 fn automatic(queues: usize, cores: usize) -> usize {
@@ -280,22 +341,28 @@ fn automatic(queues: usize, cores: usize) -> usize {
 }
 
 /// An event that ends a wait.
-struct Bell(OwnedFd);
+pub(crate) struct Bell(OwnedFd);
 
 impl Bell {
-    fn new() -> io::Result<Bell> {
+    pub(crate) fn new() -> io::Result<Bell> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Bell(eventfd(0, flags)?))
     }
 
-    fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // It fails where it has rung as often as can be counted.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    fn rang(&self) {
+    pub(crate) fn rang(&self) {
         // It fails where nobody has rung.
         let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -581,7 +648,7 @@ impl<D: Device> Steps for Worker<D> {
     }
 
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
-        let both = [self.device.as_fd(), self.shared.bell.0.as_fd()];
+        let both = [self.device.as_fd(), self.shared.bell.as_fd()];
         self.waiter.wait_readable(&both, longest)?;
         Ok(Some(Woken::TimedOut))
     }
@@ -596,12 +663,23 @@ impl<D: Device + 'static> WorkerHandle<D> {
         core: Option<usize>,
     ) -> io::Result<SyncSender<Worker<D>>> {
         let clock = options.clock;
-        let (give, given) = sync_channel::<Worker<D>>(1);
-        let thread = thread::Builder::new().name(name).stack_size(options.stack);
-        let run = move || Some(given.recv().ok()?.run(&clock, core));
-        self.thread = Some(thread.spawn(run)?);
+        let run = move |worker: Worker<D>| worker.run(&clock, core);
+        let (give, thread) = thread_for(name, options.stack, run)?;
+        self.thread = Some(thread);
         Ok(give)
     }
+}
+
+/// A thread of this name, and a stack of so many bytes, for what it is to run, which it is given; without that it ends.
+pub(crate) fn thread_for<W: Send + 'static, L: Send + 'static>(
+    name: String,
+    stack: usize,
+    run: impl FnOnce(W) -> L + Send + 'static,
+) -> io::Result<(SyncSender<W>, JoinHandle<Option<L>>)> {
+    let (give, given) = sync_channel(1);
+    let thread = thread::Builder::new().name(name).stack_size(stack);
+    let thread = thread.spawn(move || Some(run(given.recv().ok()?)))?;
+    Ok((give, thread))
 }
 
 impl<D> WorkerHandle<D> {
@@ -755,6 +833,11 @@ impl<D> WorkerHandles<D> {
         }
     }
 
+    /// Tells again what [take](Self::take) has told, why they have ended.
+    pub(crate) fn tell_again(&mut self, failed: io::Error) {
+        self.failed = Some(failed);
+    }
+
     /// One has ended: the others are to. Whether they have.
     fn have_ended(&mut self) -> bool {
         self.stop();
@@ -801,8 +884,8 @@ impl<D> WorkerHandles<D> {
         waiting == self.each.len()
     }
 
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.0.as_fd()
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     pub(crate) fn is_filling(&self) -> bool {

@@ -1,4 +1,4 @@
-//! A site of several threads an interface, between real interfaces, while all changes that can: counted to the frame.
+//! A site of several threads an interface, or of an arbiter a link, between real interfaces, while all changes that can: counted to the frame.
 //!
 //! For `FAIRLANE_SOAK_SECONDS` seconds (5 unless told):
 //!
@@ -31,10 +31,61 @@ const FLOWS: usize = 24;
 /// Between two datagrams of a flow.
 const PAUSE: Duration = Duration::from_millis(6);
 
-fn site(backend: &str, class: &str, receive: usize) -> Site {
+/// The threads of a site at each of its interfaces.
+#[derive(Clone, Copy)]
+struct Workers {
+    /// How frames are exchanged.
+    through: &'static str,
+    receive: usize,
+    transmit: usize,
+    arbiters: usize,
+}
+
+impl Workers {
+    fn new(receive: usize, transmit: usize, arbiters: usize) -> Workers {
+        Workers {
+            through: "packet",
+            receive,
+            transmit,
+            arbiters,
+        }
+    }
+
+    /// Whether there are cores for each kind of them.
+    fn fit(self) -> bool {
+        let most = self.receive.max(self.transmit).max(self.arbiters);
+        let fit = most <= thread::available_parallelism().unwrap().get();
+        if !fit {
+            eprintln!("skipped: {most} workers an interface need as many cores");
+        }
+        fit
+    }
+
+    /// As a site tells it.
+    fn backend(self) -> String {
+        let told = |count: usize, what: &str| match count {
+            1 => format!(", 1{what} worker"),
+            _ => format!(", {count}{what} workers"),
+        };
+        let transmit = match self.transmit {
+            0 => String::new(),
+            transmit => told(transmit, " transmit"),
+        };
+        format!("{}{}{transmit}", self.through, told(self.receive, ""))
+    }
+}
+
+fn site(class: &str, workers: Workers) -> Site {
+    let Workers {
+        through,
+        receive,
+        transmit,
+        arbiters,
+    } = workers;
+    let backend = &through[..through.find(',').unwrap_or(through.len())];
     let text = format!(
         "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\nbackend = \"{backend}\"\n\
-         [workers]\nreceive = {receive}\n\
+         [workers]\nreceive = {receive}\ntransmit = {transmit}\narbiters = {arbiters}\n\
          [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"200mbit\"\n\
          [[link.class]]\nname = \"{class}\"\nrate = \"40mbit\"\n\
          [[link.class]]\nname = \"rest\"\ndefault = true\n\
@@ -241,18 +292,25 @@ fn attach(handle: &Handle, interface: &str, site: Site) {
     handle.attach(attaching, source, handle.site()).unwrap();
 }
 
+fn churns(workers: Workers) {
+    if let Some(wire) = or_skip("a site of several workers", Wire::new(1))
+        && workers.fit()
+    {
+        churn(&wire, workers);
+    }
+}
+
 #[test]
 fn with_several_workers_no_frame_is_lost_doubled_or_reordered_while_all_changes() {
-    let cores = thread::available_parallelism().unwrap().get();
-    for receive in [2, 3] {
-        if receive > cores {
-            eprintln!("skipped: {receive} workers an interface need as many cores");
-            continue;
-        }
-        if let Some(wire) = or_skip("a site of several workers", Wire::new(1)) {
-            churn(&wire, "packet", "packet", receive);
-        }
-    }
+    churns(Workers::new(2, 0, 1));
+    churns(Workers::new(1, 0, 2));
+    churns(Workers::new(3, 0, 1));
+}
+
+#[test]
+fn with_workers_that_transmit_no_frame_is_lost_doubled_or_reordered_while_all_changes() {
+    churns(Workers::new(1, 1, 1));
+    churns(Workers::new(2, 2, 2));
 }
 
 /// Queues of each interface.
@@ -260,25 +318,18 @@ const QUEUES: u32 = 4;
 
 #[test]
 fn with_several_workers_through_af_xdp_it_is_the_same() {
-    let cores = thread::available_parallelism().unwrap().get();
     // The driver of virtual cables takes no such long packets to AF_XDP itself.
-    for (mode, mtu, receive) in [
-        ("native", 1_500, 2),
-        ("generic", 3_800, 2),
-        ("native", 1_500, 1),
+    for (through, mtu, workers) in [
+        ("xdp, native, 4 queues", 1_500, Workers::new(2, 0, 1)),
+        ("xdp, generic, 4 queues", 3_800, Workers::new(2, 1, 2)),
+        ("xdp, native, 4 queues", 1_500, Workers::new(1, 1, 2)),
     ] {
-        if receive > cores {
-            eprintln!("skipped: {receive} workers an interface need as many cores");
-            continue;
-        }
+        let workers = Workers { through, ..workers };
         let wire = Wire::with_queues(1, mtu, QUEUES);
-        if let Some(wire) = or_skip("a site of several workers through AF_XDP", wire) {
-            churn(
-                &wire,
-                "xdp",
-                &format!("xdp, {mode}, {QUEUES} queues"),
-                receive,
-            );
+        if let Some(wire) = or_skip("a site of several workers through AF_XDP", wire)
+            && workers.fit()
+        {
+            churn(&wire, workers);
         }
     }
 }
@@ -290,6 +341,9 @@ fn is_within_the_budget(pipeline: &PipelineReport) {
         waited_rounds,
         waited_us,
         arrival_us,
+        handed_rounds,
+        handed_us,
+        transmit_us,
         violations,
         device_most_bytes,
         ..
@@ -298,6 +352,11 @@ fn is_within_the_budget(pipeline: &PipelineReport) {
     let rounds = waited_rounds.expect("frames have come");
     assert!(rounds > 0 && Some(rounds) <= terms.arrival_rounds);
     assert!(waited_us.unwrap() <= arrival_us.unwrap());
+    assert_eq!(handed_rounds.is_some(), terms.transmit_workers > 0);
+    if let Some(rounds) = *handed_rounds {
+        assert!(rounds > 0 && Some(rounds) <= terms.transmit_rounds);
+        assert!(handed_us.unwrap() <= transmit_us.unwrap());
+    }
     assert_eq!(*violations, 0);
     assert!((1..=terms.device_bytes).contains(device_most_bytes));
 }
@@ -311,10 +370,26 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
     let Some(wire) = or_skip("a flood of a site of workers", wire) else {
         return;
     };
-    let counts = 1..=thread::available_parallelism().unwrap().get().min(2);
-    let cases = counts.flat_map(|receive| ["packet", "xdp"].map(|backend| (backend, receive)));
-    for (backend, receive) in cases {
-        let site = site(backend, "calls", receive);
+    let all = [
+        ("packet", 1, 0, 1),
+        ("packet", 2, 0, 1),
+        ("packet", 1, 1, 1),
+        ("packet", 1, 2, 1),
+        ("packet", 1, 0, 2),
+        ("packet", 1, 1, 2),
+        ("xdp", 1, 0, 1),
+        ("xdp", 2, 0, 1),
+        ("xdp", 2, 1, 2),
+    ];
+    for (through, receive, transmit, arbiters) in all {
+        let workers = Workers {
+            through,
+            ..Workers::new(receive, transmit, arbiters)
+        };
+        if !workers.fit() {
+            continue;
+        }
+        let site = site("calls", workers);
         let promised = pipeline_terms(&site, &site.links[0]).unwrap();
         let open = || Daemon::open(site, &Options::default(), drop);
         let daemon = wire.middle().run(open).unwrap();
@@ -342,22 +417,16 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
     }
 }
 
-/// `described` is how the interfaces exchange frames.
-fn churn(wire: &Wire, backend: &str, described: &str, receive: usize) {
-    let site = |class| site(backend, class, receive);
-    let described = match receive {
-        1 => format!("{described}, 1 worker"),
-        _ => format!("{described}, {receive} workers"),
-    };
+fn churn(wire: &Wire, workers: Workers) {
     let seconds = std::env::var("FAIRLANE_SOAK_SECONDS");
     let seconds = seconds.ok().and_then(|it| it.parse().ok()).unwrap_or(5);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (tell, notices) = channel();
     let notify = move |notice| drop(tell.send(notice));
-    let open = || Daemon::open(site("calls"), &Options::default(), notify);
+    let open = || Daemon::open(site("calls", workers), &Options::default(), notify);
     let daemon = wire.middle().run(open).unwrap();
     for interface in daemon.interfaces() {
-        assert_eq!(interface.backend, described);
+        assert_eq!(interface.backend, workers.backend());
     }
     let handle = daemon.handle();
     let links = ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
@@ -372,7 +441,7 @@ fn churn(wire: &Wire, backend: &str, described: &str, receive: usize) {
         while rounds == 0 || Instant::now() < end {
             let changed = flows.during(PATIENCE, || {
                 for class in ["voice", "calls"] {
-                    let source = Source::Site(Box::new(site(class)));
+                    let source = Source::Site(Box::new(site(class, workers)));
                     handle.change(source, None).unwrap();
                     settle();
                 }
@@ -385,7 +454,7 @@ fn churn(wire: &Wire, backend: &str, described: &str, receive: usize) {
             let exchanged = flows.during(SILENCE, || {
                 settle();
                 handle.detach("outside").unwrap();
-                attach(&handle, "outside", site("calls"));
+                attach(&handle, "outside", site("calls", workers));
                 settle();
             });
             exchanged.is_in_order("detached and attached");
@@ -413,14 +482,17 @@ fn churn(wire: &Wire, backend: &str, described: &str, receive: usize) {
         let report = outcome.report;
         assert!(report.reloads >= 2 * rounds);
         is_within_the_budget(&report.links[0].pipeline);
-        assert_eq!(report.interfaces[1].backend, described);
+        assert_eq!(report.links[0].pipeline.terms.arbiters, workers.arbiters);
+        assert_eq!(report.interfaces[1].backend, workers.backend());
     });
     let lost = notices
         .try_iter()
         .any(|notice| matches!(notice, Notice::Gone(_)));
     assert!(!lost, "no interface was removed");
+    let backend = workers.backend();
     eprintln!(
-        "{described}: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late"
+        "{backend}, {} arbiters: {rounds} rounds, {counted} frames where none may be lost, {late} of the others came late",
+        workers.arbiters
     );
 }
 
@@ -470,6 +542,23 @@ impl Balance<'_> {
         (received, left + counted + dropped.sum::<u64>())
     }
 
+    /// Waits until what was received was taken in.
+    fn is_taken_in(&self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let report = Arc::clone(&self.told.lock().unwrap());
+            let [from, ..] = &report.interfaces[..] else {
+                panic!("it has told nothing");
+            };
+            let taken = report.links[0].received_frames + from.lost + from.early + from.uncut;
+            if taken == self.inside.received().unwrap().0 {
+                return;
+            }
+            assert!(Instant::now() < end, "{taken} frames");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// What was received has left or was counted, all of it once; what was lost.
     fn is_even(&self, when: &str) -> u64 {
         // And not only in passing; a kernel sends a frame of its own now and then, which takes its time as well.
@@ -497,22 +586,32 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
     // More than two rings and mailboxes have room for.
     const FRAMES: usize = 40_000;
     const FEW: usize = 500;
-    for (backend, queues, receive) in [
+    for (through, receive, transmit) in [
+        ("packet", 1, 0),
+        ("packet", 2, 0),
         ("packet", 1, 1),
         ("packet", 1, 2),
+        ("xdp", 1, 0),
+        ("xdp", 2, 0),
         ("xdp", 2, 1),
-        ("xdp", 2, 2),
     ] {
+        let workers = Workers {
+            through,
+            ..Workers::new(receive, transmit, 1)
+        };
+        let queues = if through == "xdp" { 2 } else { 1 };
         let wire = Wire::with_queues(1, 1_500, queues);
         let Some(wire) = or_skip("what waits at workers", wire) else {
             return;
         };
-        let site = |class| site(backend, class, receive);
+        if !workers.fit() {
+            continue;
+        }
         let options = Options {
             interval: Duration::from_millis(20),
             ..Options::default()
         };
-        let open = || Daemon::open(site("calls"), &options, |_| {});
+        let open = || Daemon::open(site("calls", workers), &options, |_| {});
         let daemon = wire.middle().run(open).unwrap();
         let handle = daemon.handle();
         let [inside, outside] =
@@ -550,7 +649,7 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
                 lost > 0 && all > lost + 1_000 * receive as u64,
                 "{lost} and {all}"
             );
-            attach(&handle, "inside", site("calls"));
+            attach(&handle, "inside", site("calls", workers));
             balance.send(FEW);
             assert_eq!(balance.is_even("with another in its place"), all);
             // Beside what the classes have no room for.
@@ -562,5 +661,84 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
             drop(ending);
             running.join().unwrap().result.unwrap();
         });
+    }
+}
+
+/// Where an interface is let go of while threads that transmit there have all that may be on its way.
+#[test]
+fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_else_has_left() {
+    // More than the budget of an interface has room for.
+    const FRAMES: usize = 1_000;
+    for (receive, transmit) in [(1, 1), (1, 2)] {
+        let workers = Workers::new(receive, transmit, 1);
+        let Some(wire) = or_skip("what waits to be transmitted", Wire::new(1)) else {
+            return;
+        };
+        if !workers.fit() {
+            continue;
+        }
+        let options = Options {
+            interval: Duration::from_millis(20),
+            drain: PATIENCE,
+            ..Options::default()
+        };
+        let open = || Daemon::open(site("calls", workers), &options, |_| {});
+        let daemon = wire.middle().run(open).unwrap();
+        let handle = daemon.handle();
+        let [inside, outside] =
+            ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
+        let host = wire.sender(0);
+        let ring = Ring {
+            ring: 0,
+            deaf: true,
+            ..Ring::default()
+        };
+        let sender = || PacketBackend::open(host.link().name(), &ring);
+        let told = Arc::new(Mutex::new(Arc::default()));
+        let mut balance = Balance {
+            sender: host.namespace().run(sender).unwrap(),
+            inside: &inside,
+            host: wire.receiver().link(),
+            told: Arc::clone(&told),
+        };
+        let outcome = thread::scope(|scope| {
+            let running =
+                scope.spawn(move || daemon.run(|report| told.lock().unwrap().clone_from(report)));
+            let ending = Ending(handle.clone());
+            balance.send(FRAMES);
+            balance.is_even("at first");
+            // What is released is handed over, as far as the budget has room, and goes no further.
+            outside.down().unwrap();
+            balance.send(FRAMES);
+            settle();
+            let before = Arc::clone(&balance.told.lock().unwrap());
+            assert_eq!(before.interfaces[1].away, 0);
+            handle.detach("outside").unwrap();
+            balance.is_even("after it was let go of");
+            let after = Arc::clone(&balance.told.lock().unwrap());
+            let to = &after.interfaces[1];
+            assert_eq!((to.refused, to.lost), (0, 0));
+            // With what was with the workers, of which the kernel counts no frame for more than this.
+            assert!(to.away > 200, "{}", to.away);
+            // Nothing that was handed over and did not leave is among what the interface took.
+            let left = balance.host.received().unwrap().0;
+            assert!(
+                after.links[0].transmitted <= left,
+                "{} and {left}",
+                after.links[0].transmitted
+            );
+            outside.up().unwrap();
+            attach(&handle, "outside", site("calls", workers));
+            balance.send(FRAMES);
+            balance.is_even("with another in its place");
+            // What was taken in is sent, to the last frame, before the run ends.
+            balance.send(FRAMES);
+            balance.is_taken_in();
+            drop(ending);
+            running.join().unwrap()
+        });
+        outcome.result.unwrap();
+        *balance.told.lock().unwrap() = outcome.report;
+        balance.is_even("after the end");
     }
 }

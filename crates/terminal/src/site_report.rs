@@ -243,6 +243,9 @@ fn pipeline(measured: &PipelineReport) -> String {
         arrival_us,
         late_us,
         departure_us,
+        handed_rounds,
+        handed_us,
+        transmit_us,
         violations,
         device_most_bytes,
         ..
@@ -264,6 +267,15 @@ fn pipeline(measured: &PipelineReport) -> String {
         let [late, most] = [late, most].map(|us| us / 1e3);
         text +=
             &format!(" packets left at most {late:.2} ms after they might (budget {most:.2} ms);");
+    }
+    if let (Some(rounds), Some(most)) = (handed_rounds, terms.transmit_rounds) {
+        text += &format!(
+            " they waited with {} transmit worker{} for at most {rounds} rounds (budget {most}), {:.2} ms (budget {:.2} ms);",
+            terms.transmit_workers,
+            if terms.transmit_workers == 1 { "" } else { "s" },
+            handed_us.unwrap_or_default() / 1e3,
+            transmit_us.unwrap_or_default() / 1e3,
+        );
     }
     text + &format!(
         " transmit queue at most {} (budget {})",
@@ -404,6 +416,22 @@ mod tests {
         let waited = "pipeline: frames waited with 2 receive workers for at most 3 rounds (budget 4), 1.12 ms (budget 4.49 ms);";
         let late = " packets left at most 0.05 ms after they might (budget 2.25 ms);";
         assert_eq!(pipeline(&measured), format!("{waited}{late}{queue}"));
+        measured.terms.transmit_workers = 1;
+        measured.terms.transmit_rounds = Some(6);
+        assert_eq!(
+            pipeline(&measured),
+            format!("{waited}{late}{queue}"),
+            "nothing has left"
+        );
+        let sent = " they waited with 1 transmit worker for at most 2 rounds (budget 6), 0.12 ms (budget 0.75 ms);";
+        measured = PipelineReport {
+            handed_rounds: Some(2),
+            handed_us: Some(120.0),
+            transmit_us: Some(750.0),
+            ..measured
+        };
+        assert_eq!(pipeline(&measured), format!("{waited}{late}{sent}{queue}"));
+        measured.handed_rounds = None;
         measured.violations = 1;
         let beyond = " violations: 1;";
         assert_eq!(

@@ -35,8 +35,21 @@ pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
         ),
         _ => String::new(),
     };
+    let decided = match terms.arbiters {
+        2.. => "each link has an arbiter on a thread of its own;\n  ",
+        _ => "",
+    };
+    let handed = match (terms.transmit_workers, terms.transmit_rounds) {
+        (workers @ 1.., Some(rounds)) => format!(
+            "{workers} transmit worker{} {} each frame within {rounds} rounds of {} own;\n  ",
+            if workers == 1 { "" } else { "s" },
+            if workers == 1 { "sends" } else { "send" },
+            if workers == 1 { "its" } else { "their" },
+        ),
+        _ => String::new(),
+    };
     format!(
-        "  pipeline, on top of each delay: {received}transmit queue up to {}, {} at this rate, less where \
+        "  pipeline, on top of each delay: {received}{decided}{handed}transmit queue up to {}, {} at this rate, less where \
          the interface is faster",
         size(terms.transmit_bytes),
         time(Nanos(terms.transmit_time_ns))

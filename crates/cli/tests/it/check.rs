@@ -177,6 +177,59 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
     );
 }
 
+/// What `check` says of the pipeline of a site whose `[workers]` have this key too: as JSON, and all as text.
+fn told_of(key: &str) -> (serde_json::Value, String) {
+    let (_folder, path) = file(&format!(
+        "[interfaces]\ninside = 'lan%d'\noutside = 'wan%d'\n[workers]\nreceive = 1\n{key}\n\
+         [[link]]\nname = 'up'\nrate = '1gbit'\n"
+    ));
+    let json = fairlane(&["check", "--json", &path]).success();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    (
+        report["links"][0]["pipeline"].clone(),
+        fairlane(&["check", &path]).success(),
+    )
+}
+
+#[test]
+fn where_each_link_has_an_arbiter_of_its_own_that_is_told() {
+    for (arbiters, is_told) in [(1, false), (2, true)] {
+        let (pipeline, text) = told_of(&format!("arbiters = {arbiters}"));
+        assert_eq!(pipeline["arbiters"], arbiters);
+        let line =
+            "rounds;\n  each link has an arbiter on a thread of its own;\n  transmit queue up to";
+        assert_eq!(text.contains(line), is_told, "{text}");
+    }
+}
+
+#[test]
+fn what_threads_that_transmit_add_to_a_delay_is_told_and_the_transmit_queue_stays_what_it_is() {
+    let (without, text) = told_of("");
+    assert!(!text.contains("transmit worker"), "{text}");
+    assert_eq!(without["transmit_workers"], 0);
+    assert!(without["transmit_rounds"].is_null());
+    for (transmit, line) in [
+        (
+            1,
+            "  1 transmit worker sends each frame within 6 rounds of its own;\n",
+        ),
+        (
+            3,
+            "  3 transmit workers send each frame within 6 rounds of their own;\n",
+        ),
+    ] {
+        let (pipeline, text) = told_of(&format!("transmit = {transmit}"));
+        assert!(text.contains(line), "{text}");
+        assert_eq!(
+            (&pipeline["transmit_workers"], &pipeline["transmit_rounds"]),
+            (&transmit.into(), &6.into())
+        );
+        for key in ["transmit_bytes", "departure_rounds", "arrival_rounds"] {
+            assert_eq!(pipeline[key], without[key], "{key}");
+        }
+    }
+}
+
 #[test]
 fn the_schema_is_printed_without_a_file() {
     let printed = fairlane(&["check", "--schema"]).success();

@@ -158,7 +158,7 @@ fn frames_pass_unshaped_for_as_long_as_the_daemon_cannot_start() {
     };
     let several = thread::available_parallelism().unwrap().get() > 1;
     let xdp = if several { "receive = 2\n" } else { "" };
-    for (backend, workers) in [("packet", ""), ("xdp", xdp)] {
+    for (backend, workers) in [("packet", "transmit = 1\narbiters = 2\n"), ("xdp", xdp)] {
         it_passes_unshaped(&wire, backend, workers);
     }
 }

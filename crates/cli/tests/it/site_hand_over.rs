@@ -1,6 +1,6 @@
 //! `fairlane run CONFIG --take-over`: a new process goes on with what another one runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::program::{Finished, Pressure, beside_noise, fairlane};
 use crate::site::{PATIENCE, Site, bind, class, up, wire};
 use crate::site_control::{Asked, until_it_tells};
+use crate::site_interfaces::frame;
 use crate::site_reload::{Ends, numbered, send};
 
 /// Of which nothing may be lost, and of which there is always some that waits.
@@ -151,7 +152,59 @@ fn a_loaded_link_is_handed_over_again_and_again_and_nothing_is_lost_or_out_of_or
 
 #[test]
 fn frames_that_workers_have_are_handed_over_too() {
-    is_handed_over("[workers]\n", 2);
+    is_handed_over("[workers]\narbiters = 1\n", 2);
+}
+
+#[test]
+fn with_an_arbiter_a_link_both_lanes_are_handed_over() {
+    is_handed_over("[workers]\narbiters = 2\n", 2);
+}
+
+#[test]
+fn frames_that_workers_are_to_transmit_leave_before_those_that_are_handed_over() {
+    is_handed_over("[workers]\nreceive = 1\ntransmit = 1\n", 2);
+}
+
+#[test]
+fn frames_that_workers_could_not_transmit_are_handed_over_and_do_not_count_as_transmitted() {
+    // Fewer than the budget of an interface has room for.
+    const FRAMES: u64 = 100;
+    let Some(wire) = wire("frames that could not be transmitted", 1) else {
+        return;
+    };
+    let config = up("packet", "100mbit") + "[workers]\nreceive = 1\ntransmit = 1\n";
+    let mut asked = Asked::over(&wire, &config, "");
+    let transmitted = |asked: &Asked| {
+        let state = asked.json(&["show"]);
+        state["links"][0]["transmitted"].as_u64().unwrap()
+    };
+    let outside = Link::find(wire.middle(), "outside").unwrap();
+    outside.down().unwrap();
+    let before = transmitted(&asked);
+    let host = wire.sender(0);
+    let open = || PacketBackend::open(host.link().name(), &Options::default());
+    let mut from = host.namespace().run(open).unwrap();
+    let mut batch: VecDeque<_> = (0..FRAMES).map(|number| frame(number as u8)).collect();
+    let begun = Instant::now();
+    while !batch.is_empty() || transmitted(&asked) < before + FRAMES {
+        assert!(begun.elapsed() < PATIENCE, "they are not taken");
+        from.transmit(&mut batch).unwrap();
+        thread::sleep(Duration::from_millis(20));
+    }
+    let ended = asked.site.hand_over(&wire);
+    let told = ended.stderr.split_once("has taken over, with ");
+    let told = told.and_then(|(_, told)| told.split(' ').next()?.parse::<u64>().ok());
+    assert!(told >= Some(FRAMES), "{ended:?}");
+    let link = &report(&ended)["links"][0];
+    let left = link["transmitted"].as_u64().unwrap();
+    // What was told before was perhaps told a little earlier.
+    assert!(
+        (before..before + FRAMES / 2).contains(&left),
+        "{before} and {left}"
+    );
+    outside.up().unwrap();
+    assert!(wire.is_through(PATIENCE).unwrap(), "nothing passes");
+    asked.site.end();
 }
 
 /// So often, with a file that says more.

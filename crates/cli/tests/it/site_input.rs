@@ -102,14 +102,21 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
     let attach = format!("[attach]\nsocket = {socket:?}\n");
     // That this process may run on, and so the program.
     let cores = sched_getaffinity(None).unwrap().count() as usize;
-    let more = format!("receive = {}", cores + 1);
+    let [more, more_that_transmit] =
+        ["receive", "transmit"].map(|key| format!("{key} = {}", cores + 1));
     let so_many = format!("the cores that this process may run on are {cores}");
     let mut cases = vec![
         (
             "packet",
-            "receive = 17",
+            "transmit = 17",
             None,
-            vec!["site.toml:6:11: receive 17", "1 to 16"],
+            vec!["site.toml:6:12: transmit 17", "0 to 16"],
+        ),
+        (
+            "packet",
+            "receive = 1\ntransmit = 1\ncores = [0, 0, 0, 65535]",
+            None,
+            vec!["core 65535", "this process may run on"],
         ),
         (
             "packet",
@@ -120,6 +127,8 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
     ];
     if cores < Workers::MOST {
         cases.push(("packet", &more, None, vec![&so_many]));
+        let words = vec!["threads that transmit at each interface", &so_many];
+        cases.push(("packet", &more_that_transmit, None, words));
     }
     if cores > 1 {
         cases.push((
@@ -133,6 +142,8 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
                 "packet",
             ],
         ));
+        let words = vec!["2 threads that transmit", "one queue of each sends"];
+        cases.push(("xdp", "transmit = 2", None, words));
         let fail_open = Some("--fail-open");
         cases.push((
             "packet",
@@ -158,11 +169,18 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
             );
         }
     }
+}
+
+#[test]
+fn one_thread_of_each_kind_serves_either_backend() {
+    let Some(wire) = wire("one thread of each kind", 1) else {
+        return;
+    };
     for (backend, described) in [
-        ("packet", "packet, 1 worker"),
-        ("xdp", "xdp, native, 1 worker"),
+        ("packet", "packet, 1 worker, 1 transmit worker"),
+        ("xdp", "xdp, native, 1 worker, 1 transmit worker"),
     ] {
-        let config = [&interfaces(backend), "[workers]\n", LINK].concat();
+        let config = [&interfaces(backend), "[workers]\ntransmit = 1\n", LINK].concat();
         let report = Site::start(&wire, &config).stop();
         assert_eq!(report["interfaces"][0]["backend"], described);
     }

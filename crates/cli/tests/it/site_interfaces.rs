@@ -84,13 +84,14 @@ impl Line {
     }
 }
 
-/// A site of each backend, without workers and with one or, where this machine has so many cores, two.
+/// A site of each backend, without workers, with one, and where this machine has so many cores with two, one that
+/// transmits, and an arbiter a link.
 fn sites() -> Vec<String> {
     let several = match thread::available_parallelism().unwrap().get() {
         1 => "[workers]\n",
-        _ => "[workers]\nreceive = 2\n",
+        _ => "[workers]\nreceive = 2\ntransmit = 1\narbiters = 2\n",
     };
-    let workers = ["", "[workers]\n", several].into_iter();
+    let workers = ["", "[workers]\narbiters = 1\n", several].into_iter();
     let sites = workers.flat_map(|workers| BACKENDS.map(|it| up(it, "100mbit") + workers));
     sites.collect()
 }

@@ -267,10 +267,16 @@ fn an_idle_site_sleeps() {
     let Some(wire) = wire("an idle site sleeps", 1) else {
         return;
     };
-    let site = Site::start(&wire, &[interfaces("packet"), BOTH_WAYS.into()].concat());
-    let before = site.processor_time();
-    std::thread::sleep(Duration::from_secs(1));
-    let used = site.processor_time() - before;
-    site.stop();
-    assert!(used < Duration::from_millis(50), "{used:?} of a second");
+    for workers in ["", "[workers]\narbiters = 2\n"] {
+        let config = [&interfaces("packet"), workers, BOTH_WAYS].concat();
+        let site = Site::start(&wire, &config);
+        let before = site.processor_time();
+        std::thread::sleep(Duration::from_secs(1));
+        let used = site.processor_time() - before;
+        site.stop();
+        assert!(
+            used < Duration::from_millis(50),
+            "{used:?} of a second: {workers}"
+        );
+    }
 }

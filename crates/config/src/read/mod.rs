@@ -15,6 +15,7 @@ mod settle;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -407,6 +408,9 @@ fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {
     })
 }
 
+/// What most numbers of threads count.
+const AT_EACH: &str = "threads at each interface";
+
 /// Workers at these interfaces, as far as they are known.
 fn workers(
     at: &At<file::Workers>,
@@ -415,50 +419,94 @@ fn workers(
 ) -> Option<Workers> {
     let written = at.value();
     let receive = match &written.receive {
-        Some(receive) => threads(receive, report)?,
+        Some(receive) => threads(receive, "receive", AT_EACH, 1..=Workers::MOST, report)?,
         None => None,
     };
+    let transmit = match &written.transmit {
+        Some(transmit) => threads(transmit, "transmit", AT_EACH, 0..=Workers::MOST, report)?,
+        None => Some(0),
+    };
+    let arbiters = match &written.arbiters {
+        Some(arbiters) => threads(arbiters, "arbiters", "threads that decide", 1..=2, report)?,
+        None => None,
+    };
+    if let Some(at) = &written.arbiters
+        && arbiters == Some(2)
+        && interfaces.is_some_and(|interfaces| !matches!(interfaces.near, Near::Inside(_)))
+    {
+        report.error(
+            &at.span(),
+            "arbiters 2: a thread for each link needs threads that receive on both sides: name inside in \
+             [interfaces], or leave out 'arbiters'",
+        );
+        return None;
+    }
     let Some(cores) = &written.cores else {
         return Some(Workers {
             receive,
+            transmit,
             cores: Vec::new(),
+            arbiters,
         });
+    };
+    let Some(transmit) = transmit else {
+        report.error(
+            &cores.span(),
+            "cores: there is one for each thread, and how many transmit is left to the machine: say how many, \
+             or leave out cores",
+        );
+        return None;
     };
     let sides = interfaces.map(|interfaces| match interfaces.near {
         Near::Inside(_) => 2,
         Near::Tap(_) | Near::Nothing => 1,
     });
-    worker_cores(cores, receive, sides, report)
+    let (receive, cores) = worker_cores(cores, receive, transmit, sides, report)?;
+    Some(Workers {
+        receive: Some(receive),
+        transmit: Some(transmit),
+        cores,
+        arbiters,
+    })
 }
 
-/// How many threads receive at an interface; none where the machine says.
-fn threads(receive: &At<Scalar>, report: &mut Report) -> Option<Option<usize>> {
-    let number = match receive.value() {
+/// How many threads there are of a kind; none where the machine says.
+fn threads(
+    written: &At<Scalar>,
+    key: &str,
+    what: &str,
+    possible: RangeInclusive<usize>,
+    report: &mut Report,
+) -> Option<Option<usize>> {
+    let number = match written.value() {
         Scalar::Text(text) if text == "auto" => return Some(None),
         Scalar::Text(_) => None,
         Scalar::Number(number) => usize::try_from(*number).ok(),
     };
-    let number = number.filter(|number| (1..=Workers::MOST).contains(number));
+    let number = number.filter(|number| possible.contains(number));
     if number.is_none() {
         report.error(
-            &receive.span(),
+            &written.span(),
             format!(
-                "receive {}: threads at each interface, a number from 1 to {}, or \"auto\"",
-                receive.value(),
-                Workers::MOST
+                "{key} {}: {what}, a number from {} to {}, or \"auto\"",
+                written.value(),
+                possible.start(),
+                possible.end()
             ),
         );
     }
     number.map(Some)
 }
 
-/// The cores of workers at so many interfaces, as far as that is known, and so their number if that is not said.
+/// The cores of workers at so many interfaces, as far as that is known, and so the number of those that receive at each
+/// if that is not said.
 fn worker_cores(
     cores: &At<Vec<i64>>,
     receive: Option<usize>,
+    transmit: usize,
     sides: Option<usize>,
     report: &mut Report,
-) -> Option<Workers> {
+) -> Option<(usize, Vec<usize>)> {
     const MOST_CORES: i64 = 1 << 16;
     let there = |&core: &i64| usize::try_from(core).ok().filter(|_| core < MOST_CORES);
     let numbers: Option<Vec<usize>> = cores.value().iter().map(there).collect();
@@ -470,20 +518,23 @@ fn worker_cores(
         return None;
     };
     let named = numbers.len();
-    let each = receive.unwrap_or((named / sides.unwrap_or(1)).clamp(1, Workers::MOST));
-    if let Some(all) = sides.map(|sides| each * sides).filter(|&all| all != named) {
+    let left = (named / sides.unwrap_or(1)).saturating_sub(transmit);
+    let receive = receive.unwrap_or(left.clamp(1, Workers::MOST));
+    let all = sides.map(|sides| [receive, transmit].map(|each| each * sides));
+    if let Some([receive, transmit]) = all.filter(|all| all.iter().sum::<usize>() != named) {
+        let transmit = match transmit {
+            0 => String::new(),
+            _ => format!(" and {transmit} transmit"),
+        };
         report.error(
             &cores.span(),
             format!(
-                "cores: {named} named, and {all} receive: name a core for each of them, or leave it out"
+                "cores: {named} named, and {receive} receive{transmit}: name a core for each of them, or leave it out"
             ),
         );
         return None;
     }
-    Some(Workers {
-        receive: Some(each),
-        cores: numbers,
-    })
+    Some((receive, numbers))
 }
 
 /// Three octal digits, with or without the leading zero.

@@ -8,3 +8,4 @@ mod refusals;
 mod reloads;
 mod schema;
 mod warnings;
+mod workers;

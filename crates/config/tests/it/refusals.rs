@@ -12,7 +12,7 @@ fn sentences(text: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn refuses(text: &str, expected: &[&str]) {
+pub(crate) fn refuses(text: &str, expected: &[&str]) {
     let expected: Vec<_> = expected
         .iter()
         .map(|end| format!("site.toml:{end}"))
@@ -232,50 +232,6 @@ fn one_socket_for_processes_and_for_who_asks() {
     refuses(
         &format!("[attach]\nsocket = '/run/a.sock'\n[control]\nsocket = '/run/f.sock'\n{link}"),
         &[],
-    );
-}
-
-#[test]
-fn workers_that_cannot_be() {
-    let with = |interfaces: &str, keys: &str| {
-        format!(
-            "[interfaces]\noutside = 'b'\n{interfaces}\n[workers]\n{keys}\n[[link]]\nname = 'up'\nrate = '40mbit'\n"
-        )
-    };
-    let two = "inside = 'a'";
-    for sound in [
-        "",
-        "receive = 1",
-        "receive = 16",
-        "receive = 'auto'",
-        "cores = [0, 7]",
-        "cores = [3, 3]",
-        "receive = 2\ncores = [0, 1, 2, 3]",
-    ] {
-        refuses(&with(two, sound), &[]);
-    }
-    refuses(&with("tap = 't'", "cores = [0]"), &[]);
-    for (receive, shown) in [("17", "17"), ("0", "0"), ("-1", "-1"), ("'all'", "all")] {
-        let sentence = format!(
-            "5:11: receive {shown}: threads at each interface, a number from 1 to 16, or \"auto\""
-        );
-        refuses(
-            &with(two, &format!("receive = {receive}")),
-            &[sentence.as_str()],
-        );
-    }
-    refuses(
-        &with(two, "receive = 2\ncores = [0, 1]"),
-        &["6:9: cores: 2 named, and 4 receive: name a core for each of them, or leave it out"],
-    );
-    refuses(&with("inside = 'a'\nbackend = 'xdp'", "receive = 2"), &[]);
-    refuses(
-        &with(two, "cores = [0]"),
-        &["5:9: cores: 1 named, and 2 receive: name a core for each of them, or leave it out"],
-    );
-    refuses(
-        &with(two, "cores = [0, -1]"),
-        &["5:9: cores: a core is a number from 0 to 65535"],
     );
 }
 

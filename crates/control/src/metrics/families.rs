@@ -202,7 +202,7 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
 }
 
 /// All of them, in the order in which they are told.
-pub(super) static FAMILIES: [Family; 58] = [
+pub(super) static FAMILIES: [Family; 60] = [
     family("build_info", Of::Build, "Which Fairlane this is"),
     family(
         "uptime_seconds",
@@ -337,17 +337,27 @@ pub(super) static FAMILIES: [Family; 58] = [
     family(
         "link_worker_wait_violations",
         Of::Link(Count(|it| it.pipeline.violations)),
-        "Times that frames have waited there for more rounds than they may",
+        "Times that frames have waited there, or with a thread that transmits, for more rounds than they may",
+    ),
+    family(
+        "link_transmit_wait_seconds",
+        Of::Link(Micros(|it| it.pipeline.handed_us)),
+        "Longest time that a frame has waited with a thread that transmits",
+    ),
+    family(
+        "link_transmit_wait_budget_seconds",
+        Of::Link(Micros(|it| it.pipeline.transmit_us)),
+        "As many of the longest rounds of such a thread as a frame may wait there",
     ),
     family(
         "link_transmit_queue_longest_bytes",
         Of::Link(Gauge(|it| Some(it.pipeline.device_most_bytes as f64))),
-        "Most bytes that the interface has had and not sent",
+        "Most bytes that the interface, and threads that transmit, have had and not sent",
     ),
     family(
         "link_transmit_queue_budget_bytes",
         Of::Link(Gauge(|it| Some(it.pipeline.terms.device_bytes as f64))),
-        "Most bytes that the interface may have and not have sent",
+        "Most bytes that these may have and not have sent",
     ),
     family(
         "link_unmatched_packets",

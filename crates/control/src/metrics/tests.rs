@@ -60,6 +60,8 @@ pub(crate) fn report() -> Report {
             },
             waited_us: Some(250.0),
             arrival_us: Some(4_000.0),
+            handed_us: Some(125.0),
+            transmit_us: Some(750.0),
             device_most_bytes: 4_608,
             ..PipelineReport::default()
         },
@@ -106,6 +108,8 @@ fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
         "fairlane_link_worker_wait_seconds{link=\"up\"} 0.00025",
         "fairlane_link_worker_wait_budget_seconds{link=\"up\"} 0.004",
         "fairlane_link_worker_wait_violations_total{link=\"up\"} 0",
+        "fairlane_link_transmit_wait_seconds{link=\"up\"} 0.000125",
+        "fairlane_link_transmit_wait_budget_seconds{link=\"up\"} 0.00075",
         "fairlane_link_transmit_queue_longest_bytes{link=\"up\"} 4608.0",
         "fairlane_link_transmit_queue_budget_bytes{link=\"up\"} 262144.0",
     ] {

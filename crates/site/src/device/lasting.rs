@@ -20,7 +20,7 @@ use fairlane_io::packet::Position;
 use fairlane_io::{Arrival, Backend};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Device, Losses, Opened, Opener, ToPass};
+use super::{Device, Lent, Losses, Opened, Opener, ToPass};
 use crate::daemon::OnLoss;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
@@ -49,8 +49,19 @@ pub(super) struct Lasting {
     former_refused: u64,
     former_most_in_flight: u64,
     former_waits: Option<Waits>,
+    former_transmit_waits: Option<Waits>,
     /// Frames dropped while it was away.
     away: u64,
+    lending: Lending,
+}
+
+/// Whether where frames arrive is another thread's for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lending {
+    Here,
+    Lent,
+    /// The interface is gone meanwhile, and let go of once all of it is here.
+    Gone,
 }
 
 /// Where the thread that keeps an interface is told what to do.
@@ -99,7 +110,9 @@ impl Lasting {
             former_refused: 0,
             former_most_in_flight: 0,
             former_waits: None,
+            former_transmit_waits: None,
             away: 0,
+            lending: Lending::Here,
         })
     }
 
@@ -116,15 +129,22 @@ impl Lasting {
         // A device that is gone may have nothing more to tell.
         opened.told = opened.device.losses().unwrap_or_default();
         self.former += opened.told;
-        self.former_refused += opened.device.refused();
+        opened.told_refused = opened.device.refused();
+        self.former_refused += opened.told_refused;
         let most_in_flight = opened.device.most_in_flight();
         self.former_most_in_flight = self.former_most_in_flight.max(most_in_flight);
-        self.former_waits = Waits::of_both(self.former_waits, opened.device.waits());
+        let (waits, to_leave) = (opened.device.waits(), opened.device.transmit_waits());
+        self.former_waits = Waits::of_both(self.former_waits, waits);
+        self.former_transmit_waits = Waits::of_both(self.former_transmit_waits, to_leave);
         Some(opened)
     }
 
     /// The interface is gone.
     fn lose(&mut self) {
+        if self.lending != Lending::Here {
+            self.lending = Lending::Gone;
+            return;
+        }
         if let Some(opened) = self.take() {
             self.keeper.tell(ToKeep::Lost(opened));
         }
@@ -255,7 +275,9 @@ impl Backend for Lasting {
     type Rx = Frame;
 
     fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
-        if let Some(opened) = &mut self.opened {
+        if let Some(opened) = &mut self.opened
+            && self.lending != Lending::Gone
+        {
             match opened.device.transmit(batch) {
                 Err(error) if self.is_away(&error) => self.lose(),
                 sent => return sent,
@@ -314,7 +336,7 @@ impl Backend for Lasting {
 
     fn refused(&self) -> u64 {
         let now = self.opened.as_ref().map(|opened| opened.device.refused());
-        self.former_refused + self.away + now.unwrap_or(0)
+        self.former_refused + self.former.away + self.away + now.unwrap_or(0)
     }
 }
 
@@ -336,7 +358,7 @@ impl Device for Lasting {
         if let Some(opened) = &mut self.opened {
             losses += opened.device.losses()?;
         }
-        losses.away = self.away;
+        losses.away += self.away;
         Ok(losses)
     }
 
@@ -395,6 +417,12 @@ impl Device for Lasting {
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
         let opened = self.opened.as_mut();
         opened.map_or(Duration::ZERO, |opened| opened.device.rest(into))
+    }
+
+    fn take_unsent(&mut self, into: &mut VecDeque<Frame>) {
+        if let Some(opened) = &mut self.opened {
+            opened.device.take_unsent(into);
+        }
     }
 
     fn position(&self) -> Position {
@@ -461,9 +489,41 @@ impl Device for Lasting {
         )
     }
 
+    fn transmit_waits(&self) -> Option<Waits> {
+        let now = self.opened.as_ref();
+        Waits::of_both(
+            self.former_transmit_waits,
+            now.and_then(|opened| opened.device.transmit_waits()),
+        )
+    }
+
     fn may_wait(&mut self) -> bool {
         let opened = self.opened.as_mut();
         opened.is_none_or(|opened| opened.device.may_wait())
+    }
+
+    fn may_lend(&self) -> bool {
+        let opened = self.opened.as_ref();
+        opened.is_some_and(|opened| opened.device.may_lend())
+    }
+
+    fn lend(&mut self) -> Option<Lent> {
+        let lent = self.opened.as_mut()?.device.lend()?;
+        self.lending = Lending::Lent;
+        Some(lent)
+    }
+
+    fn have_back(&mut self) {
+        if let Some(opened) = &mut self.opened {
+            opened.device.have_back();
+        }
+        if std::mem::replace(&mut self.lending, Lending::Here) == Lending::Gone {
+            self.lose();
+        }
+    }
+
+    fn is_to_go_home(&self) -> bool {
+        self.lending == Lending::Gone
     }
 }
 
@@ -507,8 +567,9 @@ mod tests {
             Ok(0)
         }
 
+        /// As many as it has lost.
         fn refused(&self) -> u64 {
-            0
+            self.lost.load(Ordering::Relaxed)
         }
     }
 
@@ -609,7 +670,10 @@ mod tests {
             let _ = keeper.send(ToKeep::LetGo(former, Some(waiting)));
             done.recv().unwrap().unwrap();
             for _ in 0..2 {
-                assert_eq!(lasting.losses().unwrap().lost, 9 + 7);
+                let Losses { lost, away, .. } = lasting.losses().unwrap();
+                // What it refused from then on went nowhere as well.
+                assert_eq!((lost, away), (9 + 7, 5));
+                assert_eq!(lasting.refused(), 4 + 5);
             }
         });
     }

@@ -9,15 +9,20 @@ use fairlane_io::early::Gate;
 use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::{Arrival, Backend};
 
-use super::{Device, Losses, ToPass};
+use super::entrance::{self, Home};
+use super::{Device, Lent, Losses, Sending, ToPass};
 use crate::frame::Frame;
 use crate::workers::{ClassifiedFrame, Look, Waits, WorkerHandles, WorkerOptions};
 
-/// Devices of one interface: frames leave by the one, and arrive at the others, each of which is a worker's once
+/// Devices of one interface: frames leave by some, and arrive at the others, each of which is a worker's once
 /// these have [started](Device::start). Until then it is as a device without workers.
 pub(crate) struct Worked<D> {
     name: String,
-    sender: D,
+    /// How frames are exchanged.
+    backend: String,
+    /// Whether nobody else hears what arrives.
+    hears_alone: bool,
+    sender: Sending<D>,
     at: At<D>,
     /// Of the receivers here, the one that frames came from last.
     heard: usize,
@@ -34,21 +39,26 @@ enum At<D> {
     Here(Vec<D>),
     /// At the workers.
     Workers(WorkerHandles<D>),
+    /// At the workers, so many, for another thread until they are back.
+    Lent(Home<D>, usize),
     /// Nowhere: a worker has panicked. What was lost is what they had told by then.
     Nowhere(Losses),
 }
 
 impl<D: Device + 'static> Worked<D> {
-    /// What is sent by a receiver, and arrives at the sender, is nothing.
+    /// What is sent by a receiver, and arrives at a sender, is nothing. Of senders there is one, or as many as threads
+    /// are to transmit.
     pub(crate) fn new(
         name: &str,
-        sender: D,
+        senders: Vec<D>,
         receivers: Vec<D>,
         options: &WorkerOptions,
     ) -> Worked<D> {
         Worked {
             name: name.to_owned(),
-            sender,
+            backend: senders.first().map_or(String::new(), D::backend),
+            hears_alone: senders.first().is_some_and(D::hears_alone),
+            sender: Sending::new(senders, options.transmit.as_ref()),
             at: At::Here(receivers),
             heard: 0,
             sockets: None,
@@ -67,7 +77,7 @@ impl<D: Device + 'static> Worked<D> {
     fn receivers(&self) -> &[D] {
         match &self.at {
             At::Here(receivers) => receivers,
-            At::Workers(_) | At::Nowhere(_) => &[],
+            At::Workers(_) | At::Lent(..) | At::Nowhere(_) => &[],
         }
     }
 
@@ -87,6 +97,7 @@ impl<D: Device + 'static> Worked<D> {
         match &self.at {
             At::Here(receivers) => receivers.len(),
             At::Workers(handles) => handles.count(),
+            At::Lent(_, count) => *count,
             At::Nowhere(_) => 0,
         }
     }
@@ -112,7 +123,7 @@ impl<D: Device + 'static> Backend for Worked<D> {
                 }
                 Ok(0)
             }
-            At::Workers(_) => self.sender.attend().map(|()| 0),
+            At::Workers(_) | At::Lent(..) => self.sender.attend().map(|()| 0),
             At::Nowhere(_) => Err(io::Error::other("a thread that receives has ended")),
         }
     }
@@ -142,33 +153,41 @@ impl<D: Device + 'static> Backend for Worked<D> {
 impl<D: Device + 'static> AsFd for Worked<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.at {
-            At::Workers(handles) => handles.bell(),
-            At::Here(receivers) => receivers.first().unwrap_or(&self.sender).as_fd(),
-            At::Nowhere(_) => self.sender.as_fd(),
+            At::Workers(handles) => handles.bell().as_fd(),
+            At::Here(receivers) => {
+                let first = receivers.first().map(D::as_fd);
+                first.unwrap_or_else(|| self.sender.as_fd())
+            }
+            At::Lent(..) | At::Nowhere(_) => self.sender.as_fd(),
         }
     }
 }
 
 impl<D: Device + 'static> Device for Worked<D> {
     fn losses(&mut self) -> io::Result<Losses> {
+        let mut losses = Losses {
+            away: self.sender.away(),
+            unsent: self.sender.unsent(),
+            ..Losses::default()
+        };
         match &mut self.at {
             At::Here(receivers) => {
-                let mut losses = Losses::default();
                 for receiver in receivers {
                     losses += receiver.losses()?;
                 }
-                Ok(losses)
             }
-            At::Workers(handles) => Ok(handles.losses()),
-            At::Nowhere(told) => Ok(*told),
+            At::Workers(handles) => losses += handles.losses(),
+            At::Lent(..) => {}
+            At::Nowhere(told) => losses += *told,
         }
+        Ok(losses)
     }
 
     fn is_filling(&self) -> bool {
         match &self.at {
             At::Here(receivers) => receivers.iter().any(Device::is_filling),
             At::Workers(handles) => handles.is_filling(),
-            At::Nowhere(_) => false,
+            At::Lent(..) | At::Nowhere(_) => false,
         }
     }
 
@@ -183,15 +202,16 @@ impl<D: Device + 'static> Device for Worked<D> {
     }
 
     fn hears_alone(&self) -> bool {
-        self.sender.hears_alone()
+        self.hears_alone
     }
 
     fn end(&mut self) -> u64 {
         let mut left = Vec::new();
         self.rest(&mut left);
+        self.sender.end();
         let receivers = match &mut self.at {
             At::Here(receivers) => &mut receivers[..],
-            At::Workers(_) | At::Nowhere(_) => &mut [],
+            At::Workers(_) | At::Lent(..) | At::Nowhere(_) => &mut [],
         };
         left.len() as u64 + receivers.iter_mut().map(Device::end).sum::<u64>()
     }
@@ -201,7 +221,12 @@ impl<D: Device + 'static> Device for Worked<D> {
             1 => "1 worker".to_owned(),
             count => format!("{count} workers"),
         };
-        format!("{}, {workers}", self.sender.backend())
+        let backend = &self.backend;
+        match self.sender.workers() {
+            0 => format!("{backend}, {workers}"),
+            1 => format!("{backend}, {workers}, 1 transmit worker"),
+            count => format!("{backend}, {workers}, {count} transmit workers"),
+        }
     }
 
     fn to_pass(&self) -> io::Result<Option<ToPass>> {
@@ -226,8 +251,9 @@ impl<D: Device + 'static> Device for Worked<D> {
         }))
     }
 
-    /// Ends the workers: from here on frames arrive here.
+    /// Ends the workers: from here on frames arrive here, and what they had to send is sent, or here.
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+        self.sender.rest();
         let mut waited = Duration::ZERO;
         self.at = match self.take_at() {
             At::Workers(handles) => {
@@ -267,7 +293,12 @@ impl<D: Device + 'static> Device for Worked<D> {
         }
     }
 
+    fn take_unsent(&mut self, into: &mut VecDeque<Frame>) {
+        self.sender.take_left(into);
+    }
+
     fn start(&mut self) -> io::Result<()> {
+        self.sender.start(&self.name)?;
         if let Some(receiver) = self.receiver() {
             self.sockets = receiver.to_pass()?.map(|passed| passed.sockets);
         }
@@ -300,7 +331,7 @@ impl<D: Device + 'static> Device for Worked<D> {
     ) -> io::Result<usize> {
         match &mut self.at {
             At::Workers(handles) => handles.take(into, most),
-            At::Here(_) | At::Nowhere(_) => Ok(0),
+            At::Here(_) | At::Lent(..) | At::Nowhere(_) => Ok(0),
         }
     }
 
@@ -319,15 +350,47 @@ impl<D: Device + 'static> Device for Worked<D> {
     fn waits(&self) -> Option<Waits> {
         let waits = match &self.at {
             At::Workers(handles) => Some(handles.waits()),
-            At::Here(_) | At::Nowhere(_) => None,
+            At::Here(_) | At::Lent(..) | At::Nowhere(_) => None,
         };
         Waits::of_both(self.former_waits, waits)
+    }
+
+    fn transmit_waits(&self) -> Option<Waits> {
+        self.sender.waits()
     }
 
     fn may_wait(&mut self) -> bool {
         match &mut self.at {
             At::Workers(handles) => handles.may_wait(),
-            At::Here(_) | At::Nowhere(_) => true,
+            At::Here(_) | At::Lent(..) | At::Nowhere(_) => true,
+        }
+    }
+
+    fn may_lend(&self) -> bool {
+        matches!(self.at, At::Workers(_))
+    }
+
+    fn lend(&mut self) -> Option<Lent> {
+        let backend = self.backend();
+        match self.take_at() {
+            At::Workers(handles) => {
+                let count = handles.count();
+                let (lent, home) = entrance::lend(handles, backend);
+                self.at = At::Lent(home, count);
+                Some(lent)
+            }
+            at => {
+                self.at = at;
+                None
+            }
+        }
+    }
+
+    fn have_back(&mut self) {
+        if let At::Lent(home, _) = &self.at
+            && let Some(handles) = home.take()
+        {
+            self.at = At::Workers(handles);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The process that runs, and hands over.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::mem;
 use std::net::Shutdown;
@@ -503,7 +504,10 @@ impl Handing {
         }
         let at = |at| Came { at, losing: false };
         for side in Side::BOTH {
-            for frame in bridge.take_back(side) {
+            let mut next = VecDeque::new();
+            bridge.device_mut(side).take_unsent(&mut next);
+            next.append(&mut bridge.take_back(side));
+            for frame in next {
                 told.frame(side, at(now), frame)?;
             }
         }

@@ -1,4 +1,5 @@
-//! How long frames wait in the mailboxes of workers: Delta_A, as it is measured.
+//! How long frames wait in the mailboxes of workers: Delta_A, as it is measured. So it is measured before those that
+//! transmit, which is a part of Delta_D.
 //!
 //! Only looks have times: what lies in a mailbox at one look and did not at the look before has come in between. So
 //! a frame counts as if it had come right after the look before the one that saw it first, at most a round too early.
@@ -61,21 +62,21 @@ struct Mark {
 
 /// What waits in one mailbox, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     waiting: VecDeque<Mark>,
     /// Frames that were taken.
     taken: u64,
 }
 
 impl Marks {
-    pub(super) fn took(&mut self, frames: usize) {
+    pub(crate) fn took(&mut self, frames: usize) {
         self.taken += frames as u64;
     }
 }
 
 /// The looks at all mailboxes of an interface.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(crate) struct Looks {
     /// What is promised.
     most: usize,
     number: u64,
@@ -86,7 +87,7 @@ pub(super) struct Looks {
 
 /// A look, to each of the mailboxes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// When the round began that ends with it.
     ended: Nanos,
     /// When what is new may have come; none where it is not to be measured.
@@ -94,10 +95,15 @@ pub(super) struct Seen {
 }
 
 impl Looks {
-    /// At the mailboxes of so many workers.
+    /// At the mailboxes of so many workers that receive.
     pub(super) fn among(workers: usize) -> Looks {
+        Looks::within(arrival_rounds(workers))
+    }
+
+    /// At mailboxes from which each frame is taken within so many rounds.
+    pub(crate) fn within(most: usize) -> Looks {
         Looks {
-            most: arrival_rounds(workers),
+            most,
             number: 0,
             last: None,
             waits: Waits::default(),
@@ -105,7 +111,7 @@ impl Looks {
     }
 
     /// The next look.
-    pub(super) fn look(&mut self, look: Look) -> Seen {
+    pub(crate) fn look(&mut self, look: Look) -> Seen {
         self.number += 1;
         let Look { now, .. } = look;
         let last = std::mem::replace(&mut self.last, look.takes_all.then_some(now));
@@ -120,7 +126,7 @@ impl Looks {
     }
 
     /// What that look sees of a mailbox that so many frames have come to.
-    pub(super) fn see(&mut self, marks: &mut Marks, handed: u64, seen: Seen) {
+    pub(crate) fn see(&mut self, marks: &mut Marks, handed: u64, seen: Seen) {
         let Marks { waiting, taken } = marks;
         while let Some(mark) = waiting.front().filter(|mark| mark.until <= *taken) {
             // The last round has taken the rest of them; it came after the look before this one.
@@ -145,7 +151,7 @@ impl Looks {
         }
     }
 
-    pub(super) fn waits(&self) -> Waits {
+    pub(crate) fn waits(&self) -> Waits {
         self.waits
     }
 }

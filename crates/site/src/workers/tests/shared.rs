@@ -68,7 +68,7 @@ fn a_device_that_only_sends_is_looked_after_in_every_round() {
     let attended = Arc::clone(&sender.attended);
     let mut device = Worked::new(
         "eth0",
-        sender,
+        vec![sender],
         vec![Endless::new(60)],
         &options(Role::Inside),
     );

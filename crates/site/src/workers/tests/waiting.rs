@@ -52,7 +52,7 @@ fn measured(count: usize, times: &[u64], shaped: bool) -> Waits {
     let (handles, mut workers) = full(count, 4 * SLOTS as u32, SLOTS);
     let worked = Worked::new(
         "memory",
-        Wire::new(unused(), unused()),
+        vec![Wire::new(unused(), unused())],
         Vec::new(),
         &options(Role::Inside),
     );

@@ -1,0 +1,143 @@
+//! Where frames of an interface arrive, for another thread than the one that it is of.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fairlane_io::{Arrival, Backend};
+
+use super::{Device, Lent};
+use crate::frame::Frame;
+use crate::workers::{Bell, ClassifiedFrame, Look, WorkerHandles};
+
+/// Where the workers of an interface come back to.
+pub(super) struct Home<D>(Arc<Mutex<Option<WorkerHandles<D>>>>);
+
+impl<D> Home<D> {
+    /// The workers, if they have come back.
+    pub(super) fn take(&self) -> Option<WorkerHandles<D>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn give(&self, workers: Option<WorkerHandles<D>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = workers;
+    }
+}
+
+/// The workers of an interface while they are lent: frames arrive there, and none leave. Dropped, it gives them
+/// back.
+struct Entrance<D> {
+    /// Some until it is dropped.
+    workers: Option<WorkerHandles<D>>,
+    home: Home<D>,
+    bell: Arc<Bell>,
+    /// They have ended; whoever lent them is told why.
+    has_ended: bool,
+    backend: String,
+}
+
+/// Lends workers; what frames arrive by is called as this backend is.
+pub(super) fn lend<D: Device + 'static>(
+    workers: WorkerHandles<D>,
+    backend: String,
+) -> (Lent, Home<D>) {
+    let home = Arc::new(Mutex::new(None));
+    let bell = Arc::clone(workers.bell());
+    let entrance = Entrance {
+        workers: Some(workers),
+        home: Home(Arc::clone(&home)),
+        bell: Arc::clone(&bell),
+        has_ended: false,
+        backend,
+    };
+    let lent = Lent {
+        entrance: Box::new(entrance),
+        bell,
+    };
+    (lent, Home(home))
+}
+
+impl<D> Drop for Entrance<D> {
+    fn drop(&mut self) {
+        self.home.give(self.workers.take());
+    }
+}
+
+/// Nothing leaves by it.
+impl<D> Backend for Entrance<D> {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, _: &mut VecDeque<Frame>) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn receive(&mut self, _: &mut Vec<Frame>, _: usize) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn arrivals(&self) -> &[Arrival] {
+        &[]
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn refused(&self) -> u64 {
+        0
+    }
+}
+
+impl<D> AsFd for Entrance<D> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl<D: Device + 'static> Device for Entrance<D> {
+    fn is_filling(&self) -> bool {
+        self.workers.as_ref().is_some_and(WorkerHandles::is_filling)
+    }
+
+    fn backend(&self) -> String {
+        self.backend.clone()
+    }
+
+    fn take_classified(
+        &mut self,
+        into: &mut Vec<ClassifiedFrame>,
+        most: usize,
+    ) -> io::Result<usize> {
+        let Some(workers) = &mut self.workers else {
+            return Ok(0);
+        };
+        workers.take(into, most).or_else(|error| {
+            // Whether the interface is waited for is said where it is kept.
+            workers.tell_again(error);
+            self.has_ended = true;
+            Ok(0)
+        })
+    }
+
+    fn give_back(&mut self) {
+        if let Some(workers) = &mut self.workers {
+            workers.give_back();
+        }
+    }
+
+    fn look(&mut self, look: Look) {
+        if let Some(workers) = &mut self.workers {
+            workers.look(look);
+        }
+    }
+
+    fn may_wait(&mut self) -> bool {
+        self.workers.as_mut().is_none_or(WorkerHandles::may_wait)
+    }
+
+    fn is_to_go_home(&self) -> bool {
+        self.has_ended
+    }
+}

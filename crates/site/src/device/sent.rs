@@ -1,0 +1,217 @@
+//! The devices that the frames of an interface leave by.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use fairlane_io::Backend;
+
+use super::Device;
+use crate::frame::Frame;
+use crate::transmitting::{Idle, TransmitHandles, TransmitOptions, panicked};
+use crate::workers::{Bell, Waits};
+
+/// Devices that frames leave by at one interface: one, by which whoever has this transmits; or one for each of the
+/// threads that do, once these have [started](Self::start).
+pub(crate) struct Sending<D> {
+    /// While there are no workers; at least one, unless a worker has panicked.
+    devices: Vec<Idle<D>>,
+    workers: Option<TransmitHandles<D>>,
+    options: Option<TransmitOptions>,
+    /// Of the last workers, which tells of nothing here.
+    bell: Option<Arc<Bell>>,
+    former_waits: Option<Waits>,
+    former_most_in_flight: u64,
+    /// Frames that were longer than the whole budget, or that devices have refused that are no more.
+    refused: u64,
+    /// Of the frames that former workers had: those that were refused, and those that were left and are not here.
+    unsent: u64,
+    /// Of the latter, those that were dropped.
+    away: u64,
+}
+
+impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
+    /// One device; or at least one, and as many as threads are to transmit.
+    pub(crate) fn new(devices: Vec<D>, options: Option<&TransmitOptions>) -> Sending<D> {
+        Sending {
+            devices: devices.into_iter().map(Idle::new).collect(),
+            workers: None,
+            options: options.cloned(),
+            bell: None,
+            former_waits: None,
+            former_most_in_flight: 0,
+            refused: 0,
+            unsent: 0,
+            away: 0,
+        }
+    }
+
+    /// Of all devices that are here.
+    fn sum(&self, of: impl Fn(&D) -> u64) -> u64 {
+        self.devices.iter().map(|one| of(&one.device)).sum()
+    }
+
+    /// Frames that workers have left here.
+    fn left(&self) -> usize {
+        self.devices.iter().map(|one| one.left.len()).sum()
+    }
+
+    pub(crate) fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        if let Some(workers) = &mut self.workers {
+            return workers.transmit(batch);
+        }
+        if self.left() > 0 {
+            // They go first, when there are workers again.
+            return Ok(0);
+        }
+        let Some(first) = self.devices.first_mut() else {
+            return Err(panicked());
+        };
+        first.device.transmit(batch)
+    }
+
+    /// Goes on with what was to be sent, where nobody receives from the device: for every round.
+    ///
+    /// # Errors
+    ///
+    /// The device, or one of the workers, cannot be used.
+    pub(crate) fn attend(&mut self) -> io::Result<()>
+    where
+        D: Device,
+    {
+        match (&self.workers, self.devices.first_mut()) {
+            (Some(workers), _) => workers.unsent().map(drop),
+            (None, Some(first)) => first.device.attend(),
+            (None, None) => Ok(()),
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> io::Result<u64> {
+        match &self.workers {
+            Some(workers) => workers.unsent(),
+            None if self.devices.is_empty() => Err(panicked()),
+            None => self.devices.iter().map(|one| one.device.in_flight()).sum(),
+        }
+    }
+
+    pub(crate) fn most_in_flight(&self) -> u64 {
+        let workers = self.workers.as_ref().map(TransmitHandles::most_in_flight);
+        let here = self.devices.iter().map(|one| one.device.most_in_flight());
+        let now = here.chain(workers).max();
+        self.former_most_in_flight.max(now.unwrap_or(0))
+    }
+
+    pub(crate) fn go_on(&mut self) -> io::Result<u64> {
+        match &self.workers {
+            // They go on by themselves.
+            Some(workers) => workers.unsent(),
+            None => self.devices.iter_mut().map(|one| one.device.go_on()).sum(),
+        }
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        let workers = self.workers.as_ref();
+        let workers = workers.map_or(0, |workers| workers.too_long() + workers.refused().0);
+        self.refused + workers + self.sum(D::refused)
+    }
+
+    /// Frames that were taken to be sent, and were not.
+    pub(crate) fn unsent(&self) -> u64 {
+        let workers = self.workers.as_ref();
+        let refused = workers.map_or(0, |workers| workers.refused().1);
+        self.unsent + refused + self.left() as u64
+    }
+
+    /// Of these, those that were dropped when this [ended](Self::end).
+    pub(crate) fn away(&self) -> u64 {
+        self.away
+    }
+
+    /// How long frames have waited with the workers.
+    pub(crate) fn waits(&self) -> Option<Waits> {
+        let workers = self.workers.as_ref();
+        Waits::of_both(self.former_waits, workers.and_then(TransmitHandles::waits))
+    }
+
+    /// How many workers there are to be.
+    pub(crate) fn workers(&self) -> usize {
+        self.options.as_ref().map_or(0, |options| options.count)
+    }
+
+    /// Has workers transmit from now on, if any are to: first what former ones have left.
+    ///
+    /// # Errors
+    ///
+    /// A thread cannot be started. Nothing has changed.
+    pub(crate) fn start(&mut self, name: &str) -> io::Result<()> {
+        let Some(options) = &self.options else {
+            return Ok(());
+        };
+        if self.devices.is_empty() {
+            return Ok(());
+        }
+        match TransmitHandles::start(std::mem::take(&mut self.devices), options, name) {
+            Ok(workers) => {
+                self.bell = workers.bell();
+                self.workers = Some(workers);
+                Ok(())
+            }
+            Err((error, devices)) => {
+                self.devices = devices;
+                let sentence =
+                    format!("a thread that transmits at {name} cannot be started: {error}");
+                Err(io::Error::new(error.kind(), sentence))
+            }
+        }
+    }
+
+    /// Ends the workers, which first send what they have, as far as the devices take it. What they leave is here.
+    pub(crate) fn rest(&mut self) {
+        let Some(workers) = self.workers.take() else {
+            return;
+        };
+        self.former_waits = Waits::of_both(self.former_waits, workers.waits());
+        let most_in_flight = workers.most_in_flight();
+        self.former_most_in_flight = self.former_most_in_flight.max(most_in_flight);
+        self.refused += workers.too_long();
+        let (all, of_these) = workers.refused();
+        match workers.end() {
+            Some(devices) => {
+                self.devices = devices;
+                // With what they had not told.
+                self.unsent += of_these + self.sum(D::refused).saturating_sub(all);
+            }
+            None => {
+                self.refused += all;
+                self.unsent += of_these;
+            }
+        }
+    }
+
+    /// Takes what workers have left that have [ended](Self::rest), of each the oldest first.
+    pub(crate) fn take_left(&mut self, into: &mut VecDeque<Frame>) {
+        self.unsent += self.left() as u64;
+        for Idle { left, .. } in &mut self.devices {
+            into.append(left);
+        }
+    }
+
+    /// Ends the workers, and drops what they leave.
+    pub(crate) fn end(&mut self) {
+        self.rest();
+        let mut left = VecDeque::new();
+        self.take_left(&mut left);
+        self.away += left.len() as u64;
+    }
+}
+
+impl<D: AsFd> AsFd for Sending<D> {
+    /// Readable never while there are workers.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.bell {
+            Some(bell) => bell.as_fd(),
+            None => self.devices[0].device.as_fd(),
+        }
+    }
+}

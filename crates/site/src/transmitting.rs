@@ -1,0 +1,756 @@
+//! Threads that transmit. Each has a device that frames leave by at one interface, and takes them from a mailbox of
+//! its own, which the thread that forwards fills; what frames were in comes back by another.
+//!
+//! What is in the mailboxes and what the devices have not sent is within one budget, that of the interface: so the
+//! transmit queue is no longer than where the thread that forwards transmits itself. All frames of a flow go by the
+//! same mailbox, and keep their order. `docs/internals/pipeline.md` has the design.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fairlane_classify::{DigestKey, Layer, Origin, Per, parse_partly};
+use fairlane_config::{self as config, Near, Site, Workers};
+use fairlane_core::Nanos;
+use fairlane_io::{Backend, Budget, ByteLen, Lent, Waiter};
+use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
+use fairlane_runtime::bridge::BATCH;
+use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
+
+use crate::classifier::random_key;
+use crate::forward::before_all_others;
+use crate::frame::{Emptied, Frame, OwedRoom};
+use crate::workers::{Bell, Look, Looks, Marks, Waits, lock, machine, thread_for};
+
+/// Frames that may wait for a worker, as far as the budget has room: of the shortest it has for little more.
+pub(crate) const SLOTS: usize = 256;
+
+/// Frames that a worker has at most beside those that its device took: a batch, and a full mailbox.
+pub(crate) const HELD: usize = BATCH + WAITING;
+const WAITING: usize = most_waiting::<Frame>(SLOTS);
+
+/// In how many rounds of a worker the device has each frame that was handed over, if it has room: that in which it
+/// came, and then as many as it takes to empty a full mailbox.
+pub(crate) const ROUNDS: usize = 1 + WAITING.div_ceil(BATCH);
+
+/// How frames are transmitted at an interface by threads of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct TransmitOptions {
+    pub(crate) clock: Clock,
+    /// How many, at least one.
+    pub(crate) count: usize,
+    /// Where each of them stays; none, or as many.
+    pub(crate) cores: Vec<usize>,
+    /// Bytes of each one's stack.
+    pub(crate) stack: usize,
+    /// The most that all may have, in the mailboxes and with the devices.
+    pub(crate) budget: Budget,
+    /// What a frame of so many bytes takes of that, no less than the device counts for it.
+    pub(crate) cost: fn(usize) -> u64,
+}
+
+/// How many workers transmit at each interface of a site that has so many that receive there, by side.
+pub(crate) fn counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
+    let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
+        return [0; 2];
+    };
+    let near = match &interfaces.near {
+        Near::Inside(name) => name,
+        Near::Tap(_) | Near::Nothing => "",
+    };
+    let by_machine = |name: &str, receive| {
+        let (queues, cores) = machine(name);
+        match interfaces.backend {
+            config::Backend::Packet => automatic(queues, cores, receive),
+            // One of them sends.
+            config::Backend::Xdp => automatic(1, cores, receive),
+        }
+    };
+    let [of_near, of_outside] = receive;
+    let count = |name: &str, receive: Option<usize>| match receive {
+        Some(receive) => workers
+            .transmit
+            .unwrap_or_else(|| by_machine(name, receive)),
+        None => 0,
+    };
+    [count(near, of_near), count(&interfaces.outside, of_outside)]
+}
+
+/// How many transmit at an interface with so many queues on a machine with so many cores, beside so many that receive:
+/// none where these and the thread that forwards have all cores.
+fn automatic(queues: usize, cores: usize, receive: usize) -> usize {
+    let left = cores.saturating_sub(1 + receive);
+    queues.min(left).min(Workers::MOST)
+}
+
+/// What a worker tells: it alone writes here, once a batch.
+#[derive(Default)]
+#[repr(align(64))]
+struct Told {
+    /// What it had of the budget and does not have any more.
+    gone: AtomicU64,
+    /// Frames that its device has refused.
+    refused: AtomicU64,
+    /// It has ended, or is about to.
+    has_ended: AtomicBool,
+    /// As [`Waits`] has them, written when they change.
+    longest_round: AtomicU64,
+    rounds: AtomicU64,
+    longest: AtomicU64,
+    beyond: AtomicU64,
+}
+
+impl Told {
+    fn tell_waits(&self, waits: Waits) {
+        let words = [
+            (&self.longest_round, waits.longest_round.0),
+            (&self.rounds, waits.rounds as u64),
+            (&self.longest, waits.longest.0),
+            (&self.beyond, waits.beyond),
+        ];
+        for (word, value) in words {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn waits(&self) -> Waits {
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Waits {
+            longest_round: Nanos(word(&self.longest_round)),
+            rounds: word(&self.rounds) as usize,
+            longest: Nanos(word(&self.longest)),
+            beyond: word(&self.beyond),
+        }
+    }
+}
+
+/// How many frames are in the mailbox, or were: the thread that forwards writes here, once a batch.
+#[derive(Default)]
+#[repr(align(64))]
+struct Handed(AtomicU64);
+
+/// What a worker shares with the thread that forwards, beside the two mailboxes.
+struct Shared {
+    handed: Handed,
+    told: Told,
+    /// Where the worker waits for frames.
+    frames: Room,
+    /// The worker is to send what it has, and end.
+    stop: AtomicBool,
+    bell: Arc<Bell>,
+    /// Why it has ended by itself.
+    failed: Mutex<Option<io::Error>>,
+}
+
+/// Says that a worker has ended, also where it panics.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.told.has_ended.store(true, Ordering::Release);
+    }
+}
+
+/// A device that frames leave by while no worker has it, and the frames that its last one had and that it has not
+/// taken, oldest first.
+pub(crate) struct Idle<D> {
+    pub(crate) device: D,
+    pub(crate) left: VecDeque<Frame>,
+}
+
+impl<D> Idle<D> {
+    pub(crate) fn new(device: D) -> Idle<D> {
+        Idle {
+            device,
+            left: VecDeque::new(),
+        }
+    }
+}
+
+impl<D: Backend> Idle<D> {
+    /// What the frames that are left, and those that the device has, take of a budget.
+    fn has(&self, cost: fn(usize) -> u64) -> u64 {
+        // One that cannot tell is gone.
+        cost_of(&self.left, cost) + self.device.in_flight().unwrap_or(0)
+    }
+}
+
+/// The thread that transmits by a device.
+struct Transmitter<D> {
+    device: D,
+    frames: Consumer<Frame>,
+    /// Not yet taken by the device: a batch, or what was left to it at first.
+    batch: VecDeque<Frame>,
+    /// What frames were in.
+    back: Producer<Emptied>,
+    owed: OwedRoom,
+    cost: fn(usize) -> u64,
+    /// Of the budget, what all frames so far have taken, and what they do not have any more.
+    taken: u64,
+    gone: u64,
+    shared: Arc<Shared>,
+    waker: Waker,
+    waiter: Waiter,
+    looks: Looks,
+    marks: Marks,
+    told_waits: Waits,
+    /// It has waited since the last step.
+    has_waited: bool,
+}
+
+/// A worker's ends of what it shares with the thread that forwards.
+struct Ends {
+    frames: Consumer<Frame>,
+    back: Producer<Emptied>,
+    shared: Arc<Shared>,
+}
+
+/// What a worker leaves at its end: its device, what that has not taken, and the mailbox.
+struct Left<D> {
+    idle: Idle<D>,
+    frames: Consumer<Frame>,
+}
+
+/// What the thread that forwards has of a worker. Dropping it ends the worker, and waits for that.
+struct TransmitHandle<D> {
+    frames: Producer<Frame>,
+    back: Consumer<Emptied>,
+    lent: Lent,
+    /// What all frames that were handed over have taken of the budget.
+    taken: u64,
+    /// How many they are, and how many the worker knows of.
+    handed: u64,
+    known: u64,
+    /// What the device had refused before.
+    refused_before: u64,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Option<Left<D>>>>,
+}
+
+/// The workers that transmit at an interface, to the thread that forwards. Dropping it ends them, and waits for that.
+pub(crate) struct TransmitHandles<D> {
+    each: Vec<TransmitHandle<D>>,
+    /// Which of them has a flow, by its digest.
+    key: DigestKey,
+    budget: u64,
+    cost: fn(usize) -> u64,
+    /// Frames that the whole budget has no room for.
+    too_long: u64,
+    most_in_flight: u64,
+}
+
+/// What a worker and the thread that forwards have of each other, with mailboxes of so many places.
+fn meet<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
+    let never = |error| io::Error::other(format!("{error}"));
+    let (frames, to_send) = mailbox(slots).map_err(never)?;
+    let (giving, back) = mailbox(slots).map_err(never)?;
+    let shared = Arc::new(Shared {
+        handed: Handed::default(),
+        told: Told::default(),
+        frames: Room::new(),
+        stop: AtomicBool::new(false),
+        bell: Arc::new(Bell::new()?),
+        failed: Mutex::new(None),
+    });
+    let handle = TransmitHandle {
+        frames,
+        back,
+        lent: Lent::default(),
+        taken: 0,
+        handed: 0,
+        known: 0,
+        refused_before: 0,
+        shared: Arc::clone(&shared),
+        thread: None,
+    };
+    let ends = Ends {
+        frames: to_send,
+        back: giving,
+        shared,
+    };
+    Ok((handle, ends))
+}
+
+impl<D: Backend<Tx = Frame>> Transmitter<D> {
+    /// It has the frames first that the last one has left.
+    fn new(idle: Idle<D>, cost: fn(usize) -> u64, ends: Ends) -> Transmitter<D> {
+        let Ends {
+            frames,
+            back,
+            shared,
+        } = ends;
+        let taken = idle.has(cost);
+        let Idle { device, left } = idle;
+        Transmitter {
+            device,
+            frames,
+            taken,
+            batch: left,
+            back,
+            owed: OwedRoom::default(),
+            cost,
+            gone: 0,
+            waker: Waker::from(Arc::clone(&shared.bell)),
+            shared,
+            waiter: Waiter::new(),
+            looks: Looks::within(ROUNDS),
+            marks: Marks::default(),
+            told_waits: Waits::default(),
+            has_waited: false,
+        }
+    }
+
+    /// Transmits until it is to end and has sent what it has, as far as the device takes that, or the device is gone.
+    fn run(mut self, clock: &Clock, core: Option<usize>) -> Left<D> {
+        before_all_others();
+        if let Some(core) = core {
+            // It was there when the site was opened; if it is not any more, any other will do.
+            let _ = pin_to_core(core);
+        }
+        let ending = Ending(Arc::clone(&self.shared));
+        let goes_on = |worker: &mut Self, _, _: &Step| !worker.shared.stop.load(Ordering::Acquire);
+        let outcome = drive(&mut self, clock, Idling::default(), goes_on);
+        let outcome = outcome.and_then(|()| self.send_rest(clock));
+        let Transmitter {
+            device,
+            batch,
+            frames,
+            shared,
+            ..
+        } = self;
+        *lock(&shared.failed) = outcome.err();
+        drop(ending);
+        let idle = Idle {
+            device,
+            left: batch,
+        };
+        Left { idle, frames }
+    }
+
+    /// Sends what is left in the mailbox, and what it has, until the device takes no more.
+    fn send_rest(&mut self, clock: &Clock) -> io::Result<()> {
+        while self.step(clock.now())?.moved() > 0 {}
+        Ok(())
+    }
+
+    /// Takes frames out of the mailbox, as many as it has room for: how many.
+    fn take(&mut self) -> usize {
+        let room = BATCH.saturating_sub(self.batch.len());
+        let took = self.frames.pop_batch(room, |frame| {
+            self.owed.took(&frame);
+            self.taken += (self.cost)(frame.byte_len());
+            self.batch.push_back(frame);
+        });
+        self.marks.took(took);
+        took
+    }
+
+    /// A step begins: notes what waits, and how long what the last one took has waited.
+    fn look(&mut self, now: Nanos) {
+        let seen = self.looks.look(Look {
+            now,
+            has_waited: std::mem::take(&mut self.has_waited),
+            takes_all: self.batch.is_empty(),
+        });
+        let handed = self.shared.handed.0.load(Ordering::Acquire);
+        self.looks.see(&mut self.marks, handed, seen);
+        let waits = self.looks.waits();
+        if waits != self.told_waits {
+            self.told_waits = waits;
+            self.shared.told.tell_waits(waits);
+        }
+    }
+
+    /// Tells what has left by now.
+    fn tell(&mut self) -> io::Result<()> {
+        let has = cost_of(&self.batch, self.cost) + self.device.in_flight()?;
+        self.gone = self.taken.saturating_sub(has);
+        let told = &self.shared.told;
+        told.gone.store(self.gone, Ordering::Relaxed);
+        told.refused.store(self.device.refused(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits until there are frames, or it is to end; no longer than this, and not at all if that is so.
+    fn wait(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+        let (frames, shared) = (&self.frames, &self.shared);
+        let nothing = || frames.is_empty() && !shared.stop.load(Ordering::Acquire);
+        let mut waits = Context::from_waker(&self.waker);
+        if shared.frames.poll_room(&mut waits, nothing).is_ready() {
+            return Ok(None);
+        }
+        self.waiter.wait_readable(&[shared.bell.as_fd()], longest)?;
+        shared.bell.rang();
+        self.has_waited = true;
+        Ok(Some(Woken::TimedOut))
+    }
+}
+
+/// What frames take of a budget.
+fn cost_of(frames: &VecDeque<Frame>, cost: fn(usize) -> u64) -> u64 {
+    frames.iter().map(|frame| cost(frame.byte_len())).sum()
+}
+
+impl<D: Backend<Tx = Frame>> Steps for Transmitter<D> {
+    fn step(&mut self, now: Nanos) -> io::Result<Step> {
+        self.look(now);
+        let took = self.take();
+        let sent = match self.batch.is_empty() {
+            false => self.device.transmit(&mut self.batch)?,
+            true if self.gone < self.taken => self.device.go_on().map(|_| 0)?,
+            true => 0,
+        };
+        if self.gone < self.taken {
+            self.tell()?;
+        }
+        if took > 0 || sent > 0 {
+            self.back.push_batch(&mut self.owed.pay());
+        }
+        Ok(Step {
+            drained: took,
+            released: 0,
+            transmitted: sent,
+            next: match self.batch.is_empty() {
+                true if took == BATCH => Next::Now,
+                // When it has left nobody tells.
+                true if self.gone == self.taken => Next::WhenPushed,
+                _ => Next::WhenBackendTakesMore,
+            },
+        })
+    }
+
+    fn nap(&mut self, span: Duration) -> io::Result<()> {
+        match self.batch.is_empty() {
+            true => self.wait(span).map(drop),
+            // What comes has no room.
+            false => {
+                std::thread::sleep(span);
+                Ok(())
+            }
+        }
+    }
+
+    fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+        self.wait(longest)
+    }
+}
+
+impl<D> TransmitHandle<D> {
+    fn in_flight(&self) -> u64 {
+        let gone = self.shared.told.gone.load(Ordering::Relaxed);
+        self.taken.saturating_sub(gone)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.shared.told.has_ended.load(Ordering::Acquire)
+    }
+
+    fn refused(&self) -> u64 {
+        self.shared.told.refused.load(Ordering::Relaxed)
+    }
+
+    fn stop(&self) {
+        // After what was handed over, which is sent.
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.bell.ring();
+    }
+
+    /// Hands a frame over that takes so much of the budget. It comes back if there is no place.
+    #[inline]
+    fn hand_over(&mut self, frame: Frame, cost: u64) -> Result<(), Frame> {
+        if let Frame::Bytes(bytes) = &frame {
+            self.lent.gave(bytes);
+        }
+        match self.frames.push(frame) {
+            Ok(()) => {
+                self.taken += cost;
+                self.handed += 1;
+                Ok(())
+            }
+            Err(Full(frame)) => {
+                if let Frame::Bytes(bytes) = &frame {
+                    self.lent.kept(bytes);
+                }
+                Err(frame)
+            }
+        }
+    }
+
+    /// Tells the worker of what it was handed.
+    fn tell(&mut self) {
+        if self.known != self.handed {
+            self.known = self.handed;
+            // Whoever reads it finds as many in the mailbox.
+            self.shared.handed.0.store(self.handed, Ordering::Release);
+            self.shared.frames.freed();
+        }
+    }
+
+    /// Waits until the worker has ended, which was to [stop](Self::stop): its device, and the frames that it has not
+    /// sent. Nothing of one that has panicked.
+    fn end(mut self) -> Option<Idle<D>> {
+        let Left {
+            mut idle,
+            mut frames,
+        } = self.thread.take()?.join().ok()??;
+        frames.pop_batch(usize::MAX, |frame| idle.left.push_back(frame));
+        Some(idle)
+    }
+}
+
+impl<D> Drop for TransmitHandle<D> {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            // What it leaves goes with it; a panic of its has been seen.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandles<D> {
+    /// A worker for each of the devices, all of one interface of this name. Where one cannot start none does: the
+    /// devices come back.
+    pub(crate) fn start(
+        devices: Vec<Idle<D>>,
+        options: &TransmitOptions,
+        name: &str,
+    ) -> Result<TransmitHandles<D>, (io::Error, Vec<Idle<D>>)> {
+        Self::with_slots(devices, options, name, SLOTS)
+    }
+
+    /// The same with mailboxes of so many places.
+    fn with_slots(
+        devices: Vec<Idle<D>>,
+        options: &TransmitOptions,
+        name: &str,
+        slots: usize,
+    ) -> Result<TransmitHandles<D>, (io::Error, Vec<Idle<D>>)> {
+        let count = devices.len();
+        let prepare = || -> io::Result<_> {
+            let pairs: io::Result<Vec<_>> = (0..count).map(|_| meet(slots)).collect();
+            let (mut each, ends): (Vec<TransmitHandle<D>>, Vec<Ends>) = pairs?.into_iter().unzip();
+            let threads = each.iter_mut().enumerate().map(|(at, handle)| {
+                let name = match count {
+                    1 => format!("tx {name}"),
+                    _ => format!("tx{} {name}", at + 1),
+                };
+                handle.spawn(name, options, options.cores.get(at).copied())
+            });
+            // Where one is none the others are told, before the handles wait for their ends.
+            let threads: io::Result<Vec<_>> = threads.collect();
+            let threads: Vec<_> = threads?.into_iter().zip(ends).collect();
+            Ok((each, threads))
+        };
+        let (each, threads) = match prepare() {
+            Ok(prepared) => prepared,
+            Err(error) => return Err((error, devices)),
+        };
+        let mut handles = TransmitHandles::over(each, options);
+        let with_threads = handles.each.iter_mut().zip(devices).zip(threads);
+        for ((handle, device), (thread, ends)) in with_threads {
+            handle.begins_with(&device, options.cost);
+            // It waits for this alone.
+            let _ = thread.send(Transmitter::new(device, options.cost, ends));
+        }
+        Ok(handles)
+    }
+}
+
+impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandle<D> {
+    /// A thread of this name, for the worker that it is given; without one it ends.
+    fn spawn(
+        &mut self,
+        name: String,
+        options: &TransmitOptions,
+        core: Option<usize>,
+    ) -> io::Result<SyncSender<Transmitter<D>>> {
+        let clock = options.clock;
+        let run = move |worker: Transmitter<D>| worker.run(&clock, core);
+        let (give, thread) = thread_for(name, options.stack, run)?;
+        self.thread = Some(thread);
+        Ok(give)
+    }
+
+    /// The worker has what the last one left.
+    fn begins_with(&mut self, idle: &Idle<D>, cost: fn(usize) -> u64) {
+        self.taken = idle.has(cost);
+        self.refused_before = idle.device.refused();
+        let told = &self.shared.told;
+        told.refused.store(self.refused_before, Ordering::Relaxed);
+    }
+}
+
+impl<D> TransmitHandles<D> {
+    fn over(each: Vec<TransmitHandle<D>>, options: &TransmitOptions) -> TransmitHandles<D> {
+        TransmitHandles {
+            each,
+            key: random_key(),
+            budget: options.budget.as_bytes(),
+            cost: options.cost,
+            too_long: 0,
+            most_in_flight: 0,
+        }
+    }
+
+    /// Hands over from the front of `batch`, in order, as far as the budget and the mailboxes have room: how many.
+    ///
+    /// # Errors
+    ///
+    /// Why one of the workers has ended by itself. Nothing was handed over.
+    pub(crate) fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        if self.has_one_ended() {
+            return Err(self.reason());
+        }
+        self.take_back();
+        let (mut in_flight, mut handed) = (self.in_flight(), 0);
+        while let Some(length) = batch.front().map(Frame::byte_len) {
+            let cost = (self.cost)(length);
+            if cost > self.budget {
+                batch.pop_front();
+                self.too_long += 1;
+                continue;
+            }
+            if in_flight + cost > self.budget {
+                break;
+            }
+            let Some(frame) = batch.pop_front() else {
+                break;
+            };
+            let at = self.queue_of(&frame);
+            if let Err(frame) = self.each[at].hand_over(frame, cost) {
+                batch.push_front(frame);
+                break;
+            }
+            in_flight += cost;
+            handed += 1;
+        }
+        if handed > 0 {
+            self.most_in_flight = self.most_in_flight.max(in_flight);
+            self.each.iter_mut().for_each(TransmitHandle::tell);
+        }
+        Ok(handed)
+    }
+
+    /// The worker that has the flow of a frame. All fragments between two hosts are of one flow.
+    #[inline]
+    fn queue_of(&self, frame: &Frame) -> usize {
+        match self.each.len() {
+            1 => 0,
+            count => queue_of(frame.bytes(), &self.key, count),
+        }
+    }
+
+    /// What frames were in that were sent is kept here again.
+    fn take_back(&mut self) {
+        for TransmitHandle { back, lent, .. } in &mut self.each {
+            back.pop_batch(usize::MAX, |piece| match piece {
+                // It is freed where more comes than was lent.
+                Emptied::Bytes(bytes) => drop(lent.took_back(bytes)),
+                Emptied::Shared(frame) => frame.keep(),
+            });
+        }
+    }
+
+    fn has_one_ended(&self) -> bool {
+        self.each.iter().any(TransmitHandle::has_ended)
+    }
+
+    /// Why one of the workers has ended, told as often as it is asked.
+    fn reason(&self) -> io::Error {
+        let reasons = self.each.iter().filter_map(|worker| {
+            let failed = lock(&worker.shared.failed);
+            failed.as_ref().map(|error| match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(error.kind(), error.to_string()),
+            })
+        });
+        reasons.into_iter().next().unwrap_or_else(panicked)
+    }
+
+    /// Bytes that were handed over and are not known to have left, as the budget counts them.
+    fn in_flight(&self) -> u64 {
+        self.each.iter().map(TransmitHandle::in_flight).sum()
+    }
+
+    /// The same, as a device says it.
+    ///
+    /// # Errors
+    ///
+    /// Why one of the workers has ended by itself.
+    pub(crate) fn unsent(&self) -> io::Result<u64> {
+        match self.has_one_ended() {
+            true => Err(self.reason()),
+            false => Ok(self.in_flight()),
+        }
+    }
+
+    pub(crate) fn most_in_flight(&self) -> u64 {
+        self.most_in_flight
+    }
+
+    /// Frames that the budget has no room for.
+    pub(crate) fn too_long(&self) -> u64 {
+        self.too_long
+    }
+
+    /// Frames that the devices have refused: in all, and of those that these workers had.
+    pub(crate) fn refused(&self) -> (u64, u64) {
+        let all = self.each.iter().map(TransmitHandle::refused).sum();
+        let before = self.each.iter().map(|worker| worker.refused_before);
+        (all, all - before.sum::<u64>())
+    }
+
+    /// How long frames have waited in the mailboxes.
+    pub(crate) fn waits(&self) -> Option<Waits> {
+        let each = self.each.iter().map(|worker| worker.shared.told.waits());
+        each.fold(None, |all, waits| Waits::of_both(all, Some(waits)))
+    }
+
+    /// By which the first of them is woken.
+    pub(crate) fn bell(&self) -> Option<Arc<Bell>> {
+        let first = self.each.first();
+        first.map(|worker| Arc::clone(&worker.shared.bell))
+    }
+
+    /// Ends the workers, which send what they have as far as the devices take it, and waits for that. Nothing if one
+    /// has panicked.
+    pub(crate) fn end(mut self) -> Option<Vec<Idle<D>>> {
+        self.stop();
+        let each = std::mem::take(&mut self.each);
+        each.into_iter().map(TransmitHandle::end).collect()
+    }
+
+    fn stop(&self) {
+        self.each.iter().for_each(TransmitHandle::stop);
+    }
+}
+
+impl<D> Drop for TransmitHandles<D> {
+    fn drop(&mut self) {
+        // All at once, before each is waited for.
+        self.stop();
+    }
+}
+
+/// Why a worker ended that has not told.
+pub(crate) fn panicked() -> io::Error {
+    io::Error::other("a thread that transmits has ended")
+}
+
+/// Which of so many queues a frame goes by: that of its flow, as classes tell flows apart by addresses, protocol and
+/// ports. What has none of these is one flow.
+fn queue_of(frame: &[u8], key: &DigestKey, count: usize) -> usize {
+    let (headers, _) = parse_partly(frame, Layer::Ethernet);
+    let digest = Per::FiveTuple.digest(&headers, &Origin::default(), key);
+    ((u128::from(digest) * count as u128) >> 64) as usize
+}

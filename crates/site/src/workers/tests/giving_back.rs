@@ -1,0 +1,150 @@
+//! What frames were in goes back to the workers that receive.
+
+use super::*;
+
+/// Brings frames of so many bytes without end, in memory that is kept, as sockets do, and notes where that is.
+pub(super) struct Endless {
+    pub(super) bytes: usize,
+    /// Where frames lie, if in memory shared with a kernel; as many as there are free ones then.
+    pub(super) umem: Option<Umem>,
+    /// How often it went on with what it was to transmit.
+    pub(super) attended: Arc<AtomicU64>,
+    pub(super) places: HashSet<usize>,
+    pub(super) ready: OwnedFd,
+}
+
+impl Endless {
+    pub(super) fn new(bytes: usize) -> Endless {
+        Endless {
+            bytes,
+            umem: None,
+            attended: Arc::default(),
+            places: HashSet::new(),
+            ready: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+        }
+    }
+}
+
+impl Backend for Endless {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        Ok(batch.drain(..).count())
+    }
+
+    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        let bytes = vec![0_u8; self.bytes];
+        for came in 0..max {
+            let frame = match &self.umem {
+                None => Frame::from(&bytes[..]),
+                Some(umem) => match umem.frame_from(&bytes) {
+                    Some(frame) => Frame::Shared(frame),
+                    None => return Ok(came),
+                },
+            };
+            self.places.insert(frame.bytes().as_ptr() as usize);
+            into.push(frame);
+        }
+        Ok(max)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn refused(&self) -> u64 {
+        0
+    }
+}
+
+impl AsFd for Endless {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}
+
+impl Device for Endless {
+    fn losses(&mut self) -> io::Result<Losses> {
+        Ok(Losses {
+            lost: 7,
+            uncut: 3,
+            ..Losses::default()
+        })
+    }
+
+    fn attend(&mut self) -> io::Result<()> {
+        self.attended.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn hears_alone(&self) -> bool {
+        true
+    }
+
+    fn backend(&self) -> String {
+        "memory".to_owned()
+    }
+}
+
+/// A worker on a thread of its own, which makes a step when it is told to: then in how many places its frames have
+/// been.
+pub(super) fn endless(bytes: usize) -> (impl FnMut() -> usize, WorkerHandles<Endless>) {
+    stepping(Endless::new(bytes))
+}
+
+pub(super) fn stepping(device: Endless) -> (impl FnMut() -> usize, WorkerHandles<Endless>) {
+    let options = options(Role::Inside);
+    let (mut worker, handle) = one(device, &options, 128);
+    let (step, steps) = channel();
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        for () in steps {
+            worker.step(Nanos::ZERO).unwrap();
+            tell.send(worker.device.places.len()).unwrap();
+        }
+    });
+    let step = move || {
+        step.send(()).unwrap();
+        told.recv().unwrap()
+    };
+    (step, handle)
+}
+
+#[test]
+fn what_frames_were_in_goes_back_as_far_as_there_is_room_and_as_much_as_comes() {
+    let (mut step, mut handle) = endless(60);
+    let mut frames = Vec::new();
+    for round in 1..=20 {
+        assert_eq!(step(), round * BATCH, "nothing came back");
+        handle.take(&mut frames, BATCH).unwrap();
+        frames.clear();
+    }
+    handle.give_back();
+    // What there is no room for stays here.
+    let rest: Vec<_> = handle.each[0].owed.pay().collect();
+    assert!((15 * BATCH..20 * BATCH).contains(&rest.len()));
+    // What came back is kept for the next frames.
+    assert_eq!([step(), step()], [21 * BATCH; 2]);
+}
+
+#[test]
+fn memory_goes_back_to_whoever_receives_frames_of_its_length() {
+    const ROUNDS: usize = 100;
+    for lengths in [[1_500, 60], [60, 1_500]] {
+        let mut both = lengths.map(endless);
+        let mut places = [0; 2];
+        for _ in 0..ROUNDS {
+            let mut frames = Vec::new();
+            for ((step, handle), places) in both.iter_mut().zip(&mut places) {
+                *places = step();
+                assert_eq!(handle.take(&mut frames, BATCH).unwrap(), BATCH);
+            }
+            drop(frames);
+            both.iter_mut().for_each(|(_, handle)| handle.give_back());
+        }
+        // What is on its way, what is kept, and what the way back has room for.
+        let few = places.iter().all(|&places| places <= ROUNDS * BATCH / 10);
+        assert!(few, "{places:?} for {} frames each", ROUNDS * BATCH);
+    }
+}

@@ -1,0 +1,134 @@
+//! With a thread that forwards for each link, frames fare as they do on one.
+
+use super::*;
+use crate::early::Guard;
+use crate::forward::second::{LENT, Second};
+
+/// A round of each lane by itself, as two threads make them.
+pub(super) fn round_apart(rig: &mut Rig, now: Nanos) {
+    let bridge = &mut rig.bridge;
+    let lent = [LENT, LENT.other()].map(|side| {
+        assert!(bridge.device(side).may_lend());
+        bridge.device_mut(side).lend().unwrap()
+    });
+    assert!(!bridge.device(LENT.other()).may_lend(), "it has lent all");
+    let [here, there] = lent.map(|lent| lent.entrance);
+    let mut other = bridge.split_off(LENT, here, there);
+    for bridge in [&mut *bridge, &mut other] {
+        Rounds::of(bridge, true).step(now).unwrap();
+    }
+    bridge.join(LENT, other);
+    for side in Side::BOTH {
+        bridge.device_mut(side).have_back();
+    }
+}
+
+/// A rig whose second lane is made rounds of by another thread now and then.
+struct Both {
+    second: Second,
+    guard: Guard,
+    clock: Clock,
+    /// Rounds since the lane was lent.
+    rounds: usize,
+    /// How often it came home.
+    times: usize,
+}
+
+impl Both {
+    fn start() -> Both {
+        let clock = Clock::start();
+        Both {
+            second: Second::start(clock, clock.now()).unwrap(),
+            guard: Guard::default(),
+            clock,
+            rounds: 0,
+            times: 0,
+        }
+    }
+
+    /// A round; when one thread has made so many, the lane is called home, and `work` is done.
+    fn step(&mut self, rig: &mut Rig, most: usize, work: impl FnOnce(&mut Rig, Nanos)) {
+        let now = self.clock.now();
+        rig.round(now);
+        let stays = self.rounds > most;
+        let Both { second, guard, .. } = self;
+        if !second.look(&mut rig.bridge, guard, stays, now).unwrap() {
+            self.rounds += 1;
+        } else if stays {
+            (self.rounds, self.times) = (0, self.times + 1);
+            work(rig, now);
+        }
+    }
+
+    fn end(mut self, rig: &mut Rig) {
+        let now = self.clock.now();
+        self.second
+            .end(&mut rig.bridge, &mut self.guard, now)
+            .unwrap();
+    }
+}
+
+#[test]
+fn between_two_threads_that_forward_no_frame_is_lost_doubled_or_reordered_while_filters_change() {
+    let sites = [false, true].map(|more| site("100gbit", 60_000, (false, more)));
+    let mut rig = Rig::new(&sites[0], Some(64));
+    let mut both = Both::start();
+    all_pass(&mut rig, |rig| {
+        let other = &sites[(both.times + 1) % 2];
+        both.step(rig, 64, |rig, now| rig.go_on_as(other, now));
+    });
+    assert!(both.times > 2, "{} times home", both.times);
+    both.end(&mut rig);
+    all_is_counted(&mut rig);
+}
+
+#[test]
+fn of_an_interface_that_is_gone_the_lane_comes_home_behind_its_last_frame_and_says_so_there() {
+    let gone = LENT.other();
+    let mut rig = Rig::new(&site("100gbit", 60_000, (false, false)), Some(64));
+    let mut both = Both::start();
+    // Until the lane is lent.
+    while both.rounds == 0 {
+        both.step(&mut rig, usize::MAX, |_, _| {});
+    }
+    rig.hosts[gone as usize].send((0..1_000).map(|number| frame(1, number, 64)));
+    rig.workers[gone as usize].device.is_gone = true;
+    let mut running = rig.working();
+    let (mut came, begun) = (Vec::new(), Instant::now());
+    let Both {
+        mut second,
+        mut guard,
+        clock,
+        ..
+    } = both;
+    // It comes without being called.
+    while !second
+        .look(&mut rig.bridge, &mut guard, false, clock.now())
+        .unwrap()
+    {
+        assert!(begun.elapsed() < PATIENCE, "{} came", came.len());
+        came.extend(rig.hosts[LENT as usize].heard());
+    }
+    let error = loop {
+        assert!(begun.elapsed() < PATIENCE);
+        match Rounds::of(&mut rig.bridge, true).step(clock.now()) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    // What was taken in leaves all the same.
+    while came.len() < 1_000 {
+        assert!(begun.elapsed() < PATIENCE, "{} came", came.len());
+        rig.bridge.send(clock.now()).unwrap();
+        came.extend(rig.hosts[LENT as usize].heard());
+    }
+    assert_eq!(came.len(), 1_000);
+    is_in_order(&came);
+    second
+        .end(&mut rig.bridge, &mut guard, clock.now())
+        .unwrap();
+    let ended = running.remove(gone as usize);
+    ended.thread.join().unwrap();
+    running.into_iter().for_each(Running::end);
+}
