@@ -318,9 +318,8 @@ pub(crate) fn open(
     let memory = match interfaces.backend {
         config::Backend::Packet => None,
         config::Backend::Xdp => {
-            let workers = [near_workers, workers].into_iter().flatten();
-            let workers = workers.map(|workers| workers.count).sum();
-            Some(xdp::memory(interfaces, needs, workers)?)
+            let threads = xdp::Threads::of([near_workers, workers].into_iter().flatten());
+            Some(xdp::memory(interfaces, needs, threads)?)
         }
     };
     let open = |name: &str, port: &Option<Arc<Port>>, workers: &Option<WorkerOptions>| {

@@ -1,6 +1,7 @@
 //! The queues of an interface through AF_XDP, and the memory that its frames are in.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -16,7 +17,8 @@ use super::{Device, Losses, Needs, named};
 use crate::error::{Doing, Result, unfit};
 use crate::frame::{Emptied, Frame};
 use crate::pipeline::HELD;
-use crate::workers::SLOTS;
+use crate::transmitting;
+use crate::workers::{SLOTS, WorkerOptions};
 
 /// Bytes of frames in memory shared with the kernel: as many as an Ethernet frame of the usual
 /// MTU needs, with the room before it that the kernel wants.
@@ -55,15 +57,53 @@ const fn most_waiting(queues: u32, rx_ring: u32) -> u32 {
     MOST_SHARED - in_rings(queues, rx_ring)
 }
 
-/// Frames that may be with so many workers, and on their way back to them, beside those that wait and those in rings: what
-/// each holds, what its return ring does, and what it keeps; and what the threads that forward keep.
-fn with_workers(workers: usize) -> u32 {
-    if workers == 0 {
-        return 0;
+/// Threads of both interfaces, in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Threads {
+    /// That receive.
+    pub(super) receive: usize,
+    /// That transmit.
+    pub(super) transmit: usize,
+}
+
+impl Threads {
+    pub(super) fn of<'a>(workers: impl IntoIterator<Item = &'a WorkerOptions>) -> Threads {
+        let none = Threads::default();
+        workers.into_iter().fold(none, |all, workers| Threads {
+            receive: all.receive + workers.count,
+            transmit: all.transmit + workers.transmit.as_ref().map_or(0, |it| it.count),
+        })
     }
-    let each = HELD + fairlane_mailbox::most_waiting::<Emptied>(SLOTS) + XdpFrame::MOST_KEPT;
-    // There are 32 at most.
-    (workers * each + 2 * XdpFrame::MOST_KEPT) as u32
+
+    /// Frames that may be with them, and on their way back from or to them, beside those that wait and those in rings: what
+    /// each holds, what its return ring does, and what it keeps; and what the threads that forward keep.
+    fn frames(self) -> u32 {
+        let Threads { receive, transmit } = self;
+        if receive == 0 {
+            return 0;
+        }
+        let each = |held, slots| {
+            held + fairlane_mailbox::most_waiting::<Emptied>(slots) + XdpFrame::MOST_KEPT
+        };
+        let frames = receive * each(HELD, SLOTS)
+            + transmit * each(transmitting::HELD, transmitting::SLOTS)
+            + 2 * XdpFrame::MOST_KEPT;
+        // There are 32 that receive, and 2 that transmit, at most.
+        frames as u32
+    }
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.receive, self.transmit) {
+            (0, _) => Ok(()),
+            (receive, 0) => write!(f, " beside what {receive} threads that receive hold"),
+            (receive, transmit) => write!(
+                f,
+                " beside what {receive} threads that receive and {transmit} that transmit hold"
+            ),
+        }
+    }
 }
 
 /// Bytes that an interface may have in flight.
@@ -92,8 +132,8 @@ fn rx_ring(queues: u32, waiting: u64) -> Option<u32> {
     None
 }
 
-/// Memory for the frames of a site, if AF_XDP serves its interfaces, and so many workers receive there in all.
-pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: usize) -> Result<Memory> {
+/// Memory for the frames of a site, if AF_XDP serves its interfaces with these threads.
+pub(super) fn memory(interfaces: &Interfaces, needs: Needs, threads: Threads) -> Result<Memory> {
     if interfaces.near == Near::Nothing {
         return unfit(format!(
             "with the backend xdp nobody but Fairlane hears {}: name inside or tap in \
@@ -127,10 +167,10 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: usize) -> R
         ..=LONGEST_SHARED => SHARED_FRAME,
         _ => LONG_SHARED_FRAME,
     };
-    let (queues, rx_ring) = rx_ring_of(&queues, needs, workers)?;
+    let (queues, rx_ring) = rx_ring_of(&queues, needs, threads)?;
     let rx_places = queues * rx_ring;
     // No more than MOST_WAITING wait.
-    let frames = needs.frames as u32 + with_workers(workers) + in_rings(2 * queues, rx_ring);
+    let frames = needs.frames as u32 + threads.frames() + in_rings(2 * queues, rx_ring);
     let umem = Umem::new(frames, bytes).doing("memory for AF_XDP")?;
     Ok(Memory {
         umem,
@@ -141,7 +181,7 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: usize) -> R
 
 /// The queues of these interfaces, of that which has more, and the places of each receive ring: either
 /// interface is given as many, for it may come back with other queues.
-fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: usize) -> Result<(u32, u32)> {
+fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, threads: Threads) -> Result<(u32, u32)> {
     let told: Vec<_> = interfaces
         .iter()
         .map(|(name, queues)| format!("{name} has {queues}"))
@@ -158,18 +198,14 @@ fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: usize) -> Re
     }
     let most = interfaces.iter().map(|&(_, queues)| queues).max();
     let most = most.unwrap_or(1);
-    let beside = with_workers(workers);
+    let beside = threads.frames();
     match rx_ring(2 * most, needs.frames + u64::from(beside)) {
         Some(ring) => Ok((most, ring)),
         None => unfit(format!(
             "with the backend xdp and so many receive queues ({told}) at most {} packets may wait in \
-             all links{}, and their limits add up to {}: lower 'limit', give the interfaces fewer \
+             all links{threads}, and their limits add up to {}: lower 'limit', give the interfaces fewer \
              queues (ethtool -L), or use the backend packet",
             most_waiting(2 * most, LEAST_RX_RING).saturating_sub(beside),
-            match workers {
-                0 => String::new(),
-                workers => format!(" beside what {workers} threads that receive hold"),
-            },
             needs.frames
         )),
     }
@@ -433,9 +469,14 @@ mod tests {
             frames: MOST_WAITING.into(),
             longest: 1_514,
         };
-        assert_eq!(rx_ring_of(&interfaces, needs, 0).unwrap(), (4, 1_024));
-        assert_eq!(rx_ring_of(&interfaces, needs, 1).unwrap(), (4, 512));
-        let error = rx_ring_of(&interfaces, needs, 8).unwrap_err();
+        let ring_with =
+            |receive, transmit| rx_ring_of(&interfaces, needs, Threads { receive, transmit });
+        assert_eq!(ring_with(0, 0).unwrap(), (4, 1_024));
+        assert_eq!(ring_with(1, 0).unwrap(), (4, 512));
+        let error = ring_with(8, 2).unwrap_err().to_string();
+        let sentence = "beside what 8 threads that receive and 2 that transmit hold, and their";
+        assert!(error.contains(sentence), "{error}");
+        let error = ring_with(8, 0).unwrap_err();
         assert_eq!(
             error.to_string(),
             "with the backend xdp and so many receive queues (inside has 4 and outside has 2) at most \
@@ -462,8 +503,10 @@ mod tests {
                 );
             }
         }
-        assert_eq!(with_workers(0), 0);
-        assert_eq!(with_workers(3) - with_workers(2), 2_636, "as the pages say");
+        let frames = |receive, transmit| Threads { receive, transmit }.frames();
+        assert_eq!(frames(0, 0), 0);
+        assert_eq!(frames(3, 0) - frames(2, 0), 2_636, "as the pages say");
+        assert_eq!(frames(2, 2) - frames(2, 1), 1_096, "likewise");
         assert_eq!(rx_ring(2, MOST_WAITING.into()), Some(RX_RING));
         assert_eq!(rx_ring(8, 10_000), Some(RX_RING));
         assert_eq!(rx_ring(64, 10_000), Some(1_024));
