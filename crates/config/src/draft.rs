@@ -89,9 +89,90 @@ struct OneFilter {
     filter: [Arc<At<Filter>>; 1],
 }
 
+/// Any tables of one link.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SomeTables {
+    #[serde(default)]
+    class: Vec<Arc<At<Class>>>,
+    #[serde(default)]
+    filter: Vec<Arc<At<Filter>>>,
+}
+
 /// What a text says, if that can be read and nothing is to be told of it.
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     parse(text, &mut Report::new("", text))
+}
+
+/// The tables of a text that is cut into these parts, read some at a time: of the whole of it, what is made on the way
+/// takes three times their memory. `None` where one cannot be read. What is wrong only of all of them together is for
+/// who goes on with them; their places are those in some of the text.
+fn tables(text: &str, parts: &[Part]) -> Option<File> {
+    /// Tables that are read together.
+    const TOGETHER: usize = 64;
+    let mut starts = Vec::with_capacity(parts.len());
+    let mut end = 0;
+    for part in parts {
+        starts.push(end);
+        end += part.length as usize;
+    }
+    let text_of = |from: usize, to: usize| {
+        let end = starts.get(to).copied().unwrap_or(text.len());
+        &text[starts[from]..end]
+    };
+    let is_below = |part: &Part| matches!(part.kind, TableKind::Class | TableKind::Filter);
+    let others = (0..parts.len()).filter(|&at| !is_below(&parts[at]));
+    let head: String = others.map(|at| text_of(at, at + 1)).collect();
+    let mut file: File = read(&head)?;
+    let mut links = file.link.iter_mut();
+    let (mut classes, mut filters) = (Vec::new(), Vec::new());
+    let mut link: Option<&mut Link> = None;
+    let mut at = 0;
+    while let Some(part) = parts.get(at) {
+        let below = parts[at..].iter().take_while(|part| is_below(part));
+        let count = below.take(TOGETHER).count();
+        if count > 0 {
+            let Alone { link: some } = read::<Alone<SomeTables>>(text_of(at, at + count))?;
+            classes.extend(some.class);
+            filters.extend(some.filter);
+        }
+        if part.kind == TableKind::Link {
+            hand_over(link.take(), &mut classes, &mut filters)?;
+            link = Some(Arc::make_mut(links.next()?).value_mut());
+        }
+        at += count.max(1);
+    }
+    hand_over(link, &mut classes, &mut filters)?;
+    Some(file)
+}
+
+/// Gives a link its tables; `None` where there are some and no link.
+fn hand_over(
+    link: Option<&mut Link>,
+    classes: &mut Vec<Arc<At<Class>>>,
+    filters: &mut Vec<Arc<At<Filter>>>,
+) -> Option<()> {
+    let (classes, filters) = (std::mem::take(classes), std::mem::take(filters));
+    match link {
+        // Some that stand in the link's own table are no parts.
+        Some(link) if link.class.is_empty() && link.filter.is_empty() => {
+            link.class = classes.into();
+            link.filter = filters.into();
+            Some(())
+        }
+        _ => (classes.is_empty() && filters.is_empty()).then_some(()),
+    }
+}
+
+/// The site that a text says, where it is cut into tables and nothing is to be told of it.
+pub(crate) fn sound(text: &str, mtu: MtuOf<'_>) -> Option<Site> {
+    let file = tables(text, &parts(text)?)?;
+    let mut report = Report::new("", "");
+    let (site, _) = site_again(&file, mtu, &[], &[], &mut report)?;
+    report.is_empty().then(|| Site {
+        text: text.into(),
+        ..site
+    })
 }
 
 impl Draft {
@@ -109,7 +190,7 @@ impl Draft {
 
     fn named_as(text: &Arc<str>, mtu: MtuOf<'_>, running: &[Arc<crate::Link>]) -> Option<Draft> {
         let parts = parts(text)?;
-        let file: File = read(text)?;
+        let file = tables(text, &parts)?;
         let mut report = Report::new("", "");
         let (_, readings) = site_again(&file, mtu, &[], running, &mut report)?;
         let draft = Draft {
@@ -311,8 +392,9 @@ impl Draft {
     /// be told of it: by the [whole text](Draft::written), which says where. Looks at all classes, and
     /// longer at those that became others.
     pub fn read(mut self, mtu: MtuOf<'_>) -> Option<(Draft, Site)> {
-        let (site, readings) = self.alone(mtu)?;
+        // Before there is another site beside it.
         self.settle();
+        let (site, readings) = self.alone(mtu)?;
         self.former = Arc::new(readings);
         let text = Arc::clone(&self.text);
         Some((self, Site { text, ..site }))
@@ -457,4 +539,94 @@ fn parts(text: &str) -> Option<Vec<Part>> {
         });
     }
     Some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unknown(_: &str) -> Option<u32> {
+        None
+    }
+
+    /// What is said of a link, with all that is promised.
+    fn told(site: &Site) -> String {
+        let links: Vec<_> = (site.links.iter())
+            .map(|link| (link, link.guarantees()))
+            .collect();
+        format!("{:?} {:?} {links:?}", site.interfaces, site.control)
+    }
+
+    #[test]
+    fn what_is_read_of_some_tables_at_a_time_is_what_is_read_of_the_whole() {
+        let mut cut = 0;
+        let head = "[interfaces]\ninside = \"a\"\noutside = \"b\"\n\
+                    # The first.\n[[link]]\nname = \"up\"\nrate = \"1gbit\"\n";
+        let many: String = (0..200)
+            .map(|number| {
+                format!(
+                    "# {number}\n[[link.class]]\nname = \"c{number}\"\n\
+                     [[link.filter]]\nclass = \"c{number}\"\ndestination = \"10.0.0.{number}\"\n"
+                )
+            })
+            .collect();
+        let rest = "[[link.class]]\nname = \"rest\"\ndefault = true\n\
+                    [link.class.limit]\npackets = 7\n[control]\nsocket = \"/run/s\"\n\
+                    [[link]]\nname = \"down\"\nto = \"inside\"\nrate = \"2gbit\"\n\
+                    [[link.class]]\nname = \"all\"\ndefault = true\n# The end.\n";
+        let mut texts = vec![head.to_owned() + &many + rest];
+        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+        for entry in std::fs::read_dir(examples).unwrap() {
+            let path = entry.unwrap().path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "toml")
+            {
+                texts.push(std::fs::read_to_string(path).unwrap());
+            }
+        }
+        for text in texts {
+            let (whole, _) = Site::tables_of(&text, "whole", &unknown).unwrap();
+            if let Some(site) = sound(&text, &unknown) {
+                cut += 1;
+                assert_eq!(told(&site), told(&whole), "{text}");
+            }
+        }
+        assert!(cut > 3, "{cut} texts were cut");
+    }
+
+    #[test]
+    fn tables_that_belong_to_no_link_or_are_told_twice_are_not_read_in_parts() {
+        let link = "[[link]]\nname = \"up\"\nrate = \"1gbit\"\n";
+        let class = "[[link.class]]\nname = \"all\"\ndefault = true\n";
+        let sound = |text: &str| sound(text, &unknown).is_some();
+        assert!(sound(&[link, class].concat()));
+        for wrong in [
+            [class, link].concat(),
+            [link, "class = [{ name = \"one\" }]\n", class].concat(),
+            [link, class, class].concat(),
+            [link, class, "nobody = 1\n"].concat(),
+            [link, "[link.limit]\n[link.limit]\n", class].concat(),
+            [link, class, "[control]\n[control]\n"].concat(),
+        ] {
+            assert!(!sound(&wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_draft_of_what_runs_has_its_links_and_no_copies() {
+        let text = "[[link]]\nname = \"up\"\nrate = \"1gbit\"\n\
+                    [[link.class]]\nname = \"all\"\ndefault = true\n";
+        let site = Site::parse(text, "text").unwrap();
+        let same = |draft: &Draft| Arc::ptr_eq(&draft.former[0].link, &site.links[0]);
+        assert!(same(&Draft::of_running(&site, &unknown).unwrap()));
+        assert!(!same(&Draft::of(&site.text, &unknown).unwrap()));
+        // Packets may be of another length by now.
+        let mut other = site.clone();
+        Arc::make_mut(&mut other.links[0]).longest = fairlane_core::Length::new(900).unwrap();
+        assert!(!Arc::ptr_eq(
+            &Draft::of_running(&other, &unknown).unwrap().former[0].link,
+            &other.links[0]
+        ));
+    }
 }

@@ -200,17 +200,17 @@ pub(crate) struct Class {
     /// `ceil` carries in 10 ms and two packets, or more where its guarantee needs it. In "cbq",
     /// how much it may send at once after a silence: 16 packets by default.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
-    pub burst: Option<Text>,
+    pub burst: Option<Box<Text>>,
     /// Its part, 1 to 1000000, of what the guarantees of its siblings and its own leave over.
     /// Without a `rate` 1 by default, with one none.
     pub weight: Option<At<i64>>,
     /// Its level where the parent's algorithm is "priority", 0 (the default) to 255, and in "cbq",
     /// 0 to 7: higher goes first.
-    pub priority: Option<At<i64>>,
+    pub priority: Option<Box<At<i64>>>,
     /// Who is next among the classes that have this one as a parent, or among its flows: "qfq"
     /// by default.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_class())))]
-    pub algorithm: Option<Text>,
+    pub algorithm: Option<Box<Text>>,
     /// The most that waits in it (or in each of its flows): 1000 packets by default, or what is kept
     /// for it if that is more.
     pub limit: Option<Box<At<Limit>>>,
@@ -218,12 +218,12 @@ pub(crate) struct Class {
     /// its guarantee needs for bursts of 10 ms of its rate, at least two packets and at most 64 kB.
     pub room: Option<Box<At<Limit>>>,
     /// Queue management: "tail-drop" (the default), "red", "codel", or a table.
-    pub queue: Option<At<Queue>>,
+    pub queue: Option<Box<At<Queue>>>,
     /// Makes a queue for each flow in this class, as its first packet comes. A flow is all that
     /// agrees in: "source-ip", "destination-ip", "5-tuple", "source-subnet/N",
     /// "destination-subnet/N" (N bits of the address), "vlan", "dscp", or "owner" (the process that
     /// sent it).
-    pub per: Option<Text>,
+    pub per: Option<Box<Text>>,
     /// What holds for each of these flows.
     pub flows: Option<Box<At<Flows>>>,
     /// Whether packets that no filter matches go here. A class "default" is made for those
@@ -361,7 +361,7 @@ pub(crate) struct Filter {
     /// The class: one without children.
     pub class: Text,
     /// Higher is looked at first, 0 by default; filters of the same priority in the file's order.
-    pub priority: Option<At<i64>>,
+    pub priority: Option<Box<At<i64>>>,
     /// The sender's address, or a prefix as in "10.0.0.0/8" or "2001:db8::/32".
     pub source: Option<Text>,
     /// The receiver's address, or a prefix.
@@ -375,22 +375,22 @@ pub(crate) struct Filter {
     pub protocol: Option<At<Scalar>>,
     /// The code point of differentiated services: a number from 0 to 63, or a name as in "ef",
     /// "af41", "cs1".
-    pub dscp: Option<At<Scalar>>,
+    pub dscp: Option<Box<At<Scalar>>>,
     /// The identifier of the outermost VLAN tag, 1 to 4095.
-    pub vlan: Option<At<i64>>,
+    pub vlan: Option<Box<At<i64>>>,
     /// Whether the packet is a fragment of a longer one.
-    pub fragment: Option<At<bool>>,
+    pub fragment: Option<Box<At<bool>>>,
     /// Where it came from: "inside", "outside", "tap" or "attached".
     #[cfg_attr(test, schemars(extend("enum" = ["inside", "outside", "tap", "attached"])))]
-    pub ingress: Option<Text>,
+    pub ingress: Option<Box<Text>>,
     /// The user whose process sent it: a number, or a name of this machine. Attached processes
     /// only.
-    pub user: Option<At<Scalar>>,
+    pub user: Option<Box<At<Scalar>>>,
     /// The group of the process that sent it, likewise.
-    pub group: Option<At<Scalar>>,
+    pub group: Option<Box<At<Scalar>>>,
     /// The process that sent it, by its number.
-    pub pid: Option<At<i64>>,
+    pub pid: Option<Box<At<i64>>>,
     /// "ipv4" or "ipv6".
     #[cfg_attr(test, schemars(extend("enum" = ["ipv4", "ipv6"])))]
-    pub family: Option<Text>,
+    pub family: Option<Box<Text>>,
 }

@@ -50,7 +50,8 @@
 //! assert_eq!((link.to, link.longest_by), (Role::Outside, LongestBy::Assumed));
 //! assert_eq!(link.algorithm, LinkAlgorithm::Tree(Algorithm::Wf2qPlus));
 //! assert!(matches!(link.classes[0].kind, ClassKind::Leaf(Queue { .. })));
-//! assert!(matches!(link.classes[1].kind, ClassKind::Flows(Flows { most: 64, .. })));
+//! let ClassKind::Flows(flows) = &link.classes[1].kind else { return Err("no flows".into()) };
+//! assert!(matches!(**flows, Flows { most: 64, .. }));
 //! let mut classes: Elements<'_, Class> = link.classes.iter();
 //! assert!(classes.any(|class| &*class.name == "everybody"));
 //!

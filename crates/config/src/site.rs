@@ -20,7 +20,7 @@ use crate::diagnostic::{Diagnostic, Report, SiteError};
 use crate::grants::Grant;
 use crate::guarantee::Guarantee;
 use crate::list::List;
-use crate::{file, parse, read, text};
+use crate::{draft, file, parse, read, text};
 
 /// What is known of the machine that a file is for: the MTU, in bytes, of the interface of this
 /// name; none where there is no such interface.
@@ -115,12 +115,16 @@ impl Site {
         mtu: MtuOf<'_>,
         grants: &[Arc<Grant>],
     ) -> Result<Site, SiteError> {
-        let (mut site, mut tables) = Site::tables_of(text, name, mtu)?;
         if grants.is_empty() {
-            drop(tables);
+            // Where there is nothing to be told of it, the whole of the tables takes too much memory.
+            let mut site = match draft::sound(text, mtu) {
+                Some(site) => site,
+                None => Site::tables_of(text, name, mtu)?.0,
+            };
             site.gather_names();
             return Ok(site);
         }
+        let (site, mut tables) = Site::tables_of(text, name, mtu)?;
         let together = read::together(&mut tables.0, &site, &[], mtu, grants);
         let together = together.map_err(|broken| SiteError::Grants {
             file: name.to_owned(),
@@ -490,6 +494,37 @@ impl Link {
         std::ptr::eq(like.link.as_ptr(), other).then_some(&*like.but)
     }
 
+    /// Whether another one says the same.
+    pub(crate) fn says_what(&self, other: &Link) -> bool {
+        let Link {
+            name,
+            to,
+            rate,
+            overhead,
+            longest,
+            longest_by,
+            algorithm,
+            limits,
+            classes,
+            rules,
+            default,
+            found: _,
+        } = self;
+        let head = (to, rate, overhead, longest, longest_by, algorithm, limits);
+        let of_other = (
+            &other.to,
+            &other.rate,
+            &other.overhead,
+            &other.longest,
+            &other.longest_by,
+            &other.algorithm,
+            &other.limits,
+        );
+        *name == other.name
+            && head == of_other
+            && (default, rules, classes) == (&other.default, &other.rules, &other.classes)
+    }
+
     /// The same of the link that these are the terms of.
     pub(crate) fn differs_from_those(&self, terms: &List<ClassTerms>) -> Option<&[Range<usize>]> {
         let other = self.found.like.as_ref()?.link.upgrade()?;
@@ -548,7 +583,7 @@ impl LinkAlgorithm {
 }
 
 /// A class.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     /// Its name.
     pub name: Arc<str>,
@@ -579,18 +614,18 @@ pub struct Class {
 }
 
 /// What a class holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ClassKind {
     /// Other classes, in the order of this algorithm.
     Inner(Algorithm),
     /// One queue.
     Leaf(Queue),
-    /// A queue for each flow.
-    Flows(Flows),
+    /// A queue for each flow. Of thousands of classes few are such, and none is to be as large.
+    Flows(Box<Flows>),
 }
 
 /// A queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
     /// The most that waits.
     pub limits: Limits,
@@ -601,7 +636,7 @@ pub struct Queue {
 }
 
 /// Queues that are made as flows come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flows {
     /// What a flow is.
     pub per: Per,

@@ -43,33 +43,46 @@ use crate::diagnostic::Report;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct At<T>(Spanned<T>);
+pub struct At<T> {
+    value: T,
+    /// In few bytes: of thousands of tables each has a dozen. No text has 4 GiB.
+    span: [u32; 2],
+}
 
 impl<T> At<T> {
     /// A value that stands nowhere.
     pub(crate) fn made(value: T) -> At<T> {
-        At(Spanned::new(0..0, value))
+        At {
+            value,
+            span: [0; 2],
+        }
     }
 
     /// The value, to be changed.
     pub(crate) fn value_mut(&mut self) -> &mut T {
-        self.0.get_mut()
+        &mut self.value
     }
 
     /// The value.
     pub fn value(&self) -> &T {
-        self.0.get_ref()
+        &self.value
     }
 
     /// Its bytes in the text.
     pub fn span(&self) -> Range<usize> {
-        self.0.span()
+        let [start, end] = self.span;
+        start as usize..end as usize
     }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<At<T>, D::Error> {
-        Spanned::deserialize(deserializer).map(At)
+        let spanned = Spanned::deserialize(deserializer)?;
+        let Range { start, end } = spanned.span();
+        Ok(At {
+            span: [start, end].map(|at| u32::try_from(at).unwrap_or(u32::MAX)),
+            value: spanned.into_inner(),
+        })
     }
 }
 

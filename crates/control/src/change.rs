@@ -151,7 +151,7 @@ pub(crate) fn change_beside(
         };
         let source = match drafted {
             Some((draft, site)) => {
-                made = Some(draft);
+                made = draft;
                 Source::Site(Box::new(site))
             }
             None => all_edited(&before, grants.unwrap_or(&before.grants), edits)?,

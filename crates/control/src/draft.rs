@@ -17,6 +17,9 @@ use crate::edit::Edit;
 
 /// How long a draft is kept at least that nobody changes.
 const KEPT: Duration = Duration::from_secs(2);
+/// Changes that are made together, of which the draft is not kept: it is as large as what it is of, there is little
+/// room beside what they make anew, and to make it again takes no longer than they do.
+const MANY: usize = 100;
 
 /// The draft of what runs, while it is changed: a text is read whole at its first change after a while.
 #[derive(Debug, Default)]
@@ -32,17 +35,41 @@ struct Last {
 }
 
 impl Drafts {
-    /// What a site would be after some changes, and its draft; `None` where the whole text is to be
-    /// changed and read.
-    pub(crate) fn changed(&self, site: &Site, edits: &[Edit]) -> Option<(Draft, Site)> {
+    /// What a site would be after some changes, and its draft, if that is to be kept; `None` where the whole text is
+    /// to be changed and read.
+    pub(crate) fn changed(&self, site: &Site, edits: &[Edit]) -> Option<(Option<Draft>, Site)> {
         if !site.grants.is_empty() {
             return None;
         }
+        let is_kept = edits.len() < MANY;
+        if !is_kept {
+            // As is what the change before has left.
+            self.forget();
+            fairlane_io::give_back_unused();
+        }
         let mut draft = self.of(site)?;
+        if !is_kept {
+            self.forget();
+        }
         for edit in edits {
             edit.draft(&mut draft)?;
         }
-        draft.read(&mtu_beside(site))
+        let (draft, site) = draft.read(&mtu_beside(site))?;
+        if is_kept {
+            return Some((Some(draft), site));
+        }
+        drop(draft);
+        // What is made of the site next is made by other threads, of whose memory this is no part.
+        fairlane_io::give_back_unused();
+        Some((None, site))
+    }
+
+    /// Lets go of all drafts.
+    fn forget(&self) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Last { draft, former, .. } = std::mem::take(&mut *last);
+        drop(last);
+        drop((draft, former));
     }
 
     /// The draft of the text of a site; `None` where that can only be read whole.

@@ -291,7 +291,7 @@ impl Seen {
 fn of_flows(plan: &Plan) -> impl Iterator<Item = (usize, &Flows)> {
     let classes = plan.link.classes.iter().enumerate();
     classes.filter_map(|(place, class)| match &class.kind {
-        ClassKind::Flows(flows) => Some((place, flows)),
+        ClassKind::Flows(flows) => Some((place, &**flows)),
         _ => None,
     })
 }

@@ -2,9 +2,12 @@
 //!
 //! One writer, which loads and stores and neither locks nor fences; a reader may miss what is
 //! being counted just then, and sees it the next time.
+//!
+//! Of thousands of classes most have few packets from one look to the next: those are noted one by one, and counts are
+//! made only for a class that has more. What is told of all since the start is in few bytes.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fairlane_config::class_report::DelayReport;
@@ -19,15 +22,60 @@ const UNIT_BITS: u32 = 10;
 const DOUBLINGS: usize = 21;
 const BUCKETS: usize = PARTS * (DOUBLINGS + 1);
 
+/// Buckets of what is told since the start, of which each is exact. In more there is little: the ends of what there is.
+const FINE: usize = 192;
+/// So many of the others are one.
+const COARSE: usize = 4;
+
 /// The counts of one doubling, and of all.
 type Parts = Arc<[AtomicU32; PARTS]>;
 type Doublings = Box<[OnceLock<Parts>; DOUBLINGS + 1]>;
 
+/// Delays that are noted one by one.
+const NOTED: usize = 32;
+
+/// Those that came last, by their buckets, until they are read.
+#[derive(Debug, Default)]
+struct Notes {
+    buckets: [AtomicU16; NOTED],
+    /// How many were noted, and how many of these were read: the former is the writer's, the latter the reader's.
+    noted: AtomicU32,
+    read: AtomicU32,
+}
+
+impl Notes {
+    /// Notes one more, if there is room.
+    fn note(&self, bucket: usize) -> bool {
+        let noted = self.noted.load(Ordering::Relaxed);
+        let room = noted.wrapping_sub(self.read.load(Ordering::Acquire)) < NOTED as u32;
+        if room {
+            self.buckets[noted as usize % NOTED].store(bucket as u16, Ordering::Relaxed);
+            self.noted.store(noted.wrapping_add(1), Ordering::Release);
+        }
+        room
+    }
+
+    /// Takes those that there are.
+    fn take(&self) -> Vec<usize> {
+        let (from, to) = (
+            self.read.load(Ordering::Relaxed),
+            self.noted.load(Ordering::Acquire),
+        );
+        let numbers = (0..to.wrapping_sub(from)).map(|more| from.wrapping_add(more));
+        let buckets = numbers.map(|at| self.buckets[at as usize % NOTED].load(Ordering::Relaxed));
+        let buckets = buckets.map(usize::from).collect();
+        self.read.store(to, Ordering::Release);
+        buckets
+    }
+}
+
 /// The delays of one class since it came.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Made for the first packet, and each doubling for the first one in it: there may be thousands of
-    /// classes, of which many have no packets, and the delays of one are within a few doublings.
+    /// Made for the first packet: there may be thousands of classes, of which many have none.
+    notes: OnceLock<Box<Notes>>,
+    /// What there was no room for there. Each doubling is made for the first one in it: the delays of a class are
+    /// within a few.
     doublings: OnceLock<Doublings>,
     /// In nanoseconds.
     longest: AtomicU64,
@@ -77,8 +125,8 @@ impl Recorder {
         }
         let bucket = bucket_of(delay);
         let (doubling, part) = (bucket / PARTS, bucket % PARTS);
-        if self.doublings[doubling % 2] != doubling as u8 {
-            self.turn_to(doubling);
+        if self.doublings[doubling % 2] != doubling as u8 && self.note_or_turn_to(bucket) {
+            return;
         }
         if let Some(parts) = &self.parts[doubling % 2] {
             let count = parts[part].load(Ordering::Relaxed);
@@ -86,11 +134,17 @@ impl Recorder {
         }
     }
 
+    /// Notes a delay, or has the counts of its doubling at hand.
     #[cold]
     #[inline(never)]
-    fn turn_to(&mut self, doubling: usize) {
+    fn note_or_turn_to(&mut self, bucket: usize) -> bool {
+        let doubling = bucket / PARTS;
+        if self.meter.made(doubling).is_none() && self.meter.note(bucket) {
+            return true;
+        }
         self.parts[doubling % 2] = Some(Arc::clone(self.meter.parts(doubling)));
         self.doublings[doubling % 2] = doubling as u8;
+        false
     }
 
     #[cold]
@@ -107,6 +161,15 @@ impl Meter {
         let none = || Box::new([const { OnceLock::new() }; DOUBLINGS + 1]);
         let empty = || Arc::new([const { AtomicU32::new(0) }; PARTS]);
         self.doublings.get_or_init(none)[doubling].get_or_init(empty)
+    }
+
+    /// The counts of a doubling, if they were made.
+    fn made(&self, doubling: usize) -> Option<&Parts> {
+        self.doublings.get()?[doubling].get()
+    }
+
+    fn note(&self, bucket: usize) -> bool {
+        self.notes.get_or_init(Box::default).note(bucket)
     }
 
     /// Each bucket that was made, in order, and what it counts.
@@ -131,25 +194,49 @@ impl Meter {
         self.beside_lost.load(Ordering::Relaxed)
     }
 
-    /// What was counted so far, of which `before` was read last, and is shared where nothing came since: the
-    /// buckets themselves count only to 2^32, so it is to be read within so many packets. O(buckets that were made).
-    pub(crate) fn read(&self, before: &Arc<Delays>) -> Arc<Delays> {
-        let mut had = before.counts.iter().peekable();
-        let counts = self.buckets().map(|(bucket, count)| {
+    /// What came since it was last read, which is `told` from now on. The buckets themselves count only to 2^32, so it
+    /// is to be read within so many packets; by one reader, who passes on what is told. O(buckets that were made).
+    pub(crate) fn read(&self, told: &mut Told) -> Delays {
+        let mut noted = self.notes.get().map_or_else(Vec::new, |notes| notes.take());
+        noted.sort_unstable();
+        let noted = noted.chunk_by(PartialEq::eq);
+        let noted = noted.map(|alike| (alike[0], alike.len() as u64));
+        let counted: Counts = self.counted_after(&told.counted).collect();
+        let more = counted.less(&told.counted);
+        let longest = Nanos(self.longest.load(Ordering::Relaxed));
+        let recent = Delays {
+            counts: more.plus(noted),
+            longest,
+        };
+        if counted != told.counted {
+            told.counted = counted;
+        }
+        if recent.counts != Counts::default() || longest != told.delays.longest {
+            let counts = told.delays.counts.with(&recent.counts);
+            told.delays = Arc::new(Delays { counts, longest });
+        }
+        recent
+    }
+
+    /// All that was counted, in buckets of which these were read last.
+    fn counted_after(&self, before: &Counts) -> impl Iterator<Item = (usize, u64)> {
+        let mut had = before.iter().peekable();
+        self.buckets().map(move |(bucket, count)| {
             let had = had.next_if(|&(other, _)| other == bucket);
             let had = had.map_or(0, |(_, count)| count);
             let more = count.wrapping_sub(had as u32);
             (bucket, had + u64::from(more))
-        });
-        let delays = Delays {
-            counts: counts.collect(),
-            longest: Nanos(self.longest.load(Ordering::Relaxed)),
-        };
-        match delays == **before {
-            true => Arc::clone(before),
-            false => Arc::new(delays),
-        }
+        })
     }
+}
+
+/// What was read of a meter.
+#[derive(Clone, Default)]
+pub(crate) struct Told {
+    /// All since the start.
+    pub(crate) delays: Arc<Delays>,
+    /// Those of them that the meter counts.
+    counted: Counts,
 }
 
 fn bucket_of(delay: Nanos) -> usize {
@@ -187,6 +274,41 @@ impl Counts {
             bucket += distance as usize;
             Some((bucket, count))
         })
+    }
+
+    /// What there was not before, of counts that have grown. O(buckets).
+    fn less(&self, before: &Counts) -> Counts {
+        let mut before = before.iter().peekable();
+        let counts = self.iter().map(|(bucket, count)| {
+            while before.next_if(|&(other, _)| other < bucket).is_some() {}
+            let had = before.next_if(|&(other, _)| other == bucket);
+            (bucket, count - had.map_or(0, |(_, count)| count))
+        });
+        counts.collect()
+    }
+
+    /// With others that came later. Where there are [`FINE`] buckets, whatever comes beside them is in the last one of
+    /// [`COARSE`]: none of those that are there is ever counted otherwise. O(buckets of both).
+    fn with(&self, others: &Counts) -> Counts {
+        let mut there = self.iter().map(|(bucket, _)| bucket).peekable();
+        let mut room = FINE.saturating_sub(self.iter().count());
+        let others = others.iter().map(|(bucket, count)| {
+            while there.next_if(|&other| other < bucket).is_some() {}
+            match there.peek() == Some(&bucket) {
+                true => (bucket, count),
+                false if room > 0 => {
+                    room -= 1;
+                    (bucket, count)
+                }
+                false => (bucket | (COARSE - 1), count),
+            }
+        });
+        // Some are in one bucket by now, and out of order.
+        let mut others: Vec<_> = others.collect();
+        others.sort_unstable();
+        let alike = others.chunk_by(|one, other| one.0 == other.0);
+        let sums = alike.map(|alike| (alike[0].0, alike.iter().map(|(_, count)| count).sum()));
+        self.plus(sums)
     }
 
     /// The sums of both. O(buckets of both).
@@ -250,7 +372,8 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, behind))
 }
 
-/// Delays that were counted, each to two digits.
+/// Delays that were counted, each to two digits; of those of a class since its start, as far as there are no more than
+/// 192 distinct ones by then, the others to a sixteenth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     counts: Counts,
@@ -258,20 +381,6 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Those that were not counted when `earlier` was read.
-    pub(crate) fn since(&self, earlier: &Delays) -> Delays {
-        let mut before = earlier.counts.iter().peekable();
-        let counts = self.counts.iter().map(|(bucket, count)| {
-            while before.next_if(|&(other, _)| other < bucket).is_some() {}
-            let had = before.next_if(|&(other, _)| other == bucket);
-            (bucket, count - had.map_or(0, |(_, count)| count))
-        });
-        Delays {
-            counts: counts.collect(),
-            longest: self.longest,
-        }
-    }
-
     /// Counts one more. O(distinct delays).
     pub fn record(&mut self, delay: Nanos) {
         self.counts = self.counts.plus([(bucket_of(delay), 1)].into_iter());
@@ -292,7 +401,7 @@ impl Delays {
     }
 
     /// Each delay that there was, ascending, and how often: too long by at most a sixty-fourth, and by a
-    /// microsecond below 64 of them.
+    /// microsecond below 64 of them; where there were 192 others before it, by at most a sixteenth, or four microseconds.
     pub fn distinct(&self) -> impl Iterator<Item = (Nanos, u64)> {
         let counts = self.counts.iter();
         counts.map(|(bucket, count)| (Nanos(longest_in(bucket)), count))
@@ -383,9 +492,9 @@ mod tests {
             }
         }
         delays.extend(&others);
-        let metered = meter.read(&Arc::default());
-        assert_eq!(delays.counts, metered.counts);
-        assert_eq!(delays.longest(), metered.longest());
+        let mut told = Told::default();
+        assert_eq!(meter.read(&mut told), delays);
+        assert_eq!(*told.delays, delays);
     }
 
     #[test]
@@ -410,100 +519,202 @@ mod tests {
 
     #[test]
     fn what_was_read_before_is_shared_until_more_comes() {
-        let (meter, mut recorder) = metered();
-        let none = Arc::default();
-        assert!(Arc::ptr_eq(&meter.read(&none), &none));
-        recorder.record(Nanos::from_micros(7));
-        let first = meter.read(&none);
-        assert!(Arc::ptr_eq(&meter.read(&first), &first));
-        // In the bucket where others are.
-        recorder.record(Nanos::from_micros(7));
-        assert_eq!(meter.read(&first).count(), 2);
+        for already in [0, 1_000] {
+            let (meter, mut recorder) = metered();
+            let mut told = Told::default();
+            (0..already).for_each(|_| recorder.record(Nanos::from_micros(7)));
+            assert_eq!(meter.read(&mut told).count(), already);
+            let before = Arc::clone(&told.delays);
+            assert_eq!(meter.read(&mut told).count(), 0);
+            assert!(Arc::ptr_eq(&told.delays, &before));
+            // In the bucket where others are.
+            recorder.record(Nanos::from_micros(7));
+            assert_eq!(meter.read(&mut told).count(), 1);
+            assert_eq!(told.delays.count(), already + 1);
+        }
     }
 
     #[test]
-    fn a_class_whose_delays_are_alike_has_few_buckets_and_one_without_packets_none() {
+    fn a_class_with_few_packets_has_no_counts_and_one_with_many_has_some_for_few_doublings() {
         let (meter, mut recorder) = metered();
+        let mut told = Told::default();
+        assert!(meter.notes.get().is_none());
+        // Whatever they are, as long as they are read in time.
+        for round in 0..100 {
+            for more in 0..NOTED as u64 {
+                recorder.record(Nanos::from_micros(round * 7_919 * (1 + more)));
+            }
+            assert_eq!(meter.read(&mut told).count(), NOTED as u64);
+        }
         assert_eq!(meter.buckets().count(), 0);
+        assert_eq!(told.delays.count(), 100 * NOTED as u64);
         for us in 1_100..2_000 {
             recorder.record(Nanos::from_micros(us));
         }
         assert_eq!(meter.buckets().count(), PARTS);
-        assert_eq!(meter.read(&Arc::default()).count(), 900);
+        assert_eq!(meter.read(&mut told).count(), 900);
+        // Of another doubling there are few.
         recorder.record(Nanos::from_micros(7));
         recorder.record(Nanos::MAX);
-        assert_eq!(meter.buckets().count(), 3 * PARTS);
+        assert_eq!(meter.buckets().count(), PARTS);
+        assert_eq!(meter.read(&mut told).count(), 2);
+        (0..100).for_each(|_| recorder.record(Nanos::MAX));
         let buckets: Vec<usize> = meter.buckets().map(|(bucket, _)| bucket).collect();
-        assert!(buckets.is_sorted());
+        assert!(buckets.len() == 2 * PARTS && buckets.is_sorted());
+        assert_eq!(meter.read(&mut told).count(), 100);
+        assert_eq!(told.delays.count(), 100 * NOTED as u64 + 1_002);
+    }
+
+    #[test]
+    fn what_is_told_of_a_class_since_its_start_is_in_few_bytes_and_nothing_of_it_moves() {
+        let (meter, mut recorder) = metered();
+        let mut told = Told::default();
+        let mut random: u64 = 1;
+        let mut exact: Vec<u64> = Vec::new();
+        for _ in 0..4_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            // Over all doublings that there are.
+            let delay = 1_000 << ((random >> 33) % 27);
+            let delay = delay + (random >> 40) % delay;
+            recorder.record(Nanos(delay));
+            exact.push(delay);
+            let before = Arc::clone(&told.delays);
+            let recent = meter.read(&mut told);
+            let (told_as, _) = recent.distinct().next().unwrap();
+            assert!(told_as.0 >= delay && told_as.0 - delay <= 1_100.max(delay / 63));
+            // Of none there are fewer than there were.
+            let less = before.counts.less(&Counts::default());
+            for (bucket, count) in less.iter() {
+                let now = told
+                    .delays
+                    .counts
+                    .iter()
+                    .find(|&(other, _)| other == bucket);
+                assert!(now.is_some_and(|(_, now)| now >= count));
+            }
+        }
+        assert_eq!(told.delays.count(), 4_000);
+        assert!(told.delays.counts.iter().count() <= FINE + BUCKETS / COARSE);
+        assert!(told.delays.counts.0.len() < 2_000);
+        assert!(told.counted == Counts::default());
+        exact.sort_unstable();
+        let close = |quantile: f64| {
+            let told = told.delays.quantile(quantile).unwrap().0 as f64;
+            let exact = exact[(exact.len() as f64 * quantile) as usize - 1] as f64;
+            assert!((0.999..1.07).contains(&(told / exact)), "{told} {exact}");
+        };
+        [0.3, 0.5, 0.9, 0.99].into_iter().for_each(close);
     }
 
     #[test]
     fn a_window_has_what_came_in_it_and_the_whole_has_all() {
-        let (meter, mut recorder) = metered();
-        let none = Arc::default();
-        assert_eq!(meter.read(&none).quantile(0.5), None);
-        for _ in 0..99 {
-            recorder.record(Nanos::from_millis(10));
+        // Few are noted, many are counted.
+        for times in [1, 100] {
+            let (meter, mut recorder) = metered();
+            let mut told = Told::default();
+            assert_eq!(meter.read(&mut told).quantile(0.5), None);
+            for _ in 0..9 * times {
+                recorder.record(Nanos::from_millis(10));
+            }
+            recorder.record(Nanos::from_millis(500));
+            let first = meter.read(&mut told);
+            assert_eq!(first, *told.delays);
+            for _ in 0..10 * times {
+                recorder.record(Nanos::from_millis(1));
+            }
+            let recent = meter.read(&mut told);
+            let about = |delays: &Delays, quantile, millis: f64| {
+                let found = delays.quantile(quantile).unwrap().0 as f64 / 1e6;
+                assert!((1.0..1.02).contains(&(found / millis)), "{found}");
+            };
+            about(&first, 0.9, 10.0);
+            about(&told.delays, 1.0, 500.0);
+            about(&recent, 1.0, 1.0);
+            about(&recent, 0.5, 1.0);
+            assert_eq!(told.delays.count(), 19 * times + 1);
+            assert_eq!(meter.read(&mut told).quantile(0.5), None);
         }
-        recorder.record(Nanos::from_millis(500));
-        let first = meter.read(&none);
-        for _ in 0..100 {
-            recorder.record(Nanos::from_millis(1));
-        }
-        let all = meter.read(&first);
-        let recent = all.since(&first);
-        let about = |delays: &Delays, quantile, millis: f64| {
-            let found = delays.quantile(quantile).unwrap().0 as f64 / 1e6;
-            assert!((1.0..1.02).contains(&(found / millis)), "{found}");
-        };
-        about(&first, 0.99, 10.0);
-        about(&all, 1.0, 500.0);
-        about(&recent, 1.0, 1.0);
-        about(&recent, 0.5, 1.0);
-        assert_eq!(all.since(&all).quantile(0.5), None);
     }
 
     #[test]
     fn a_bucket_that_is_full_goes_on_from_the_beginning_and_nobody_notices() {
         let (meter, mut recorder) = metered();
-        recorder.record(Nanos::from_millis(1));
+        let mut told = Told::default();
+        (0..=NOTED).for_each(|_| recorder.record(Nanos::from_millis(1)));
+        meter.read(&mut told);
         let bucket = bucket_of(Nanos::from_millis(1));
         meter.parts(bucket / PARTS)[bucket % PARTS].store(u32::MAX, Ordering::Relaxed);
-        let before = meter.read(&Arc::default());
-        assert_eq!(before.count(), u64::from(u32::MAX));
-        recorder.record(Nanos::from_millis(1));
-        let none_in_it = meter.read(&before);
-        assert_eq!(none_in_it.count(), 1 << 32);
-        assert_eq!(none_in_it.since(&before).count(), 1);
-        recorder.record(Nanos::from_millis(1));
-        assert_eq!(meter.read(&none_in_it).count(), (1 << 32) + 1);
+        meter.read(&mut told);
+        let so_far = NOTED as u64 + u64::from(u32::MAX);
+        assert_eq!(told.delays.count(), so_far);
+        for more in 1..3 {
+            recorder.record(Nanos::from_millis(1));
+            assert_eq!(meter.read(&mut told).count(), 1);
+            assert_eq!(told.delays.count(), so_far + more);
+        }
     }
 
     #[test]
     fn whoever_goes_on_counting_in_a_meter_forgets_nothing_and_shortens_nothing() {
-        let (meter, mut first) = metered();
-        first.record(Nanos::from_secs(7));
-        first.record(Nanos::from_millis(3));
-        let mut second = Recorder::new(Arc::clone(&meter));
-        // Over three doublings and back, and beyond what a recorder knows as the longest itself.
-        for (ms, longest) in [
-            (3, 7_000),
-            (6, 7_000),
-            (12, 7_000),
-            (3, 7_000),
-            (8_000, 8_000),
-            (5_000, 8_000),
-        ] {
-            second.record(Nanos::from_millis(ms));
-            let delays = meter.read(&Arc::default());
-            assert_eq!(
-                delays.longest(),
-                Nanos::from_millis(longest),
-                "after {ms} ms"
-            );
+        // Noted, and counted.
+        for times in [1, 50] {
+            let (meter, mut first) = metered();
+            let mut told = Told::default();
+            let record = |recorder: &mut Recorder, ms| {
+                (0..times).for_each(|_| recorder.record(Nanos::from_millis(ms)));
+            };
+            record(&mut first, 7_000);
+            record(&mut first, 3);
+            let mut second = Recorder::new(Arc::clone(&meter));
+            // Over three doublings and back, and beyond what a recorder knows as the longest itself.
+            for (ms, longest) in [
+                (3, 7_000),
+                (6, 7_000),
+                (12, 7_000),
+                (3, 7_000),
+                (8_000, 8_000),
+                (5_000, 8_000),
+            ] {
+                record(&mut second, ms);
+                meter.read(&mut told);
+                assert_eq!(
+                    told.delays.longest(),
+                    Nanos::from_millis(longest),
+                    "after {ms} ms"
+                );
+            }
+            let counts: Vec<u64> = told.delays.distinct().map(|(_, count)| count).collect();
+            assert_eq!(told.delays.count(), 8 * times);
+            assert_eq!(counts, [3, 1, 1, 1, 1, 1].map(|alike| alike * times));
         }
-        let delays = meter.read(&Arc::default());
-        let counts: Vec<u64> = delays.distinct().map(|(_, count)| count).collect();
-        assert_eq!((delays.count(), counts), (8, vec![3, 1, 1, 1, 1, 1]));
+    }
+
+    #[test]
+    fn what_is_noted_on_one_thread_and_read_on_another_is_all_there_and_once() {
+        let (meter, mut recorder) = metered();
+        let mut told = Told::default();
+        let all = 200_000;
+        let writer = std::thread::spawn(move || {
+            for number in 0..all {
+                recorder.record(Nanos::from_micros(number % 40 * 2));
+                if number % 16 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut recent = 0;
+        while !writer.is_finished() {
+            recent += meter.read(&mut told).count();
+        }
+        recent += meter.read(&mut told).count();
+        assert_eq!((recent, told.delays.count()), (all, all));
+        let counts = told.delays.distinct().map(|(_, count)| count);
+        assert!(
+            counts.eq(std::iter::repeat_n(all / 40, 40)),
+            "{:?}",
+            told.delays
+        );
     }
 }

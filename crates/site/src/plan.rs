@@ -16,7 +16,7 @@ use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, FromPort, Straight};
 use crate::classifier::{FrameClassifier, random_key};
 use crate::early::{Early, Port, Tables};
 use crate::frame::{Frame, Received};
-use crate::meter::{Delays, Meter};
+use crate::meter::{self, Delays, Meter};
 use crate::order::{Adding, Draining, Gone, Moved, Taking};
 use crate::passing::{Finding, Findings, What};
 use crate::workers::SharedFilters;
@@ -98,7 +98,7 @@ impl Passing {
 pub(crate) struct Told {
     /// Nothing before the first time.
     pub(crate) report: Option<Shared<ClassReport>>,
-    pub(crate) delays: Arc<Delays>,
+    pub(crate) delays: meter::Told,
 }
 
 impl Told {
@@ -572,8 +572,11 @@ impl Plan {
             let above = std::iter::successors(Some(place), |&at| former.link.classes[at].parent);
             if let Some(heir) = above.into_iter().find_map(is_at) {
                 let account = &mut self.accounts[heir];
-                let aside = account.aside.get_or_insert_default();
-                aside.carried = aside.carried.plus(&own);
+                // Of thousands of classes that are made anew, most have carried nothing.
+                if own != ClassStats::default() {
+                    let aside = account.aside.get_or_insert_default();
+                    aside.carried = aside.carried.plus(&own);
+                }
                 account.early.inherit(&former.accounts[place].early);
                 // Who goes on under its name has the rest.
                 if is_at(place).is_none() {

@@ -388,7 +388,7 @@ impl LinkReport {
             delays: (plan
                 .accounts
                 .iter()
-                .map(|account| Arc::clone(&account.told.delays)))
+                .map(|account| Arc::clone(&account.told.delays.delays)))
             .collect(),
         }
     }
@@ -412,12 +412,13 @@ fn tell(
     [whole, recent]: [Span; 2],
 ) -> ClassReport {
     let Sums { early, passing, .. } = sums;
+    let came = account.meter.read(&mut account.told.delays);
     let told = &account.told;
-    let delays = account.meter.read(&told.delays);
+    let delays = &told.delays.delays;
     let counted = ClassReport::counted(terms, stats, *early, whole.seconds, whole.bytes);
     let since = |of: fn(&ClassReport) -> u64| of(&counted).saturating_sub(told.figure(of));
     let sent = since(|it| it.sent_bytes);
-    let delay_us = delays.since(&told.delays).in_micros(None);
+    let delay_us = came.in_micros(None);
     // In bits, with one packet that may have come at once.
     let offered = since(|it| it.offered_bytes) as f64 * 8.0;
     let burst = f64::from(link.longest.get()) * 8.0;
@@ -432,7 +433,7 @@ fn tell(
         && terms.guaranteed_bps.is_some_and(within);
     let beyond_bound = kept_to_it && late.is_some_and(|(delay, bound)| delay.max > bound);
     account.violations += u64::from(beyond_bound);
-    let report = ClassReport {
+    ClassReport {
         beside_lost: account.meter.beside_lost(),
         lost_estimate: sums.lost.round() as u64,
         delay_us: delays.in_micros(Some(delays.longest())),
@@ -448,9 +449,7 @@ fn tell(
             came_marked: passing.marked,
         }),
         ..counted
-    };
-    account.told.delays = delays;
-    report
+    }
 }
 
 /// Divides what was lost before it was classified as those frames are divided that came while

@@ -64,15 +64,23 @@ impl Host {
     /// Sends so many short datagrams to a port, each from another one.
     pub(crate) fn send(&mut self, to: u16, datagrams: usize) {
         let first = self.sent;
-        let frame = |number: usize| {
+        self.send_to((0..datagrams).map(|number| {
+            let from = (first as u16).wrapping_add(number as u16);
+            ([10, 0, 0, 254], from, to)
+        }));
+    }
+
+    /// Sends a short datagram to each of these: an address, from a port, to a port.
+    pub(crate) fn send_to(&mut self, all: impl Iterator<Item = ([u8; 4], u16, u16)>) {
+        let frame = |(address, from, to): ([u8; 4], u16, u16)| {
             let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46];
-            frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 254]);
-            frame.extend((first as u16).wrapping_add(number as u16).to_be_bytes());
-            frame.extend([to.to_be_bytes(), 26_u16.to_be_bytes()].concat());
+            frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1]);
+            frame.extend(address);
+            frame.extend([from, to, 26].map(u16::to_be_bytes).concat());
             frame.resize(60, 0);
             frame
         };
-        let mut batch: VecDeque<_> = (0..datagrams).map(frame).collect();
+        let mut batch: VecDeque<_> = all.map(frame).collect();
         let begun = Instant::now();
         while !batch.is_empty() {
             self.sent += self.backend.transmit(&mut batch).unwrap() as u64;

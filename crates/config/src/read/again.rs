@@ -16,7 +16,7 @@ use crate::written::At;
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(super) written: Arc<At<file::Link>>,
-    pub(super) link: Arc<Link>,
+    pub(crate) link: Arc<Link>,
     pub(super) family: Arc<Family>,
     /// Each class as if there were no others, in the order of the file.
     pub(super) alone: List<Arc<Class>>,
@@ -48,8 +48,8 @@ impl Reading {
     }
 }
 
-/// Which of some tables are those of a former list: of as many, those in their places; else those
-/// before the first that is another, and those behind the last.
+/// Which of some tables are those of a former list: those in their places, and of lists of unlike lengths those
+/// behind the last that is another.
 pub(super) struct Same<'a, T> {
     former: &'a List<Arc<T>>,
     now: &'a List<Arc<T>>,
@@ -82,13 +82,14 @@ impl<'a, T> Same<'a, T> {
     /// Where the one at this place was.
     pub(super) fn former(&self, at: usize) -> Option<usize> {
         let (was, is) = (self.former.len(), self.now.len());
-        if was == is {
-            return Arc::ptr_eq(&self.former[at], &self.now[at]).then_some(at);
-        }
+        let in_place = || {
+            let former = self.former.get(at)?;
+            Arc::ptr_eq(former, &self.now[at]).then_some(at)
+        };
         match at {
             _ if at < self.first => Some(at),
-            _ if at >= is - self.last => Some(at + was - is),
-            _ => None,
+            _ if was != is && at >= is - self.last => Some(at + was - is),
+            _ => in_place(),
         }
     }
 

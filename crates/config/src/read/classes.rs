@@ -349,7 +349,7 @@ fn class(
     let in_cbq = link == LinkAlgorithm::Cbq;
     let ceiling = match in_cbq {
         true => None,
-        false => ceiling(&written.ceil, &written.burst, longest, report),
+        false => ceiling(&written.ceil, written.burst.as_deref(), longest, report),
     };
     let cbq_burst = match &written.burst {
         Some(burst) if in_cbq => cbq_burst(burst, longest, report),
@@ -427,12 +427,12 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
         ),
         (
             "queue",
-            class.queue.as_ref().map(At::span),
+            class.queue.as_deref().map(At::span),
             "waits in those",
         ),
         (
             "per",
-            class.per.as_ref().map(At::span),
+            class.per.as_deref().map(At::span),
             "a class has either children or flows",
         ),
     ];
@@ -521,7 +521,8 @@ fn flows(
         Some(forget) => forget.read("forget", report).map(|time: Time| time.0),
         None => Some(FORGET),
     };
-    let ceiling = given.and_then(|flows| ceiling(&flows.ceil, &flows.burst, longest, report));
+    let ceiling =
+        given.and_then(|flows| ceiling(&flows.ceil, flows.burst.as_ref(), longest, report));
     if let (Some(ceil), Some(algorithm)) = (given.and_then(|flows| flows.ceil.as_ref()), algorithm)
         && algorithm.follows_packets()
     {
@@ -533,7 +534,7 @@ fn flows(
             ),
         );
     }
-    Some(ClassKind::Flows(Flows {
+    Some(ClassKind::Flows(Box::new(Flows {
         per: per?,
         algorithm: algorithm?,
         most: most?,
@@ -541,13 +542,13 @@ fn flows(
         ceiling,
         room: Room::NONE,
         queue: queue?,
-    }))
+    })))
 }
 
 /// The ceiling, if it is one.
 fn ceiling(
     ceil: &Option<Text>,
-    burst: &Option<Text>,
+    burst: Option<&Text>,
     longest: Length,
     report: &mut Report,
 ) -> Option<Ceiling> {

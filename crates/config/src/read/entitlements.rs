@@ -84,7 +84,11 @@ pub(super) fn bursts(
             _ => "weights are whole numbers up to 1000000, or a class above it has less".to_owned(),
         };
         report.warning(
-            &places[at].burst.as_ref().unwrap_or(&places[at].name).span(),
+            &places[at]
+                .burst
+                .as_deref()
+                .unwrap_or(&places[at].name)
+                .span(),
             format!(
                 "class '{}' is guaranteed {} of its {rate}: {why}",
                 classes[at].name,

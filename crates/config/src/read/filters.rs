@@ -135,7 +135,7 @@ pub(super) fn ask_names(link: &file::Link) -> bool {
 
 /// Whether this one has.
 fn asks_names(filter: &file::Filter) -> bool {
-    let named = |at: &Option<At<Scalar>>| {
+    let named = |at: &Option<Box<At<Scalar>>>| {
         let scalar = at.as_ref().map(|at| at.value());
         matches!(scalar, Some(Scalar::Text(_)))
     };
@@ -193,22 +193,27 @@ pub(super) fn matches(
         source_port: scalar(&written.source_port, "source-port", report),
         destination_port: scalar(&written.destination_port, "destination-port", report),
         protocol: named(
-            &written.protocol,
+            written.protocol.as_ref(),
             "protocol",
             &names(&Protocol::NAMES),
             report,
         ),
-        dscp: named(&written.dscp, "dscp", &names(&Dscp::NAMES), report),
+        dscp: named(
+            written.dscp.as_deref(),
+            "dscp",
+            &names(&Dscp::NAMES),
+            report,
+        ),
         vlan: written.vlan.as_ref().and_then(|vlan| {
             let id = vlan.within("vlan", 1..4096, report)?;
             VlanId::new(id)
         }),
         fragment: written.fragment.as_ref().map(|fragment| *fragment.value()),
         ingress: ingress(written, to, around, report),
-        uid: owner(&written.user, "user", report, |name| {
+        uid: owner(written.user.as_deref(), "user", report, |name| {
             Ok(User::from_name(name)?.map(|user| user.uid.as_raw()))
         }),
-        gid: owner(&written.group, "group", report, |name| {
+        gid: owner(written.group.as_deref(), "group", report, |name| {
             Ok(Group::from_name(name)?.map(|group| group.gid.as_raw()))
         }),
         pid: written
@@ -225,9 +230,9 @@ pub(super) fn matches(
         }),
     };
     for (key, place) in [
-        ("user", written.user.as_ref().map(At::span)),
-        ("group", written.group.as_ref().map(At::span)),
-        ("pid", written.pid.as_ref().map(At::span)),
+        ("user", written.user.as_deref().map(At::span)),
+        ("group", written.group.as_deref().map(At::span)),
+        ("pid", written.pid.as_deref().map(At::span)),
     ] {
         if let Some(place) = place
             && !around.has(Role::Attached)
@@ -254,7 +259,7 @@ fn scalar<T: FromStr<Err: Display>>(
     key: &str,
     report: &mut Report,
 ) -> Option<T> {
-    named(written, key, &[], report)
+    named(written.as_ref(), key, &[], report)
 }
 
 fn names<T>(names: &[(&'static str, T)]) -> Vec<&'static str> {
@@ -263,12 +268,12 @@ fn names<T>(names: &[(&'static str, T)]) -> Vec<&'static str> {
 
 /// A number or a name, with the nearest name where it is neither.
 fn named<T: FromStr<Err: Display>>(
-    written: &Option<At<Scalar>>,
+    written: Option<&At<Scalar>>,
     key: &str,
     known: &[&str],
     report: &mut Report,
 ) -> Option<T> {
-    let at = written.as_ref()?;
+    let at = written?;
     let text = at.value().to_string();
     match text.parse() {
         Ok(value) => Some(value),
@@ -314,12 +319,12 @@ fn ingress(
 
 /// A number, or a name that this machine knows.
 fn owner(
-    written: &Option<At<Scalar>>,
+    written: Option<&At<Scalar>>,
     key: &str,
     report: &mut Report,
     find: impl FnOnce(&str) -> nix::Result<Option<u32>>,
 ) -> Option<u32> {
-    let at = written.as_ref()?;
+    let at = written?;
     let name = match at.value() {
         Scalar::Number(number) => {
             let id = u32::try_from(*number).ok();

@@ -48,7 +48,8 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
 }
 
 /// The same, with what was read of its links, which needs not be read again. Of `former` there was
-/// nothing to be told. Without it, classes share their names with those of the links that are `running`.
+/// nothing to be told. Without it, what is the same as of the links that are `running` is shared with them: a whole
+/// link, or the names of its classes.
 pub(crate) fn site_again(
     file: &file::File,
     mtu: MtuOf<'_>,
@@ -177,8 +178,10 @@ fn xdp_room(
     let shared = most.saturating_sub(fixed) / links;
     for link in open {
         let packets = kept(link) + shared;
-        let most = link.limits.packets.min(packets.max(1) as u32);
-        Arc::make_mut(link).limits.packets = most;
+        let most = packets.max(1) as u32;
+        if most < link.limits.packets {
+            Arc::make_mut(link).limits.packets = most;
+        }
     }
 }
 
@@ -686,7 +689,14 @@ fn link(
         at.is_some_and(|&at| classes.known[at])
     };
     let looked_at = |place: usize| !(same && known(place));
-    if let Err((class, reason)) = link.build_those::<()>(looked_at) {
+    // One that says what the running link does is not kept beside it, and was looked at.
+    let runs = around
+        .running
+        .iter()
+        .find(|running| running.says_what(&link));
+    if runs.is_none()
+        && let Err((class, reason)) = link.build_those::<()>(looked_at)
+    {
         let name = &link.classes[class].name;
         let mut places = written.class.iter().map(|class| &class.value().name);
         let place = places.find(|place| place.value().as_str() == &**name);
@@ -697,7 +707,7 @@ fn link(
     }
     Some(Reading {
         written: Arc::clone(at),
-        link: Arc::new(link),
+        link: runs.map_or_else(|| Arc::new(link), Arc::clone),
         family: classes.family,
         alone: classes.alone,
         bases: classes.bases,

@@ -364,3 +364,22 @@ fn a_change_of_one_class_in_a_group_takes_a_small_part_of_reading_all() {
     let least = if cfg!(debug_assertions) { 8.0 } else { 100.0 };
     assert!(one * least < whole, "{one} us and {whole} us");
 }
+
+#[test]
+fn of_many_changes_made_together_no_draft_is_kept() {
+    let site = Site::parse_for(&site(), "site.toml", &mtu).unwrap();
+    let change = |time: usize| Edit::ChangeClass {
+        link: "up".to_owned(),
+        class: "voice".to_owned(),
+        keys: of(json!({"weight": 2 + time % 7})),
+    };
+    let drafts = Drafts::default();
+    let is_kept = || drafts.0.lock().unwrap().draft.is_some();
+    for (count, kept) in [(1, true), (MANY - 1, true), (MANY, false), (1, true)] {
+        let edits: Vec<_> = (0..count).map(change).collect();
+        let (draft, changed) = drafts.changed(&site, &edits).unwrap();
+        assert_eq!((draft.is_some(), is_kept()), (kept, kept), "{count}");
+        let weight = format!("weight = {}", 2 + (count - 1) % 7);
+        assert!(changed.text.contains(&weight), "{count}: {}", changed.text);
+    }
+}

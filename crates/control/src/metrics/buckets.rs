@@ -9,7 +9,7 @@ use fairlane_site::Delays;
 pub(super) const ENDS: [f64; 10] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
 
 /// The resolution of native histograms: 2^3 buckets for each doubling, so each is 9% wider than the last.
-/// Delays are known to two digits.
+/// Delays are known to two digits, the rarest of a class to a sixteenth: no worse than that.
 pub(super) const SCHEMA: i32 = 3;
 
 /// What does not exceed it, in seconds, is in the bucket of zero: the least that delays are told apart by,
