@@ -132,3 +132,39 @@ fn of_an_interface_that_is_gone_the_lane_comes_home_behind_its_last_frame_and_sa
     ended.thread.join().unwrap();
     running.into_iter().for_each(Running::end);
 }
+
+#[test]
+fn of_the_interface_by_which_the_lane_leaves_an_end_of_its_workers_calls_the_lane_home() {
+    let mut rig = Rig::new(&site("100gbit", 60_000, (false, false)), Some(64));
+    let mut both = Both::start();
+    while both.rounds == 0 {
+        both.step(&mut rig, usize::MAX, |_, _| {});
+    }
+    rig.workers[LENT as usize].device.is_gone = true;
+    let mut running = rig.working();
+    let begun = Instant::now();
+    let Both {
+        mut second,
+        mut guard,
+        clock,
+        ..
+    } = both;
+    // Nothing is ordered, and nothing leaves by it.
+    let error = loop {
+        assert!(begun.elapsed() < PATIENCE, "it is not missed");
+        let now = clock.now();
+        match Rounds::of(&mut rig.bridge, true).step(now) {
+            Ok(_) => second
+                .look(&mut rig.bridge, &mut guard, false, now)
+                .unwrap(),
+            Err(error) => break error,
+        };
+    };
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    second
+        .end(&mut rig.bridge, &mut guard, clock.now())
+        .unwrap();
+    let ended = running.remove(LENT as usize);
+    ended.thread.join().unwrap();
+    running.into_iter().for_each(Running::end);
+}
