@@ -26,7 +26,6 @@ use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
 use fairlane_runtime::bridge::BATCH;
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
 
-use crate::classifier::random_key;
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
 use crate::workers::{Bell, Look, Looks, Marks, Waits, lock, machine, thread_for};
@@ -50,6 +49,9 @@ pub(crate) struct TransmitOptions {
     pub(crate) count: usize,
     /// Where each of them stays; none, or as many.
     pub(crate) cores: Vec<usize>,
+    /// By which the digest of a flow is made, which says whose it is: also of those that start where others have ended, who
+    /// have left frames.
+    pub(crate) key: DigestKey,
     /// Bytes of each one's stack.
     pub(crate) stack: usize,
     /// The most that all may have, in the mailboxes and with the devices.
@@ -594,7 +596,7 @@ impl<D> TransmitHandles<D> {
     fn over(each: Vec<TransmitHandle<D>>, options: &TransmitOptions) -> TransmitHandles<D> {
         TransmitHandles {
             each,
-            key: random_key(),
+            key: options.key,
             budget: options.budget.as_bytes(),
             cost: options.cost,
             too_long: 0,

@@ -446,6 +446,28 @@ fn an_ended_worker_has_sent_what_it_had_or_leaves_it_and_that_goes_first_later()
 }
 
 #[test]
+fn a_flow_stays_with_its_device_when_workers_have_ended_and_start_again() {
+    const SOURCES: u32 = 64;
+    let (devices, mut from) = outs(2, ROOM);
+    let mut sending = Sending::new(devices, Some(&transmitting(2, 1 << 20)));
+    let mut sources = || {
+        sending.start("lan0").unwrap();
+        let mut batch = frames(SOURCES, 1, 64);
+        assert_eq!(sending.transmit(&mut batch).unwrap(), SOURCES as usize);
+        sending.rest();
+        let of = |from: &mut _| -> HashSet<u32> {
+            let all = numbers(&heard(from)).into_iter();
+            all.map(|(source, _)| source).collect()
+        };
+        [of(&mut from[0]), of(&mut from[1])]
+    };
+    // What is left at one would be overtaken by what goes by the other.
+    let first = sources();
+    assert!(first.iter().all(|sources| !sources.is_empty()));
+    assert_eq!(first, sources());
+}
+
+#[test]
 fn where_a_worker_cannot_start_the_sentence_says_so_and_whoever_has_the_device_transmits() {
     let (devices, mut from) = outs(2, ROOM);
     let no_room = TransmitOptions {
