@@ -718,6 +718,8 @@ fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_
             assert_eq!((to.refused, to.lost), (0, 0));
             // With what was with the workers, of which the kernel counts no frame for more than this.
             assert!(to.away > 200, "{}", to.away);
+            let took = [&before, &after].map(|report| report.links[0].transmitted);
+            assert!(took[0] <= took[1], "a count never goes back: {took:?}");
             // Nothing that was handed over and did not leave is among what the interface took.
             let left = balance.host.received().unwrap().0;
             assert!(
