@@ -231,7 +231,7 @@ pub(crate) struct ToPass {
 pub(crate) struct Losses {
     /// Not sent, for the interface was away, or was let go of first.
     pub(crate) away: u64,
-    /// Taken to be sent, and not sent after all: they are refused, or away, or were handed over.
+    /// Taken to be sent, and not sent, or not yet: else they are refused, or away, or were handed over.
     pub(crate) unsent: u64,
     /// Not taken in time, or before the interface was let go of.
     pub(crate) lost: u64,
@@ -244,7 +244,8 @@ impl Losses {
     fn since(self, before: Losses) -> Losses {
         Losses {
             away: self.away.saturating_sub(before.away),
-            unsent: self.unsent.saturating_sub(before.unsent),
+            // It is less where some were sent since.
+            unsent: self.unsent.wrapping_sub(before.unsent),
             lost: self.lost.saturating_sub(before.lost),
             uncut: self.uncut.saturating_sub(before.uncut),
         }
@@ -254,7 +255,7 @@ impl Losses {
 impl AddAssign for Losses {
     fn add_assign(&mut self, more: Losses) {
         self.away += more.away;
-        self.unsent += more.unsent;
+        self.unsent = self.unsent.wrapping_add(more.unsent);
         self.lost += more.lost;
         self.uncut += more.uncut;
     }

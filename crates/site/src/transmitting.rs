@@ -26,7 +26,6 @@ use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
 use fairlane_runtime::bridge::BATCH;
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
 
-use crate::classifier::random_key;
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
 use crate::workers::{Bell, Look, Looks, Marks, Waits, lock, machine, thread_for};
@@ -50,6 +49,9 @@ pub(crate) struct TransmitOptions {
     pub(crate) count: usize,
     /// Where each of them stays; none, or as many.
     pub(crate) cores: Vec<usize>,
+    /// By which the digest of a flow is made, which says whose it is: also of those that start where others have ended, who
+    /// have left frames.
+    pub(crate) key: DigestKey,
     /// Bytes of each one's stack.
     pub(crate) stack: usize,
     /// The most that all may have, in the mailboxes and with the devices.
@@ -98,6 +100,8 @@ fn automatic(queues: usize, cores: usize, receive: usize) -> usize {
 struct Told {
     /// What it had of the budget and does not have any more.
     gone: AtomicU64,
+    /// Frames that its device has taken.
+    sent: AtomicU64,
     /// Frames that its device has refused.
     refused: AtomicU64,
     /// It has ended, or is about to.
@@ -197,6 +201,8 @@ struct Transmitter<D> {
     /// Of the budget, what all frames so far have taken, and what they do not have any more.
     taken: u64,
     gone: u64,
+    /// Frames that the device has taken.
+    sent: u64,
     shared: Arc<Shared>,
     waker: Waker,
     waiter: Waiter,
@@ -230,8 +236,6 @@ struct TransmitHandle<D> {
     /// How many they are, and how many the worker knows of.
     handed: u64,
     known: u64,
-    /// What the device had refused before.
-    refused_before: u64,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Option<Left<D>>>>,
 }
@@ -268,7 +272,6 @@ fn meet<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
         taken: 0,
         handed: 0,
         known: 0,
-        refused_before: 0,
         shared: Arc::clone(&shared),
         thread: None,
     };
@@ -299,6 +302,7 @@ impl<D: Backend<Tx = Frame>> Transmitter<D> {
             owed: OwedRoom::default(),
             cost,
             gone: 0,
+            sent: 0,
             waker: Waker::from(Arc::clone(&shared.bell)),
             shared,
             waiter: Waiter::new(),
@@ -375,8 +379,9 @@ impl<D: Backend<Tx = Frame>> Transmitter<D> {
         let has = cost_of(&self.batch, self.cost) + self.device.in_flight()?;
         self.gone = self.taken.saturating_sub(has);
         let told = &self.shared.told;
-        told.gone.store(self.gone, Ordering::Relaxed);
         told.refused.store(self.device.refused(), Ordering::Relaxed);
+        // Whoever finds that all has left finds how many were sent.
+        told.gone.store(self.gone, Ordering::Release);
         Ok(())
     }
 
@@ -409,6 +414,10 @@ impl<D: Backend<Tx = Frame>> Steps for Transmitter<D> {
             true if self.gone < self.taken => self.device.go_on().map(|_| 0)?,
             true => 0,
         };
+        if sent > 0 {
+            self.sent += sent as u64;
+            self.shared.told.sent.store(self.sent, Ordering::Relaxed);
+        }
         if self.gone < self.taken {
             self.tell()?;
         }
@@ -446,7 +455,7 @@ impl<D: Backend<Tx = Frame>> Steps for Transmitter<D> {
 
 impl<D> TransmitHandle<D> {
     fn in_flight(&self) -> u64 {
-        let gone = self.shared.told.gone.load(Ordering::Relaxed);
+        let gone = self.shared.told.gone.load(Ordering::Acquire);
         self.taken.saturating_sub(gone)
     }
 
@@ -584,9 +593,8 @@ impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandle<D> {
     /// The worker has what the last one left.
     fn begins_with(&mut self, idle: &Idle<D>, cost: fn(usize) -> u64) {
         self.taken = idle.has(cost);
-        self.refused_before = idle.device.refused();
-        let told = &self.shared.told;
-        told.refused.store(self.refused_before, Ordering::Relaxed);
+        let refused = &self.shared.told.refused;
+        refused.store(idle.device.refused(), Ordering::Relaxed);
     }
 }
 
@@ -594,7 +602,7 @@ impl<D> TransmitHandles<D> {
     fn over(each: Vec<TransmitHandle<D>>, options: &TransmitOptions) -> TransmitHandles<D> {
         TransmitHandles {
             each,
-            key: random_key(),
+            key: options.key,
             budget: options.budget.as_bytes(),
             cost: options.cost,
             too_long: 0,
@@ -703,11 +711,17 @@ impl<D> TransmitHandles<D> {
         self.too_long
     }
 
-    /// Frames that the devices have refused: in all, and of those that these workers had.
-    pub(crate) fn refused(&self) -> (u64, u64) {
-        let all = self.each.iter().map(TransmitHandle::refused).sum();
-        let before = self.each.iter().map(|worker| worker.refused_before);
-        (all, all - before.sum::<u64>())
+    /// Frames that the devices have refused, by whoever had them.
+    pub(crate) fn refused(&self) -> u64 {
+        self.each.iter().map(TransmitHandle::refused).sum()
+    }
+
+    /// How the frames fare that these workers were given.
+    pub(crate) fn fared(&self) -> Fared {
+        Fared {
+            handed: self.each.iter().map(|worker| worker.handed).sum(),
+            sent: sent(self.each.iter().map(|worker| &worker.shared)),
+        }
     }
 
     /// How long frames have waited in the mailboxes.
@@ -722,12 +736,16 @@ impl<D> TransmitHandles<D> {
         first.map(|worker| Arc::clone(&worker.shared.bell))
     }
 
-    /// Ends the workers, which send what they have as far as the devices take it, and waits for that. Nothing if one
-    /// has panicked.
-    pub(crate) fn end(mut self) -> Option<Vec<Idle<D>>> {
+    /// Ends the workers, which send what they have as far as the devices take it, and waits for that. What they leave,
+    /// or nothing if one has panicked; and how all frames have fared.
+    pub(crate) fn end(mut self) -> (Option<Vec<Idle<D>>>, Fared) {
         self.stop();
+        let mut fared = self.fared();
         let each = std::mem::take(&mut self.each);
-        each.into_iter().map(TransmitHandle::end).collect()
+        let shared: Vec<_> = each.iter().map(|it| Arc::clone(&it.shared)).collect();
+        let left = each.into_iter().map(TransmitHandle::end).collect();
+        fared.sent = sent(&shared);
+        (left, fared)
     }
 
     fn stop(&self) {
@@ -740,6 +758,35 @@ impl<D> Drop for TransmitHandles<D> {
         // All at once, before each is waited for.
         self.stop();
     }
+}
+
+/// How many frames workers were given, and how many devices have taken of them: neither goes back. Frames that the last workers
+/// have left are given to none again, and count as sent when they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fared {
+    handed: u64,
+    sent: u64,
+}
+
+impl Fared {
+    pub(crate) fn with(self, more: Fared) -> Fared {
+        Fared {
+            handed: self.handed + more.handed,
+            sent: self.sent + more.sent,
+        }
+    }
+
+    /// Those that were not sent, or not yet.
+    pub(crate) fn unsent(self) -> u64 {
+        self.handed - self.sent
+    }
+}
+
+/// Frames that the devices of these workers have taken.
+fn sent<'a>(workers: impl IntoIterator<Item = &'a Arc<Shared>>) -> u64 {
+    let each = workers.into_iter();
+    each.map(|shared| shared.told.sent.load(Ordering::Relaxed))
+        .sum()
 }
 
 /// Why a worker ended that has not told.

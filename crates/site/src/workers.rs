@@ -33,6 +33,7 @@ use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_co
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use crate::classifier::random_key;
 use crate::daemon::near_role;
 use crate::device::{Device, Losses, budget, cost, named};
 use crate::error::{Doing, Result, unfit};
@@ -262,6 +263,7 @@ pub(crate) fn worker_options(
             clock,
             count: transmit,
             cores: to_transmit.next().unwrap_or_default().to_vec(),
+            key: random_key(),
             stack: STACK,
             budget: budget(interfaces.backend),
             cost: cost(interfaces.backend),

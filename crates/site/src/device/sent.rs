@@ -9,7 +9,7 @@ use fairlane_io::Backend;
 
 use super::Device;
 use crate::frame::Frame;
-use crate::transmitting::{Idle, TransmitHandles, TransmitOptions, panicked};
+use crate::transmitting::{Fared, Idle, TransmitHandles, TransmitOptions, panicked};
 use crate::workers::{Bell, Waits};
 
 /// Devices that frames leave by at one interface: one, by which whoever has this transmits; or one for each of the
@@ -25,9 +25,9 @@ pub(crate) struct Sending<D> {
     former_most_in_flight: u64,
     /// Frames that were longer than the whole budget, or that devices have refused that are no more.
     refused: u64,
-    /// Of the frames that former workers had: those that were refused, and those that were left and are not here.
-    unsent: u64,
-    /// Of the latter, those that were dropped.
+    /// The frames that former workers were given.
+    former: Fared,
+    /// Frames that they have left and that were dropped.
     away: u64,
 }
 
@@ -42,7 +42,7 @@ impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
             former_waits: None,
             former_most_in_flight: 0,
             refused: 0,
-            unsent: 0,
+            former: Fared::default(),
             away: 0,
         }
     }
@@ -112,15 +112,14 @@ impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
 
     pub(crate) fn refused(&self) -> u64 {
         let workers = self.workers.as_ref();
-        let workers = workers.map_or(0, |workers| workers.too_long() + workers.refused().0);
+        let workers = workers.map_or(0, |workers| workers.too_long() + workers.refused());
         self.refused + workers + self.sum(D::refused)
     }
 
-    /// Frames that were taken to be sent, and were not.
+    /// Frames that were taken to be sent, and were not, or are not yet.
     pub(crate) fn unsent(&self) -> u64 {
-        let workers = self.workers.as_ref();
-        let refused = workers.map_or(0, |workers| workers.refused().1);
-        self.unsent + refused + self.left() as u64
+        let now = self.workers.as_ref().map(TransmitHandles::fared);
+        self.former.with(now.unwrap_or_default()).unsent()
     }
 
     /// Of these, those that were dropped when this [ended](Self::end).
@@ -175,23 +174,17 @@ impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
         let most_in_flight = workers.most_in_flight();
         self.former_most_in_flight = self.former_most_in_flight.max(most_in_flight);
         self.refused += workers.too_long();
-        let (all, of_these) = workers.refused();
-        match workers.end() {
-            Some(devices) => {
-                self.devices = devices;
-                // With what they had not told.
-                self.unsent += of_these + self.sum(D::refused).saturating_sub(all);
-            }
-            None => {
-                self.refused += all;
-                self.unsent += of_these;
-            }
+        let refused = workers.refused();
+        let (devices, fared) = workers.end();
+        self.former = self.former.with(fared);
+        match devices {
+            Some(devices) => self.devices = devices,
+            None => self.refused += refused,
         }
     }
 
     /// Takes what workers have left that have [ended](Self::rest), of each the oldest first.
     pub(crate) fn take_left(&mut self, into: &mut VecDeque<Frame>) {
-        self.unsent += self.left() as u64;
         for Idle { left, .. } in &mut self.devices {
             into.append(left);
         }

@@ -88,7 +88,7 @@ impl Second {
     }
 
     /// Between two rounds of the first thread: lends the lane, or calls it home where `stays` says that it is to be
-    /// there. Returns whether it is.
+    /// there. Returns whether it is, and was before this round.
     ///
     /// # Errors
     ///
@@ -111,11 +111,14 @@ impl Second {
             Lane::Lent | Lane::Called(_) => match self.back.try_recv() {
                 Ok(back) => {
                     self.join(bridge, guard, back, now)?;
-                    Ok(true)
+                    // Its last round may have begun later than this one: time never goes back there.
+                    Ok(false)
                 }
                 Err(TryRecvError::Disconnected) => Err(ended()),
                 Err(TryRecvError::Empty) => {
-                    let is_gone = bridge.device(LENT.other()).is_to_go_home();
+                    // Frames of either arrive at one of the threads.
+                    let mut sides = Side::BOTH.into_iter();
+                    let is_gone = sides.any(|side| bridge.device(side).is_to_go_home());
                     if let Lane::Lent = self.lane
                         && (stays || is_gone)
                     {

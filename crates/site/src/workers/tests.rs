@@ -18,6 +18,7 @@ use fairlane_io::{Arrival, Backend, Budget, MemoryBackend, Umem, memory};
 use fairlane_runtime::bridge::{Bridge, Lane, LaneStats, Side};
 
 use super::*;
+use crate::classifier::random_key;
 use crate::daemon::{Maker, SiteBridge};
 use crate::device::{AnyDevice, Sending, Worked};
 use crate::forward::{Rounds, is_filling};
@@ -178,6 +179,7 @@ pub(crate) fn transmitting(count: usize, budget: u64) -> TransmitOptions {
         clock: Clock::start(),
         count,
         cores: Vec::new(),
+        key: random_key(),
         stack: STACK,
         budget: Budget::from_bytes(budget),
         cost: |bytes| bytes as u64,

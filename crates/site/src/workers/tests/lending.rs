@@ -132,3 +132,66 @@ fn of_an_interface_that_is_gone_the_lane_comes_home_behind_its_last_frame_and_sa
     ended.thread.join().unwrap();
     running.into_iter().for_each(Running::end);
 }
+
+#[test]
+fn of_the_interface_by_which_the_lane_leaves_an_end_of_its_workers_calls_the_lane_home() {
+    let mut rig = Rig::new(&site("100gbit", 60_000, (false, false)), Some(64));
+    let mut both = Both::start();
+    while both.rounds == 0 {
+        both.step(&mut rig, usize::MAX, |_, _| {});
+    }
+    rig.workers[LENT as usize].device.is_gone = true;
+    let mut running = rig.working();
+    let begun = Instant::now();
+    let Both {
+        mut second,
+        mut guard,
+        clock,
+        ..
+    } = both;
+    // Nothing is ordered, and nothing leaves by it.
+    let error = loop {
+        assert!(begun.elapsed() < PATIENCE, "it is not missed");
+        let now = clock.now();
+        match Rounds::of(&mut rig.bridge, true).step(now) {
+            Ok(_) => second
+                .look(&mut rig.bridge, &mut guard, false, now)
+                .unwrap(),
+            Err(error) => break error,
+        };
+    };
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    second
+        .end(&mut rig.bridge, &mut guard, clock.now())
+        .unwrap();
+    let ended = running.remove(LENT as usize);
+    ended.thread.join().unwrap();
+    running.into_iter().for_each(Running::end);
+}
+
+#[test]
+fn nothing_is_done_with_a_lane_that_has_just_come_home_before_a_round_that_begins_later_than_its_last()
+ {
+    let mut rig = Rig::new(&site("100gbit", 60_000, (false, false)), Some(64));
+    let mut both = Both::start();
+    while both.rounds == 0 {
+        both.step(&mut rig, usize::MAX, |_, _| {});
+    }
+    let (begun, mut is_back) = (Instant::now(), false);
+    loop {
+        assert!(begun.elapsed() < PATIENCE);
+        let Both {
+            second,
+            guard,
+            clock,
+            ..
+        } = &mut both;
+        let now = clock.now();
+        if second.look(&mut rig.bridge, guard, true, now).unwrap() {
+            break;
+        }
+        is_back = rig.bridge.device(LENT).may_lend();
+    }
+    assert!(is_back, "the lane may have been further than this round");
+    both.end(&mut rig);
+}
