@@ -115,7 +115,8 @@ impl Second {
                 }
                 Err(TryRecvError::Disconnected) => Err(ended()),
                 Err(TryRecvError::Empty) => {
-                    let is_gone = bridge.device(LENT.other()).is_to_go_home();
+                    let mut sides = Side::BOTH.into_iter();
+                    let is_gone = sides.any(|side| bridge.device(side).is_to_go_home());
                     if let Lane::Lent = self.lane
                         && (stays || is_gone)
                     {
