@@ -32,8 +32,8 @@ use lasting::Lasting;
 pub(crate) use lasting::{ToKeep, ToKeeper};
 pub(crate) use sent::Sending;
 pub(crate) use worked::Worked;
-use xdp::Shared;
 pub(crate) use xdp::TX_RING;
+use xdp::{Shared, Threads};
 
 /// A way for frames in and out that can be waited for.
 pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
@@ -312,16 +312,12 @@ pub(crate) fn open(
     options: &Options,
     notify: &Notify,
     ports: &Ports,
-    [near_workers, workers]: &[Option<WorkerOptions>; 2],
+    workers: &[Option<WorkerOptions>; 2],
 ) -> Result<[(String, AnyDevice); 2]> {
     let outside = &interfaces.outside;
     let memory = match interfaces.backend {
         config::Backend::Packet => None,
-        config::Backend::Xdp => {
-            let workers = [near_workers, workers].into_iter().flatten();
-            let workers = workers.map(|workers| workers.count).sum();
-            Some(xdp::memory(interfaces, needs, workers)?)
-        }
+        config::Backend::Xdp => Some(xdp::memory(interfaces, needs, Threads::of(workers))?),
     };
     let open = |name: &str, port: &Option<Arc<Port>>, workers: &Option<WorkerOptions>| {
         let opener = Opener {
@@ -336,6 +332,7 @@ pub(crate) fn open(
         Ok::<_, Error>((name.to_owned(), device))
     };
     let [near_port, port] = ports;
+    let [near_workers, workers] = workers;
     let near = match &interfaces.near {
         Near::Inside(name) => open(name, near_port, near_workers)?,
         Near::Tap(name) => tap(name)?,

@@ -11,12 +11,14 @@ use fairlane_io::{
     Arrival, Backend, Budget, PacketBackend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions,
     XdpReceiver, XdpSender, interface, packet,
 };
+use fairlane_mailbox::most_waiting as most_in_mailbox;
 
 use super::{Device, Losses, Needs, named};
 use crate::error::{Doing, Result, unfit};
 use crate::frame::{Emptied, Frame};
 use crate::pipeline::HELD;
-use crate::workers::SLOTS;
+use crate::transmitting;
+use crate::workers::{SLOTS, WorkerOptions};
 
 /// Bytes of frames in memory shared with the kernel: as many as an Ethernet frame of the usual
 /// MTU needs, with the room before it that the kernel wants.
@@ -55,15 +57,47 @@ const fn most_waiting(queues: u32, rx_ring: u32) -> u32 {
     MOST_SHARED - in_rings(queues, rx_ring)
 }
 
-/// Frames that may be with so many workers, and on their way back to them, beside those that wait and those in rings: what
-/// each holds, what its return ring does, and what it keeps; and what the threads that forward keep.
-fn with_workers(workers: usize) -> u32 {
-    if workers == 0 {
-        return 0;
+/// Threads at both interfaces together that have frames beside those that forward.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Threads {
+    receive: usize,
+    transmit: usize,
+}
+
+impl Threads {
+    /// The workers at these interfaces.
+    pub(super) fn of(workers: &[Option<WorkerOptions>; 2]) -> Threads {
+        let each = || workers.iter().flatten();
+        let transmit = each().filter_map(|workers| workers.transmit.as_ref());
+        Threads {
+            receive: each().map(|workers| workers.count).sum(),
+            transmit: transmit.map(|transmit| transmit.count).sum(),
+        }
     }
-    let each = HELD + fairlane_mailbox::most_waiting::<Emptied>(SLOTS) + XdpFrame::MOST_KEPT;
-    // There are 32 at most.
-    (workers * each + 2 * XdpFrame::MOST_KEPT) as u32
+
+    /// Frames that may be with them, and on their way back, beside those that wait and those in rings: what each holds,
+    /// what its return ring does, and what it keeps; and what the threads that forward keep.
+    fn frames(self) -> u32 {
+        const KEPT: usize = XdpFrame::MOST_KEPT;
+        if self.receive == 0 {
+            return 0;
+        }
+        let receiving = HELD + most_in_mailbox::<Emptied>(SLOTS) + KEPT;
+        let sending = transmitting::HELD + most_in_mailbox::<Emptied>(transmitting::SLOTS) + KEPT;
+        // There are 32 of each at most.
+        (self.receive * receiving + self.transmit * sending + 2 * KEPT) as u32
+    }
+
+    /// What a sentence says of them.
+    fn told(self) -> String {
+        match (self.receive, self.transmit) {
+            (0, _) => String::new(),
+            (receive, 0) => format!(" beside what threads that receive ({receive}) hold"),
+            (receive, transmit) => format!(
+                " beside what threads that receive ({receive}) and transmit ({transmit}) hold"
+            ),
+        }
+    }
 }
 
 /// Bytes that an interface may have in flight.
@@ -92,8 +126,8 @@ fn rx_ring(queues: u32, waiting: u64) -> Option<u32> {
     None
 }
 
-/// Memory for the frames of a site, if AF_XDP serves its interfaces, and so many workers receive there in all.
-pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: usize) -> Result<Memory> {
+/// Memory for the frames of a site, if AF_XDP serves its interfaces, with these workers there in all.
+pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: Threads) -> Result<Memory> {
     if interfaces.near == Near::Nothing {
         return unfit(format!(
             "with the backend xdp nobody but Fairlane hears {}: name inside or tap in \
@@ -130,7 +164,7 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: usize) -> R
     let (queues, rx_ring) = rx_ring_of(&queues, needs, workers)?;
     let rx_places = queues * rx_ring;
     // No more than MOST_WAITING wait.
-    let frames = needs.frames as u32 + with_workers(workers) + in_rings(2 * queues, rx_ring);
+    let frames = needs.frames as u32 + workers.frames() + in_rings(2 * queues, rx_ring);
     let umem = Umem::new(frames, bytes).doing("memory for AF_XDP")?;
     Ok(Memory {
         umem,
@@ -141,7 +175,7 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: usize) -> R
 
 /// The queues of these interfaces, of that which has more, and the places of each receive ring: either
 /// interface is given as many, for it may come back with other queues.
-fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: usize) -> Result<(u32, u32)> {
+fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: Threads) -> Result<(u32, u32)> {
     let told: Vec<_> = interfaces
         .iter()
         .map(|(name, queues)| format!("{name} has {queues}"))
@@ -158,7 +192,7 @@ fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: usize) -> Re
     }
     let most = interfaces.iter().map(|&(_, queues)| queues).max();
     let most = most.unwrap_or(1);
-    let beside = with_workers(workers);
+    let beside = workers.frames();
     match rx_ring(2 * most, needs.frames + u64::from(beside)) {
         Some(ring) => Ok((most, ring)),
         None => unfit(format!(
@@ -166,10 +200,7 @@ fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: usize) -> Re
              all links{}, and their limits add up to {}: lower 'limit', give the interfaces fewer \
              queues (ethtool -L), or use the backend packet",
             most_waiting(2 * most, LEAST_RX_RING).saturating_sub(beside),
-            match workers {
-                0 => String::new(),
-                workers => format!(" beside what {workers} threads that receive hold"),
-            },
+            workers.told(),
             needs.frames
         )),
     }
@@ -425,6 +456,10 @@ impl Device for Shared {
 mod tests {
     use super::*;
 
+    fn threads(receive: usize, transmit: usize) -> Threads {
+        Threads { receive, transmit }
+    }
+
     #[test]
     fn what_workers_hold_is_in_the_memory_and_where_it_does_not_fit_the_sentence_has_them() {
         let [inside, outside] = ["inside", "outside"].map(str::to_owned);
@@ -433,16 +468,23 @@ mod tests {
             frames: MOST_WAITING.into(),
             longest: 1_514,
         };
-        assert_eq!(rx_ring_of(&interfaces, needs, 0).unwrap(), (4, 1_024));
-        assert_eq!(rx_ring_of(&interfaces, needs, 1).unwrap(), (4, 512));
-        let error = rx_ring_of(&interfaces, needs, 8).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "with the backend xdp and so many receive queues (inside has 4 and outside has 2) at most \
-             106400 packets may wait in all links beside what 8 threads that receive hold, and their \
-             limits add up to 122368: lower 'limit', give the interfaces fewer queues (ethtool -L), or \
-             use the backend packet"
-        );
+        let ring = |receive, transmit| rx_ring_of(&interfaces, needs, threads(receive, transmit));
+        assert_eq!(ring(0, 0).unwrap(), (4, 1_024));
+        assert_eq!(ring(1, 0).unwrap(), (4, 512));
+        for (transmit, most, hold) in [
+            (0, 106_400, "threads that receive (8) hold"),
+            (2, 104_200, "threads that receive (8) and transmit (2) hold"),
+        ] {
+            assert_eq!(
+                ring(8, transmit).unwrap_err().to_string(),
+                format!(
+                    "with the backend xdp and so many receive queues (inside has 4 and outside has 2) at most \
+                     {most} packets may wait in all links beside what {hold}, and their limits add up to \
+                     122368: lower 'limit', give the interfaces fewer queues (ethtool -L), or use the \
+                     backend packet"
+                )
+            );
+        }
     }
 
     #[test]
@@ -462,8 +504,10 @@ mod tests {
                 );
             }
         }
-        assert_eq!(with_workers(0), 0);
-        assert_eq!(with_workers(3) - with_workers(2), 2_636, "as the pages say");
+        let frames = |receive, transmit| threads(receive, transmit).frames();
+        assert_eq!(frames(0, 0), 0);
+        assert_eq!(frames(3, 0) - frames(2, 0), 2_636, "as the pages say");
+        assert_eq!(frames(2, 2) - frames(2, 1), 1_100, "as the pages say");
         assert_eq!(rx_ring(2, MOST_WAITING.into()), Some(RX_RING));
         assert_eq!(rx_ring(8, 10_000), Some(RX_RING));
         assert_eq!(rx_ring(64, 10_000), Some(1_024));
