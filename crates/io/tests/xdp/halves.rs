@@ -95,6 +95,12 @@ fn forward(workers: &mut [Worker], sender: &mut XdpSender, until: u32) {
     }
 }
 
+/// Whether nothing waits to be sent, and what was sent has come: the last ones may be of those that are dropped.
+fn are_sent(batches: &[VecDeque<XdpFrame>], sources: &[XdpBackend]) -> bool {
+    let mut in_flight = sources.iter().map(|source| source.in_flight().unwrap());
+    batches.iter().all(VecDeque::is_empty) && in_flight.all(|bytes| bytes == 0)
+}
+
 #[test]
 fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_their_memory_goes_back()
 {
@@ -148,14 +154,8 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
             let (mut delivered, mut came) = (Vec::new(), 0);
             let patience = Instant::now() + PATIENCE;
             let mut under_way = 0;
-            // The last one may be of those that are dropped.
-            let is_sent = |next: &[u32], batches: &[VecDeque<_>], sources: &[XdpBackend]| {
-                let mut in_flight = sources.iter().map(|source| source.in_flight().unwrap());
-                next.iter().all(|&next| next >= FRAMES)
-                    && batches.iter().all(VecDeque::is_empty)
-                    && in_flight.all(|bytes| bytes == 0)
-            };
-            while came < FRAMES / 8 * 7 || !is_sent(&next, &batches, &sources) {
+            let is_made = |next: &[u32]| next.iter().all(|&next| next >= FRAMES);
+            while came < FRAMES / 8 * 7 || !is_made(&next) || !are_sent(&batches, &sources) {
                 for (queue, batch) in batches.iter_mut().enumerate() {
                     // No more than the rings have room for, whoever gets the processor.
                     while batch.len() < 16 && under_way < 100 && next[queue] < FRAMES {
