@@ -71,6 +71,11 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         forget(self, 1).0
     }
 
+    /// Frames that it was given to transmit, and that go nowhere once it is dropped.
+    fn untaken(&self) -> u64 {
+        0
+    }
+
     /// How frames are exchanged with the interface.
     fn backend(&self) -> String;
 
@@ -410,6 +415,9 @@ impl Opened {
         let losses = self.device.losses().unwrap_or(self.told);
         let mut more = losses.since(self.told);
         more.lost += left;
+        let untaken = self.device.untaken();
+        more.away += untaken;
+        more.unsent += untaken;
         // Nobody asks it any more.
         more.away += self.device.refused().saturating_sub(self.told_refused);
         more

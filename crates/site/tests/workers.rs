@@ -667,8 +667,16 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
 fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_else_has_left() {
     // More than the budget of an interface has room for.
     const FRAMES: usize = 1_000;
-    for (receive, transmit) in [(1, 1), (1, 2)] {
-        let workers = Workers::new(receive, transmit, 1);
+    for (through, receive, transmit) in [
+        ("packet", 1, 1),
+        ("packet", 1, 2),
+        ("xdp", 1, 0),
+        ("xdp", 1, 1),
+    ] {
+        let workers = Workers {
+            through,
+            ..Workers::new(receive, transmit, 1)
+        };
         let Some(wire) = or_skip("what waits to be transmitted", Wire::new(1)) else {
             return;
         };

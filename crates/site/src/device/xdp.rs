@@ -240,9 +240,9 @@ impl Part {
         }
     }
 
-    fn sender(&self) -> Option<&dyn Backend<Tx = XdpFrame, Rx = XdpFrame>> {
+    fn sender(&self) -> Option<&XdpSender> {
         match self {
-            Part::Whole(backend) => Some(backend),
+            Part::Whole(backend) => Some(backend.sender()),
             Part::Sender(sender) => Some(sender),
             Part::Receiver(_) => None,
         }
@@ -418,6 +418,11 @@ impl Device for Shared {
             lost: self.part.receiver().map_or(Ok(0), XdpReceiver::dropped)?,
             ..Losses::default()
         })
+    }
+
+    fn untaken(&self) -> u64 {
+        let sender = self.part.sender();
+        sender.map_or(0, |it| it.untaken().into())
     }
 
     fn is_filling(&self) -> bool {
