@@ -365,6 +365,11 @@ impl XdpBackend {
         &self.receiver
     }
 
+    /// The half that sends.
+    pub fn sender(&self) -> &XdpSender {
+        &self.sender
+    }
+
     /// The half that sends, and those that receive, as many as asked for, each of which is a thread's: it has one
     /// queue in so many, by turns. Nothing is lost, and what was in flight stays so. When the interface is gone all of
     /// them say so, with the same words.

@@ -32,8 +32,8 @@ use lasting::Lasting;
 pub(crate) use lasting::{ToKeep, ToKeeper};
 pub(crate) use sent::Sending;
 pub(crate) use worked::Worked;
-use xdp::Shared;
 pub(crate) use xdp::TX_RING;
+use xdp::{Shared, Threads};
 
 /// A way for frames in and out that can be waited for.
 pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
@@ -69,6 +69,11 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         // One that is gone hears nothing in any case.
         let _ = self.hear(false);
         forget(self, 1).0
+    }
+
+    /// Frames that it was given to transmit, and that go nowhere once it is dropped.
+    fn untaken(&self) -> u64 {
+        0
     }
 
     /// How frames are exchanged with the interface.
@@ -313,15 +318,12 @@ pub(crate) fn open(
     options: &Options,
     notify: &Notify,
     ports: &Ports,
-    [near_workers, workers]: &[Option<WorkerOptions>; 2],
+    workers: &[Option<WorkerOptions>; 2],
 ) -> Result<[(String, AnyDevice); 2]> {
     let outside = &interfaces.outside;
     let memory = match interfaces.backend {
         config::Backend::Packet => None,
-        config::Backend::Xdp => {
-            let threads = xdp::Threads::of([near_workers, workers].into_iter().flatten());
-            Some(xdp::memory(interfaces, needs, threads)?)
-        }
+        config::Backend::Xdp => Some(xdp::memory(interfaces, needs, Threads::of(workers))?),
     };
     let open = |name: &str, port: &Option<Arc<Port>>, workers: &Option<WorkerOptions>| {
         let opener = Opener {
@@ -336,6 +338,7 @@ pub(crate) fn open(
         Ok::<_, Error>((name.to_owned(), device))
     };
     let [near_port, port] = ports;
+    let [near_workers, workers] = workers;
     let near = match &interfaces.near {
         Near::Inside(name) => open(name, near_port, near_workers)?,
         Near::Tap(name) => tap(name)?,
@@ -413,6 +416,9 @@ impl Opened {
         let losses = self.device.losses().unwrap_or(self.told);
         let mut more = losses.since(self.told);
         more.lost += left;
+        let untaken = self.device.untaken();
+        more.away += untaken;
+        more.unsent += untaken;
         // Nobody asks it any more.
         more.away += self.device.refused().saturating_sub(self.told_refused);
         more

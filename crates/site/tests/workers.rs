@@ -518,6 +518,9 @@ fn unanswered(flow: u16) -> Vec<u8> {
     frame
 }
 
+/// The interfaces of a site.
+const NAMES: [&str; 2] = ["inside", "outside"];
+
 /// Frames that a site has received inside, and what became of them.
 struct Balance<'a> {
     sender: PacketBackend,
@@ -543,14 +546,9 @@ impl Balance<'_> {
     /// What was received there, and of it what has left, or was lost or dropped by one count or the other.
     fn now(&self) -> (u64, u64) {
         let report = Arc::clone(&self.told.lock().unwrap());
-<<<<<<< HEAD
-        let [from, to] = &report.interfaces[..] else {
+        let Some(from) = report.interfaces.get(self.from) else {
             // Nothing was told yet: that is not even.
             return (1, 0);
-=======
-        let Some(from) = report.interfaces.get(self.from) else {
-            return (0, 0);
->>>>>>> f977898ecfbfe7e582fe222621227c1008fd3ae0
         };
         let to = &report.interfaces[1 - self.from];
         let classes = report.links.iter().flat_map(|link| &link.classes);
@@ -596,11 +594,12 @@ impl Balance<'_> {
     }
 }
 
-/// Runs a site, and what is done to it meanwhile with what is received and what becomes of that; it ends where the last of
-/// these is dropped. What was received is even after the end, too.
+/// Runs a site, and what is done to it meanwhile with what is received by one of its interfaces (0 inside, 1 outside) and
+/// becomes of that; it ends where the last of these is dropped. No count goes back, and what was received is even after the
+/// end, too.
 fn balanced(
     wire: &Wire,
-    workers: Workers,
+    (site, from): (Site, usize),
     options: Options,
     meanwhile: impl FnOnce(&Handle, &mut Balance<'_>, Ending),
 ) -> Outcome {
@@ -608,28 +607,36 @@ fn balanced(
         interval: Duration::from_millis(20),
         ..options
     };
-    let open = || Daemon::open(site("calls", workers), &options, |_| {});
+    let open = || Daemon::open(site, &options, |_| {});
     let daemon = wire.middle().run(open).unwrap();
     let handle = daemon.handle();
-    let inside = Link::find(wire.middle(), "inside").unwrap();
-    let host = wire.sender(0);
+    let near = Link::find(wire.middle(), NAMES[from]).unwrap();
+    let hosts = [wire.sender(0), wire.receiver()];
     let ring = Ring {
         ring: 0,
         deaf: true,
         ..Ring::default()
     };
-    let sender = || PacketBackend::open(host.link().name(), &ring);
-    let told = Arc::new(Mutex::new(Arc::default()));
+    let sender = || PacketBackend::open(hosts[from].link().name(), &ring);
+    let told = Arc::new(Mutex::new(Arc::<Report>::default()));
     let mut balance = Balance {
-        sender: host.namespace().run(sender).unwrap(),
-        inside: &inside,
-        host: wire.receiver().link(),
+        sender: hosts[from].namespace().run(sender).unwrap(),
+        from,
+        near: &near,
+        host: hosts[1 - from].link(),
         told: Arc::clone(&told),
     };
     let outcome = thread::scope(|scope| {
-        let tell = Arc::clone(&told);
-        let running =
-            scope.spawn(move || daemon.run(|report| tell.lock().unwrap().clone_from(report)));
+        let (tell, mut most) = (Arc::clone(&told), [0; 2]);
+        let running = scope.spawn(move || {
+            daemon.run(|report| {
+                for (most, link) in most.iter_mut().zip(&report.links) {
+                    assert!(*most <= link.transmitted, "a count never goes back");
+                    *most = link.transmitted;
+                }
+                tell.lock().unwrap().clone_from(report);
+            })
+        });
         meanwhile(&handle, &mut balance, Ending(handle.clone()));
         running.join().unwrap()
     });
@@ -666,64 +673,39 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
         if !workers.fit() {
             continue;
         }
-<<<<<<< HEAD
         let outside = Link::find(wire.middle(), "outside").unwrap();
-        let outcome = balanced(&wire, workers, Options::default(), |handle, balance, _| {
-=======
-        let options = Options {
-            interval: Duration::from_millis(20),
-            ..Options::default()
-        };
-        let open = || Daemon::open(site("calls", workers), &options, |_| {});
-        let daemon = wire.middle().run(open).unwrap();
-        let handle = daemon.handle();
-        let [inside, outside] =
-            ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
-        let host = wire.sender(0);
-        let ring = Ring {
-            ring: 0,
-            deaf: true,
-            ..Ring::default()
-        };
-        let sender = || PacketBackend::open(host.link().name(), &ring);
-        let told = Arc::new(Mutex::new(Arc::default()));
-        let mut balance = Balance {
-            sender: host.namespace().run(sender).unwrap(),
-            from: 0,
-            near: &inside,
-            host: wire.receiver().link(),
-            told: Arc::clone(&told),
-        };
-        thread::scope(|scope| {
-            let running =
-                scope.spawn(move || daemon.run(|report| told.lock().unwrap().clone_from(report)));
-            let ending = Ending(handle.clone());
->>>>>>> f977898ecfbfe7e582fe222621227c1008fd3ae0
-            balance.send(FEW);
-            assert_eq!(balance.is_even("at first"), 0);
-            // Nothing is taken in from here on: what comes waits, as far as there is room.
-            handle.shape("outside", false).unwrap();
-            outside.down().unwrap();
-            balance.send(FRAMES);
-            settle();
-            let lost = balance.told.lock().unwrap().interfaces[0].lost;
-            handle.detach("inside").unwrap();
-            outside.up().unwrap();
-            let all = balance.is_even("after it was let go of");
-            assert!(
-                lost > 0 && all > lost + 1_000 * receive as u64,
-                "{lost} and {all}"
-            );
-            attach(handle, "inside", site("calls", workers));
-            balance.send(FEW);
-            assert_eq!(balance.is_even("with another in its place"), all);
-            // Beside what the classes have no room for.
-            handle.shape("outside", true).unwrap();
-            balance.send(FRAMES / 2);
-            settle();
-            handle.detach("inside").unwrap();
-            balance.is_even("after it was let go of again");
-        });
+        let outcome = balanced(
+            &wire,
+            (site("calls", workers), 0),
+            Options::default(),
+            |handle, balance, ending| {
+                let _ending = ending;
+                balance.send(FEW);
+                assert_eq!(balance.is_even("at first"), 0);
+                // Nothing is taken in from here on: what comes waits, as far as there is room.
+                handle.shape("outside", false).unwrap();
+                outside.down().unwrap();
+                balance.send(FRAMES);
+                settle();
+                let lost = balance.told.lock().unwrap().interfaces[0].lost;
+                handle.detach("inside").unwrap();
+                outside.up().unwrap();
+                let all = balance.is_even("after it was let go of");
+                assert!(
+                    lost > 0 && all > lost + 1_000 * receive as u64,
+                    "{lost} and {all}"
+                );
+                attach(handle, "inside", site("calls", workers));
+                balance.send(FEW);
+                assert_eq!(balance.is_even("with another in its place"), all);
+                // Beside what the classes have no room for.
+                handle.shape("outside", true).unwrap();
+                balance.send(FRAMES / 2);
+                settle();
+                handle.detach("inside").unwrap();
+                balance.is_even("after it was let go of again");
+            },
+        );
         outcome.result.unwrap();
     }
 }
@@ -733,8 +715,16 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
 fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_else_has_left() {
     // More than the budget of an interface has room for.
     const FRAMES: usize = 1_000;
-    for (receive, transmit) in [(1, 1), (1, 2)] {
-        let workers = Workers::new(receive, transmit, 1);
+    for (through, receive, transmit) in [
+        ("packet", 1, 1),
+        ("packet", 1, 2),
+        ("xdp", 1, 0),
+        ("xdp", 1, 1),
+    ] {
+        let workers = Workers {
+            through,
+            ..Workers::new(receive, transmit, 1)
+        };
         let Some(wire) = or_skip("what waits to be transmitted", Wire::new(1)) else {
             return;
         };
@@ -746,67 +736,45 @@ fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_
             drain: PATIENCE,
             ..Options::default()
         };
-<<<<<<< HEAD
-        let outcome = balanced(&wire, workers, options, |handle, balance, ending| {
-=======
-        let open = || Daemon::open(site("calls", workers), &options, |_| {});
-        let daemon = wire.middle().run(open).unwrap();
-        let handle = daemon.handle();
-        let [inside, outside] =
-            ["inside", "outside"].map(|name| Link::find(wire.middle(), name).unwrap());
-        let host = wire.sender(0);
-        let ring = Ring {
-            ring: 0,
-            deaf: true,
-            ..Ring::default()
-        };
-        let sender = || PacketBackend::open(host.link().name(), &ring);
-        let told = Arc::new(Mutex::new(Arc::default()));
-        let mut balance = Balance {
-            sender: host.namespace().run(sender).unwrap(),
-            from: 0,
-            near: &inside,
-            host: wire.receiver().link(),
-            told: Arc::clone(&told),
-        };
-        let outcome = thread::scope(|scope| {
-            let running =
-                scope.spawn(move || daemon.run(|report| told.lock().unwrap().clone_from(report)));
-            let ending = Ending(handle.clone());
->>>>>>> f977898ecfbfe7e582fe222621227c1008fd3ae0
-            balance.send(FRAMES);
-            balance.is_even("at first");
-            // What is released is handed over, as far as the budget has room, and goes no further.
-            outside.down().unwrap();
-            balance.send(FRAMES);
-            settle();
-            let before = Arc::clone(&balance.told.lock().unwrap());
-            assert_eq!(before.interfaces[1].away, 0);
-            handle.detach("outside").unwrap();
-            balance.is_even("after it was let go of");
-            let after = Arc::clone(&balance.told.lock().unwrap());
-            let to = &after.interfaces[1];
-            assert_eq!((to.refused, to.lost), (0, 0));
-            // With what was with the workers, of which the kernel counts no frame for more than this.
-            assert!(to.away > 200, "{}", to.away);
-            let took = [&before, &after].map(|report| report.links[0].transmitted);
-            assert!(took[0] <= took[1], "a count never goes back: {took:?}");
-            // Nothing that was handed over and did not leave is among what the interface took.
-            let left = balance.host.received().unwrap().0;
-            assert!(
-                after.links[0].transmitted <= left,
-                "{} and {left}",
-                after.links[0].transmitted
-            );
-            outside.up().unwrap();
-            attach(handle, "outside", site("calls", workers));
-            balance.send(FRAMES);
-            balance.is_even("with another in its place");
-            // What was taken in is sent, to the last frame, before the run ends.
-            balance.send(FRAMES);
-            balance.is_taken_in();
-            drop(ending);
-        });
+        let outcome = balanced(
+            &wire,
+            (site("calls", workers), 0),
+            options,
+            |handle, balance, ending| {
+                balance.send(FRAMES);
+                balance.is_even("at first");
+                // What is released is handed over, as far as the budget has room, and goes no further.
+                outside.down().unwrap();
+                balance.send(FRAMES);
+                settle();
+                let before = Arc::clone(&balance.told.lock().unwrap());
+                assert_eq!(before.interfaces[1].away, 0);
+                handle.detach("outside").unwrap();
+                balance.is_even("after it was let go of");
+                let after = Arc::clone(&balance.told.lock().unwrap());
+                let to = &after.interfaces[1];
+                assert_eq!((to.refused, to.lost), (0, 0));
+                // With what was with the workers, of which the kernel counts no frame for more than this.
+                assert!(to.away > 200, "{}", to.away);
+                let took = [&before, &after].map(|report| report.links[0].transmitted);
+                assert!(took[0] <= took[1], "a count never goes back: {took:?}");
+                // Nothing that was handed over and did not leave is among what the interface took.
+                let left = balance.host.received().unwrap().0;
+                assert!(
+                    after.links[0].transmitted <= left,
+                    "{} and {left}",
+                    after.links[0].transmitted
+                );
+                outside.up().unwrap();
+                attach(handle, "outside", site("calls", workers));
+                balance.send(FRAMES);
+                balance.is_even("with another in its place");
+                // What was taken in is sent, to the last frame, before the run ends.
+                balance.send(FRAMES);
+                balance.is_taken_in();
+                drop(ending);
+            },
+        );
         outcome.result.unwrap();
     }
 }
@@ -822,49 +790,15 @@ fn in_a_flood_of_either_link_every_frame_is_counted_once_while_its_interface_is_
     }
     let links = [("up", "outside"), ("down", "inside")];
     let both = || site_of("calls", workers, &links);
-    let names = ["inside", "outside"];
     for from in [0, 1] {
         let Some(wire) = or_skip("a flood while an interface is exchanged", Wire::new(1)) else {
             return;
         };
-        let near = Link::find(wire.middle(), names[from]).unwrap();
-        let hosts = [wire.sender(0), wire.receiver()];
         let options = Options {
-            interval: Duration::from_millis(20),
             drain: PATIENCE,
             ..Options::default()
         };
-        let daemon = wire
-            .middle()
-            .run(|| Daemon::open(both(), &options, |_| {}))
-            .unwrap();
-        let handle = daemon.handle();
-        let ring = Ring {
-            ring: 0,
-            deaf: true,
-            ..Ring::default()
-        };
-        let sender = || PacketBackend::open(hosts[from].link().name(), &ring);
-        let told = Arc::new(Mutex::new(Arc::<Report>::default()));
-        let mut balance = Balance {
-            sender: hosts[from].namespace().run(sender).unwrap(),
-            from,
-            near: &near,
-            host: hosts[1 - from].link(),
-            told: Arc::clone(&told),
-        };
-        let outcome = thread::scope(|scope| {
-            let mut most = [0; 2];
-            let running = scope.spawn(move || {
-                daemon.run(|report| {
-                    for (most, link) in most.iter_mut().zip(&report.links) {
-                        assert!(*most <= link.transmitted, "a count never goes back");
-                        *most = link.transmitted;
-                    }
-                    told.lock().unwrap().clone_from(report);
-                })
-            });
-            let ending = Ending(handle.clone());
+        let outcome = balanced(&wire, (both(), from), options, |handle, balance, ending| {
             balance.send(FRAMES);
             balance.is_even("at first");
             let done = AtomicBool::new(false);
@@ -876,9 +810,9 @@ fn in_a_flood_of_either_link_every_frame_is_counted_once_while_its_interface_is_
                 });
                 for _ in 0..5 {
                     settle();
-                    handle.detach(names[1 - from]).unwrap();
+                    handle.detach(NAMES[1 - from]).unwrap();
                     settle();
-                    attach(&handle, names[1 - from], both());
+                    attach(handle, NAMES[1 - from], both());
                 }
                 settle();
                 done.store(true, Ordering::Relaxed);
@@ -888,10 +822,7 @@ fn in_a_flood_of_either_link_every_frame_is_counted_once_while_its_interface_is_
             balance.send(FRAMES);
             balance.is_taken_in();
             drop(ending);
-            running.join().unwrap()
         });
         outcome.result.unwrap();
-        *balance.told.lock().unwrap() = outcome.report;
-        balance.is_even("after the end");
     }
 }

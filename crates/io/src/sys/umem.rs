@@ -110,8 +110,8 @@ impl Drop for Memory {
 /// The memory that frames lie in, shared with the kernel and between backends.
 ///
 /// A handle: clones are the same memory. It lives until the last handle, the last backend and the
-/// last frame are gone, whichever goes first. Handles and frames may be used from any thread; no
-/// call locks or waits.
+/// last frame are gone, whichever goes first; a frame that a thread [keeps](XdpFrame::keep) is one of these. Handles
+/// and frames may be used from any thread; no call locks or waits.
 pub struct Umem {
     shared: NonNull<Shared>,
 }

@@ -63,9 +63,12 @@ unsafe impl Plain for libc::xdp_statistics {}
 // SAFETY: a struct of integers of one size.
 unsafe impl Plain for libc::xdp_mmap_offsets {}
 
-/// What both halves of a socket have. It is closed with this.
+/// What both halves of a socket have once it is bound. It is closed with this.
 struct Common {
     socket: OwnedFd,
+    /// The program that may bring packets, which stays with either half: many a driver sends for no socket where it
+    /// has none.
+    program: Arc<Program>,
     umem: Umem,
     tenancy: Tenancy,
     /// Whether the driver itself reads and writes the frames.
@@ -76,7 +79,11 @@ struct Common {
 
 /// A socket with its rings, of which the kernel has nothing yet.
 pub(crate) struct Socket {
-    common: Common,
+    socket: OwnedFd,
+    umem: Umem,
+    tenancy: Tenancy,
+    /// As of [`Common`], once it is bound.
+    zero_copy: bool,
     fill: Outgoing<u64>,
     received: Incoming<xdp_desc>,
     sending: Outgoing<xdp_desc>,
@@ -139,13 +146,10 @@ impl Socket {
         // A kernel that does not know it sends 32 a call.
         let _ = set_option(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, tx);
         Ok(Self {
-            common: Common {
-                socket,
-                umem: umem.clone(),
-                tenancy,
-                zero_copy: false,
-                left: Mutex::new(None),
-            },
+            socket,
+            umem: umem.clone(),
+            tenancy,
+            zero_copy: false,
             fill,
             received,
             sending,
@@ -171,20 +175,20 @@ impl Socket {
         // SAFETY: the kernel reads as many bytes as said, one address, at the pointer.
         let result = unsafe {
             libc::bind(
-                self.common.socket.as_raw_fd(),
+                self.socket.as_raw_fd(),
                 (&raw const address).cast(),
                 size_of_val(&address) as socklen_t,
             )
         };
         count_or_error(result)?;
         let options: u32 = option_of(self.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS)?;
-        self.common.zero_copy = options & libc::XDP_OPTIONS_ZEROCOPY != 0;
+        self.zero_copy = options & libc::XDP_OPTIONS_ZEROCOPY != 0;
         Ok(())
     }
 
     /// Whether the driver itself reads and writes the frames.
     pub(crate) fn is_zero_copy(&self) -> bool {
-        self.common.zero_copy
+        self.zero_copy
     }
 
     /// A number that no other network namespace has.
@@ -194,14 +198,16 @@ impl Socket {
 
     /// Both halves. `program` is what may bring the packets of `queue`.
     pub(crate) fn cut(self, program: Arc<Program>, queue: u32) -> (Receiving, Sending) {
-        let common = Arc::new(self.common);
+        let common = Arc::new(Common {
+            socket: self.socket,
+            program,
+            umem: self.umem,
+            tenancy: self.tenancy,
+            zero_copy: self.zero_copy,
+            left: Mutex::new(None),
+        });
         (
-            Receiving::new(
-                Arc::clone(&common),
-                self.fill,
-                self.received,
-                (program, queue),
-            ),
+            Receiving::new(Arc::clone(&common), self.fill, self.received, queue),
             Sending::new(common, self.sending, self.completed, self.is_told),
         )
     }
@@ -242,7 +248,7 @@ impl Drop for Common {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.common.socket.as_fd()
+        self.socket.as_fd()
     }
 }
 

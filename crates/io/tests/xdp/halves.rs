@@ -95,6 +95,12 @@ fn forward(workers: &mut [Worker], sender: &mut XdpSender, until: u32) {
     }
 }
 
+/// Whether nothing waits to be sent, and what was sent has come: the last ones may be of those that are dropped.
+fn are_sent(batches: &[VecDeque<XdpFrame>], sources: &[XdpBackend]) -> bool {
+    let mut in_flight = sources.iter().map(|source| source.in_flight().unwrap());
+    batches.iter().all(VecDeque::is_empty) && in_flight.all(|bytes| bytes == 0)
+}
+
 #[test]
 fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_their_memory_goes_back()
 {
@@ -148,7 +154,8 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
             let (mut delivered, mut came) = (Vec::new(), 0);
             let patience = Instant::now() + PATIENCE;
             let mut under_way = 0;
-            while came < FRAMES / 8 * 7 {
+            let is_made = |next: &[u32]| next.iter().all(|&next| next >= FRAMES);
+            while came < FRAMES / 8 * 7 || !is_made(&next) || !are_sent(&batches, &sources) {
                 for (queue, batch) in batches.iter_mut().enumerate() {
                     // No more than the rings have room for, whoever gets the processor.
                     while batch.len() < 16 && under_way < 100 && next[queue] < FRAMES {
@@ -341,6 +348,24 @@ fn a_half_goes_on_without_the_other_and_every_frame_comes_back_whichever_ends_fi
         });
         assert_eq!(umem.free_frames(), umem.frames(), "{mode}, {sender_first}");
     }
+}
+
+#[test]
+fn the_program_stays_with_the_half_that_sends_for_drivers_that_send_for_no_socket_without_one() {
+    let links = or_skip("a program without receivers", cable_with_queues(1_500, 2));
+    let Some((near, _far)) = links else {
+        return;
+    };
+    let umem = Umem::new(4_096, 2_048).unwrap();
+    let [native, generic] = MODES.map(small);
+    let (sender, each) = bind_one(&umem, &near, 0, &native).split(1).unwrap();
+    drop(each);
+    // One in the driver and one behind it exclude each other.
+    let bind = || XdpBackend::bind(&umem, near.name(), 1, &generic);
+    let error = near.namespace().run(bind).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{error}");
+    drop(sender);
+    near.namespace().run(bind).unwrap();
 }
 
 #[test]

@@ -52,6 +52,14 @@ impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
         self.devices.iter().map(|one| of(&one.device)).sum()
     }
 
+    /// Frames that go nowhere once these devices are dropped.
+    pub(crate) fn untaken(&self) -> u64
+    where
+        D: Device,
+    {
+        self.sum(D::untaken)
+    }
+
     /// Frames that workers have left here.
     fn left(&self) -> usize {
         self.devices.iter().map(|one| one.left.len()).sum()

@@ -216,6 +216,10 @@ impl<D: Device + 'static> Device for Worked<D> {
         left.len() as u64 + receivers.iter_mut().map(Device::end).sum::<u64>()
     }
 
+    fn untaken(&self) -> u64 {
+        self.sender.untaken()
+    }
+
     fn backend(&self) -> String {
         let workers = match self.count() {
             1 => "1 worker".to_owned(),

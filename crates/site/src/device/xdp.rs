@@ -1,7 +1,6 @@
 //! The queues of an interface through AF_XDP, and the memory that its frames are in.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -12,6 +11,7 @@ use fairlane_io::{
     Arrival, Backend, Budget, PacketBackend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions,
     XdpReceiver, XdpSender, interface, packet,
 };
+use fairlane_mailbox::most_waiting as most_in_mailbox;
 
 use super::{Device, Losses, Needs, named};
 use crate::error::{Doing, Result, unfit};
@@ -57,50 +57,44 @@ const fn most_waiting(queues: u32, rx_ring: u32) -> u32 {
     MOST_SHARED - in_rings(queues, rx_ring)
 }
 
-/// Threads of both interfaces, in all.
-#[derive(Clone, Copy, Debug, Default)]
+/// Threads at both interfaces together that have frames beside those that forward.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Threads {
-    /// That receive.
-    pub(super) receive: usize,
-    /// That transmit.
-    pub(super) transmit: usize,
+    receive: usize,
+    transmit: usize,
 }
 
 impl Threads {
-    pub(super) fn of<'a>(workers: impl IntoIterator<Item = &'a WorkerOptions>) -> Threads {
-        let none = Threads::default();
-        workers.into_iter().fold(none, |all, workers| Threads {
-            receive: all.receive + workers.count,
-            transmit: all.transmit + workers.transmit.as_ref().map_or(0, |it| it.count),
-        })
+    /// The workers at these interfaces.
+    pub(super) fn of(workers: &[Option<WorkerOptions>; 2]) -> Threads {
+        let each = || workers.iter().flatten();
+        let transmit = each().filter_map(|workers| workers.transmit.as_ref());
+        Threads {
+            receive: each().map(|workers| workers.count).sum(),
+            transmit: transmit.map(|transmit| transmit.count).sum(),
+        }
     }
 
-    /// Frames that may be with them, and on their way back from or to them, beside those that wait and those in rings: what
-    /// each holds, what its return ring does, and what it keeps; and what the threads that forward keep.
+    /// Frames that may be with them, and on their way back, beside those that wait and those in rings: what each holds,
+    /// what its return ring does, and what it keeps; and what the threads that forward keep.
     fn frames(self) -> u32 {
-        let Threads { receive, transmit } = self;
-        if receive == 0 {
+        const KEPT: usize = XdpFrame::MOST_KEPT;
+        if self.receive == 0 {
             return 0;
         }
-        let each = |held, slots| {
-            held + fairlane_mailbox::most_waiting::<Emptied>(slots) + XdpFrame::MOST_KEPT
-        };
-        let frames = receive * each(HELD, SLOTS)
-            + transmit * each(transmitting::HELD, transmitting::SLOTS)
-            + 2 * XdpFrame::MOST_KEPT;
-        // There are 32 that receive, and 2 that transmit, at most.
-        frames as u32
+        let receiving = HELD + most_in_mailbox::<Emptied>(SLOTS) + KEPT;
+        let sending = transmitting::HELD + most_in_mailbox::<Emptied>(transmitting::SLOTS) + KEPT;
+        // There are 32 of each at most.
+        (self.receive * receiving + self.transmit * sending + 2 * KEPT) as u32
     }
-}
 
-impl fmt::Display for Threads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// What a sentence says of them.
+    fn told(self) -> String {
         match (self.receive, self.transmit) {
-            (0, _) => Ok(()),
-            (receive, 0) => write!(f, " beside what {receive} threads that receive hold"),
-            (receive, transmit) => write!(
-                f,
-                " beside what {receive} threads that receive and {transmit} that transmit hold"
+            (0, _) => String::new(),
+            (receive, 0) => format!(" beside what threads that receive ({receive}) hold"),
+            (receive, transmit) => format!(
+                " beside what threads that receive ({receive}) and transmit ({transmit}) hold"
             ),
         }
     }
@@ -132,8 +126,8 @@ fn rx_ring(queues: u32, waiting: u64) -> Option<u32> {
     None
 }
 
-/// Memory for the frames of a site, if AF_XDP serves its interfaces with these threads.
-pub(super) fn memory(interfaces: &Interfaces, needs: Needs, threads: Threads) -> Result<Memory> {
+/// Memory for the frames of a site, if AF_XDP serves its interfaces, with these workers there in all.
+pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: Threads) -> Result<Memory> {
     if interfaces.near == Near::Nothing {
         return unfit(format!(
             "with the backend xdp nobody but Fairlane hears {}: name inside or tap in \
@@ -167,10 +161,10 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, threads: Threads) ->
         ..=LONGEST_SHARED => SHARED_FRAME,
         _ => LONG_SHARED_FRAME,
     };
-    let (queues, rx_ring) = rx_ring_of(&queues, needs, threads)?;
+    let (queues, rx_ring) = rx_ring_of(&queues, needs, workers)?;
     let rx_places = queues * rx_ring;
     // No more than MOST_WAITING wait.
-    let frames = needs.frames as u32 + threads.frames() + in_rings(2 * queues, rx_ring);
+    let frames = needs.frames as u32 + workers.frames() + in_rings(2 * queues, rx_ring);
     let umem = Umem::new(frames, bytes).doing("memory for AF_XDP")?;
     Ok(Memory {
         umem,
@@ -181,7 +175,7 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, threads: Threads) ->
 
 /// The queues of these interfaces, of that which has more, and the places of each receive ring: either
 /// interface is given as many, for it may come back with other queues.
-fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, threads: Threads) -> Result<(u32, u32)> {
+fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: Threads) -> Result<(u32, u32)> {
     let told: Vec<_> = interfaces
         .iter()
         .map(|(name, queues)| format!("{name} has {queues}"))
@@ -198,14 +192,15 @@ fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, threads: Threads) -> 
     }
     let most = interfaces.iter().map(|&(_, queues)| queues).max();
     let most = most.unwrap_or(1);
-    let beside = threads.frames();
+    let beside = workers.frames();
     match rx_ring(2 * most, needs.frames + u64::from(beside)) {
         Some(ring) => Ok((most, ring)),
         None => unfit(format!(
             "with the backend xdp and so many receive queues ({told}) at most {} packets may wait in \
-             all links{threads}, and their limits add up to {}: lower 'limit', give the interfaces fewer \
+             all links{}, and their limits add up to {}: lower 'limit', give the interfaces fewer \
              queues (ethtool -L), or use the backend packet",
             most_waiting(2 * most, LEAST_RX_RING).saturating_sub(beside),
+            workers.told(),
             needs.frames
         )),
     }
@@ -245,9 +240,9 @@ impl Part {
         }
     }
 
-    fn sender(&self) -> Option<&dyn Backend<Tx = XdpFrame, Rx = XdpFrame>> {
+    fn sender(&self) -> Option<&XdpSender> {
         match self {
-            Part::Whole(backend) => Some(backend),
+            Part::Whole(backend) => Some(backend.sender()),
             Part::Sender(sender) => Some(sender),
             Part::Receiver(_) => None,
         }
@@ -425,6 +420,11 @@ impl Device for Shared {
         })
     }
 
+    fn untaken(&self) -> u64 {
+        let sender = self.part.sender();
+        sender.map_or(0, |it| it.untaken().into())
+    }
+
     fn is_filling(&self) -> bool {
         self.part.receiver().is_some_and(XdpReceiver::is_filling)
     }
@@ -461,6 +461,10 @@ impl Device for Shared {
 mod tests {
     use super::*;
 
+    fn threads(receive: usize, transmit: usize) -> Threads {
+        Threads { receive, transmit }
+    }
+
     #[test]
     fn what_workers_hold_is_in_the_memory_and_where_it_does_not_fit_the_sentence_has_them() {
         let [inside, outside] = ["inside", "outside"].map(str::to_owned);
@@ -469,21 +473,23 @@ mod tests {
             frames: MOST_WAITING.into(),
             longest: 1_514,
         };
-        let ring_with =
-            |receive, transmit| rx_ring_of(&interfaces, needs, Threads { receive, transmit });
-        assert_eq!(ring_with(0, 0).unwrap(), (4, 1_024));
-        assert_eq!(ring_with(1, 0).unwrap(), (4, 512));
-        let error = ring_with(8, 2).unwrap_err().to_string();
-        let sentence = "beside what 8 threads that receive and 2 that transmit hold, and their";
-        assert!(error.contains(sentence), "{error}");
-        let error = ring_with(8, 0).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "with the backend xdp and so many receive queues (inside has 4 and outside has 2) at most \
-             106400 packets may wait in all links beside what 8 threads that receive hold, and their \
-             limits add up to 122368: lower 'limit', give the interfaces fewer queues (ethtool -L), or \
-             use the backend packet"
-        );
+        let ring = |receive, transmit| rx_ring_of(&interfaces, needs, threads(receive, transmit));
+        assert_eq!(ring(0, 0).unwrap(), (4, 1_024));
+        assert_eq!(ring(1, 0).unwrap(), (4, 512));
+        for (transmit, most, hold) in [
+            (0, 106_400, "threads that receive (8) hold"),
+            (2, 104_200, "threads that receive (8) and transmit (2) hold"),
+        ] {
+            assert_eq!(
+                ring(8, transmit).unwrap_err().to_string(),
+                format!(
+                    "with the backend xdp and so many receive queues (inside has 4 and outside has 2) at most \
+                     {most} packets may wait in all links beside what {hold}, and their limits add up to \
+                     122368: lower 'limit', give the interfaces fewer queues (ethtool -L), or use the \
+                     backend packet"
+                )
+            );
+        }
     }
 
     #[test]
@@ -503,10 +509,10 @@ mod tests {
                 );
             }
         }
-        let frames = |receive, transmit| Threads { receive, transmit }.frames();
+        let frames = |receive, transmit| threads(receive, transmit).frames();
         assert_eq!(frames(0, 0), 0);
         assert_eq!(frames(3, 0) - frames(2, 0), 2_636, "as the pages say");
-        assert_eq!(frames(2, 2) - frames(2, 1), 1_100, "likewise");
+        assert_eq!(frames(2, 2) - frames(2, 1), 1_100, "as the pages say");
         assert_eq!(rx_ring(2, MOST_WAITING.into()), Some(RX_RING));
         assert_eq!(rx_ring(8, 10_000), Some(RX_RING));
         assert_eq!(rx_ring(64, 10_000), Some(1_024));

@@ -19,10 +19,8 @@ use crate::xdp::program::STAMP;
 pub(crate) struct Receiving {
     fill: Outgoing<u64>,
     received: Incoming<xdp_desc>,
-    /// The program that may bring packets, and the queue.
-    program: Arc<Program>,
     queue: u32,
-    /// Since when it brings none any more.
+    /// Since when the program brings none any more.
     left: Cell<Option<Moment>>,
     /// Frames in the fill ring, or with the kernel, or in the rx ring: never more than either ring
     /// has places, so neither overflows.
@@ -36,12 +34,11 @@ impl Receiving {
         common: Arc<Common>,
         fill: Outgoing<u64>,
         received: Incoming<xdp_desc>,
-        (program, queue): (Arc<Program>, u32),
+        queue: u32,
     ) -> Receiving {
         Receiving {
             fill,
             received,
-            program,
             queue,
             left: Cell::new(None),
             posted: 0,
@@ -53,9 +50,9 @@ impl Receiving {
     pub(crate) fn hear(&self, anything: bool) -> io::Result<()> {
         if anything {
             self.left.set(None);
-            return self.program.serve(self.queue, self.as_fd());
+            return self.program().serve(self.queue, self.as_fd());
         }
-        match self.program.leave(self.queue) {
+        match self.program().leave(self.queue) {
             // It was not there.
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(error),
             _ => {}
@@ -121,7 +118,7 @@ impl Receiving {
 
     /// The program that brings packets.
     pub(crate) fn program(&self) -> &Arc<Program> {
-        &self.program
+        &self.common.program
     }
 
     /// Whether so many packets wait to be received that there is room for no more.

@@ -82,9 +82,8 @@ fn between_two_threads_that_forward_no_frame_is_lost_doubled_or_reordered_while_
     all_is_counted(&mut rig);
 }
 
-#[test]
-fn of_an_interface_that_is_gone_the_lane_comes_home_behind_its_last_frame_and_says_so_there() {
-    let gone = LENT.other();
+/// The lane comes home when the interface on this side is gone, whichever thread has the workers there.
+fn lane_comes_home_from(gone: Side) {
     let mut rig = Rig::new(&site("100gbit", 60_000, (false, false)), Some(64));
     let mut both = Both::start();
     // Until the lane is lent.
@@ -107,7 +106,8 @@ fn of_an_interface_that_is_gone_the_lane_comes_home_behind_its_last_frame_and_sa
         .unwrap()
     {
         assert!(begun.elapsed() < PATIENCE, "{} came", came.len());
-        came.extend(rig.hosts[LENT as usize].heard());
+        Rounds::of(&mut rig.bridge, true).step(clock.now()).unwrap();
+        came.extend(rig.hosts[gone.other() as usize].heard());
     }
     let error = loop {
         assert!(begun.elapsed() < PATIENCE);
@@ -121,7 +121,7 @@ fn of_an_interface_that_is_gone_the_lane_comes_home_behind_its_last_frame_and_sa
     while came.len() < 1_000 {
         assert!(begun.elapsed() < PATIENCE, "{} came", came.len());
         rig.bridge.send(clock.now()).unwrap();
-        came.extend(rig.hosts[LENT as usize].heard());
+        came.extend(rig.hosts[gone.other() as usize].heard());
     }
     assert_eq!(came.len(), 1_000);
     is_in_order(&came);
@@ -134,39 +134,8 @@ fn of_an_interface_that_is_gone_the_lane_comes_home_behind_its_last_frame_and_sa
 }
 
 #[test]
-fn of_the_interface_by_which_the_lane_leaves_an_end_of_its_workers_calls_the_lane_home() {
-    let mut rig = Rig::new(&site("100gbit", 60_000, (false, false)), Some(64));
-    let mut both = Both::start();
-    while both.rounds == 0 {
-        both.step(&mut rig, usize::MAX, |_, _| {});
-    }
-    rig.workers[LENT as usize].device.is_gone = true;
-    let mut running = rig.working();
-    let begun = Instant::now();
-    let Both {
-        mut second,
-        mut guard,
-        clock,
-        ..
-    } = both;
-    // Nothing is ordered, and nothing leaves by it.
-    let error = loop {
-        assert!(begun.elapsed() < PATIENCE, "it is not missed");
-        let now = clock.now();
-        match Rounds::of(&mut rig.bridge, true).step(now) {
-            Ok(_) => second
-                .look(&mut rig.bridge, &mut guard, false, now)
-                .unwrap(),
-            Err(error) => break error,
-        };
-    };
-    assert_eq!(error.kind(), io::ErrorKind::NotFound);
-    second
-        .end(&mut rig.bridge, &mut guard, clock.now())
-        .unwrap();
-    let ended = running.remove(LENT as usize);
-    ended.thread.join().unwrap();
-    running.into_iter().for_each(Running::end);
+fn of_an_interface_that_is_gone_the_lane_comes_home_behind_its_last_frame_and_says_so_there() {
+    Side::BOTH.into_iter().for_each(lane_comes_home_from);
 }
 
 #[test]
