@@ -88,7 +88,7 @@ impl Second {
     }
 
     /// Between two rounds of the first thread: lends the lane, or calls it home where `stays` says that it is to be
-    /// there. Returns whether it is.
+    /// there. Returns whether it is, and was before this round.
     ///
     /// # Errors
     ///
@@ -111,7 +111,8 @@ impl Second {
             Lane::Lent | Lane::Called(_) => match self.back.try_recv() {
                 Ok(back) => {
                     self.join(bridge, guard, back, now)?;
-                    Ok(true)
+                    // Its last round may have begun later than this one: time never goes back there.
+                    Ok(false)
                 }
                 Err(TryRecvError::Disconnected) => Err(ended()),
                 Err(TryRecvError::Empty) => {
