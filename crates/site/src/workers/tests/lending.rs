@@ -160,30 +160,3 @@ fn nothing_is_done_with_a_lane_that_has_just_come_home_before_a_round_that_begin
     assert!(is_back, "the lane may have been further than this round");
     both.end(&mut rig);
 }
-
-#[test]
-fn nothing_is_done_with_a_lane_that_has_just_come_home_before_a_round_that_begins_later_than_its_last()
- {
-    let mut rig = Rig::new(&site("100gbit", 60_000, (false, false)), Some(64));
-    let mut both = Both::start();
-    while both.rounds == 0 {
-        both.step(&mut rig, usize::MAX, |_, _| {});
-    }
-    let (begun, mut is_back) = (Instant::now(), false);
-    loop {
-        assert!(begun.elapsed() < PATIENCE);
-        let Both {
-            second,
-            guard,
-            clock,
-            ..
-        } = &mut both;
-        let now = clock.now();
-        if second.look(&mut rig.bridge, guard, true, now).unwrap() {
-            break;
-        }
-        is_back = rig.bridge.device(LENT).may_lend();
-    }
-    assert!(is_back, "the lane may have been further than this round");
-    both.end(&mut rig);
-}
