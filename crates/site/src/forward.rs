@@ -69,14 +69,15 @@ impl Forwarding {
     /// others](before_all_others). What was ordered by then is done.
     pub(crate) fn run(mut self, bridge: &mut SiteBridge, end: Nanos) -> io::Result<()> {
         before_all_others();
-        if let Some(taking) = self.taking.take() {
-            taking.take(bridge, &self.clock)?;
-        }
-        start_workers(bridge)?;
+        // Before anything is taken from another process, which goes on if this cannot be.
         let mut second = match self.has_second {
             true => Some(Second::start(self.clock, self.clock.now())?),
             false => None,
         };
+        if let Some(taking) = self.taking.take() {
+            taking.take(bridge, &self.clock)?;
+        }
+        start_workers(bridge)?;
         let mut failed = None;
         let mut doing = None;
         let mut guards = [Guard::default(), Guard::default()];
