@@ -174,19 +174,19 @@ fn frames_that_workers_could_not_transmit_are_handed_over_and_do_not_count_as_tr
     };
     let config = up("packet", "100mbit") + "[workers]\nreceive = 1\ntransmit = 1\n";
     let mut asked = Asked::over(&wire, &config, "");
-    let transmitted = |asked: &Asked| {
+    let count = |asked: &Asked, what: &str| {
         let state = asked.json(&["show"]);
-        state["links"][0]["transmitted"].as_u64().unwrap()
+        state["links"][0][what].as_u64().unwrap()
     };
     let outside = Link::find(wire.middle(), "outside").unwrap();
     outside.down().unwrap();
-    let before = transmitted(&asked);
+    let [before, received] = ["transmitted", "received_frames"].map(|what| count(&asked, what));
     let host = wire.sender(0);
     let open = || PacketBackend::open(host.link().name(), &Options::default());
     let mut from = host.namespace().run(open).unwrap();
     let mut batch: VecDeque<_> = (0..FRAMES).map(|number| frame(number as u8)).collect();
     let begun = Instant::now();
-    while !batch.is_empty() || transmitted(&asked) < before + FRAMES {
+    while !batch.is_empty() || count(&asked, "received_frames") < received + FRAMES {
         assert!(begun.elapsed() < PATIENCE, "they are not taken");
         from.transmit(&mut batch).unwrap();
         thread::sleep(Duration::from_millis(20));
