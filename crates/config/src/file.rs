@@ -119,7 +119,7 @@ pub(crate) struct Workers {
     /// there are as many threads as cores here.
     pub cores: Option<At<Vec<i64>>>,
     /// 1: one thread decides for both links. 2: each link has one of its own, which needs `inside`. "auto", the
-    /// default: 2 where this machine has a core for each of them and for every thread that receives, else 1.
+    /// default: 2 where this machine has a core for each of them and for every other thread here, else 1.
     #[cfg_attr(test, schemars(extend("minimum" = 1, "maximum" = 2, "pattern" = "^auto$")))]
     pub arbiters: Option<At<Scalar>>,
 }
