@@ -6,6 +6,7 @@
 //! goes where it would have gone if the thread that forwards had received it, whatever takes over meanwhile.
 //! `docs/internals/pipeline.md` has the design.
 
+mod counts;
 #[cfg(test)]
 pub(crate) mod tests;
 mod waits;
@@ -22,24 +23,18 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fairlane_classify::{Found, Layer, LinkClassifier, Origin};
-use fairlane_config::{Backend, Interfaces, Near, Role, Site, Workers};
 use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_io::Waiter;
-use fairlane_io::interface::rx_queues;
 use fairlane_mailbox::{Consumer, Producer, Room, mailbox};
 use fairlane_runtime::bridge::{BATCH, Came};
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::classifier::random_key;
-use crate::daemon::near_role;
-use crate::device::{Device, Losses, budget, cost, named};
-use crate::error::{Doing, Result, unfit};
+use crate::device::{Device, Losses};
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
-use crate::transmitting::{self, TransmitOptions};
+pub(crate) use counts::{WorkerOptions, arbiters, counts, machine, worker_options};
 pub(crate) use waits::{Look, Looks, Marks, Waits};
 
 /// Frames that may wait for the thread that forwards: a millisecond of a million a second. Where there are more,
@@ -160,186 +155,6 @@ impl ClassifiedFrame {
             },
         }
     }
-}
-
-/// How frames are received at an interface by threads of their own.
-#[derive(Clone, Debug)]
-pub(crate) struct WorkerOptions {
-    pub(crate) clock: Clock,
-    pub(crate) filters: Arc<SharedFilters>,
-    /// Where frames come from, as filters know it.
-    ingress: u16,
-    /// How many.
-    pub(crate) count: usize,
-    /// Where each of them stays; none, or as many.
-    pub(crate) cores: Vec<usize>,
-    /// Bytes of each one's stack.
-    stack: usize,
-    /// The threads that transmit there, if any are to.
-    pub(crate) transmit: Option<TransmitOptions>,
-}
-
-/// More than a worker's stack ever has.
-const STACK: usize = 1 << 20;
-
-/// The workers that a site asks for, by side. Where it leaves their number to the machine there are `alone` no
-/// more than one with packet sockets.
-///
-/// # Errors
-///
-/// It names a core that is not there, or asks for more workers than can be.
-pub(crate) fn worker_options(
-    site: &Site,
-    clock: Clock,
-    alone: bool,
-) -> Result<[Option<WorkerOptions>; 2]> {
-    let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
-        return Ok([None, None]);
-    };
-    let here = sched_getaffinity(None).doing("asking which cores there are")?;
-    let is_here = |&core: &usize| core < CpuSet::MAX_CPU && here.is_set(core);
-    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(is_here).collect();
-    if let Some(core) = workers.cores.iter().find(|core| !is_here(core)) {
-        let all: Vec<_> = all.iter().map(ToString::to_string).collect();
-        return unfit(format!(
-            "[workers] names core {core}, and this process may run on {} alone: name one of these, or \
-             leave out 'cores'",
-            all.join(", ")
-        ));
-    }
-    for (asked, that) in [(workers.receive, ""), (workers.transmit, " that transmit")] {
-        if let Some(count) = asked.filter(|&count| count > all.len().max(1)) {
-            return unfit(format!(
-                "[workers] asks for {count} threads{that} at each interface, and the cores that this process may run \
-                 on are {}: ask for no more than these, or for \"auto\"",
-                all.len()
-            ));
-        }
-    }
-    if let (Some(count), Backend::Xdp) = (workers.receive, interfaces.backend) {
-        have_queues(interfaces, count)?;
-    }
-    let is_limited = alone && interfaces.backend == Backend::Packet;
-    if let Some(count) = workers.receive.filter(|&count| is_limited && count > 1) {
-        return unfit(format!(
-            "[workers] asks for {count} threads at each interface, and with --fail-open there can be one: \
-             their sockets cannot wait for the moment at which this process begins"
-        ));
-    }
-    if workers.arbiters == Some(2) && all.len() < 2 {
-        return unfit(
-            "[workers] asks for a thread that decides for each link, and this process may run on one core alone: \
-             leave out 'arbiters'",
-        );
-    }
-    if let Some(count) = workers.transmit.filter(|&count| count > 1)
-        && interfaces.backend == Backend::Xdp
-    {
-        return unfit(format!(
-            "[workers] asks for {count} threads that transmit at each interface, and with the backend xdp one queue \
-             of each sends: ask for one, or use the backend packet"
-        ));
-    }
-    let receive = counts(site, alone);
-    let [near, outside] = transmitting::counts(site, receive);
-    // Where cores are named, it is said how many threads there are.
-    let [of_receive, of_transmit] =
-        [workers.receive, workers.transmit].map(Option::unwrap_or_default);
-    let sides = receive.iter().flatten().count();
-    let (to_receive, to_transmit) = match workers.cores.is_empty() {
-        true => workers.cores.split_at(0),
-        false => workers.cores.split_at(sides * of_receive),
-    };
-    let mut to_receive = to_receive.chunks(of_receive.max(1));
-    let mut to_transmit = to_transmit.chunks(of_transmit.max(1));
-    let mut options = |role: Role, count, transmit| WorkerOptions {
-        clock,
-        filters: Arc::default(),
-        ingress: role.ingress(),
-        count,
-        cores: to_receive.next().unwrap_or_default().to_vec(),
-        stack: STACK,
-        transmit: (transmit > 0).then(|| TransmitOptions {
-            clock,
-            count: transmit,
-            cores: to_transmit.next().unwrap_or_default().to_vec(),
-            key: random_key(),
-            stack: STACK,
-            budget: budget(interfaces.backend),
-            cost: cost(interfaces.backend),
-        }),
-    };
-    let [of_near, of_outside] = receive;
-    let near = of_near.map(|count| options(near_role(interfaces), count, near));
-    let outside = of_outside.map(|count| options(Role::Outside, count, outside));
-    Ok([near, outside])
-}
-
-/// How many queues an interface has, if it is here, and this machine cores.
-pub(crate) fn machine(name: &str) -> (usize, usize) {
-    let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
-    (queues, cores())
-}
-
-/// How many cores this process may run on.
-fn cores() -> usize {
-    sched_getaffinity(None).map_or(1, |here| here.count() as usize)
-}
-
-/// Whether so many workers at each interface have a receive queue each, as AF_XDP needs.
-fn have_queues(interfaces: &Interfaces, count: usize) -> Result<()> {
-    for name in named(interfaces) {
-        // One that is not there is named by who opens it.
-        let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
-        if count > queues {
-            return unfit(format!(
-                "[workers] asks for {count} threads at each interface, and with the backend xdp each has receive queues of \
-                 its own, of which {name} has {queues}: ask for at most {queues} or for \"auto\", give {name} more \
-                 (ethtool -L {name} combined {count}), or use the backend packet"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// How many workers a site has at each interface, by side. Where it leaves that to the machine there are `alone` no
-/// more than one with packet sockets, and at an interface that is not here as many as this machine has cores for.
-pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
-    let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
-        return [None, None];
-    };
-    let by_machine = |name: &str| {
-        let (queues, cores) = machine(name);
-        match alone && interfaces.backend == Backend::Packet {
-            true => 1,
-            false => automatic(queues, cores),
-        }
-    };
-    let count = |name: &str| workers.receive.unwrap_or_else(|| by_machine(name));
-    let near = match &interfaces.near {
-        Near::Inside(name) => Some(count(name)),
-        Near::Tap(_) | Near::Nothing => None,
-    };
-    [near, Some(count(&interfaces.outside))]
-}
-
-/// How many threads decide for a site with so many that receive and that transmit at each interface: one for both links, or one for each. Where
-/// the site leaves that to the machine, one for each if all of these threads can have a core of their own.
-pub(crate) fn arbiters(site: &Site, receive: [Option<usize>; 2], transmit: [usize; 2]) -> usize {
-    let (Some(workers), [Some(near), Some(outside)]) = (&site.workers, receive) else {
-        return 1;
-    };
-    let others = near + outside + transmit.iter().sum::<usize>();
-    let have_room = || others + 2 <= cores();
-    workers
-        .arbiters
-        .unwrap_or_else(|| if have_room() { 2 } else { 1 })
-}
-
-/// How many workers are to be at an interface with so many queues on a machine with so many cores, one of which
-/// the thread that forwards has.
-fn automatic(queues: usize, cores: usize) -> usize {
-    queues.min(cores.saturating_sub(1)).clamp(1, Workers::MOST)
 }
 
 /// An event that ends a wait.

@@ -1,6 +1,5 @@
 //! Frames that workers receive fare as they do on one thread.
 
-mod counts;
 mod giving_back;
 mod lending;
 mod shared;
@@ -10,13 +9,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use fairlane_config::Link;
+use fairlane_config::{Link, Role, Site};
 use fairlane_core::random::splitmix64;
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{FlowConfig, Length, Weight};
 use fairlane_io::{Arrival, Backend, Budget, MemoryBackend, Umem, memory};
 use fairlane_runtime::bridge::{Bridge, Lane, LaneStats, Side};
 
+use super::counts::STACK;
 use super::*;
 use crate::classifier::random_key;
 use crate::daemon::{Maker, SiteBridge};
@@ -25,6 +25,7 @@ use crate::forward::{Rounds, is_filling};
 use crate::order::{Counting, Order};
 use crate::plan::Plan;
 use crate::rig;
+use crate::transmitting::TransmitOptions;
 use giving_back::{Endless, endless, stepping};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

@@ -2,6 +2,8 @@
 
 use fairlane_runtime::bridge::MOST_TAKEN_IN;
 
+use fairlane_config::Workers;
+
 use super::*;
 use crate::pipeline::{HELD, arrival_rounds};
 
