@@ -71,7 +71,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         forget(self, 1).0
     }
 
-    /// Frames that it was given to transmit, and that go nowhere once it is dropped.
+    /// Frames that it was given to transmit, and that the kernel has not taken up: they go nowhere once it is dropped.
     fn untaken(&self) -> u64 {
         0
     }
@@ -418,7 +418,6 @@ impl Opened {
         more.lost += left;
         let untaken = self.device.untaken();
         more.away += untaken;
-        more.unsent += untaken;
         // Nobody asks it any more.
         more.away += self.device.refused().saturating_sub(self.told_refused);
         more

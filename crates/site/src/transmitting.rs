@@ -26,6 +26,7 @@ use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
 use fairlane_runtime::bridge::BATCH;
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
 
+use crate::device::Device;
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
 use crate::workers::{Bell, Look, Looks, Marks, Waits, lock, machine, thread_for};
@@ -100,7 +101,8 @@ fn automatic(queues: usize, cores: usize, receive: usize) -> usize {
 struct Told {
     /// What it had of the budget and does not have any more.
     gone: AtomicU64,
-    /// Frames that its device has taken.
+    /// Frames that its device has taken, less those that [the kernel has not](Device::untaken): modulo 2^64, as a former
+    /// worker may have left some.
     sent: AtomicU64,
     /// Frames that its device has refused.
     refused: AtomicU64,
@@ -283,7 +285,7 @@ fn meet<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
     Ok((handle, ends))
 }
 
-impl<D: Backend<Tx = Frame>> Transmitter<D> {
+impl<D: Device> Transmitter<D> {
     /// It has the frames first that the last one has left.
     fn new(idle: Idle<D>, cost: fn(usize) -> u64, ends: Ends) -> Transmitter<D> {
         let Ends {
@@ -293,6 +295,8 @@ impl<D: Backend<Tx = Frame>> Transmitter<D> {
         } = ends;
         let taken = idle.has(cost);
         let Idle { device, left } = idle;
+        let sent = 0_u64.wrapping_sub(device.untaken());
+        shared.told.sent.store(sent, Ordering::Relaxed);
         Transmitter {
             device,
             frames,
@@ -328,9 +332,12 @@ impl<D: Backend<Tx = Frame>> Transmitter<D> {
             device,
             batch,
             frames,
+            sent,
             shared,
             ..
         } = self;
+        // Whoever has the device then asks it for the others.
+        shared.told.sent.store(sent, Ordering::Relaxed);
         *lock(&shared.failed) = outcome.err();
         drop(ending);
         let idle = Idle {
@@ -380,6 +387,8 @@ impl<D: Backend<Tx = Frame>> Transmitter<D> {
         self.gone = self.taken.saturating_sub(has);
         let told = &self.shared.told;
         told.refused.store(self.device.refused(), Ordering::Relaxed);
+        let sent = self.sent.wrapping_sub(self.device.untaken());
+        told.sent.store(sent, Ordering::Relaxed);
         // Whoever finds that all has left finds how many were sent.
         told.gone.store(self.gone, Ordering::Release);
         Ok(())
@@ -405,7 +414,7 @@ fn cost_of(frames: &VecDeque<Frame>, cost: fn(usize) -> u64) -> u64 {
     frames.iter().map(|frame| cost(frame.byte_len())).sum()
 }
 
-impl<D: Backend<Tx = Frame>> Steps for Transmitter<D> {
+impl<D: Device> Steps for Transmitter<D> {
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
         self.look(now);
         let took = self.take();
@@ -414,10 +423,7 @@ impl<D: Backend<Tx = Frame>> Steps for Transmitter<D> {
             true if self.gone < self.taken => self.device.go_on().map(|_| 0)?,
             true => 0,
         };
-        if sent > 0 {
-            self.sent += sent as u64;
-            self.shared.told.sent.store(self.sent, Ordering::Relaxed);
-        }
+        self.sent += sent as u64;
         if self.gone < self.taken {
             self.tell()?;
         }
@@ -526,7 +532,7 @@ impl<D> Drop for TransmitHandle<D> {
     }
 }
 
-impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandles<D> {
+impl<D: Device + 'static> TransmitHandles<D> {
     /// A worker for each of the devices, all of one interface of this name. Where one cannot start none does: the
     /// devices come back.
     pub(crate) fn start(
@@ -575,7 +581,7 @@ impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandles<D> {
     }
 }
 
-impl<D: Backend<Tx = Frame> + Send + 'static> TransmitHandle<D> {
+impl<D: Device + 'static> TransmitHandle<D> {
     /// A thread of this name, for the worker that it is given; without one it ends.
     fn spawn(
         &mut self,
@@ -760,8 +766,8 @@ impl<D> Drop for TransmitHandles<D> {
     }
 }
 
-/// How many frames workers were given, and how many devices have taken of them: neither goes back. Frames that the last workers
-/// have left are given to none again, and count as sent when they are.
+/// How many frames workers were given, and how many the kernel has taken of them, modulo 2^64: neither goes back while they
+/// send. Frames that the last workers have left are given to none again, and count as sent when they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fared {
     handed: u64,
@@ -772,21 +778,21 @@ impl Fared {
     pub(crate) fn with(self, more: Fared) -> Fared {
         Fared {
             handed: self.handed + more.handed,
-            sent: self.sent + more.sent,
+            sent: self.sent.wrapping_add(more.sent),
         }
     }
 
     /// Those that were not sent, or not yet.
     pub(crate) fn unsent(self) -> u64 {
-        self.handed - self.sent
+        self.handed.wrapping_sub(self.sent)
     }
 }
 
-/// Frames that the devices of these workers have taken.
+/// Frames that these workers have sent, modulo 2^64.
 fn sent<'a>(workers: impl IntoIterator<Item = &'a Arc<Shared>>) -> u64 {
     let each = workers.into_iter();
     each.map(|shared| shared.told.sent.load(Ordering::Relaxed))
-        .sum()
+        .fold(0, u64::wrapping_add)
 }
 
 /// Why a worker ended that has not told.

@@ -5,8 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use fairlane_io::Backend;
-
 use super::Device;
 use crate::frame::Frame;
 use crate::transmitting::{Fared, Idle, TransmitHandles, TransmitOptions, panicked};
@@ -31,7 +29,7 @@ pub(crate) struct Sending<D> {
     away: u64,
 }
 
-impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
+impl<D: Device + 'static> Sending<D> {
     /// One device; or at least one, and as many as threads are to transmit.
     pub(crate) fn new(devices: Vec<D>, options: Option<&TransmitOptions>) -> Sending<D> {
         Sending {
@@ -53,10 +51,7 @@ impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
     }
 
     /// Frames that go nowhere once these devices are dropped.
-    pub(crate) fn untaken(&self) -> u64
-    where
-        D: Device,
-    {
+    pub(crate) fn untaken(&self) -> u64 {
         self.sum(D::untaken)
     }
 
@@ -84,10 +79,7 @@ impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
     /// # Errors
     ///
     /// The device, or one of the workers, cannot be used.
-    pub(crate) fn attend(&mut self) -> io::Result<()>
-    where
-        D: Device,
-    {
+    pub(crate) fn attend(&mut self) -> io::Result<()> {
         match (&self.workers, self.devices.first_mut()) {
             (Some(workers), _) => workers.unsent().map(drop),
             (None, Some(first)) => first.device.attend(),
@@ -127,7 +119,8 @@ impl<D: Backend<Tx = Frame> + Send + 'static> Sending<D> {
     /// Frames that were taken to be sent, and were not, or are not yet.
     pub(crate) fn unsent(&self) -> u64 {
         let now = self.workers.as_ref().map(TransmitHandles::fared);
-        self.former.with(now.unwrap_or_default()).unsent()
+        let with_workers = self.former.with(now.unwrap_or_default()).unsent();
+        with_workers.wrapping_add(self.untaken())
     }
 
     /// Of these, those that were dropped when this [ended](Self::end).

@@ -416,6 +416,7 @@ impl Device for Shared {
         Ok(Losses {
             // The kernel counts those that are too long among them.
             lost: self.part.receiver().map_or(Ok(0), XdpReceiver::dropped)?,
+            unsent: self.untaken(),
             ..Losses::default()
         })
     }

@@ -28,6 +28,8 @@ struct Fate {
     is_full: AtomicBool,
     /// Drops what it takes, as sockets do.
     drops: AtomicBool,
+    /// Frames of those that it took that the kernel has not.
+    untaken: AtomicU64,
 }
 
 impl Backend for Out {
@@ -58,6 +60,16 @@ impl Backend for Out {
 
     fn refused(&self) -> u64 {
         self.to.refused()
+    }
+}
+
+impl Device for Out {
+    fn untaken(&self) -> u64 {
+        self.fate.untaken.load(Ordering::Relaxed)
+    }
+
+    fn backend(&self) -> String {
+        "memory".to_owned()
     }
 }
 
@@ -441,6 +453,33 @@ fn an_ended_worker_has_sent_what_it_had_or_leaves_it_and_that_goes_first_later()
     assert_eq!((left.len(), sending.unsent(), sending.away()), (7, 7, 0));
     sending.end();
     assert_eq!((sending.unsent(), sending.away()), (7, 0));
+}
+
+#[test]
+fn what_the_kernel_has_not_taken_of_a_device_is_unsent_whoever_has_the_device() {
+    let (device, fate, mut from) = out(ROOM);
+    let mut sending = Sending::new(vec![device], Some(&transmitting(1, 1 << 20)));
+    let untaken = |count| fate.untaken.store(count, Ordering::Relaxed);
+    untaken(5);
+    assert_eq!(sending.transmit(&mut frames(1, 20, 64)).unwrap(), 20);
+    assert_eq!(sending.unsent(), 5);
+    // A worker has them with the device, also before it was given any.
+    sending.start("lan0").unwrap();
+    assert_eq!(sending.unsent(), 5);
+    assert_eq!(sending.transmit(&mut frames(1, 20, 64)).unwrap(), 20);
+    until(|| sending.unsent() == 5);
+    untaken(4);
+    until(|| sending.unsent() == 4);
+    sending.rest();
+    assert_eq!(sending.unsent(), 4);
+    // They are with the device still, and go out by the next.
+    sending.start("lan0").unwrap();
+    assert_eq!(sending.unsent(), 4);
+    untaken(0);
+    until(|| sending.unsent() == 0);
+    assert_eq!(heard(&mut from).len(), 40);
+    sending.end();
+    assert_eq!((sending.unsent(), sending.away()), (0, 0));
 }
 
 #[test]
