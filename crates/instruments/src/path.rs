@@ -30,8 +30,8 @@ Beside the flood, from the same sender, a few datagrams a second go to a host th
 there: told are their loss, and their delay until the receiver's kernel has them.
 
 The time of a frame is all that the machine worked by what arrived, the sender's and the
-receiver's part included. The daemon's is that of all its threads; what the kernel does
-for it where the sender runs is not in it.
+receiver's part included. The daemon's is that of all its threads, of which a part is in
+the kernel; what the kernel does for it where the sender runs is not in it.
 
 All happens in network namespaces of its own, which needs root. Ports count from 10000,
 the probe's is 9000; the receiver is 10.0.0.254, and the middle has the interfaces inside
@@ -88,8 +88,9 @@ struct Measured {
     arrived_mpps: f64,
     /// Of all cores, for a frame that arrived.
     machine_ns_per_frame: f64,
-    /// Of the daemon's threads.
+    /// Of the daemon's threads, and of that what they were in the kernel.
     daemon_ns_per_frame: Option<f64>,
+    daemon_kernel_ns_per_frame: Option<f64>,
     probe: Delays,
 }
 
@@ -146,6 +147,12 @@ fn measure(options: &Options, core: usize, stop: &AtomicBool) -> Result<Measured
     let span = (after.at - before.at).as_secs_f64();
     let arrived = after.arrived.saturating_sub(before.arrived);
     let ns = |time: Duration| time.as_nanos() as f64 / (arrived.max(1) as f64);
+    let (daemon, in_kernel) = (after.daemon.zip(before.daemon))
+        .map(|(after, before)| {
+            let since = |of: fn(&OfProcess) -> Duration| ns(of(&after).saturating_sub(of(&before)));
+            (since(|it| it.on_a_core), since(|it| it.in_kernel))
+        })
+        .unzip();
     Ok(Measured {
         frame_bytes: options.frame,
         ports: options.ports,
@@ -154,10 +161,8 @@ fn measure(options: &Options, core: usize, stop: &AtomicBool) -> Result<Measured
         sent_mpps: after.sent.saturating_sub(before.sent) as f64 / span / 1e6,
         arrived_mpps: arrived as f64 / span / 1e6,
         machine_ns_per_frame: ns(after.machine.saturating_sub(before.machine)),
-        daemon_ns_per_frame: after
-            .daemon
-            .zip(before.daemon)
-            .map(|(after, before)| ns(after.saturating_sub(before))),
+        daemon_ns_per_frame: daemon,
+        daemon_kernel_ns_per_frame: in_kernel,
         probe: probed.into(),
     })
 }
@@ -180,14 +185,14 @@ struct Counts {
     sent: u64,
     arrived: u64,
     machine: Duration,
-    daemon: Option<Duration>,
+    daemon: Option<OfProcess>,
 }
 
 impl Counts {
     fn now(bed: &Bed, flood: &Flooding) -> Result<Counts> {
         let (arrived, _) = bed.receiver().link().received()?;
         let stat = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
-        let daemon = bed.daemon().map(time_of_process).transpose()?;
+        let daemon = bed.daemon().map(OfProcess::now).transpose()?;
         Ok(Counts {
             at: Instant::now(),
             sent: flood.sent.load(Ordering::Relaxed),
@@ -214,19 +219,43 @@ fn busy(stat: &str, ticks_per_second: u64) -> Option<Duration> {
     ))
 }
 
-/// The time that all threads of a process were on a core.
-fn time_of_process(process: u32) -> Result<Duration> {
-    let tasks = format!("/proc/{process}/task");
-    let reading = || format!("reading {tasks}");
-    let mut ns = 0;
-    for task in fs::read_dir(&tasks).with_context(reading)? {
-        // A thread may end meanwhile, and its time with it.
-        let path = task.with_context(reading)?.path().join("schedstat");
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let first = text.split_whitespace().next();
-        ns += first.and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+/// How long all threads of a process have worked.
+#[derive(Clone, Copy)]
+struct OfProcess {
+    on_a_core: Duration,
+    /// In ticks, some 10 ms: as the kernel divides the time by where its ticks found them.
+    in_kernel: Duration,
+}
+
+impl OfProcess {
+    fn now(process: u32) -> Result<OfProcess> {
+        let tasks = format!("/proc/{process}/task");
+        let reading = || format!("reading {tasks}");
+        let mut ns = 0;
+        for task in fs::read_dir(&tasks).with_context(reading)? {
+            // A thread may end meanwhile, and its time with it.
+            let path = task.with_context(reading)?.path().join("schedstat");
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let first = text.split_whitespace().next();
+            ns += first.and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+        }
+        let stat = format!("/proc/{process}/stat");
+        let text = fs::read_to_string(&stat).with_context(|| format!("reading {stat}"))?;
+        Ok(OfProcess {
+            on_a_core: Duration::from_nanos(ns),
+            in_kernel: in_kernel(&text, clock_ticks_per_second())
+                .with_context(|| format!("{stat} is otherwise: {text:.80}"))?,
+        })
     }
-    Ok(Duration::from_nanos(ns))
+}
+
+/// The time in the kernel by `/proc/PID/stat`: its 15th field, in ticks. The second one is a name in parentheses, which may
+/// have spaces and parentheses in it.
+fn in_kernel(stat: &str, ticks_per_second: u64) -> Option<Duration> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks: u64 = fields.split_whitespace().nth(15 - 3)?.parse().ok()?;
+    let seconds = ticks as f64 / ticks_per_second.max(1) as f64;
+    Some(Duration::from_secs_f64(seconds))
 }
 
 /// Frames of the flood, to one port after the other.
@@ -352,12 +381,26 @@ mod tests {
     #[test]
     fn a_process_has_the_time_of_its_threads() {
         let busy = thread::spawn(|| {
-            let until = Instant::now() + Duration::from_millis(5);
-            while Instant::now() < until {}
-            time_of_process(std::process::id()).unwrap()
+            let until = Instant::now() + Duration::from_millis(100);
+            // Mostly in the kernel.
+            while Instant::now() < until {
+                fs::read_to_string("/proc/self/maps").unwrap();
+            }
+            OfProcess::now(std::process::id()).unwrap()
         });
-        assert!(busy.join().unwrap() > Duration::ZERO);
-        assert!(time_of_process(u32::MAX).is_err());
+        let OfProcess {
+            on_a_core,
+            in_kernel,
+        } = busy.join().unwrap();
+        assert!(on_a_core > Duration::ZERO && in_kernel > Duration::ZERO);
+        assert!(OfProcess::now(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn the_time_in_the_kernel_is_found_behind_any_name() {
+        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 250 125 11 12\n";
+        assert_eq!(in_kernel(stat, 100), Some(Duration::from_millis(1_250)));
+        assert_eq!(in_kernel("7 (a) S 1 2", 100), None);
     }
 
     #[test]
