@@ -61,7 +61,7 @@ pub struct Site {
     pub attach: Option<Attach>,
     /// Where it is asked for its state, and changed.
     pub control: Option<Control>,
-    /// Threads that receive; one thread does everything without.
+    /// Threads that receive, decide and transmit; one thread does everything without.
     pub workers: Option<Workers>,
     /// The shaped directions, at least one; no two leave by the same interface.
     pub links: Vec<Arc<Link>>,

@@ -468,3 +468,37 @@ fn a_producer_that_waits_for_room_is_woken_by_the_one_release_there_is() {
     });
     outcomes.assert_all();
 }
+
+/// The same with the roles turned, as a thread that transmits waits for what is handed over to it: many values are told of at
+/// once, behind the last of them.
+#[test]
+fn a_consumer_that_waits_for_values_is_woken_by_the_one_word_of_them_there_is() {
+    let outcomes = Outcomes::<2>::new();
+    let seen = outcomes.clone();
+    loom::model(move || {
+        let (mut producer, mut consumer) = mailbox(SMALLEST).unwrap();
+        let values = loom::sync::Arc::new(Room::new());
+        let waiting = loom::sync::Arc::clone(&values);
+        let polls = seen.clone();
+        let taking = thread::spawn(move || {
+            let mut pending = 0;
+            let mut took = Vec::new();
+            while took.len() < 2 {
+                block_on(poll_fn(|cx| {
+                    let polled = waiting.poll_room(cx, || consumer.is_empty());
+                    pending |= usize::from(polled.is_pending());
+                    polled
+                }));
+                consumer.pop_batch(usize::MAX, |value| took.push(value));
+            }
+            polls.note(pending);
+            took
+        });
+        for value in 0..2 {
+            producer.push(value).unwrap();
+        }
+        values.freed();
+        assert_eq!(taking.join().unwrap(), [0, 1]);
+    });
+    outcomes.assert_all();
+}

@@ -1,4 +1,5 @@
-//! A bridge: one thread between two devices, each direction with an arbiter of its own or none.
+//! A bridge: one thread between two devices, each direction with an arbiter of its own or none. A direction may be
+//! [cut off](Bridge::split_off) for a thread of its own.
 //!
 //! ```text
 //!            /-- receive --> make --> Arbiter --> transmit --\

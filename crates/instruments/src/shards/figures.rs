@@ -127,7 +127,7 @@ pub(super) struct Prediction {
     pub decisions_per_sec: f64,
     /// How often all of them write the wire's word, which one line has to bear.
     pub wire_writes_per_sec: f64,
-    /// Over one arbiter that makes no looks.
+    /// Over one arbiter that makes no looks, and decides in the time that one of these was measured to take.
     pub over_one: f64,
 }
 

@@ -308,7 +308,7 @@ def _of_probe(probe: pd.DataFrame) -> list[Verdict]:
         Verdict(
             "and waits no longer than its bound and a batch",
             bool((late <= _batch_us(ours)).all()),
-            f"its longest delay is within what `check` promises and {BATCH} frames more at what is carried",
+            f"its longest delay is within what `check` promises and {BATCH} frames more at the link's rate",
             f"{worst['max_us']:,.0f} us at the most where {worst['bound_us']:.3g} us are promised ({worst['contender']}, "
             f"{worst['frame_bytes']} bytes, {worst['cores']} cores); half of all within {ours['p50_us'].median():,.0f} us",
             "The promise is for what the daemon has received. A frame waits for its turn in the interface's ring before "
