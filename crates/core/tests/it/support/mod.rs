@@ -18,7 +18,7 @@ fn long_tests() -> bool {
     env::var_os("FAIRLANE_LONG_TESTS").is_some()
 }
 
-/// PROPTEST_CASES, or a few cases, or four times as many where tests are to be long.
+/// PROPTEST_CASES, or a few cases, or [more](times) where tests are to be long: up to four times as many.
 pub(crate) fn some_cases(few: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     match env::var_os("PROPTEST_CASES") {
@@ -30,9 +30,14 @@ pub(crate) fn some_cases(few: u32) -> ProptestConfig {
     }
 }
 
-/// How often a test does what it does: `few` times, or `many` where tests are to be long.
+/// How often a test does what it does: `few` times, or `many` where tests are to be long; half as many of a program that is
+/// not optimised, which takes minutes for all of them.
 pub(crate) fn times(few: u32, many: u32) -> u32 {
-    if long_tests() { many } else { few }
+    match long_tests() {
+        false => few,
+        true if cfg!(debug_assertions) => few.max(many / 2),
+        true => many,
+    }
 }
 
 /// The next packet, which must be there.
