@@ -226,6 +226,8 @@ struct Ends {
 struct Left<D> {
     idle: Idle<D>,
     frames: Consumer<Frame>,
+    /// Frames that the device has taken, modulo 2^64 as they are [told](Told::sent).
+    taken: u64,
 }
 
 /// What the thread that forwards has of a worker. Dropping it ends the worker, and waits for that.
@@ -336,15 +338,20 @@ impl<D: Device> Transmitter<D> {
             shared,
             ..
         } = self;
-        // Whoever has the device then asks it for the others.
-        shared.told.sent.store(sent, Ordering::Relaxed);
+        let known = sent.wrapping_sub(device.untaken());
+        shared.told.sent.store(known, Ordering::Relaxed);
         *lock(&shared.failed) = outcome.err();
         drop(ending);
         let idle = Idle {
             device,
             left: batch,
         };
-        Left { idle, frames }
+        Left {
+            idle,
+            frames,
+            // Whoever has the device then asks it what the kernel has not taken.
+            taken: sent,
+        }
     }
 
     /// Sends what is left in the mailbox, and what it has, until the device takes no more.
@@ -510,15 +517,16 @@ impl<D> TransmitHandle<D> {
         }
     }
 
-    /// Waits until the worker has ended, which was to [stop](Self::stop): its device, and the frames that it has not
-    /// sent. Nothing of one that has panicked.
-    fn end(mut self) -> Option<Idle<D>> {
+    /// Waits until the worker has ended, which was to [stop](Self::stop): its device, with the frames that it has not
+    /// sent, and how many that has taken. Nothing of one that has panicked.
+    fn end(mut self) -> Option<(Idle<D>, u64)> {
         let Left {
             mut idle,
             mut frames,
+            taken,
         } = self.thread.take()?.join().ok()??;
         frames.pop_batch(usize::MAX, |frame| idle.left.push_back(frame));
-        Some(idle)
+        Some((idle, taken))
     }
 }
 
@@ -749,9 +757,18 @@ impl<D> TransmitHandles<D> {
         let mut fared = self.fared();
         let each = std::mem::take(&mut self.each);
         let shared: Vec<_> = each.iter().map(|it| Arc::clone(&it.shared)).collect();
-        let left = each.into_iter().map(TransmitHandle::end).collect();
-        fared.sent = sent(&shared);
-        (left, fared)
+        let left: Option<(Vec<_>, Vec<_>)> = each.into_iter().map(TransmitHandle::end).collect();
+        match left {
+            Some((devices, taken)) => {
+                fared.sent = taken.into_iter().fold(0, u64::wrapping_add);
+                (Some(devices), fared)
+            }
+            // What the kernel has not taken is gone with the devices.
+            None => {
+                fared.sent = sent(&shared);
+                (None, fared)
+            }
+        }
     }
 
     fn stop(&self) {

@@ -478,8 +478,14 @@ fn what_the_kernel_has_not_taken_of_a_device_is_unsent_whoever_has_the_device() 
     untaken(0);
     until(|| sending.unsent() == 0);
     assert_eq!(heard(&mut from).len(), 40);
+    // The same of one that ends by itself.
+    untaken(6);
+    fate.is_gone.store(true, Ordering::Relaxed);
+    assert_eq!(sending.transmit(&mut frames(1, 1, 64)).unwrap(), 1);
+    until(|| sending.in_flight().is_err());
+    assert_eq!(sending.unsent(), 1 + 6);
     sending.end();
-    assert_eq!((sending.unsent(), sending.away()), (0, 0));
+    assert_eq!((sending.unsent(), sending.away()), (1 + 6, 1));
 }
 
 #[test]
