@@ -116,6 +116,7 @@ pub mod bell;
 mod consumer;
 mod error;
 pub mod free;
+pub mod memo;
 #[expect(unsafe_code, reason = "puts values into the slots")]
 mod producer;
 mod room;

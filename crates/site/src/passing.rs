@@ -6,11 +6,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlane_classify::{Layer, segment};
 use fairlane_core::Nanos;
 use fairlane_core::tree::ClassFlow;
+use fairlane_mailbox::memo::Memo;
 use fairlane_mailbox::{Consumer, Producer, mailbox};
 use fairlane_runtime::bridge::Side;
 
@@ -24,8 +25,6 @@ pub(crate) const FINDINGS: usize = 1 << 14;
 const TIME_BITS: u32 = 40;
 /// Bytes behind the furthest that may come again.
 const WINDOW: i32 = 1 << 26;
-/// A segment that was acknowledged already.
-const ANSWERED: u64 = u64::MAX;
 /// From one numbering of classes to the next: beside the timestamps that it is mixed with.
 const NUMBERING: u64 = 1 << 32;
 /// A round trip that takes longer is none: its clock has come round.
@@ -34,62 +33,15 @@ const LONGEST: u64 = 60_000_000;
 /// What is known of segments on their way. Nobody locks anything: what is of a direction is written by the thread that
 /// forwards it, but for what is answered, which the one of the other direction notes.
 struct Table {
-    /// Of each direction, by what a segment is known by.
-    sent: [Box<[Sent; PLACES]>; 2],
+    /// Of each direction, by what a segment is known by, the first one with a timestamp: its class and when it came, and the
+    /// digest of its flow in that class. An acknowledgment answers it.
+    sent: [Box<[Memo; PLACES]>; 2],
     /// Of each direction, by connection: some bits of which, and the highest sequence number that it has
     /// come to.
     highest: [Box<[AtomicU64; PLACES]>; 2],
     /// Of each direction, another number each time that its classes get others: what was noted before is
     /// not found any more.
     numbering: [AtomicU64; 2],
-}
-
-/// The first segment with a timestamp. On one cache line.
-#[derive(Debug, Default)]
-#[repr(align(32))]
-struct Sent {
-    /// A number of connection and timestamp; 0 of none, as while the others change.
-    key: AtomicU64,
-    /// Its class, and when it came; or [`ANSWERED`].
-    came: AtomicU64,
-    /// The digest of its flow in that class.
-    flow: AtomicU64,
-}
-
-impl Sent {
-    /// The first segment of this key came. For the thread of its direction alone.
-    #[inline]
-    fn note(&self, key: u64, came: u64, flow: u64) {
-        if self.key.load(Ordering::Relaxed) == key {
-            return;
-        }
-        // Whoever reads the others between these two finds another key before or after.
-        self.key.store(0, Ordering::Relaxed);
-        fence(Ordering::Release);
-        self.came.store(came, Ordering::Relaxed);
-        self.flow.store(flow, Ordering::Relaxed);
-        self.key.store(key, Ordering::Release);
-    }
-
-    /// The segment of this key is acknowledged, for the first time: when it came, with its class, and its flow. Where it is
-    /// noted at the moment, nothing.
-    #[inline]
-    fn answer(&self, key: u64) -> Option<(u64, u64)> {
-        if self.key.load(Ordering::Acquire) != key {
-            return None;
-        }
-        let noted = (
-            self.came.load(Ordering::Relaxed),
-            self.flow.load(Ordering::Relaxed),
-        );
-        fence(Ordering::Acquire);
-        if noted.0 == ANSWERED || self.key.load(Ordering::Relaxed) != key {
-            return None;
-        }
-        // One that was noted since is taken for answered, and missed.
-        self.came.store(ANSWERED, Ordering::Relaxed);
-        Some(noted)
-    }
 }
 
 /// What was seen of a flow of a class.
@@ -192,7 +144,7 @@ impl Watch {
         }
         if let Some(echo) = segment.echo {
             let key = self.key(other, segment.reverse, echo);
-            if let Some((then, flow)) = self.table.sent[other][place(key)].answer(key) {
+            if let Some([then, flow]) = self.table.sent[other][place(key)].answer(key) {
                 let took = us.wrapping_sub(then) & ((1 << TIME_BITS) - 1);
                 if took < LONGEST {
                     self.find(Finding {
@@ -210,7 +162,7 @@ impl Watch {
         }
         let key = self.key(own, segment.flow, segment.value);
         let noted = u64::from(class) << TIME_BITS | us;
-        self.table.sent[own][place(key)].note(key, noted, flow);
+        self.table.sent[own][place(key)].note(key, [noted, flow]);
         if self.came_again(segment) {
             self.find(finding(What::Again));
         }
@@ -364,40 +316,6 @@ pub(crate) mod tests {
         // Keeping a connection alive repeats a byte of length 0: no segment that takes any of the sequence.
         right.see(&frame([A, B], 2_999, 0, [9, 1]), class(3), ms(9));
         assert_eq!(all(&mut findings), []);
-    }
-
-    #[test]
-    fn what_is_noted_on_one_thread_is_whole_or_nothing_to_the_other() {
-        const ANSWERS: usize = 10_000;
-        let sent = Sent::default();
-        let done = std::sync::atomic::AtomicBool::new(false);
-        let latest = AtomicU64::new(1);
-        let torn = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for key in 1.. {
-                    latest.store(key, Ordering::Relaxed);
-                    sent.note(key, key << 8, key);
-                    if done.load(Ordering::Relaxed) {
-                        break;
-                    }
-                }
-            });
-            let answers = || {
-                let key = latest.load(Ordering::Relaxed);
-                [key - 1, key].map(|key| (key, sent.answer(key)))
-            };
-            let answers = std::iter::repeat_with(answers).flatten();
-            let noted = answers.filter_map(|(key, noted)| Some((key, noted?)));
-            let is_torn = |(key, noted)| key > 0 && noted != (key << 8, key);
-            let torn = noted.take(ANSWERS).find(|&noted| is_torn(noted));
-            done.store(true, Ordering::Relaxed);
-            torn
-        });
-        assert_eq!(torn, None);
-        // Once each.
-        sent.note(3, 5, 7);
-        assert_eq!(sent.answer(4), None);
-        assert_eq!((sent.answer(3), sent.answer(3)), (Some((5, 7)), None));
     }
 
     #[test]
