@@ -50,6 +50,7 @@ pub struct Memo {
 }
 
 /// The part of a key that is known.
+#[inline]
 fn known(key: u64) -> u64 {
     (key | SOME) & !COUNT
 }
