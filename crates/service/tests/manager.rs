@@ -112,10 +112,11 @@ fn it_hears_that_the_daemon_lives_as_long_as_it_makes_progress() {
     let manager = Manager::at(hears.path.as_os_str(), Some(watchdog)).unwrap();
     let rounds = Arc::new(AtomicU64::new(1));
     let made = Arc::clone(&rounds);
+    // Before the first beat, which does not wait for this thread to have heard of it.
+    let begun = Instant::now();
     let telling = manager.serve("", move || made.load(Ordering::Relaxed));
     let telling = telling.unwrap();
     assert_eq!(hears.next(), "READY=1\nSTATUS=\n");
-    let begun = Instant::now();
     for _ in 0..10 {
         rounds.fetch_add(1, Ordering::Relaxed);
         assert_eq!(hears.next(), "WATCHDOG=1\n");
