@@ -42,6 +42,23 @@ pub fn rx_queues(name: &str) -> io::Result<u32> {
     Interface::find(name)?.rx_queues()
 }
 
+/// How many queues of the interface of this name transmit, as [`rx_queues`] says how many receive.
+///
+/// # Errors
+///
+/// `NotFound` or another error of the system's if there is no such interface.
+///
+/// ```
+/// use fairlane_io::interface::tx_queues;
+///
+/// assert_eq!(tx_queues("lo")?, 1);
+/// assert!(tx_queues("nosuch0").is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn tx_queues(name: &str) -> io::Result<u32> {
+    Interface::find(name)?.tx_queues()
+}
+
 /// The sentence for an interface that carries something else than Ethernet frames.
 pub(crate) fn no_ethernet(name: &str) -> io::Error {
     io::Error::new(

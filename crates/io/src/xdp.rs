@@ -8,15 +8,15 @@
 //!
 //! A device divides what arrives among its receive queues, all packets of a flow to one. A backend that
 //! was [bound to all](XdpBackend::bind_all) has a socket on each, takes from them in turns, an equal
-//! part from each that has so many, and sends by the first alone. So packets of one flow keep their
+//! part from each that has so many, and sends by the first alone, unless it is split. So packets of one flow keep their
 //! order on both ways; packets of two flows that arrived at two queues may change places. The budget of
-//! what is in flight is that of the one queue that sends. What the device counts by queue is told summed.
+//! what is in flight is that of a queue that sends. What the device counts by queue is told summed.
 //!
 //! # Threads
 //!
-//! A backend can be [split](XdpBackend::split) into an [`XdpSender`] and one or more [`XdpReceiver`]s, among which the
-//! queues are divided: each may be used by a thread of its own, and dropped before or after the others. So a flow's
-//! packets come to one thread, in order. Frames go back by themselves: what is dropped or was sent becomes free for all.
+//! A backend can be [split](XdpBackend::split) into one or more [`XdpSender`]s, each with a queue, and one or more
+//! [`XdpReceiver`]s, among which the queues are divided: each may be used by a thread of its own, and dropped before or
+//! after the others. So a flow's packets come to one thread, in order. Frames go back by themselves: what is dropped or was sent becomes free for all.
 //! Where a thread has frames that another one received, they share the list of free frames, and change a word of it
 //! with each; [`OwedFrames`] has what avoids that.
 //!
@@ -39,7 +39,7 @@
 //! | held by | how many |
 //! | --- | --- |
 //! | each backend, to receive into | as many as its receive ring has places, for each of its queues |
-//! | each backend, to send | up to as many as its transmit ring has places |
+//! | each backend, to send | up to as many as its transmit ring has places, for each queue that sends |
 //! | the program, as [`XdpFrame`] | the rest, but for those that are free |
 //!
 //! A packet from another program on the same machine comes as it was left to the device: its
@@ -106,8 +106,8 @@
 //! /// The same with a thread for each queue of the left, which gets back what its frames lay in.
 //! fn forward_on_threads(left: XdpBackend, right: XdpBackend) -> io::Result<()> {
 //!     let queues = left.queues();
-//!     let (_, receivers) = left.split(queues)?;
-//!     let (mut sender, _): (XdpSender, _) = right.split(1)?;
+//!     let (_, receivers) = left.split(1, queues)?;
+//!     let (mut senders, _): (Vec<XdpSender>, _) = right.split(1, 1)?;
 //!     let receive = |mut receiver: XdpReceiver, to: Sender<XdpFrame>, back: Receiver<XdpFrame>| {
 //!         let mut arrived = Vec::new();
 //!         while receiver.receive(&mut arrived, 64).is_ok() {
@@ -127,9 +127,9 @@
 //!             batch.extend(frames.try_iter().take(64).inspect(|frame| owed.took(frame)));
 //!             owed.pay().for_each(|frame| drop(pays.send(frame)));
 //!         }
-//!         sender.transmit(&mut batch)?;
+//!         senders[0].transmit(&mut batch)?;
 //!         // Nothing comes: it looks after what was sent.
-//!         sender.receive(&mut Vec::new(), 1)?;
+//!         senders[0].receive(&mut Vec::new(), 1)?;
 //!     }
 //! }
 //! # Ok::<(), io::Error>(())
@@ -143,11 +143,13 @@ mod sender;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::early::Gate;
+use crate::sys::interface::Interface;
 use crate::{Arrival, Backend, Budget};
 
 pub use receiver::XdpReceiver;
@@ -185,10 +187,10 @@ pub struct XdpOptions {
     /// Frames kept ready to receive into, at each queue: a power of two, 64 to 32,768. What arrives
     /// while all of its queue are full is lost. 1,024 if not chosen.
     pub rx_ring: u32,
-    /// Frames that may be with the device to be sent: a power of two, 64 to 32,768. 256 if not
-    /// chosen.
+    /// Frames that may be with the device to be sent, by each queue that sends: a power of two, 64 to 32,768. 256 if
+    /// not chosen.
     pub tx_ring: u32,
-    /// Bytes that may be with the device to be sent: the most that
+    /// Bytes that may be with the device to be sent, by each queue that sends: the most that
     /// [`in_flight`](Backend::in_flight) ever says, *Q*. At least the interface's longest frame.
     /// 64 KiB if not chosen.
     pub budget: Budget,
@@ -237,11 +239,14 @@ pub struct XdpBackend {
     /// First, so that nothing arrives any more while what was sent is waited for.
     receiver: XdpReceiver,
     sender: XdpSender,
+    /// What sends by the other queues, once it is split.
+    beside: Vec<XdpSender>,
 }
 
 /// What all that serve an interface know of it.
 struct Bound {
     name: String,
+    device: Interface,
     mode: XdpMode,
     /// One of them has found that it is gone. Written once.
     gone: AtomicBool,
@@ -360,30 +365,58 @@ impl XdpBackend {
         self.receiver.gate()
     }
 
+    /// By how many queues of the interface it can send, once it is [split](Self::split): as many of those that it
+    /// receives from as there are transmit queues.
+    pub fn tx_queues(&self) -> usize {
+        1 + self.beside.len()
+    }
+
     /// The half that receives from all queues.
     pub fn receiver(&self) -> &XdpReceiver {
         &self.receiver
     }
 
-    /// The half that sends.
+    /// The half that sends, by the first queue.
     pub fn sender(&self) -> &XdpSender {
         &self.sender
     }
 
-    /// The half that sends, and those that receive, as many as asked for, each of which is a thread's: it has one
-    /// queue in so many, by turns. Nothing is lost, and what was in flight stays so. When the interface is gone all of
-    /// them say so, with the same words.
+    /// Halves that send and halves that receive, as many as asked for, each of which is a thread's. Of those that send each
+    /// has a queue, in their order, with a ring and a budget of its own: frames of one flow keep their order where one of
+    /// them sends all. Of those that receive each has one queue in so many, by turns. Nothing is lost, and what was in
+    /// flight stays so, with the first of those that send. When the interface is gone all of them say so, with the same
+    /// words.
     ///
-    /// Waiting for the one that receives from the first queue makes the kernel send what is in the ring of that queue, on
-    /// the thread that waits.
+    /// Waiting for one that receives makes the kernel send what is in the transmit rings of its queues, on the thread that
+    /// waits.
     ///
     /// # Errors
     ///
     /// `InvalidInput` if there are to be none, or more than there are queues; what the system says where there can be no
     /// descriptor to wait for.
-    pub fn split(self, receivers: usize) -> io::Result<(XdpSender, Vec<XdpReceiver>)> {
-        let XdpBackend { receiver, sender } = self;
-        Ok((sender, receiver.divide(receivers)?))
+    pub fn split(
+        self,
+        senders: usize,
+        receivers: usize,
+    ) -> io::Result<(Vec<XdpSender>, Vec<XdpReceiver>)> {
+        let queues = self.tx_queues();
+        if !(1..=queues).contains(&senders) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{senders} threads cannot send by interface {}: it has transmit queues for 1 to {queues}",
+                    self.interface()
+                ),
+            ));
+        }
+        let XdpBackend {
+            receiver,
+            sender,
+            beside,
+        } = self;
+        let receivers = receiver.divide(receivers)?;
+        let senders = iter::once(sender).chain(beside).take(senders);
+        Ok((senders.collect(), receivers))
     }
 }
 

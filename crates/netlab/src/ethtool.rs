@@ -1,5 +1,5 @@
-//! Turning off what a virtual device leaves to hardware (the kernel's ethtool over generic
-//! netlink).
+//! Turning off what a virtual device leaves to hardware, and giving it another number of queues (the kernel's ethtool
+//! over generic netlink).
 
 use std::io;
 
@@ -18,8 +18,12 @@ const FEATURES: [&str; 4] = [
 
 // Numbers of linux/ethtool_netlink.h: the command, and attributes by the message they are in.
 const FEATURES_SET: u8 = 12;
-const FEATURES_HEADER: u16 = 1;
+const CHANNELS_SET: u8 = 18;
+/// Of either message.
+const HEADER: u16 = 1;
 const FEATURES_WANTED: u16 = 3;
+const CHANNELS_RECEIVE: u16 = 6;
+const CHANNELS_SEND: u16 = 7;
 const HEADER_INDEX: u16 = 1;
 const HEADER_FLAGS: u16 = 3;
 const OMIT_REPLY: u32 = 2;
@@ -37,10 +41,6 @@ const FIXED: usize = 4;
 
 /// Turns the features off that this thread's namespace's interface has at `index`.
 pub(crate) fn turn_offloads_off(index: u32) -> io::Result<()> {
-    let socket = netlink::open(protocols::NETLINK_GENERIC)?;
-    let header = Message::default()
-        .with_number(HEADER_INDEX, index)
-        .with_number(HEADER_FLAGS, OMIT_REPLY);
     // A bit that is named without a value is to be off; those not named stay.
     let mut bits = Message::default();
     for feature in FEATURES {
@@ -48,9 +48,27 @@ pub(crate) fn turn_offloads_off(index: u32) -> io::Result<()> {
         bits = bits.with_nested(BITS_BIT, &name);
     }
     let wanted = Message::default().with_nested(BITSET_BITS, &bits);
-    let message = command(FEATURES_SET)
-        .with_nested(FEATURES_HEADER, &header)
-        .with_nested(FEATURES_WANTED, &wanted);
+    set(index, FEATURES_SET, |message| {
+        message.with_nested(FEATURES_WANTED, &wanted)
+    })
+}
+
+/// Gives the interface that this thread's namespace has at `index` so many queues that receive, and that send.
+pub(crate) fn set_queues(index: u32, receive: u32, send: u32) -> io::Result<()> {
+    set(index, CHANNELS_SET, |message| {
+        message
+            .with_number(CHANNELS_RECEIVE, receive)
+            .with_number(CHANNELS_SEND, send)
+    })
+}
+
+/// Has a command done to an interface, without an answer.
+fn set(index: u32, what: u8, to: impl Fn(Message) -> Message) -> io::Result<()> {
+    let socket = netlink::open(protocols::NETLINK_GENERIC)?;
+    let header = Message::default()
+        .with_number(HEADER_INDEX, index)
+        .with_number(HEADER_FLAGS, OMIT_REPLY);
+    let message = to(command(what).with_nested(HEADER, &header));
     netlink::request(&socket, family(&socket)?, 0, &message).map(drop)
 }
 

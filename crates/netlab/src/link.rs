@@ -291,6 +291,24 @@ impl Link {
             })
     }
 
+    /// Has so many of its queues receive from now on, and so many send, of those that it was made with.
+    ///
+    /// # Errors
+    ///
+    /// If there are none or it was not made with as many, if it has been deleted, or the kernel cannot be asked (before
+    /// Linux 5.7).
+    pub fn set_queues(&self, receive: u32, send: u32) -> Result<(), LabError> {
+        self.namespace
+            .run(|| ethtool::set_queues(self.index, receive, send))
+            .map_err(|error| {
+                let what = format!(
+                    "have {receive} queues of {} receive and {send} send",
+                    self.name
+                );
+                LabError::new(what, error)
+            })
+    }
+
     /// Makes it slow: it sends `bytes_per_second`, in bursts of at most two milliseconds' worth or
     /// 2,000 bytes, and up to `queue` bytes wait before it. What finds no room there is lost, and its sender is told.
     ///

@@ -461,24 +461,24 @@ impl Opener {
         let Some(workers) = &self.workers else {
             return Ok(Box::new(backends.into_iter().next().ok_or(Error::Ended)?));
         };
-        let count = workers.transmit.as_ref().map_or(1, |it| it.count);
         let open = |_| PacketBackend::open(&self.name, &sending());
-        let senders: io::Result<Vec<_>> = (0..count).map(open).collect();
+        let senders: io::Result<Vec<_>> = (0..workers.senders()).map(open).collect();
         let worked = Worked::new(&self.name, senders?, backends, workers);
         Ok(Box::new(worked))
     }
 
     /// The device whose frames are in this memory, with its queues divided among the workers, if there are any: as many
-    /// as there are queues for. The mode that the interface offers.
+    /// of those that receive, and of those that transmit, as there are queues for. The mode that the interface offers.
     fn shared(&self, memory: &xdp::Memory, deaf: bool) -> Result<(AnyDevice, XdpMode)> {
         let Some(workers) = &self.workers else {
             let whole = Shared::bind(memory, &self.name, deaf)?;
             let mode = whole.mode();
             return Ok((Box::new(whole), mode));
         };
-        let (sender, receivers) = Shared::bind_parts(memory, &self.name, deaf, workers.count)?;
-        let mode = sender.mode();
-        let worked = Worked::new(&self.name, vec![sender], receivers, workers);
+        let transmit = workers.senders();
+        let (senders, receivers, mode) =
+            Shared::bind_parts(memory, &self.name, deaf, transmit, workers.count)?;
+        let worked = Worked::new(&self.name, senders, receivers, workers);
         Ok((Box::new(worked), mode))
     }
 

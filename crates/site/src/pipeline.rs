@@ -73,7 +73,11 @@ impl Pipeline {
             bare_frames: transmitting.map(|workers| match interfaces.backend {
                 // The kernel's memory for a frame is more than the frame with its overhead.
                 Backend::Packet => 0,
-                Backend::Xdp => u64::from(TX_RING) + (workers * transmitting::HELD) as u64,
+                // Each has a ring of its own.
+                Backend::Xdp => {
+                    let rings = workers.max(1) * TX_RING as usize;
+                    (rings + workers * transmitting::HELD) as u64
+                }
             }),
             budgets: match interfaces.near {
                 Near::Inside(_) => [bytes, bytes],
@@ -172,8 +176,10 @@ mod tests {
             backend: Backend::Xdp,
             ..interfaces.clone()
         };
-        let [without, one] = [0, 1].map(|workers| terms(&xdp, workers).transmit_bytes);
+        let [without, one, three] = [0, 1, 3].map(|workers| terms(&xdp, workers).transmit_bytes);
         assert_eq!(one - without, (64 + 260) * 24);
+        // Each has a ring of its own.
+        assert_eq!(three - one, 2 * (256 + 64 + 260) * 24);
     }
 
     #[test]

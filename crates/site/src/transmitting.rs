@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fairlane_classify::{DigestKey, Layer, Origin, Per, parse_partly};
-use fairlane_config::{self as config, Near, Site, Workers};
+use fairlane_config::{Near, Site, Workers};
 use fairlane_core::Nanos;
 use fairlane_io::{Backend, Budget, ByteLen, Lent, Waiter};
 use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
@@ -29,7 +29,9 @@ use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_co
 use crate::device::Device;
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
-use crate::workers::{Bell, Look, Looks, Marks, Waits, lock, machine, thread_for};
+use crate::workers::{
+    Bell, Look, Looks, Marks, Waits, cores, lock, queues_to_transmit, thread_for,
+};
 
 /// Frames that may wait for a worker, as far as the budget has room: of the shortest it has for little more.
 pub(crate) const SLOTS: usize = 256;
@@ -71,12 +73,8 @@ pub(crate) fn counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
         Near::Tap(_) | Near::Nothing => "",
     };
     let by_machine = |name: &str, receive| {
-        let (queues, cores) = machine(name);
-        match interfaces.backend {
-            config::Backend::Packet => automatic(queues, cores, receive),
-            // One of them sends.
-            config::Backend::Xdp => automatic(1, cores, receive),
-        }
+        let queues = queues_to_transmit(name, interfaces.backend);
+        automatic(queues, cores(), receive)
     };
     let [of_near, of_outside] = receive;
     let count = |name: &str, receive: Option<usize>| match receive {

@@ -34,7 +34,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::device::{Device, Losses};
 use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
-pub(crate) use counts::{WorkerOptions, arbiters, counts, machine, worker_options};
+pub(crate) use counts::{
+    WorkerOptions, arbiters, cores, counts, queues_to_transmit, worker_options,
+};
 pub(crate) use waits::{Look, Looks, Marks, Waits};
 
 /// Frames that may wait for the thread that forwards: a millisecond of a million a second. Where there are more,

@@ -332,7 +332,7 @@ fn with_several_workers_through_af_xdp_it_is_the_same() {
     for (through, mtu, workers) in [
         ("xdp, native, 4 queues", 1_500, Workers::new(2, 0, 1)),
         ("xdp, generic, 4 queues", 3_800, Workers::new(2, 1, 2)),
-        ("xdp, native, 4 queues", 1_500, Workers::new(1, 1, 2)),
+        ("xdp, native, 4 queues", 1_500, Workers::new(1, 2, 2)),
     ] {
         let workers = Workers { through, ..workers };
         let wire = Wire::with_queues(1, mtu, QUEUES);
@@ -389,6 +389,7 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
         ("xdp", 1, 0, 1),
         ("xdp", 2, 0, 1),
         ("xdp", 1, 1, 2),
+        ("xdp", 1, 2, 1),
     ];
     for (through, receive, transmit, arbiters) in all {
         let workers = Workers {
@@ -661,6 +662,7 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
         ("xdp", 2, 1, 0),
         ("xdp", 2, 2, 0),
         ("xdp", 2, 1, 1),
+        ("xdp", 2, 1, 2),
     ] {
         let workers = Workers {
             through,
@@ -720,12 +722,14 @@ fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_
         ("packet", 1, 2),
         ("xdp", 1, 0),
         ("xdp", 1, 1),
+        ("xdp", 1, 2),
     ] {
         let workers = Workers {
             through,
             ..Workers::new(receive, transmit, 1)
         };
-        let Some(wire) = or_skip("what waits to be transmitted", Wire::new(1)) else {
+        let wire = Wire::with_queues(1, 1_500, 2);
+        let Some(wire) = or_skip("what waits to be transmitted", wire) else {
             return;
         };
         if !workers.fit() {

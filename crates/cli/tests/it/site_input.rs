@@ -142,7 +142,11 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
                 "packet",
             ],
         ));
-        let words = vec!["2 threads that transmit", "one queue of each sends"];
+        let words = vec![
+            "2 threads that transmit",
+            "a transmit queue of its own, of which inside has 1",
+            "at most 1 or for \"auto\"",
+        ];
         cases.push(("xdp", "transmit = 2", None, words));
         let fail_open = Some("--fail-open");
         cases.push((

@@ -205,9 +205,19 @@ impl Interface {
         Ok(())
     }
 
-    /// How many queues receive. Where the driver does not tell, as `/sys` has it, unless that is of
-    /// another namespace; 1 where nobody tells.
+    /// How many queues receive.
     pub(crate) fn rx_queues(&self) -> io::Result<u32> {
+        self.queues(|channels| channels.receiving, "rx-")
+    }
+
+    /// How many queues transmit.
+    pub(crate) fn tx_queues(&self) -> io::Result<u32> {
+        self.queues(|channels| channels.sending, "tx-")
+    }
+
+    /// How many queues there are of a kind. Where the driver does not tell, as `/sys` has it, unless that is of
+    /// another namespace; 1 where nobody tells.
+    fn queues(&self, of: impl Fn(&Channels) -> u32, listed: &str) -> io::Result<u32> {
         /// `ETHTOOL_GCHANNELS`.
         const GET_CHANNELS: u32 = 0x3c;
         let told = self.ask_driver(Channels {
@@ -215,14 +225,14 @@ impl Interface {
             ..Channels::default()
         });
         match told {
-            Ok(channels) => Ok(channels.receiving.saturating_add(channels.combined).max(1)),
+            Ok(channels) => Ok(of(&channels).saturating_add(channels.combined).max(1)),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(error),
-            Err(_) => Ok(self.listed_queues().unwrap_or(1)),
+            Err(_) => Ok(self.listed_queues(listed).unwrap_or(1)),
         }
     }
 
-    /// The queues that `/sys` lists, if it is of this interface.
-    fn listed_queues(&self) -> Option<u32> {
+    /// The queues that `/sys` lists by names that begin like this, if it is of this interface.
+    fn listed_queues(&self, kind: &str) -> Option<u32> {
         let name: Vec<u8> = self.name().ok()?.iter().map(|&c| c as u8).collect();
         let name = CStr::from_bytes_until_nul(&name).ok()?.to_str().ok()?;
         let folder = Path::new("/sys/class/net").join(name);
@@ -231,8 +241,8 @@ impl Interface {
             return None;
         }
         let entries = std::fs::read_dir(folder.join("queues")).ok()?.flatten();
-        let receives = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with("rx-");
-        let queues = entries.filter(receives).count();
+        let is_one = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with(kind);
+        let queues = entries.filter(is_one).count();
         u32::try_from(queues).ok().filter(|&queues| queues > 0)
     }
 

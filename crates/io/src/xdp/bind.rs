@@ -104,15 +104,27 @@ impl XdpBackend {
             }
         };
         check(umem, interface, queues.end - 1, mtu, options)?;
-        let (receiving, sending, mode) = open_all(umem, &device, interface, queues, options)?;
+        // A queue by which nothing can be sent receives.
+        let sending_queues = device.tx_queues();
+        let sending_queues = sending_queues.map_err(|error| no_interface(interface, error))?;
+        let Opened {
+            receiving,
+            first,
+            beside,
+            mode,
+        } = open_all(umem, &device, interface, queues, options)?;
         let bound = Arc::new(Bound {
             name: interface.to_owned(),
+            device,
             mode,
             gone: AtomicBool::new(false),
         });
+        let send = |socket| XdpSender::new(socket, Arc::clone(&bound), options.budget, mtu);
+        let most_beside = sending_queues.saturating_sub(1) as usize;
         let mut backend = Self {
             receiver: XdpReceiver::new(receiving, Arc::clone(&bound))?,
-            sender: XdpSender::new(sending, device, bound, options.budget, mtu),
+            sender: send(first),
+            beside: beside.into_iter().take(most_beside).map(send).collect(),
         };
         backend.receiver.fill();
         if !options.deaf {
@@ -122,28 +134,37 @@ impl XdpBackend {
     }
 }
 
-/// Sockets on each of these queues, at least one, that receive, of which nothing is heard yet; the one of the first that
-/// sends; the slowest mode of them.
+/// The halves of sockets on some queues, by queue.
+struct Opened {
+    /// Of which nothing is heard yet.
+    receiving: Vec<Receiving>,
+    /// What sends by the first of them, and by the others.
+    first: Sending,
+    beside: Vec<Sending>,
+    /// The slowest.
+    mode: XdpMode,
+}
+
+/// Sockets on each of these queues, at least one.
 fn open_all(
     umem: &Umem,
     device: &Interface,
     interface: &str,
     queues: Range<u32>,
     options: &XdpOptions,
-) -> io::Result<(Vec<Receiving>, Sending, XdpMode)> {
+) -> io::Result<Opened> {
     let patience = Instant::now() + TEARDOWN;
     let mut opener = Opener {
         umem,
         device,
         options,
         attached: None,
-        tx_ring: options.tx_ring,
     };
     let mut open = |queue| {
         // Those that are bound stay so while a later one is busy, for they would be busy themselves.
-        let opened = loop {
+        loop {
             let error = match opener.open(queue) {
-                Ok(opened) => break opened,
+                Ok(opened) => return Ok(opened),
                 Err(error) => error,
             };
             let busy = matches!(error.1.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
@@ -151,27 +172,31 @@ fn open_all(
                 return Err(explain(interface, queue, options.mode, error));
             }
             thread::sleep(Duration::from_millis(20));
-        };
-        opener.tx_ring = LEAST_RING;
-        Ok(opened)
+        }
     };
-    let (first, sending, mut slowest) = open(queues.start)?;
-    let mut sockets = vec![first];
+    let (receiving, first, mode) = open(queues.start)?;
+    let mut all = Opened {
+        receiving: vec![receiving],
+        first,
+        beside: Vec::new(),
+        mode,
+    };
     for queue in queues.skip(1) {
         match open(queue) {
-            Ok((socket, _, mode)) => {
+            Ok((receiving, sending, mode)) => {
                 if mode != XdpMode::ZeroCopy {
-                    slowest = mode;
+                    all.mode = mode;
                 }
-                sockets.push(socket);
+                all.receiving.push(receiving);
+                all.beside.push(sending);
             }
             Err(error) => {
-                unroute(&sockets);
+                unroute(&all.receiving);
                 return Err(error);
             }
         }
     }
-    Ok((sockets, sending, slowest))
+    Ok(all)
 }
 
 /// How the queues of an interface are opened.
@@ -181,8 +206,6 @@ struct Opener<'a> {
     options: &'a XdpOptions,
     /// The program on the interface, once there is one.
     attached: Option<(Arc<Program>, AttachPoint)>,
-    /// The places to send from of the next socket.
-    tx_ring: u32,
 }
 
 impl Opener<'_> {
@@ -193,7 +216,7 @@ impl Opener<'_> {
         // A driver that reads frames itself takes what is there for told, whether a descriptor says so or not;
         // and some devices are sent to past it (virtio-net, before Linux 6.19).
         let to_be_told = device.is_cable().unwrap_or(false);
-        let mut socket = Socket::open(self.umem, options.rx_ring, self.tx_ring, to_be_told)
+        let mut socket = Socket::open(self.umem, options.rx_ring, options.tx_ring, to_be_told)
             .map_err(at(Step::Open))?;
         let (program, place) = match &self.attached {
             Some(attached) => attached.clone(),

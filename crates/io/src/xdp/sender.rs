@@ -8,21 +8,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Attention, Bound, HEADER, MOST_TAGS, TAG, Umem, XdpFrame, XdpMode};
-use crate::sys::interface::{Interface, LinkState};
+use crate::sys::interface::LinkState;
 use crate::sys::xdp::Sending;
 use crate::{Backend, Budget};
 
 /// While the link is down, how often the kernel is asked whether it is up again.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// What sends [`XdpFrame`]s by an interface, of a backend that was [split](super::XdpBackend::split).
+/// What sends [`XdpFrame`]s by a queue of an interface, of a backend that was [split](super::XdpBackend::split).
 ///
-/// One thread at a time uses it; those that receive are others' meanwhile. Nothing arrives at it: to
+/// One thread at a time uses it; those that send by other queues, and those that receive, are others' meanwhile. Budget,
+/// counts and what is in flight are of this queue alone. Nothing arrives at it: to
 /// [receive](Backend::receive) makes frames free that were sent, sends what a link that was down has left in the
 /// ring, and finds out, every ten milliseconds, that the interface is gone.
 pub struct XdpSender {
     socket: Sending,
-    interface: Interface,
     bound: Arc<Bound>,
     budget: Budget,
     most_in_flight: u64,
@@ -41,16 +41,9 @@ enum State {
 }
 
 impl XdpSender {
-    pub(super) fn new(
-        socket: Sending,
-        interface: Interface,
-        bound: Arc<Bound>,
-        budget: Budget,
-        mtu: usize,
-    ) -> XdpSender {
+    pub(super) fn new(socket: Sending, bound: Arc<Bound>, budget: Budget, mtu: usize) -> XdpSender {
         XdpSender {
             socket,
-            interface,
             bound,
             budget,
             most_in_flight: 0,
@@ -149,9 +142,9 @@ impl XdpSender {
 
     /// Asks the kernel whether packets can leave.
     fn ask(&mut self) -> io::Result<bool> {
-        let mut state = self.interface.state()?;
+        let mut state = self.bound.device.state()?;
         if state == LinkState::Up {
-            match self.interface.mtu() {
+            match self.bound.device.mtu() {
                 // It may have been changed meanwhile.
                 Ok(mtu) => self.mtu = mtu,
                 // It has been renamed, or set down and removed, in between.

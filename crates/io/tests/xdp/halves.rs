@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,6 +29,18 @@ fn bind_one(umem: &Umem, link: &Link, queue: u32, options: &XdpOptions) -> XdpBa
         .namespace()
         .run(|| XdpBackend::bind(umem, link.name(), queue, options));
     bound.unwrap()
+}
+
+/// A backend for each queue.
+fn bind_each(umem: &Umem, link: &Link, options: &XdpOptions) -> Vec<XdpBackend> {
+    let bind = |queue| bind_one(umem, link, queue, options);
+    (0..QUEUES).map(bind).collect()
+}
+
+/// One half that sends, and so many that receive.
+fn split(backend: XdpBackend, receivers: usize) -> (XdpSender, Vec<XdpReceiver>) {
+    let (mut senders, receivers) = backend.split(1, receivers).unwrap();
+    (senders.pop().unwrap(), receivers)
 }
 
 fn small(mode: XdpMode) -> XdpOptions {
@@ -69,28 +81,35 @@ struct Worker {
     owed: OwedFrames,
 }
 
-/// Takes in what workers have received, drops each eighth, and sends the rest, until so many have come.
-fn forward(workers: &mut [Worker], sender: &mut XdpSender, until: u32) {
-    let mut passing = VecDeque::new();
+/// Takes in what workers have received, drops each eighth, and sends the rest, each flow by one of these, until so many
+/// have come.
+fn forward(workers: &mut [Worker], senders: &mut [XdpSender], until: u32) {
+    let mut passing: Vec<_> = senders.iter().map(|_| VecDeque::new()).collect();
     let mut passed = 0;
     let patience = Instant::now() + PATIENCE;
-    while passed < until || !passing.is_empty() || sender.in_flight().unwrap() > 0 {
+    let has = |sender: &XdpSender| sender.in_flight().unwrap() > 0;
+    while passed < until || passing.iter().any(|batch| !batch.is_empty()) || senders.iter().any(has)
+    {
         for worker in workers.iter_mut() {
             for frame in worker.frames.try_iter().take(64) {
                 worker.owed.took(&frame);
                 passed += 1;
-                if number(frame.bytes()) % 8 < 7 {
-                    passing.push_back(frame);
+                let number = number(frame.bytes());
+                if number % 8 < 7 {
+                    let flow = (number % QUEUES) as usize;
+                    passing[flow % senders.len()].push_back(frame);
                 }
             }
         }
-        sender.transmit(&mut passing).unwrap();
+        for (sender, batch) in senders.iter_mut().zip(&mut passing) {
+            sender.transmit(batch).unwrap();
+            sender.receive(&mut Vec::new(), 64).unwrap();
+        }
         for worker in workers.iter_mut() {
             for frame in worker.owed.pay() {
                 worker.pays.send(frame).unwrap();
             }
         }
-        sender.receive(&mut Vec::new(), 64).unwrap();
         assert!(Instant::now() < patience, "{passed} of {until} came");
     }
 }
@@ -105,23 +124,23 @@ fn are_sent(batches: &[VecDeque<XdpFrame>], sources: &[XdpBackend]) -> bool {
 fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_their_memory_goes_back()
 {
     const FRAMES: u32 = 20_000;
-    for (mode, receivers) in MODES.into_iter().flat_map(|mode| [(mode, 2), (mode, 3)]) {
-        let name = "halves on threads";
-        let Some((source, left)) = or_skip(name, cable_with_queues(1_500, QUEUES)) else {
-            return;
-        };
-        let Some((right, sink)) = or_skip(name, cable_with_queues(1_500, QUEUES)) else {
+    for (mode, receivers, senders) in MODES
+        .into_iter()
+        .flat_map(|mode| [(mode, 2, 1), (mode, 3, 4)])
+    {
+        let cable = || cable_with_queues(1_500, QUEUES);
+        let cables = cable().and_then(|one| Ok((one, cable()?)));
+        let Some(((source, left), (right, sink))) = or_skip("halves on threads", cables) else {
             return;
         };
         let options = small(mode);
         let ends = Umem::new(8_192, 2_048).unwrap();
-        let mut sources: Vec<_> = (0..QUEUES)
-            .map(|queue| bind_one(&ends, &source, queue, &options))
-            .collect();
+        let mut sources = bind_each(&ends, &source, &options);
         let mut sink = bind_all(&ends, &sink, &options);
         let umem = Umem::new(8_192, 2_048).unwrap();
-        let (idle, each) = bind_all(&umem, &left, &options).split(receivers).unwrap();
-        let (mut sender, others) = bind_all(&umem, &right, &options).split(1).unwrap();
+        let (idle, each) = split(bind_all(&umem, &left, &options), receivers);
+        let right = bind_all(&umem, &right, &options).split(senders, 1);
+        let (mut senders, others) = right.unwrap();
         let queues: Vec<_> = each.iter().map(XdpReceiver::queues).collect();
         assert_eq!((queues.len(), queues.iter().sum()), (receivers, 4_usize));
         assert!(queues.iter().all(|&queues| queues <= 2), "{queues:?}");
@@ -142,9 +161,9 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
             }
             let forwarding = scope.spawn(move || {
                 let _end = Ending(done);
-                forward(&mut workers, &mut sender, FRAMES);
+                forward(&mut workers, &mut senders, FRAMES);
                 // What it keeps is not in the list until it ends.
-                sender
+                senders
             });
 
             // The flow of queue q has the numbers q, q + 4, q + 8, ..
@@ -176,9 +195,9 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
                 }
                 assert!(Instant::now() < patience, "{mode}: {came} came");
             }
-            let sender = forwarding.join().unwrap();
+            let senders = forwarding.join().unwrap();
             let each: Vec<_> = threads.into_iter().map(|it| it.join().unwrap()).collect();
-            (sender, each)
+            (senders, each)
         });
         assert_eq!(sink.dropped().unwrap(), 0);
         let lost = halves.1.iter().map(|receiver| receiver.dropped().unwrap());
@@ -192,28 +211,118 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
 }
 
 #[test]
-fn a_backend_has_a_receiver_for_each_of_its_queues_and_no_more() {
-    let links = or_skip("too many receivers", cable_with_queues(1_500, QUEUES));
+fn a_backend_has_a_sender_and_a_receiver_for_each_of_its_queues_and_no_more() {
+    let links = or_skip("too many halves", cable_with_queues(1_500, QUEUES));
     let Some((near, _far)) = links else {
         return;
     };
     let umem = Umem::new(4_096, 2_048).unwrap();
-    for receivers in [0, 5] {
-        let backend = bind_all(&umem, &near, &small(XdpMode::Native));
-        let error = backend.split(receivers).unwrap_err();
+    let native = small(XdpMode::Native);
+    for (senders, receivers, sentence) in [
+        (
+            1,
+            0,
+            "0 threads cannot receive at interface near: it has receive queues for 1 to 4",
+        ),
+        (
+            4,
+            5,
+            "5 threads cannot receive at interface near: it has receive queues for 1 to 4",
+        ),
+        (
+            0,
+            1,
+            "0 threads cannot send by interface near: it has transmit queues for 1 to 4",
+        ),
+        (
+            5,
+            1,
+            "5 threads cannot send by interface near: it has transmit queues for 1 to 4",
+        ),
+    ] {
+        let backend = bind_all(&umem, &near, &native);
+        let error = backend.split(senders, receivers).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert_eq!(
-            error.to_string(),
-            format!(
-                "{receivers} threads cannot receive at interface near: it has receive queues for 1 to 4"
-            )
-        );
+        assert_eq!(error.to_string(), sentence);
         assert_eq!(umem.free_frames(), umem.frames());
     }
-    let (_sender, each) = bind_all(&umem, &near, &small(XdpMode::Native))
-        .split(4)
-        .unwrap();
+    let (senders, each) = bind_all(&umem, &near, &native).split(4, 4).unwrap();
+    assert_eq!(senders.len(), 4);
     assert!(each.iter().all(|receiver| receiver.queues() == 1));
+    drop((senders, each));
+    assert_eq!(bind_one(&umem, &near, 3, &native).tx_queues(), 1);
+}
+
+#[test]
+fn an_interface_sends_by_no_more_queues_than_it_has_to_transmit_and_by_none_that_is_not_served() {
+    let links = or_skip("fewer transmit queues", cable_with_queues(1_500, QUEUES));
+    let Some((near, _far)) = links else {
+        return;
+    };
+    let umem = Umem::new(4_096, 2_048).unwrap();
+    // The kernel takes none away that it may still have a socket of.
+    for (receive, transmit, send) in [(1, 4, 1), (3, 4, 3), (4, 3, 3)] {
+        near.set_queues(receive, transmit).unwrap();
+        let backend = bind_all(&umem, &near, &small(XdpMode::Generic));
+        assert_eq!(
+            (backend.queues(), backend.tx_queues()),
+            (receive as usize, send)
+        );
+    }
+}
+
+#[test]
+fn each_queue_that_sends_has_a_ring_and_a_thread_and_what_it_sends_comes_at_its_own_in_order() {
+    const FRAMES: u32 = 2_000;
+    // Behind the driver of a virtual cable nobody knows any more which queue a frame was sent by.
+    let links = or_skip("queues that send", cable_with_queues(1_500, QUEUES));
+    let Some((near, far)) = links else {
+        return;
+    };
+    let options = small(XdpMode::Native);
+    let umem = Umem::new(8_192, 2_048).unwrap();
+    let (mut senders, others) = bind_all(&umem, &near, &options).split(4, 1).unwrap();
+    let ends = Umem::new(8_192, 2_048).unwrap();
+    let sinks = bind_each(&ends, &far, &options);
+    let came = [const { AtomicU32::new(0) }; QUEUES as usize];
+    // Each fills its own ring while the link is down.
+    near.down().unwrap();
+    for sender in &mut senders {
+        let mut batch = VecDeque::new();
+        top_up(&mut batch, &umem, &mut 0, 64);
+        assert_eq!(sender.transmit(&mut batch).unwrap(), 64);
+        assert_eq!(sender.untaken(), 64);
+        let more = umem.frame_from(&packet(64, length(64))).unwrap();
+        assert_eq!(sender.transmit(&mut VecDeque::from([more])).unwrap(), 0);
+    }
+    near.up().unwrap();
+    thread::scope(|scope| {
+        for (mut sender, came) in senders.into_iter().zip(&came) {
+            let ours = &umem;
+            scope.spawn(move || {
+                let (mut next, mut batch) = (64, VecDeque::new());
+                let patience = Instant::now() + PATIENCE;
+                while next < FRAMES || !batch.is_empty() || sender.in_flight().unwrap() > 0 {
+                    // No more than the ring at the other end has room for.
+                    let end = FRAMES.min(came.load(Ordering::Relaxed) + 200);
+                    top_up(&mut batch, ours, &mut next, end);
+                    sender.transmit(&mut batch).unwrap();
+                    assert!(Instant::now() < patience, "{next}");
+                }
+            });
+        }
+        for (mut sink, came) in sinks.into_iter().zip(&came) {
+            scope.spawn(move || {
+                for next in 0..FRAMES {
+                    let frames = collect(&mut sink, 1);
+                    assert_eq!(number(frames[0].bytes()), next);
+                    came.store(next + 1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    drop(others);
+    assert_eq!(umem.free_frames(), umem.frames());
 }
 
 /// A cable with a backend at one end, which is split, and one at the other.
@@ -227,7 +336,7 @@ struct Halves {
 
 fn halves(test: &str, mode: XdpMode) -> Option<Halves> {
     let lab = lab(test, &options(mode))?;
-    let (sender, mut each) = lab.near.split(1).unwrap();
+    let (sender, mut each) = split(lab.near, 1);
     Some(Halves {
         umem: lab.umem,
         sender,
@@ -358,7 +467,7 @@ fn the_program_stays_with_the_half_that_sends_for_drivers_that_send_for_no_socke
     };
     let umem = Umem::new(4_096, 2_048).unwrap();
     let [native, generic] = MODES.map(small);
-    let (sender, each) = bind_one(&umem, &near, 0, &native).split(1).unwrap();
+    let (sender, each) = split(bind_one(&umem, &near, 0, &native), 1);
     drop(each);
     // One in the driver and one behind it exclude each other.
     let bind = || XdpBackend::bind(&umem, near.name(), 1, &generic);

@@ -137,8 +137,8 @@ fn a_connection_that_says_nothing_is_told_so_and_closed() {
         most_clients: 1,
         ..config()
     });
-    let silent = dial(&daemon.path.get());
     let start = Instant::now();
+    let silent = dial(&daemon.path.get());
     let (message, _) = receive(&silent);
     assert_eq!(sentence(&message), "no hello came within 50ms");
     assert!(start.elapsed() >= Duration::from_millis(40));

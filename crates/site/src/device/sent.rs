@@ -80,10 +80,12 @@ impl<D: Device + 'static> Sending<D> {
     ///
     /// The device, or one of the workers, cannot be used.
     pub(crate) fn attend(&mut self) -> io::Result<()> {
-        match (&self.workers, self.devices.first_mut()) {
-            (Some(workers), _) => workers.unsent().map(drop),
-            (None, Some(first)) => first.device.attend(),
-            (None, None) => Ok(()),
+        match &self.workers {
+            Some(workers) => workers.unsent().map(drop),
+            None => self
+                .devices
+                .iter_mut()
+                .try_for_each(|one| one.device.attend()),
         }
     }
 

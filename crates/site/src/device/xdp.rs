@@ -37,7 +37,7 @@ const MOST_SHARED: u32 = 1 << 17;
 const RX_RING: u32 = 4_096;
 /// The same at least, where many queues and the frames that may wait share the memory.
 const LEAST_RX_RING: u32 = 256;
-/// Places to send from, of an interface.
+/// Places to send from, of each queue that sends.
 pub(crate) const TX_RING: u32 = 256;
 /// Queues of both interfaces at most: as many sockets may have one memory.
 const MOST_QUEUES: u32 = 64;
@@ -47,7 +47,7 @@ const MOST_WAITING: u32 = most_waiting(2, RX_RING);
 
 const _: () = assert!(MOST_WAITING == fairlane_config::XDP_MOST_WAITING);
 
-/// Frames in the rings of so many queues of two interfaces.
+/// Frames in the rings of so many queues of two interfaces, of each of which one sends.
 const fn in_rings(queues: u32, rx_ring: u32) -> u32 {
     queues * rx_ring + 2 * TX_RING
 }
@@ -76,14 +76,18 @@ impl Threads {
     }
 
     /// Frames that may be with them, and on their way back, beside those that wait and those in rings: what each holds,
-    /// what its return ring does, and what it keeps; and what the threads that forward keep.
+    /// what its return ring does, what it keeps, and what the ring does that it sends by; and what the threads that
+    /// forward keep.
     fn frames(self) -> u32 {
         const KEPT: usize = XdpFrame::MOST_KEPT;
         if self.receive == 0 {
             return 0;
         }
         let receiving = HELD + most_in_mailbox::<Emptied>(SLOTS) + KEPT;
-        let sending = transmitting::HELD + most_in_mailbox::<Emptied>(transmitting::SLOTS) + KEPT;
+        let sending = transmitting::HELD
+            + most_in_mailbox::<Emptied>(transmitting::SLOTS)
+            + KEPT
+            + TX_RING as usize;
         // There are 32 of each at most.
         (self.receive * receiving + self.transmit * sending + 2 * KEPT) as u32
     }
@@ -225,7 +229,7 @@ pub(super) struct Shared {
 /// What there is of an interface.
 enum Part {
     Whole(XdpBackend),
-    /// What sends.
+    /// What sends by one of its queues.
     Sender(XdpSender),
     /// What receives from some of its queues.
     Receiver(XdpReceiver),
@@ -260,24 +264,27 @@ impl Shared {
         })
     }
 
-    /// What sends by the interface, and what receives from its queues: these are divided among so many, as far as there
-    /// are as many.
+    /// What sends by the interface, each by a queue, and what receives from its queues, which are divided among these: so
+    /// many of each, as far as there are as many queues. And the mode that it offers.
     pub(super) fn bind_parts(
         memory: &Memory,
         name: &str,
         deaf: bool,
+        senders: usize,
         receivers: usize,
-    ) -> Result<(Shared, Vec<Shared>)> {
+    ) -> Result<(Vec<Shared>, Vec<Shared>, XdpMode)> {
         let (backend, promiscuous) = bind(memory, name, deaf)?;
         let (mode, queues) = (backend.mode(), backend.queues());
-        let (sender, receivers) = backend.split(receivers.clamp(1, queues))?;
+        let senders = senders.clamp(1, backend.tx_queues());
+        let (senders, receivers) = backend.split(senders, receivers.clamp(1, queues))?;
         let of = |part| Shared::of(part, &memory.umem, mode, queues);
-        let sender = Shared {
-            _promiscuous: Some(promiscuous),
+        let mut promiscuous = Some(promiscuous);
+        let senders = senders.into_iter().map(|sender| Shared {
+            _promiscuous: promiscuous.take(),
             ..of(Part::Sender(sender))
-        };
+        });
         let receivers = receivers.into_iter().map(Part::Receiver);
-        Ok((sender, receivers.map(of).collect()))
+        Ok((senders.collect(), receivers.map(of).collect(), mode))
     }
 
     fn of(part: Part, umem: &Umem, mode: XdpMode, queues: usize) -> Shared {
@@ -479,7 +486,7 @@ mod tests {
         assert_eq!(ring(1, 0).unwrap(), (4, 512));
         for (transmit, most, hold) in [
             (0, 106_400, "threads that receive (8) hold"),
-            (2, 104_200, "threads that receive (8) and transmit (2) hold"),
+            (2, 103_688, "threads that receive (8) and transmit (2) hold"),
         ] {
             assert_eq!(
                 ring(8, transmit).unwrap_err().to_string(),
@@ -513,7 +520,7 @@ mod tests {
         let frames = |receive, transmit| threads(receive, transmit).frames();
         assert_eq!(frames(0, 0), 0);
         assert_eq!(frames(3, 0) - frames(2, 0), 2_636, "as the pages say");
-        assert_eq!(frames(2, 2) - frames(2, 1), 1_100, "as the pages say");
+        assert_eq!(frames(2, 2) - frames(2, 1), 1_356, "as the pages say");
         assert_eq!(rx_ring(2, MOST_WAITING.into()), Some(RX_RING));
         assert_eq!(rx_ring(8, 10_000), Some(RX_RING));
         assert_eq!(rx_ring(64, 10_000), Some(1_024));

@@ -3,10 +3,11 @@
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::sync::Arc;
 
 use fairlane_config::{Backend, Interfaces, Near, Role, Site, Workers};
-use fairlane_io::interface::rx_queues;
+use fairlane_io::interface::{rx_queues, tx_queues};
 use fairlane_runtime::Clock;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -32,6 +33,13 @@ pub(crate) struct WorkerOptions {
     pub(super) stack: usize,
     /// The threads that transmit there, if any are to.
     pub(crate) transmit: Option<TransmitOptions>,
+}
+
+impl WorkerOptions {
+    /// Devices that frames leave by: one of each thread that transmits, or that of the thread that forwards.
+    pub(crate) fn senders(&self) -> usize {
+        self.transmit.as_ref().map_or(1, |transmit| transmit.count)
+    }
 }
 
 /// More than a worker's stack ever has.
@@ -71,8 +79,8 @@ pub(crate) fn worker_options(
             ));
         }
     }
-    if let (Some(count), Backend::Xdp) = (workers.receive, interfaces.backend) {
-        have_queues(interfaces, count)?;
+    if interfaces.backend == Backend::Xdp {
+        have_queues(interfaces, workers)?;
     }
     let is_limited = alone && interfaces.backend == Backend::Packet;
     if let Some(count) = workers.receive.filter(|&count| is_limited && count > 1) {
@@ -86,14 +94,6 @@ pub(crate) fn worker_options(
             "[workers] asks for a thread that decides for each link, and this process may run on one core alone: \
              leave out 'arbiters'",
         );
-    }
-    if let Some(count) = workers.transmit.filter(|&count| count > 1)
-        && interfaces.backend == Backend::Xdp
-    {
-        return unfit(format!(
-            "[workers] asks for {count} threads that transmit at each interface, and with the backend xdp one queue \
-             of each sends: ask for one, or use the backend packet"
-        ));
     }
     let receive = counts(site, alone);
     let [near, outside] = transmitting::counts(site, receive);
@@ -130,28 +130,47 @@ pub(crate) fn worker_options(
     Ok([near, outside])
 }
 
-/// How many queues an interface has, if it is here, and this machine cores.
-pub(crate) fn machine(name: &str) -> (usize, usize) {
-    let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
-    (queues, cores())
+/// By how many queues AF_XDP sends at most: by those alone that it receives from.
+fn queues_to_send(name: &str) -> io::Result<u32> {
+    Ok(tx_queues(name)?.min(rx_queues(name)?))
+}
+
+/// How many queues of a kind an interface has, if it is here; else as many as there are ever used.
+fn queues_of(name: &str, kind: fn(&str) -> io::Result<u32>) -> usize {
+    kind(name).map_or(Workers::MOST, |queues| queues as usize)
+}
+
+/// How many queues of an interface threads may transmit by.
+pub(crate) fn queues_to_transmit(name: &str, backend: Backend) -> usize {
+    match backend {
+        Backend::Packet => queues_of(name, rx_queues),
+        Backend::Xdp => queues_of(name, queues_to_send),
+    }
 }
 
 /// How many cores this process may run on.
-fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     sched_getaffinity(None).map_or(1, |here| here.count() as usize)
 }
 
-/// Whether so many workers at each interface have a receive queue each, as AF_XDP needs.
-fn have_queues(interfaces: &Interfaces, count: usize) -> Result<()> {
+/// Whether as many workers as are asked for at each interface have a queue each, as AF_XDP needs.
+fn have_queues(interfaces: &Interfaces, workers: &Workers) -> Result<()> {
     for name in named(interfaces) {
         // One that is not there is named by who opens it.
-        let queues = rx_queues(name).map_or(Workers::MOST, |queues| queues as usize);
-        if count > queues {
-            return unfit(format!(
-                "[workers] asks for {count} threads at each interface, and with the backend xdp each has receive queues of \
+        let refused = |count, queues, that: &str, what: &str| {
+            unfit(format!(
+                "[workers] asks for {count} threads{that} at each interface, and with the backend xdp each has {what} of \
                  its own, of which {name} has {queues}: ask for at most {queues} or for \"auto\", give {name} more \
                  (ethtool -L {name} combined {count}), or use the backend packet"
-            ));
+            ))
+        };
+        let (receive, transmit) = (workers.receive, workers.transmit);
+        let (to_receive, to_send) = (queues_of(name, rx_queues), queues_of(name, queues_to_send));
+        if let Some(count) = receive.filter(|&count| count > to_receive) {
+            return refused(count, to_receive, "", "receive queues");
+        }
+        if let Some(count) = transmit.filter(|&count| count > to_send) {
+            return refused(count, to_send, " that transmit", "a transmit queue");
         }
     }
     Ok(())
@@ -163,12 +182,9 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
         return [None, None];
     };
-    let by_machine = |name: &str| {
-        let (queues, cores) = machine(name);
-        match alone && interfaces.backend == Backend::Packet {
-            true => 1,
-            false => automatic(queues, cores),
-        }
+    let by_machine = |name: &str| match alone && interfaces.backend == Backend::Packet {
+        true => 1,
+        false => automatic(queues_of(name, rx_queues), cores()),
     };
     let count = |name: &str| workers.receive.unwrap_or_else(|| by_machine(name));
     let near = match &interfaces.near {
