@@ -57,10 +57,9 @@ struct Table<T, const N: usize> {
     best: u32,
     /// Bits of the hash that are not the slot.
     shift: u32,
-    /// Where the entries of each slot begin, and where those of the last end.
-    starts: Vec<u32>,
-    /// Of each slot by rank.
-    entries: Vec<Entry<T, N>>,
+    slots: Vec<Slot<T, N>>,
+    /// All but the best of each slot, those of one slot side by side and by rank.
+    others: Vec<Entry<T, N>>,
 }
 
 /// With what it leads to where a rank alone would leave a gap: who finds a rule need not look any further.
@@ -71,7 +70,19 @@ struct Entry<T, const N: usize> {
     target: T,
 }
 
-const _: () = assert!(size_of::<Entry<u32, V4>>() == 48);
+/// Of IPv4 a cache line: whoever matches the best rule of a slot, and none before it elsewhere, has looked at no other.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Slot<T, const N: usize> {
+    /// In an empty slot one of no rank.
+    best: Entry<T, N>,
+    /// The rank of the next.
+    next: u32,
+    /// Where the others begin and end.
+    others: [u32; 2],
+}
+
+const _: () = assert!(size_of::<Slot<u32, V4>>() == 64);
 
 /// What a sum begins with, and multipliers.
 #[derive(Clone, Debug)]
@@ -125,7 +136,14 @@ impl<T: Copy, const N: usize> Space<T, N> {
             if table.best >= found {
                 break;
             }
-            for entry in table.entries_for(key) {
+            let slot = table.slot_of(key);
+            if slot.best.rank < found && slot.best.pattern.matches(key) {
+                (found, hit) = (slot.best.rank, Some(&slot.best));
+            }
+            if slot.next >= found {
+                continue;
+            }
+            for entry in table.others(slot) {
                 if entry.rank >= found {
                     break;
                 }
@@ -145,7 +163,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
         let asks_less =
             |table: &&Table<T, N>| (0..N).all(|word| table.mask[word] & !pattern.mask[word] == 0);
         let tables = self.tables.iter().filter(asks_less);
-        let near = tables.flat_map(|table| table.entries_for(&pattern.value));
+        let near = tables.flat_map(|table| table.entries_in(table.slot_of(&pattern.value)));
         near.filter(|entry| entry.pattern.covers(pattern))
             .map(|entry| entry.rank as usize)
     }
@@ -153,7 +171,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
     /// What it was made of, by rank.
     pub(crate) fn patterns(&self) -> Vec<(Pattern<N>, T)> {
         let tables = self.tables.iter();
-        let mut entries: Vec<_> = tables.flat_map(|table| &table.entries).collect();
+        let mut entries: Vec<_> = tables.flat_map(Table::entries).collect();
         entries.sort_unstable_by_key(|entry| entry.rank);
         let made = entries.into_iter();
         made.map(|entry| (entry.pattern, entry.target)).collect()
@@ -192,48 +210,75 @@ impl<T: Copy, const N: usize> Table<T, N> {
         }
     }
 
+    /// Of entries, at least one, in `2^bits` slots.
     fn with(mask: [u64; N], hash: Hash<N>, bits: u32, mut entries: Vec<Entry<T, N>>) -> Self {
-        let shift = u64::BITS - bits;
-        let slot = |entry: &Entry<T, N>| match bits {
-            0 => 0,
-            _ => hash.of(&entry.pattern.value, &mask) >> shift,
-        };
-        entries.sort_by_cached_key(|entry| (slot(entry), entry.rank));
-        let mut starts = vec![0u32; (1 << bits) + 1];
-        for entry in &entries {
-            starts[slot(entry) as usize + 1] += 1;
-        }
-        for slot in 1..starts.len() {
-            starts[slot] += starts[slot - 1];
-        }
-        Table {
+        let mut table = Table {
             best: entries.iter().map(|entry| entry.rank).min().unwrap_or(NONE),
             mask,
             hash,
-            shift,
-            starts,
-            entries,
+            shift: u64::BITS - bits,
+            slots: Vec::new(),
+            others: Vec::new(),
+        };
+        let place = |entry: &Entry<T, N>| table.place_of(&entry.pattern.value);
+        entries.sort_by_cached_key(|entry| (place(entry), entry.rank));
+        let empty = Slot {
+            best: Entry {
+                rank: NONE,
+                ..entries[0]
+            },
+            next: NONE,
+            others: [0; 2],
+        };
+        let (mut slots, mut others) = (vec![empty; 1 << bits], Vec::new());
+        for alike in entries.chunk_by(|one, other| place(one) == place(other)) {
+            let begin = others.len();
+            others.extend(&alike[1..]);
+            slots[place(&alike[0])] = Slot {
+                best: alike[0],
+                next: alike.get(1).map_or(NONE, |entry| entry.rank),
+                others: [begin, others.len()].map(|place| place as u32),
+            };
         }
+        (table.slots, table.others) = (slots, others);
+        table
     }
 
-    /// All that can match a key, by rank.
+    /// The place of the slot of a key.
     #[inline]
-    fn entries_for(&self, key: &Key<N>) -> &[Entry<T, N>] {
-        if self.entries.len() <= FEW {
-            return &self.entries;
+    fn place_of(&self, key: &Key<N>) -> usize {
+        match self.shift {
+            // All bits: there is one slot.
+            u64::BITS => 0,
+            shift => (self.hash.of(key, &self.mask) >> shift) as usize,
         }
-        let slot = (self.hash.of(key, &self.mask) >> self.shift) as usize;
-        &self.entries[self.starts[slot] as usize..self.starts[slot + 1] as usize]
     }
 
-    fn slots(&self) -> impl Iterator<Item = &[Entry<T, N>]> {
-        let bounds = self.starts.windows(2);
-        bounds.map(|ends| &self.entries[ends[0] as usize..ends[1] as usize])
+    /// Where all is that can match a key.
+    #[inline]
+    fn slot_of(&self, key: &Key<N>) -> &Slot<T, N> {
+        &self.slots[self.place_of(key)]
+    }
+
+    #[inline]
+    fn others(&self, slot: &Slot<T, N>) -> &[Entry<T, N>] {
+        let [begin, end] = slot.others;
+        &self.others[begin as usize..end as usize]
+    }
+
+    /// All in a slot, by rank.
+    fn entries_in<'a>(&'a self, slot: &'a Slot<T, N>) -> impl Iterator<Item = &'a Entry<T, N>> {
+        let best = Some(&slot.best).filter(|best| best.rank != NONE);
+        best.into_iter().chain(self.others(slot))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry<T, N>> {
+        self.slots.iter().flat_map(|slot| self.entries_in(slot))
     }
 
     /// The most keys that meet in a slot.
     fn meeting(&self) -> usize {
-        let keys = |slot: &[Entry<T, N>]| {
+        let keys = |slot: &Slot<T, N>| {
             let hashed = |entry: &Entry<T, N>| {
                 let mut key = entry.pattern.value;
                 for (bits, mask) in key.iter_mut().zip(&self.mask) {
@@ -241,17 +286,20 @@ impl<T: Copy, const N: usize> Table<T, N> {
                 }
                 key
             };
-            let mut keys: Vec<Key<N>> = slot.iter().map(hashed).collect();
+            let mut keys: Vec<Key<N>> = self.entries_in(slot).map(hashed).collect();
             keys.sort_unstable();
             keys.dedup();
             keys.len()
         };
-        let crowded = self.slots().filter(|slot| slot.len() > MEETING);
+        let slots = self.slots.iter();
+        let crowded = slots.filter(|slot| self.others(slot).len() >= MEETING);
         crowded.map(keys).max().unwrap_or(0)
     }
 
     fn longest(&self) -> usize {
-        self.slots().map(<[Entry<T, N>]>::len).max().unwrap_or(0)
+        let slots = self.slots.iter();
+        let lengths = slots.map(|slot| self.entries_in(slot).count());
+        lengths.max().unwrap_or(0)
     }
 }
 
