@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::hint::black_box;
 
 use crate::cover;
 use crate::pattern::{Pattern, V4, V4_ORIGIN, V6, V6_ORIGIN, key};
@@ -35,6 +36,9 @@ pub struct Effort {
     /// Rules that it is compared with.
     pub comparisons: usize,
 }
+
+/// Slots of a table that are in a cache in any case: 16 KiB of IPv4.
+const NEAR: usize = 256;
 
 /// Many rules, made ready to be searched.
 ///
@@ -81,6 +85,30 @@ impl<T: Copy, const HEADERS: usize, const ORIGIN: usize> Words<T, HEADERS, ORIGI
         match self {
             Words::Headers(rules) => rules.target(headers, origin),
             Words::Origin(rules) => rules.target(headers, origin),
+        }
+    }
+
+    #[inline]
+    fn first_slots(&self) -> usize {
+        match self {
+            Words::Headers(rules) => rules.space.first_slots(),
+            Words::Origin(rules) => rules.space.first_slots(),
+        }
+    }
+
+    #[inline]
+    fn first_slot(&self, headers: &Headers, origin: &Origin) -> usize {
+        match self {
+            Words::Headers(rules) => rules.space.first_slot(&key(headers, origin)),
+            Words::Origin(rules) => rules.space.first_slot(&key(headers, origin)),
+        }
+    }
+
+    #[inline]
+    fn touch(&self, first_slot: usize) -> u32 {
+        match self {
+            Words::Headers(rules) => rules.space.touch(first_slot),
+            Words::Origin(rules) => rules.space.touch(first_slot),
         }
     }
 
@@ -215,6 +243,46 @@ impl<T: Copy> Classifier<T> {
             Family::V4 => self.v4.target(headers, origin),
             Family::V6 => self.v6.target(headers, origin),
             Family::Other => self.other.target(headers, origin),
+        }
+    }
+
+    /// Whether the rules are so many that a look-up waits for memory.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        let slots = [
+            self.v4.first_slots(),
+            self.v6.first_slots(),
+            self.other.first_slots(),
+        ];
+        slots.into_iter().any(|slots| slots > NEAR)
+    }
+
+    /// Has the memory fetched that look-ups of these packets begin with, for all of them at once: their loads do not depend
+    /// on one another, and nothing is between them.
+    #[inline]
+    pub(crate) fn prefetch<'a>(&self, mut packets: impl Iterator<Item = (Headers, &'a Origin)>) {
+        const MOST: usize = 64;
+        let mut slots = [(Family::Other, 0); MOST];
+        loop {
+            let mut count = 0;
+            for (slot, (headers, origin)) in slots.iter_mut().zip(&mut packets) {
+                let first = match headers.family {
+                    Family::V4 => self.v4.first_slot(&headers, origin),
+                    Family::V6 => self.v6.first_slot(&headers, origin),
+                    Family::Other => self.other.first_slot(&headers, origin),
+                };
+                *slot = (headers.family, first);
+                count += 1;
+            }
+            let touch = |&(family, slot)| match family {
+                Family::V4 => self.v4.touch(slot),
+                Family::V6 => self.v6.touch(slot),
+                Family::Other => self.other.touch(slot),
+            };
+            black_box(slots[..count].iter().map(touch).fold(0, u32::wrapping_add));
+            if count < MOST {
+                return;
+            }
         }
     }
 

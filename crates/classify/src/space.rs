@@ -158,6 +158,27 @@ impl<T: Copy, const N: usize> Space<T, N> {
         hit.map(|entry| (found as usize, entry.target))
     }
 
+    /// Slots of the table that each look-up begins in.
+    #[inline]
+    pub(crate) fn first_slots(&self) -> usize {
+        self.tables.first().map_or(0, |table| table.slots.len())
+    }
+
+    /// The slot in which a look-up of this key begins.
+    #[inline]
+    pub(crate) fn first_slot(&self, key: &Key<N>) -> usize {
+        let first = self.tables.first();
+        first.map_or(0, |table| table.place_of(key))
+    }
+
+    /// Something that is in this slot.
+    #[inline]
+    pub(crate) fn touch(&self, first_slot: usize) -> u32 {
+        let first = self.tables.first();
+        let slot = first.and_then(|table| table.slots.get(first_slot));
+        slot.map_or(NONE, |slot| slot.best.rank)
+    }
+
     /// The ranks of all patterns that cover `pattern`.
     pub(crate) fn covers(&self, pattern: &Pattern<N>) -> impl Iterator<Item = usize> {
         let asks_less =

@@ -331,6 +331,8 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     stats: [LaneStats; 2],
     make: M,
     arrived: Vec<D::Rx>,
+    /// With their lengths.
+    made: Vec<(usize, Q::Payload)>,
     waiter: Waiter,
     /// Since the last round an arbiter was given to somebody to change, or somebody is in a hurry.
     changed: bool,
@@ -363,6 +365,7 @@ where
             stats: [LaneStats::default(); 2],
             make,
             arrived: Vec::with_capacity(BATCH),
+            made: Vec::with_capacity(BATCH),
             waiter: Waiter::new(),
             changed: false,
             is_attentive: false,
@@ -436,12 +439,13 @@ where
         let stats = &mut stats[leaves_by.index()];
         match &mut ways[leaves_by.index()] {
             Way::Shaped(arbiter, flow, _) => {
-                let make = |frame| make.make(frame, leaves_by.other(), came);
+                let bytes = frame.byte_len();
+                let make = || make.make(frame, leaves_by.other(), came);
                 enqueue(
                     arbiter,
                     *flow,
                     stats,
-                    frame,
+                    bytes,
                     make,
                     |arbiter, flow, len, packet| arbiter.enqueue(flow, len, packet, now),
                 );
@@ -485,8 +489,9 @@ where
         let stats = &mut stats[leaves_by.index()];
         match &mut ways[leaves_by.index()] {
             Way::Shaped(arbiter, flow, _) if !arbiter.is_open() => {
-                let make = |frame| make.make(frame, leaves_by.other(), came);
-                enqueue(arbiter, *flow, stats, frame, make, put);
+                let bytes = frame.byte_len();
+                let make = || make.make(frame, leaves_by.other(), came);
+                enqueue(arbiter, *flow, stats, bytes, make, put);
             }
             Way::Shaped(arbiter, ..) => {
                 stats.received.add(frame.byte_len());
@@ -573,16 +578,21 @@ where
             Way::Elsewhere(_) => return,
         };
         let mut arrivals = from.device().arrivals().iter();
-        for frame in self.arrived.drain(..) {
+        let make = &mut self.make;
+        self.made.extend(self.arrived.drain(..).map(|frame| {
             let arrival = arrivals.next().copied().unwrap_or_default();
-            let make = &mut self.make;
-            let make = |frame| make.make(frame, leaves_by.other(), Came::of(arrival, now));
+            let bytes = frame.byte_len();
+            let came = Came::of(arrival, now);
+            (bytes, make.make(frame, leaves_by.other(), came))
+        }));
+        arbiter.prefetch(self.made.iter().map(|(_, packet)| packet));
+        for (bytes, packet) in self.made.drain(..) {
             enqueue(
                 arbiter,
                 flow,
                 stats,
-                frame,
-                make,
+                bytes,
+                || packet,
                 |arbiter, flow, len, packet| arbiter.enqueue(flow, len, packet, now),
             );
         }
@@ -691,6 +701,7 @@ where
             stats,
             make: self.make.clone(),
             arrived: Vec::with_capacity(BATCH),
+            made: Vec::with_capacity(BATCH),
             waiter: Waiter::new(),
             changed: false,
             is_attentive: false,
@@ -736,12 +747,12 @@ fn refuse(stats: &mut LaneStats, bytes: usize) {
 
 /// Queues a frame by `put`, as `make` makes it, or counts why not.
 #[inline]
-fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend, F: ByteLen>(
+fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend>(
     arbiter: &mut Arbiter<Q, Straight<D>>,
     flow: FlowId,
     stats: &mut LaneStats,
-    frame: F,
-    make: impl FnOnce(F) -> Q::Payload,
+    bytes: usize,
+    make: impl FnOnce() -> Q::Payload,
     put: impl FnOnce(
         &mut Arbiter<Q, Straight<D>>,
         FlowId,
@@ -749,14 +760,13 @@ fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend, F: ByteLen>(
         Q::Payload,
     ) -> Result<(), Rejected<Q::Payload>>,
 ) {
-    let bytes = frame.byte_len();
     stats.received.add(bytes);
     let length = u32::try_from(bytes).ok().and_then(Length::new);
     let Some(carried) = length.and_then(|length| arbiter.link().carried(length)) else {
         stats.oversized.add(bytes);
         return;
     };
-    if let Err(rejected) = put(arbiter, flow, carried, make(frame)) {
+    if let Err(rejected) = put(arbiter, flow, carried, make()) {
         stats.rejected.add(bytes);
         if let Rejection::TooLong { .. } = rejected.reason {
             stats.oversized.add(bytes);

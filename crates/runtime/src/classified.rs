@@ -17,6 +17,15 @@ pub trait Classify<P> {
     /// Where a packet that comes at `now` goes. `len` counts what the link carries.
     fn classify(&mut self, payload: &P, len: Length, now: Nanos) -> ClassFlow;
 
+    /// As of [`Queue::prefetch`].
+    #[inline]
+    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a P>)
+    where
+        P: 'a,
+    {
+        let _ = packets;
+    }
+
     /// A packet of `class` that came was not accepted for want of room, or one that waited has
     /// given way.
     fn no_room(&mut self, class: ClassId, payload: &P) {
@@ -27,6 +36,10 @@ pub trait Classify<P> {
     fn leaves(&mut self, class: ClassId, payload: &P, len: Length, now: Nanos) {
         let _ = (class, payload, len, now);
     }
+
+    /// Packets have [left](Self::leaves), and no more do in this step ([`Queue::released`]).
+    #[inline]
+    fn have_left(&mut self) {}
 }
 
 /// A packet, and the port that it came by.
@@ -422,6 +435,14 @@ where
     }
 
     #[inline]
+    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a P>)
+    where
+        P: 'a,
+    {
+        self.classify.prefetch(packets);
+    }
+
+    #[inline]
     fn dequeue(&mut self, now: Nanos, mut on_discard: impl FnMut(Packet<P>)) -> Dequeue<P> {
         if self.holding {
             return Dequeue::NotBefore(now);
@@ -451,6 +472,11 @@ where
             Dequeue::NotBefore(time) => Dequeue::NotBefore(time),
             Dequeue::Empty => Dequeue::Empty,
         }
+    }
+
+    #[inline]
+    fn released(&mut self) {
+        self.classify.have_left();
     }
 
     /// The class of a packet is not known before the packet is: as many as there are.

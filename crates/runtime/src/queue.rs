@@ -76,6 +76,15 @@ pub trait Queue {
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Result<(), Rejected<Self::Payload>>;
 
+    /// These packets are about to be enqueued, so that memory may be fetched for all of them at once. Changes nothing.
+    #[inline]
+    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a Self::Payload>)
+    where
+        Self::Payload: 'a,
+    {
+        let _ = packets;
+    }
+
     /// Hands out the packet that is next at `now`. Packets that were accepted and are not to be
     /// sent after all go to `discard` on the way, which owns them from then on.
     fn dequeue(
@@ -83,6 +92,10 @@ pub trait Queue {
         now: Nanos,
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Dequeue<Self::Payload>;
+
+    /// Packets were handed out, and no more are in this step: what could wait until then is to be done now.
+    #[inline]
+    fn released(&mut self) {}
 
     /// How many packets of a flow are worth taking from its mailbox now: those that would be
     /// accepted, as far as that is known before they are seen.

@@ -212,6 +212,9 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
             }
         };
         self.pace.close(window, now);
+        if released > 0 {
+            self.queue.released();
+        }
         self.since_expiry += 1;
         if released == 0 || self.since_expiry == PATIENCE {
             self.since_expiry = 0;
@@ -259,8 +262,9 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
                 Dequeue::Empty => break Next::WhenPushed,
             }
         };
-        if released == 0 {
-            self.queue.expire_idle(now);
+        match released {
+            0 => self.queue.expire_idle(now),
+            _ => self.queue.released(),
         }
         (released, next)
     }
@@ -337,6 +341,15 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
     /// What packets wait in.
     pub fn queue(&self) -> &Q {
         &self.queue
+    }
+
+    /// As of the [queue](Queue::prefetch).
+    #[inline]
+    pub(crate) fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a Q::Payload>)
+    where
+        Q::Payload: 'a,
+    {
+        self.queue.prefetch(packets);
     }
 
     /// What packets wait in, to change. Its flows are not the caller's business.

@@ -32,11 +32,36 @@ impl ByteLen for Frame {
 }
 
 /// Takes a frame's word for its class.
-struct Word(Vec<ClassId>);
+struct Word {
+    ids: Vec<ClassId>,
+    /// Class and number of those that were about to come, and have not.
+    announced: VecDeque<(usize, u32)>,
+    /// Those that have left since it was told that no more do.
+    leaving: usize,
+}
 
 impl Classify<Frame> for Word {
     fn classify(&mut self, frame: &Frame, _: Length, _: Nanos) -> ClassFlow {
-        self.0[frame.class].into()
+        if !frame.of_client {
+            let announced = self.announced.pop_front();
+            assert_eq!(announced, Some((frame.class, frame.number)));
+        }
+        self.ids[frame.class].into()
+    }
+
+    fn prefetch<'a>(&mut self, frames: impl Iterator<Item = &'a Frame>) {
+        assert!(self.announced.is_empty());
+        let frames = frames.map(|frame| (frame.class, frame.number));
+        self.announced.extend(frames);
+    }
+
+    fn leaves(&mut self, _: ClassId, _: &Frame, _: Length, _: Nanos) {
+        self.leaving += 1;
+    }
+
+    fn have_left(&mut self) {
+        assert!(self.leaving > 0);
+        self.leaving = 0;
     }
 }
 
@@ -96,7 +121,12 @@ impl Bed {
             read_interval: Nanos::ZERO,
             ..ArbiterConfig::new(Link::new(rate(8_000_000)))
         };
-        let queue = Classified::new(tree, Word(ids.into()));
+        let word = Word {
+            ids: ids.into(),
+            announced: VecDeque::new(),
+            leaving: 0,
+        };
+        let queue = Classified::new(tree, word);
         let arbiter = Arbiter::over(queue, config, Straight::to(right), Nanos::ZERO);
         let client = arbiter.registrar().register(any_frame()).unwrap();
         let shaped = Lane::Shaped(Box::new(arbiter), any_frame());
@@ -147,6 +177,8 @@ impl Bed {
         let next = self.bridge.round(self.now).unwrap().next;
         let arbiter = self.bridge.arbiter(Side::Right).unwrap();
         arbiter.invariants().unwrap();
+        let word = arbiter.queue().classifier();
+        assert!(word.announced.is_empty() && word.leaving == 0);
         let total = arbiter.total_stats();
         assert_eq!(
             total.accepted,

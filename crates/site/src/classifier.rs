@@ -8,6 +8,7 @@ use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
 use fairlane_runtime::Classify;
+use fairlane_runtime::bridge::BATCH;
 
 use crate::early::words;
 use crate::flows::names::{self, Naming};
@@ -22,6 +23,9 @@ pub(crate) struct FrameClassifier {
     pub(crate) filters: LinkClassifier,
     /// By the number of the class.
     recorders: Vec<Option<Recorder>>,
+    /// Of packets that leave in this step, their classes and delays. They are recorded together, for the memory that
+    /// it takes is fetched for many at once.
+    left: Vec<(ClassId, Nanos)>,
     early: Option<Arc<EarlyDrop>>,
     /// What looks at TCP in passing.
     pub(crate) watch: Option<Box<Watch>>,
@@ -53,6 +57,7 @@ impl FrameClassifier {
         FrameClassifier {
             filters,
             recorders: by_number(recorders),
+            left: Vec::with_capacity(BATCH),
             early,
             watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
@@ -178,6 +183,12 @@ impl Classify<Received> for FrameClassifier {
         to
     }
 
+    #[inline]
+    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a Received>) {
+        let packets = packets.map(|received| (received.frame.bytes(), &received.origin));
+        self.filters.prefetch(packets, Layer::Ethernet);
+    }
+
     fn no_room(&mut self, class: ClassId, received: &Received) {
         if let Some((early, place)) = self.overloaded(class, received) {
             early.no_room(place, || words(received.frame.bytes()));
@@ -186,11 +197,19 @@ impl Classify<Received> for FrameClassifier {
 
     #[inline]
     fn leaves(&mut self, class: ClassId, received: &Received, _: Length, now: Nanos) {
-        if let Some(recorder) = self.recorder(class) {
-            recorder.record(now.since(received.came));
-        }
+        self.left.push((class, now.since(received.came)));
         if self.early.as_deref().is_some_and(EarlyDrop::is_on) {
             self.leaves_in_overload(class, received);
+        }
+    }
+
+    #[inline]
+    fn have_left(&mut self) {
+        for (class, delay) in self.left.drain(..) {
+            let recorder = self.recorders.get_mut(class.number() as usize);
+            if let Some(recorder) = recorder.and_then(Option::as_mut) {
+                recorder.record(delay);
+            }
         }
     }
 }

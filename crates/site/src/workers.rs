@@ -383,6 +383,11 @@ impl<D: Device> Worker<D> {
             ingress: self.ingress,
             owner: None,
         };
+        if let Some(Table { filters, .. }) = self.table.as_deref() {
+            let frames = self.arrived.iter();
+            let frames = frames.map(|frame| (frame.bytes(), &origin));
+            filters.prefetch(frames, Layer::Ethernet);
+        }
         let mut arrivals = self.device.arrivals().iter();
         for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();

@@ -120,7 +120,9 @@ impl Rig {
             Dequeue::Packet(packet) => Some(packet.len.get()),
             _ => None,
         };
-        std::iter::from_fn(next).take(most).collect()
+        let lengths = std::iter::from_fn(next).take(most).collect();
+        queue.released();
+        lengths
     }
 
     fn id(&self, name: &str) -> ClassId {
