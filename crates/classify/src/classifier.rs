@@ -37,7 +37,7 @@ pub struct Effort {
     pub comparisons: usize,
 }
 
-/// Slots of a table that are in a cache in any case: 16 KiB of IPv4.
+/// Entries of a table that are in a cache in any case: 12 KiB of IPv4.
 const NEAR: usize = 256;
 
 /// Many rules, made ready to be searched.
@@ -89,10 +89,10 @@ impl<T: Copy, const HEADERS: usize, const ORIGIN: usize> Words<T, HEADERS, ORIGI
     }
 
     #[inline]
-    fn first_slots(&self) -> usize {
+    fn first_entries(&self) -> usize {
         match self {
-            Words::Headers(rules) => rules.space.first_slots(),
-            Words::Origin(rules) => rules.space.first_slots(),
+            Words::Headers(rules) => rules.space.first_entries(),
+            Words::Origin(rules) => rules.space.first_entries(),
         }
     }
 
@@ -105,10 +105,18 @@ impl<T: Copy, const HEADERS: usize, const ORIGIN: usize> Words<T, HEADERS, ORIGI
     }
 
     #[inline]
-    fn touch(&self, first_slot: usize) -> u32 {
+    fn first_entry(&self, first_slot: usize) -> usize {
         match self {
-            Words::Headers(rules) => rules.space.touch(first_slot),
-            Words::Origin(rules) => rules.space.touch(first_slot),
+            Words::Headers(rules) => rules.space.first_entry(first_slot),
+            Words::Origin(rules) => rules.space.first_entry(first_slot),
+        }
+    }
+
+    #[inline]
+    fn touch(&self, first_entry: usize) -> u64 {
+        match self {
+            Words::Headers(rules) => rules.space.touch(first_entry),
+            Words::Origin(rules) => rules.space.touch(first_entry),
         }
     }
 
@@ -249,37 +257,44 @@ impl<T: Copy> Classifier<T> {
     /// Whether the rules are so many that a look-up waits for memory.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
-        let slots = [
-            self.v4.first_slots(),
-            self.v6.first_slots(),
-            self.other.first_slots(),
+        let entries = [
+            self.v4.first_entries(),
+            self.v6.first_entries(),
+            self.other.first_entries(),
         ];
-        slots.into_iter().any(|slots| slots > NEAR)
+        entries.into_iter().any(|entries| entries > NEAR)
     }
 
-    /// Has the memory fetched that look-ups of these packets begin with, for all of them at once: their loads do not depend
-    /// on one another, and nothing is between them.
+    /// Has the memory fetched that look-ups of these packets begin with, for all of them at once: step by step, since in
+    /// each step the loads do not depend on one another, and little is between them.
     #[inline]
     pub(crate) fn prefetch<'a>(&self, mut packets: impl Iterator<Item = (Headers, &'a Origin)>) {
         const MOST: usize = 64;
-        let mut slots = [(Family::Other, 0); MOST];
+        let mut places = [(Family::Other, 0); MOST];
         loop {
             let mut count = 0;
-            for (slot, (headers, origin)) in slots.iter_mut().zip(&mut packets) {
-                let first = match headers.family {
+            for (place, (headers, origin)) in places.iter_mut().zip(&mut packets) {
+                let slot = match headers.family {
                     Family::V4 => self.v4.first_slot(&headers, origin),
                     Family::V6 => self.v6.first_slot(&headers, origin),
                     Family::Other => self.other.first_slot(&headers, origin),
                 };
-                *slot = (headers.family, first);
+                *place = (headers.family, slot);
                 count += 1;
             }
-            let touch = |&(family, slot)| match family {
-                Family::V4 => self.v4.touch(slot),
-                Family::V6 => self.v6.touch(slot),
-                Family::Other => self.other.touch(slot),
+            for (family, place) in &mut places[..count] {
+                *place = match family {
+                    Family::V4 => self.v4.first_entry(*place),
+                    Family::V6 => self.v6.first_entry(*place),
+                    Family::Other => self.other.first_entry(*place),
+                };
+            }
+            let touch = |&(family, entry)| match family {
+                Family::V4 => self.v4.touch(entry),
+                Family::V6 => self.v6.touch(entry),
+                Family::Other => self.other.touch(entry),
             };
-            black_box(slots[..count].iter().map(touch).fold(0, u32::wrapping_add));
+            black_box(places[..count].iter().map(touch).fold(0, u64::wrapping_add));
             if count < MOST {
                 return;
             }

@@ -57,9 +57,10 @@ struct Table<T, const N: usize> {
     best: u32,
     /// Bits of the hash that are not the slot.
     shift: u32,
-    slots: Vec<Slot<T, N>>,
-    /// All but the best of each slot, those of one slot side by side and by rank.
-    others: Vec<Entry<T, N>>,
+    /// Where the entries of each slot begin, and where those of the last end.
+    starts: Vec<u32>,
+    /// Of each slot by rank.
+    entries: Vec<Entry<T, N>>,
 }
 
 /// With what it leads to where a rank alone would leave a gap: who finds a rule need not look any further.
@@ -70,19 +71,7 @@ struct Entry<T, const N: usize> {
     target: T,
 }
 
-/// Of IPv4 a cache line: whoever matches the best rule of a slot, and none before it elsewhere, has looked at no other.
-#[derive(Clone, Debug)]
-#[repr(align(64))]
-struct Slot<T, const N: usize> {
-    /// In an empty slot one of no rank.
-    best: Entry<T, N>,
-    /// The rank of the next.
-    next: u32,
-    /// Where the others begin and end.
-    others: [u32; 2],
-}
-
-const _: () = assert!(size_of::<Slot<u32, V4>>() == 64);
+const _: () = assert!(size_of::<Entry<u32, V4>>() == 48);
 
 /// What a sum begins with, and multipliers.
 #[derive(Clone, Debug)]
@@ -136,14 +125,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
             if table.best >= found {
                 break;
             }
-            let slot = table.slot_of(key);
-            if slot.best.rank < found && slot.best.pattern.matches(key) {
-                (found, hit) = (slot.best.rank, Some(&slot.best));
-            }
-            if slot.next >= found {
-                continue;
-            }
-            for entry in table.others(slot) {
+            for entry in table.entries_for(key) {
                 if entry.rank >= found {
                     break;
                 }
@@ -158,25 +140,33 @@ impl<T: Copy, const N: usize> Space<T, N> {
         hit.map(|entry| (found as usize, entry.target))
     }
 
-    /// Slots of the table that each look-up begins in.
+    /// Entries of the table that each look-up begins in.
     #[inline]
-    pub(crate) fn first_slots(&self) -> usize {
-        self.tables.first().map_or(0, |table| table.slots.len())
+    pub(crate) fn first_entries(&self) -> usize {
+        self.tables.first().map_or(0, |table| table.entries.len())
     }
 
-    /// The slot in which a look-up of this key begins.
+    /// The slot of that table in which a look-up of this key begins.
     #[inline]
     pub(crate) fn first_slot(&self, key: &Key<N>) -> usize {
-        let first = self.tables.first();
-        first.map_or(0, |table| table.place_of(key))
+        let first = self.tables.first().filter(|table| table.is_hashed());
+        first.map_or(0, |table| table.slot_of(key))
     }
 
-    /// Something that is in this slot.
+    /// Where the entries of this slot begin.
     #[inline]
-    pub(crate) fn touch(&self, first_slot: usize) -> u32 {
+    pub(crate) fn first_entry(&self, first_slot: usize) -> usize {
         let first = self.tables.first();
-        let slot = first.and_then(|table| table.slots.get(first_slot));
-        slot.map_or(NONE, |slot| slot.best.rank)
+        let start = first.and_then(|table| table.starts.get(first_slot));
+        start.map_or(0, |&start| start as usize)
+    }
+
+    /// Something of both ends of the entry in this place: of two cache lines, if it lies in two.
+    #[inline]
+    pub(crate) fn touch(&self, first_entry: usize) -> u64 {
+        let first = self.tables.first();
+        let entry = first.and_then(|table| table.entries.get(first_entry));
+        entry.map_or(0, |entry| entry.pattern.mask[0] ^ u64::from(entry.rank))
     }
 
     /// The ranks of all patterns that cover `pattern`.
@@ -184,7 +174,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
         let asks_less =
             |table: &&Table<T, N>| (0..N).all(|word| table.mask[word] & !pattern.mask[word] == 0);
         let tables = self.tables.iter().filter(asks_less);
-        let near = tables.flat_map(|table| table.entries_in(table.slot_of(&pattern.value)));
+        let near = tables.flat_map(|table| table.entries_for(&pattern.value));
         near.filter(|entry| entry.pattern.covers(pattern))
             .map(|entry| entry.rank as usize)
     }
@@ -192,7 +182,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
     /// What it was made of, by rank.
     pub(crate) fn patterns(&self) -> Vec<(Pattern<N>, T)> {
         let tables = self.tables.iter();
-        let mut entries: Vec<_> = tables.flat_map(Table::entries).collect();
+        let mut entries: Vec<_> = tables.flat_map(|table| &table.entries).collect();
         entries.sort_unstable_by_key(|entry| entry.rank);
         let made = entries.into_iter();
         made.map(|entry| (entry.pattern, entry.target)).collect()
@@ -231,75 +221,59 @@ impl<T: Copy, const N: usize> Table<T, N> {
         }
     }
 
-    /// Of entries, at least one, in `2^bits` slots.
     fn with(mask: [u64; N], hash: Hash<N>, bits: u32, mut entries: Vec<Entry<T, N>>) -> Self {
-        let mut table = Table {
+        let shift = u64::BITS - bits;
+        let slot = |entry: &Entry<T, N>| match bits {
+            0 => 0,
+            _ => hash.of(&entry.pattern.value, &mask) >> shift,
+        };
+        entries.sort_by_cached_key(|entry| (slot(entry), entry.rank));
+        let mut starts = vec![0u32; (1 << bits) + 1];
+        for entry in &entries {
+            starts[slot(entry) as usize + 1] += 1;
+        }
+        for slot in 1..starts.len() {
+            starts[slot] += starts[slot - 1];
+        }
+        Table {
             best: entries.iter().map(|entry| entry.rank).min().unwrap_or(NONE),
             mask,
             hash,
-            shift: u64::BITS - bits,
-            slots: Vec::new(),
-            others: Vec::new(),
-        };
-        let place = |entry: &Entry<T, N>| table.place_of(&entry.pattern.value);
-        entries.sort_by_cached_key(|entry| (place(entry), entry.rank));
-        let empty = Slot {
-            best: Entry {
-                rank: NONE,
-                ..entries[0]
-            },
-            next: NONE,
-            others: [0; 2],
-        };
-        let (mut slots, mut others) = (vec![empty; 1 << bits], Vec::new());
-        for alike in entries.chunk_by(|one, other| place(one) == place(other)) {
-            let begin = others.len();
-            others.extend(&alike[1..]);
-            slots[place(&alike[0])] = Slot {
-                best: alike[0],
-                next: alike.get(1).map_or(NONE, |entry| entry.rank),
-                others: [begin, others.len()].map(|place| place as u32),
-            };
-        }
-        (table.slots, table.others) = (slots, others);
-        table
-    }
-
-    /// The place of the slot of a key.
-    #[inline]
-    fn place_of(&self, key: &Key<N>) -> usize {
-        match self.shift {
-            // All bits: there is one slot.
-            u64::BITS => 0,
-            shift => (self.hash.of(key, &self.mask) >> shift) as usize,
+            shift,
+            starts,
+            entries,
         }
     }
 
-    /// Where all is that can match a key.
     #[inline]
-    fn slot_of(&self, key: &Key<N>) -> &Slot<T, N> {
-        &self.slots[self.place_of(key)]
+    fn is_hashed(&self) -> bool {
+        self.entries.len() > FEW
     }
 
+    /// Of a table that is [hashed](Self::is_hashed).
     #[inline]
-    fn others(&self, slot: &Slot<T, N>) -> &[Entry<T, N>] {
-        let [begin, end] = slot.others;
-        &self.others[begin as usize..end as usize]
+    fn slot_of(&self, key: &Key<N>) -> usize {
+        (self.hash.of(key, &self.mask) >> self.shift) as usize
     }
 
-    /// All in a slot, by rank.
-    fn entries_in<'a>(&'a self, slot: &'a Slot<T, N>) -> impl Iterator<Item = &'a Entry<T, N>> {
-        let best = Some(&slot.best).filter(|best| best.rank != NONE);
-        best.into_iter().chain(self.others(slot))
+    /// All that can match a key, by rank.
+    #[inline]
+    fn entries_for(&self, key: &Key<N>) -> &[Entry<T, N>] {
+        if !self.is_hashed() {
+            return &self.entries;
+        }
+        let slot = self.slot_of(key);
+        &self.entries[self.starts[slot] as usize..self.starts[slot + 1] as usize]
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Entry<T, N>> {
-        self.slots.iter().flat_map(|slot| self.entries_in(slot))
+    fn slots(&self) -> impl Iterator<Item = &[Entry<T, N>]> {
+        let bounds = self.starts.windows(2);
+        bounds.map(|ends| &self.entries[ends[0] as usize..ends[1] as usize])
     }
 
     /// The most keys that meet in a slot.
     fn meeting(&self) -> usize {
-        let keys = |slot: &Slot<T, N>| {
+        let keys = |slot: &[Entry<T, N>]| {
             let hashed = |entry: &Entry<T, N>| {
                 let mut key = entry.pattern.value;
                 for (bits, mask) in key.iter_mut().zip(&self.mask) {
@@ -307,20 +281,17 @@ impl<T: Copy, const N: usize> Table<T, N> {
                 }
                 key
             };
-            let mut keys: Vec<Key<N>> = self.entries_in(slot).map(hashed).collect();
+            let mut keys: Vec<Key<N>> = slot.iter().map(hashed).collect();
             keys.sort_unstable();
             keys.dedup();
             keys.len()
         };
-        let slots = self.slots.iter();
-        let crowded = slots.filter(|slot| self.others(slot).len() >= MEETING);
+        let crowded = self.slots().filter(|slot| slot.len() > MEETING);
         crowded.map(keys).max().unwrap_or(0)
     }
 
     fn longest(&self) -> usize {
-        let slots = self.slots.iter();
-        let lengths = slots.map(|slot| self.entries_in(slot).count());
-        lengths.max().unwrap_or(0)
+        self.slots().map(<[Entry<T, N>]>::len).max().unwrap_or(0)
     }
 }
 
