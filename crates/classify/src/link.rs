@@ -137,23 +137,27 @@ impl LinkClassifier {
         (ClassFlow { class, flow }, found)
     }
 
-    /// Has the memory fetched that finding these packets' classes begins with, for many packets at once: worth it before
-    /// thousands of filters, and left undone before few. Changes nothing.
+    /// Whether so many packets at once are worth a [`prefetch`](Self::prefetch): several, before hundreds of filters.
+    #[inline]
+    pub fn prefetches(&self, packets: usize) -> bool {
+        const LEAST: usize = 8;
+        packets >= LEAST && self.rules.is_large()
+    }
+
+    /// Has the memory fetched that finding these packets' classes begins with, for many packets at once. Changes nothing.
     #[inline]
     pub fn prefetch<'a>(
         &self,
         packets: impl IntoIterator<Item = (&'a [u8], &'a Origin)>,
         layer: Layer,
     ) {
-        if self.rules.is_large() {
-            let packets = packets.into_iter().map(|(bytes, origin)| {
-                let mut headers = Headers::default();
-                // Of what cannot be read anything may be fetched.
-                let _ = read(bytes, layer, &mut headers);
-                (headers, origin)
-            });
-            self.rules.prefetch(packets);
-        }
+        let packets = packets.into_iter().map(|(bytes, origin)| {
+            let mut headers = Headers::default();
+            // Of what cannot be read anything may be fetched.
+            let _ = read(bytes, layer, &mut headers);
+            (headers, origin)
+        });
+        self.rules.prefetch(packets);
     }
 
     /// Counts what was found of a packet by these filters.

@@ -331,8 +331,6 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     stats: [LaneStats; 2],
     make: M,
     arrived: Vec<D::Rx>,
-    /// With their lengths.
-    made: Vec<(usize, Q::Payload)>,
     waiter: Waiter,
     /// Since the last round an arbiter was given to somebody to change, or somebody is in a hurry.
     changed: bool,
@@ -350,7 +348,7 @@ impl<Q, D, F, M> Bridge<Q, D, M>
 where
     Q: Queue<Payload: Into<F>>,
     D: Backend<Tx = F, Rx = F>,
-    F: ByteLen,
+    F: ByteLen + AsRef<[u8]>,
     M: Make<F, Q::Payload>,
 {
     /// A bridge of two lanes, named by the device that they leave by. An arbiter's link is idle
@@ -365,7 +363,6 @@ where
             stats: [LaneStats::default(); 2],
             make,
             arrived: Vec::with_capacity(BATCH),
-            made: Vec::with_capacity(BATCH),
             waiter: Waiter::new(),
             changed: false,
             is_attentive: false,
@@ -439,13 +436,12 @@ where
         let stats = &mut stats[leaves_by.index()];
         match &mut ways[leaves_by.index()] {
             Way::Shaped(arbiter, flow, _) => {
-                let bytes = frame.byte_len();
-                let make = || make.make(frame, leaves_by.other(), came);
+                let make = |frame| make.make(frame, leaves_by.other(), came);
                 enqueue(
                     arbiter,
                     *flow,
                     stats,
-                    bytes,
+                    frame,
                     make,
                     |arbiter, flow, len, packet| arbiter.enqueue(flow, len, packet, now),
                 );
@@ -489,9 +485,8 @@ where
         let stats = &mut stats[leaves_by.index()];
         match &mut ways[leaves_by.index()] {
             Way::Shaped(arbiter, flow, _) if !arbiter.is_open() => {
-                let bytes = frame.byte_len();
-                let make = || make.make(frame, leaves_by.other(), came);
-                enqueue(arbiter, *flow, stats, bytes, make, put);
+                let make = |frame| make.make(frame, leaves_by.other(), came);
+                enqueue(arbiter, *flow, stats, frame, make, put);
             }
             Way::Shaped(arbiter, ..) => {
                 stats.received.add(frame.byte_len());
@@ -578,21 +573,20 @@ where
             Way::Elsewhere(_) => return,
         };
         let mut arrivals = from.device().arrivals().iter();
-        let make = &mut self.make;
-        self.made.extend(self.arrived.drain(..).map(|frame| {
+        if arbiter.queue().prefetches(self.arrived.len()) {
+            let frames = self.arrived.iter().map(AsRef::as_ref);
+            arbiter.queue_mut().prefetch(frames);
+        }
+        for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();
-            let bytes = frame.byte_len();
-            let came = Came::of(arrival, now);
-            (bytes, make.make(frame, leaves_by.other(), came))
-        }));
-        arbiter.prefetch(self.made.iter().map(|(_, packet)| packet));
-        for (bytes, packet) in self.made.drain(..) {
+            let make = &mut self.make;
+            let make = |frame| make.make(frame, leaves_by.other(), Came::of(arrival, now));
             enqueue(
                 arbiter,
                 flow,
                 stats,
-                bytes,
-                || packet,
+                frame,
+                make,
                 |arbiter, flow, len, packet| arbiter.enqueue(flow, len, packet, now),
             );
         }
@@ -701,7 +695,6 @@ where
             stats,
             make: self.make.clone(),
             arrived: Vec::with_capacity(BATCH),
-            made: Vec::with_capacity(BATCH),
             waiter: Waiter::new(),
             changed: false,
             is_attentive: false,
@@ -747,12 +740,12 @@ fn refuse(stats: &mut LaneStats, bytes: usize) {
 
 /// Queues a frame by `put`, as `make` makes it, or counts why not.
 #[inline]
-fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend>(
+fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend, F: ByteLen>(
     arbiter: &mut Arbiter<Q, Straight<D>>,
     flow: FlowId,
     stats: &mut LaneStats,
-    bytes: usize,
-    make: impl FnOnce() -> Q::Payload,
+    frame: F,
+    make: impl FnOnce(F) -> Q::Payload,
     put: impl FnOnce(
         &mut Arbiter<Q, Straight<D>>,
         FlowId,
@@ -760,13 +753,14 @@ fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend>(
         Q::Payload,
     ) -> Result<(), Rejected<Q::Payload>>,
 ) {
+    let bytes = frame.byte_len();
     stats.received.add(bytes);
     let length = u32::try_from(bytes).ok().and_then(Length::new);
     let Some(carried) = length.and_then(|length| arbiter.link().carried(length)) else {
         stats.oversized.add(bytes);
         return;
     };
-    if let Err(rejected) = put(arbiter, flow, carried, make()) {
+    if let Err(rejected) = put(arbiter, flow, carried, make(frame)) {
         stats.rejected.add(bytes);
         if let Rejection::TooLong { .. } = rejected.reason {
             stats.oversized.add(bytes);
@@ -794,7 +788,7 @@ impl<Q, D, F, M> Steps for Bridge<Q, D, M>
 where
     Q: Queue<Payload: Into<F>>,
     D: Backend<Tx = F, Rx = F> + AsFd,
-    F: ByteLen,
+    F: ByteLen + AsRef<[u8]>,
     M: Make<F, Q::Payload>,
 {
     fn step(&mut self, now: Nanos) -> io::Result<Step> {

@@ -17,12 +17,16 @@ pub trait Classify<P> {
     /// Where a packet that comes at `now` goes. `len` counts what the link carries.
     fn classify(&mut self, payload: &P, len: Length, now: Nanos) -> ClassFlow;
 
+    /// As of [`Queue::prefetches`].
+    #[inline]
+    fn prefetches(&self, packets: usize) -> bool {
+        let _ = packets;
+        false
+    }
+
     /// As of [`Queue::prefetch`].
     #[inline]
-    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a P>)
-    where
-        P: 'a,
-    {
+    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
         let _ = packets;
     }
 
@@ -435,10 +439,12 @@ where
     }
 
     #[inline]
-    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a P>)
-    where
-        P: 'a,
-    {
+    fn prefetches(&self, packets: usize) -> bool {
+        self.classify.prefetches(packets)
+    }
+
+    #[inline]
+    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
         self.classify.prefetch(packets);
     }
 

@@ -76,12 +76,17 @@ pub trait Queue {
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Result<(), Rejected<Self::Payload>>;
 
-    /// These packets are about to be enqueued, so that memory may be fetched for all of them at once. Changes nothing.
+    /// Whether so many packets that are about to be enqueued are worth a [`prefetch`](Self::prefetch).
     #[inline]
-    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a Self::Payload>)
-    where
-        Self::Payload: 'a,
-    {
+    fn prefetches(&self, packets: usize) -> bool {
+        let _ = packets;
+        false
+    }
+
+    /// Packets with these bytes are about to be enqueued, so that memory may be fetched for all of them at once. Changes
+    /// nothing that can be seen.
+    #[inline]
+    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
         let _ = packets;
     }
 

@@ -343,15 +343,6 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
         &self.queue
     }
 
-    /// As of the [queue](Queue::prefetch).
-    #[inline]
-    pub(crate) fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a Q::Payload>)
-    where
-        Q::Payload: 'a,
-    {
-        self.queue.prefetch(packets);
-    }
-
     /// What packets wait in, to change. Its flows are not the caller's business.
     pub fn queue_mut(&mut self) -> &mut Q {
         &mut self.queue

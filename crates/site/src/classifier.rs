@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use fairlane_classify::{DigestKey, Layer, LinkClassifier};
+use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin};
 use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
@@ -23,10 +23,12 @@ pub(crate) struct FrameClassifier {
     pub(crate) filters: LinkClassifier,
     /// By the number of the class.
     recorders: Vec<Option<Recorder>>,
-    /// Of packets that leave in this step, their classes and delays. They are recorded together, for the memory that
-    /// it takes is fetched for many at once.
+    /// Of packets that leave in this step, their classes and delays, where classes are many: recorded together, so that the
+    /// memory that it takes is fetched for several at once.
     left: Vec<(ClassId, Nanos)>,
     early: Option<Arc<EarlyDrop>>,
+    /// Where the last frame came from: those that are about to come do too, mostly.
+    ingress: u16,
     /// What looks at TCP in passing.
     pub(crate) watch: Option<Box<Watch>>,
     /// The places of classes by their numbers; of classes that go, none.
@@ -36,6 +38,9 @@ pub(crate) struct FrameClassifier {
     /// The table of these filters that workers go by; 0 for none.
     pub(crate) table: u32,
 }
+
+/// Classes whose recorders are in a cache in any case.
+const NEAR: usize = 256;
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
 pub(crate) fn random_key() -> DigestKey {
@@ -59,6 +64,7 @@ impl FrameClassifier {
             recorders: by_number(recorders),
             left: Vec::with_capacity(BATCH),
             early,
+            ingress: 0,
             watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
             naming: None,
@@ -118,9 +124,18 @@ impl FrameClassifier {
         self.recorders.get_mut(class.number() as usize)?.as_mut()
     }
 
+    /// Counts the delay of a packet.
+    #[inline]
+    fn record(&mut self, class: ClassId, delay: Nanos) {
+        if let Some(recorder) = self.recorder(class) {
+            recorder.record(delay);
+        }
+    }
+
     /// Where a frame goes by the filters.
     #[inline]
     pub(crate) fn by_filters(&mut self, received: &Received) -> ClassFlow {
+        self.ingress = received.origin.ingress;
         let bytes = received.frame.bytes();
         (self.filters).classify(bytes, Layer::Ethernet, &received.origin)
     }
@@ -184,9 +199,18 @@ impl Classify<Received> for FrameClassifier {
     }
 
     #[inline]
-    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a Received>) {
-        let packets = packets.map(|received| (received.frame.bytes(), &received.origin));
-        self.filters.prefetch(packets, Layer::Ethernet);
+    fn prefetches(&self, frames: usize) -> bool {
+        self.filters.prefetches(frames)
+    }
+
+    #[inline]
+    fn prefetch<'a>(&mut self, frames: impl Iterator<Item = &'a [u8]>) {
+        let origin = Origin {
+            ingress: self.ingress,
+            owner: None,
+        };
+        let frames = frames.map(|bytes| (bytes, &origin));
+        self.filters.prefetch(frames, Layer::Ethernet);
     }
 
     fn no_room(&mut self, class: ClassId, received: &Received) {
@@ -197,7 +221,11 @@ impl Classify<Received> for FrameClassifier {
 
     #[inline]
     fn leaves(&mut self, class: ClassId, received: &Received, _: Length, now: Nanos) {
-        self.left.push((class, now.since(received.came)));
+        let delay = now.since(received.came);
+        match self.recorders.len() > NEAR {
+            true => self.left.push((class, delay)),
+            false => self.record(class, delay),
+        }
         if self.early.as_deref().is_some_and(EarlyDrop::is_on) {
             self.leaves_in_overload(class, received);
         }
@@ -205,11 +233,13 @@ impl Classify<Received> for FrameClassifier {
 
     #[inline]
     fn have_left(&mut self) {
-        for (class, delay) in self.left.drain(..) {
-            let recorder = self.recorders.get_mut(class.number() as usize);
-            if let Some(recorder) = recorder.and_then(Option::as_mut) {
-                recorder.record(delay);
-            }
+        if self.left.is_empty() {
+            return;
         }
+        let mut left = std::mem::take(&mut self.left);
+        for (class, delay) in left.drain(..) {
+            self.record(class, delay);
+        }
+        self.left = left;
     }
 }

@@ -383,7 +383,9 @@ impl<D: Device> Worker<D> {
             ingress: self.ingress,
             owner: None,
         };
-        if let Some(Table { filters, .. }) = self.table.as_deref() {
+        if let Some(Table { filters, .. }) = self.table.as_deref()
+            && filters.prefetches(self.arrived.len())
+        {
             let frames = self.arrived.iter();
             let frames = frames.map(|frame| (frame.bytes(), &origin));
             filters.prefetch(frames, Layer::Ethernet);
