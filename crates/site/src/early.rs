@@ -13,8 +13,12 @@ use fairlane_io::early::{Class, EarlyDrop, Family, Gate, Pattern, Rules, WORDS};
 
 use crate::notice::{Notice, Notify};
 
-/// How long limits hold at least, and the time after which an overload may be over.
-const EPOCH: Nanos = Nanos::from_millis(1_000);
+/// How long limits hold at least, and the time after which an overload may be over. Twice as long where the last one was over
+/// [not long ago](AGAIN), and no longer than the longest: a thread that loses its core now and then
+/// is overloaded for moments, and at each of them the ring would be full before there are limits.
+const EPOCH: Nanos = Nanos::from_secs(1);
+const LONGEST_EPOCH: Nanos = Nanos::from_secs(64);
+const AGAIN: Nanos = Nanos::from_secs(120);
 /// Dropped in that time, they might as well have been taken in.
 const FEW: u64 = 2_000;
 
@@ -199,7 +203,9 @@ pub(crate) fn words(frame: &[u8]) -> Option<(Family, [u64; WORDS])> {
 /// Says when there is an overload; of the forwarding thread.
 #[derive(Default)]
 pub(crate) struct Guard {
-    /// The epoch ends.
+    /// How long an epoch is; before the first overload 0.
+    epoch: Nanos,
+    /// The epoch ends, or the last one has ended.
     until: Nanos,
     /// A ring was filling in this epoch.
     filled: bool,
@@ -216,19 +222,32 @@ impl Guard {
             self.filled = true;
             if !early.is_on() {
                 early.start();
+                self.epoch = self.epoch_at(now);
                 self.begin_epoch(early, now);
             }
         } else if !early.is_on() {
             return;
         }
         if now >= self.until {
-            match self.filled || early.total() >= self.dropped + FEW {
-                true => early.renew(),
-                false => early.stop(),
+            if self.filled || early.total() >= self.dropped + FEW {
+                early.renew();
+                self.begin_epoch(early, now);
+            } else {
+                early.stop();
+                self.until = now;
+                return;
             }
-            self.begin_epoch(early, now);
         }
         early.probe();
+    }
+
+    /// How long epochs are of an overload that begins now.
+    fn epoch_at(&self, now: Nanos) -> Nanos {
+        let is_again = self.epoch > Nanos::ZERO && now.since(self.until) < AGAIN;
+        match is_again {
+            true => (self.epoch + self.epoch).min(LONGEST_EPOCH),
+            false => EPOCH,
+        }
     }
 
     /// Nothing is to be dropped, whatever fills. O(1).
@@ -241,7 +260,7 @@ impl Guard {
     }
 
     fn begin_epoch(&mut self, early: &EarlyDrop, now: Nanos) {
-        self.until = now + EPOCH;
+        self.until = now + self.epoch;
         self.filled = false;
         self.dropped = early.total();
     }

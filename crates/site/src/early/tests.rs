@@ -278,3 +278,37 @@ fn what_was_dropped_early_of_a_class_stays_counted_when_that_goes() {
     }
     assert_eq!(plan.early_of_gone, 10);
 }
+
+/// For how many seconds limits hold that an overload of a moment brings, at this time in seconds.
+fn holds(guard: &mut Guard, early: &EarlyDrop, from: u64) -> u64 {
+    guard.look(early, true, Nanos::from_secs(from));
+    assert!(early.is_on());
+    let mut now = from;
+    while early.is_on() {
+        now += 1;
+        guard.look(early, false, Nanos::from_secs(now));
+    }
+    now - from
+}
+
+#[test]
+fn limits_hold_for_longer_where_overloads_come_again_and_again() {
+    if !may() {
+        return;
+    }
+    let early = exhausted(&link(&[])).unwrap();
+    early.stop();
+    let mut guard = Guard::default();
+    let mut now = 100;
+    for held in [1, 2, 4, 8, 16, 32, 64, 64] {
+        assert_eq!(holds(&mut guard, &early, now), held);
+        now += held + 100;
+    }
+    // After two quiet minutes it is the first again.
+    assert_eq!(holds(&mut guard, &early, now + 20), 1);
+    // So it is where nothing was shaped meanwhile.
+    assert_eq!(holds(&mut guard, &early, now + 30), 2);
+    guard.look(&early, true, Nanos::from_secs(now + 40));
+    guard.rest(&early);
+    assert_eq!(holds(&mut guard, &early, now + 41), 1);
+}
