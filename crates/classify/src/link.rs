@@ -137,14 +137,15 @@ impl LinkClassifier {
         (ClassFlow { class, flow }, found)
     }
 
-    /// Whether so many packets at once are worth a [`prefetch`](Self::prefetch): several, before hundreds of filters.
+    /// Whether so many packets at once are worth a [`prefetch`](Self::prefetch): several, before hundreds of filters. O(1).
     #[inline]
     pub fn prefetches(&self, packets: usize) -> bool {
         const LEAST: usize = 8;
         packets >= LEAST && self.rules.is_large()
     }
 
-    /// Has the memory fetched that finding these packets' classes begins with, for many packets at once. Changes nothing.
+    /// Has the memory fetched that finding these packets' classes begins with, of the filters that are looked at first, for
+    /// many packets at once. Changes nothing. O(packets): the headers of each are read once more.
     #[inline]
     pub fn prefetch<'a>(
         &self,

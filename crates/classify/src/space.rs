@@ -65,6 +65,7 @@ struct Table<T, const N: usize> {
 
 /// With what it leads to where a rank alone would leave a gap: who finds a rule need not look any further.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 struct Entry<T, const N: usize> {
     pattern: Pattern<N>,
     rank: u32,
@@ -161,7 +162,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
         start.map_or(0, |&start| start as usize)
     }
 
-    /// Something of both ends of the entry in this place: of two cache lines, if it lies in two.
+    /// Something of both ends of the entry in this place: of two cache lines, if one of IPv4 lies in two.
     #[inline]
     pub(crate) fn touch(&self, first_entry: usize) -> u64 {
         let first = self.tables.first();

@@ -112,7 +112,7 @@ pub(crate) struct Workers {
     pub receive: Option<At<Scalar>>,
     /// How many transmit at each interface, from 0 to 16, or "auto": as many as it has queues and this machine has
     /// cores beside those of the other threads. By default none: the thread that decides transmits. With the backend
-    /// "xdp" no more than it has transmit queues.
+    /// "xdp" no more than it has transmit queues, and receive queues.
     #[cfg_attr(test, schemars(extend("minimum" = 0, "maximum" = 16, "pattern" = "^auto$")))]
     pub transmit: Option<At<Scalar>>,
     /// The cores that they stay on, as in [2, 3]: one for each, first those that receive, then those that transmit,

@@ -239,7 +239,7 @@ pub struct XdpBackend {
     /// First, so that nothing arrives any more while what was sent is waited for.
     receiver: XdpReceiver,
     sender: XdpSender,
-    /// What sends by the other queues, once it is split.
+    /// What sends by the other queues, once it is split; nothing before.
     beside: Vec<XdpSender>,
 }
 
@@ -366,7 +366,8 @@ impl XdpBackend {
     }
 
     /// By how many queues of the interface it can send, once it is [split](Self::split): as many of those that it
-    /// receives from as there are transmit queues.
+    /// receives from as there are transmit queues, and at least 1. A backend of a single queue sends nothing if there is
+    /// no such transmit queue. O(1).
     pub fn tx_queues(&self) -> usize {
         1 + self.beside.len()
     }
@@ -387,6 +388,9 @@ impl XdpBackend {
     /// flight stays so, with the first of those that send. When the interface is gone all of them say so, with the same
     /// words.
     ///
+    /// Those that send and are dropped while others receive wait for what the kernel has taken up, each for 100 ms at most.
+    /// O(queues).
+    ///
     /// Waiting for one that receives makes the kernel send what is in the transmit rings of its queues, on the thread that
     /// waits.
     ///
@@ -404,7 +408,7 @@ impl XdpBackend {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "{senders} threads cannot send by interface {}: it has transmit queues for 1 to {queues}",
+                    "{senders} threads cannot send by interface {}: it has queues for 1 to {queues}",
                     self.interface()
                 ),
             ));

@@ -27,6 +27,7 @@ use fairlane_core::{
 ///     while let Dequeue::Packet(packet) = queue.dequeue(now, drop) {
 ///         bytes += u64::from(packet.len.get());
 ///     }
+///     queue.released();
 ///     bytes
 /// }
 ///
@@ -84,7 +85,7 @@ pub trait Queue {
     }
 
     /// Packets with these bytes are about to be enqueued, so that memory may be fetched for all of them at once. Changes
-    /// nothing that can be seen.
+    /// nothing that can be seen. O(packets).
     #[inline]
     fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
         let _ = packets;
@@ -98,7 +99,8 @@ pub trait Queue {
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Dequeue<Self::Payload>;
 
-    /// Packets were handed out, and no more are in this step: what could wait until then is to be done now.
+    /// Packets were handed out, and no more are in this step: what could wait until then is done now. Whoever dequeues calls
+    /// this afterwards.
     #[inline]
     fn released(&mut self) {}
 

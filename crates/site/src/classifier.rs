@@ -39,7 +39,7 @@ pub(crate) struct FrameClassifier {
     pub(crate) table: u32,
 }
 
-/// Classes whose recorders are in a cache in any case.
+/// Numbers of classes whose recorders are in a cache in any case.
 const NEAR: usize = 256;
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
@@ -241,5 +241,59 @@ impl Classify<Received> for FrameClassifier {
             self.record(class, delay);
         }
         self.left = left;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlane_config::Site;
+    use fairlane_core::Dequeue;
+    use fairlane_runtime::Queue;
+
+    use super::*;
+    use crate::meter::Told;
+    use crate::rig;
+
+    /// With a class for each address, and more classes than are recorded one by one.
+    #[test]
+    fn of_many_classes_too_each_delay_is_recorded_in_the_step_in_which_the_packet_leaves() {
+        for classes in [3, NEAR + 44] {
+            let of_class = |number| {
+                format!(
+                    "[[link.class]]\nname = \"class{number}\"\n[[link.filter]]\nclass = \"class{number}\"\n\
+                     source = \"10.0.{}.{}\"\n",
+                    number / 256,
+                    number % 256
+                )
+            };
+            let text = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n".to_owned()
+                + &(0..classes).map(of_class).collect::<String>()
+                + "[[link.class]]\nname = \"rest\"\ndefault = true\n";
+            let site = Site::parse(&text, "site.toml").unwrap();
+            let (plan, mut arbiter, port) = rig::start(&site.links[0]);
+            // Of each class since the last call: they are noted one by one, and taken.
+            let recorded = |packets: u64| {
+                let meters = plan.accounts.iter().take(classes);
+                let delays = meters.map(|account| account.meter.read(&mut Told::default()));
+                assert!(
+                    delays
+                        .map(|delays| delays.count())
+                        .all(|count| count == packets)
+                );
+            };
+            for class in 0..classes as u32 {
+                rig::put(
+                    arbiter.queue_mut(),
+                    port,
+                    rig::frame(class, 60),
+                    Nanos::ZERO,
+                );
+            }
+            recorded(0);
+            let queue = arbiter.queue_mut();
+            while let Dequeue::Packet(_) = queue.dequeue(Nanos::from_millis(1), drop) {}
+            queue.released();
+            recorded(1);
+        }
     }
 }

@@ -161,7 +161,7 @@ impl PipelineReport {
 pub struct InterfaceReport {
     /// Its name; empty where processes alone are on this side.
     pub name: Arc<str>,
-    /// How frames are exchanged with it.
+    /// How frames are exchanged with it, by how many queues and threads: as it was when the run began, or when it was attached.
     pub backend: String,
     /// Whether it is used: it was not detached.
     pub attached: bool,

@@ -697,6 +697,10 @@ impl<D> TransmitHandles<D> {
         reasons.into_iter().next().unwrap_or_else(panicked)
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.each.len()
+    }
+
     /// Bytes that were handed over and are not known to have left, as the budget counts them.
     fn in_flight(&self) -> u64 {
         self.each.iter().map(TransmitHandle::in_flight).sum()

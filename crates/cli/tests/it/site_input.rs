@@ -144,7 +144,7 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
         ));
         let words = vec![
             "2 threads that transmit",
-            "a transmit queue of its own, of which inside has 1",
+            "a queue that receives and transmits of its own, of which inside has 1",
             "at most 1 or for \"auto\"",
         ];
         cases.push(("xdp", "transmit = 2", None, words));

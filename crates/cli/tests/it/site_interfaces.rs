@@ -249,7 +249,7 @@ fn an_interface_that_comes_back_with_fewer_queues_has_no_more_workers_than_these
     let Some(line) = Line::new(test, 1_500) else {
         return;
     };
-    let config = up("xdp", "100mbit") + "[workers]\nreceive = 2\n";
+    let config = up("xdp", "100mbit") + "[workers]\nreceive = 2\ntransmit = 2\n";
     let (mut running, _folder) = line.start_as(&config, &[]);
     let [mut from, mut to] = [0, 1].map(|side| line.host(side));
     until_through(&mut from, &mut to, 1);
@@ -260,10 +260,16 @@ fn an_interface_that_comes_back_with_fewer_queues_has_no_more_workers_than_these
     until_through(&mut to, &mut from, 3);
     let threads = std::fs::read_dir(format!("/proc/{}/task", running.id())).unwrap();
     let names = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("comm")));
-    let mut receiving: Vec<_> = names.map(Result::unwrap).collect();
-    receiving.retain(|name| name.starts_with("rx"));
-    receiving.sort_unstable();
-    assert_eq!(receiving, ["rx inside\n", "rx1 outside\n", "rx2 outside\n"]);
+    let mut workers: Vec<_> = names.map(Result::unwrap).collect();
+    workers.retain(|name| name.starts_with("rx") || name.starts_with("tx"));
+    workers.sort_unstable();
+    let [of_inside, first, second] = [" inside\n", "1 outside\n", "2 outside\n"];
+    let expected = ["rx", "tx"].into_iter().flat_map(|kind| {
+        let mut of_kind = [of_inside, first, second].map(|name| format!("{kind}{name}"));
+        of_kind.sort_unstable();
+        of_kind
+    });
+    assert_eq!(workers, expected.collect::<Vec<_>>());
     running.signal("TERM");
     assert!(running.finish().status.success());
 }

@@ -43,7 +43,7 @@ enum Step {
 
 impl XdpBackend {
     /// Takes over all receive queues of the interface with the name `interface`, as
-    /// [`bind`](Self::bind) does one: a socket on each, with a receive ring of its own, all over `umem`.
+    /// [`bind`](Self::bind) does one: a socket on each, with rings of its own, all over `umem`.
     /// Packets arrive once all are bound; if one cannot be, those before it are let go again. A queue
     /// that the interface is given later (`ethtool -L`) goes to the kernel's own stack; the kernel lets
     /// none be taken away that has a socket.

@@ -232,12 +232,12 @@ fn a_backend_has_a_sender_and_a_receiver_for_each_of_its_queues_and_no_more() {
         (
             0,
             1,
-            "0 threads cannot send by interface near: it has transmit queues for 1 to 4",
+            "0 threads cannot send by interface near: it has queues for 1 to 4",
         ),
         (
             5,
             1,
-            "5 threads cannot send by interface near: it has transmit queues for 1 to 4",
+            "5 threads cannot send by interface near: it has queues for 1 to 4",
         ),
     ] {
         let backend = bind_all(&umem, &near, &native);

@@ -11,7 +11,8 @@ use crate::transmitting::{Fared, Idle, TransmitHandles, TransmitOptions, panicke
 use crate::workers::{Bell, Waits};
 
 /// Devices that frames leave by at one interface: one, by which whoever has this transmits; or one for each of the
-/// threads that do, once these have [started](Self::start).
+/// threads that do, once these have [started](Self::start). While there are none frames go to the first device alone, and
+/// all are looked after.
 pub(crate) struct Sending<D> {
     /// While there are no workers; at least one, unless a worker has panicked.
     devices: Vec<Idle<D>>,
@@ -136,9 +137,13 @@ impl<D: Device + 'static> Sending<D> {
         Waits::of_both(self.former_waits, workers.and_then(TransmitHandles::waits))
     }
 
-    /// How many workers there are to be.
+    /// How many workers there are, or are to be: one for each device.
     pub(crate) fn workers(&self) -> usize {
-        self.options.as_ref().map_or(0, |options| options.count)
+        match (&self.options, &self.workers) {
+            (None, _) => 0,
+            (Some(_), Some(workers)) => workers.count(),
+            (Some(_), None) => self.devices.len(),
+        }
     }
 
     /// Has workers transmit from now on, if any are to: first what former ones have left.

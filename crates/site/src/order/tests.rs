@@ -442,6 +442,7 @@ fn what_left_before_a_class_was_promised_more_is_within_its_bound() {
         rig::put(queue, rig.port, frame(1, 100), came);
         let left = queue.dequeue(came + Nanos::from_millis(5), drop);
         assert!(matches!(left, Dequeue::Packet(_)));
+        queue.released();
     };
     assert!(!is_beyond_its_bound(&mut rig, 1.0));
     wait(&mut rig, Nanos::from_millis(1_500));

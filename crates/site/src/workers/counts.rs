@@ -170,7 +170,8 @@ fn have_queues(interfaces: &Interfaces, workers: &Workers) -> Result<()> {
             return refused(count, to_receive, "", "receive queues");
         }
         if let Some(count) = transmit.filter(|&count| count > to_send) {
-            return refused(count, to_send, " that transmit", "a transmit queue");
+            let what = "a queue that receives and transmits";
+            return refused(count, to_send, " that transmit", what);
         }
     }
     Ok(())
