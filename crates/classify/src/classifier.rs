@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::hint::black_box;
 
 use crate::cover;
 use crate::pattern::{Pattern, V4, V4_ORIGIN, V6, V6_ORIGIN, key};
@@ -36,9 +35,6 @@ pub struct Effort {
     /// Rules that it is compared with.
     pub comparisons: usize,
 }
-
-/// Entries of a table that are in a cache in any case: 12 KiB of IPv4.
-const NEAR: usize = 256;
 
 /// Many rules, made ready to be searched.
 ///
@@ -85,38 +81,6 @@ impl<T: Copy, const HEADERS: usize, const ORIGIN: usize> Words<T, HEADERS, ORIGI
         match self {
             Words::Headers(rules) => rules.target(headers, origin),
             Words::Origin(rules) => rules.target(headers, origin),
-        }
-    }
-
-    #[inline]
-    fn first_entries(&self) -> usize {
-        match self {
-            Words::Headers(rules) => rules.space.first_entries(),
-            Words::Origin(rules) => rules.space.first_entries(),
-        }
-    }
-
-    #[inline]
-    fn first_slot(&self, headers: &Headers, origin: &Origin) -> usize {
-        match self {
-            Words::Headers(rules) => rules.space.first_slot(&key(headers, origin)),
-            Words::Origin(rules) => rules.space.first_slot(&key(headers, origin)),
-        }
-    }
-
-    #[inline]
-    fn first_entry(&self, first_slot: usize) -> usize {
-        match self {
-            Words::Headers(rules) => rules.space.first_entry(first_slot),
-            Words::Origin(rules) => rules.space.first_entry(first_slot),
-        }
-    }
-
-    #[inline]
-    fn touch(&self, first_entry: usize) -> u64 {
-        match self {
-            Words::Headers(rules) => rules.space.touch(first_entry),
-            Words::Origin(rules) => rules.space.touch(first_entry),
         }
     }
 
@@ -251,53 +215,6 @@ impl<T: Copy> Classifier<T> {
             Family::V4 => self.v4.target(headers, origin),
             Family::V6 => self.v6.target(headers, origin),
             Family::Other => self.other.target(headers, origin),
-        }
-    }
-
-    /// Whether the rules are so many that a look-up waits for memory.
-    #[inline]
-    pub(crate) fn is_large(&self) -> bool {
-        let entries = [
-            self.v4.first_entries(),
-            self.v6.first_entries(),
-            self.other.first_entries(),
-        ];
-        entries.into_iter().any(|entries| entries > NEAR)
-    }
-
-    /// Has the memory fetched that look-ups of these packets begin with, for all of them at once: step by step, since in
-    /// each step the loads do not depend on one another, and little is between them.
-    #[inline]
-    pub(crate) fn prefetch<'a>(&self, mut packets: impl Iterator<Item = (Headers, &'a Origin)>) {
-        const MOST: usize = 64;
-        let mut places = [(Family::Other, 0); MOST];
-        loop {
-            let mut count = 0;
-            for (place, (headers, origin)) in places.iter_mut().zip(&mut packets) {
-                let slot = match headers.family {
-                    Family::V4 => self.v4.first_slot(&headers, origin),
-                    Family::V6 => self.v6.first_slot(&headers, origin),
-                    Family::Other => self.other.first_slot(&headers, origin),
-                };
-                *place = (headers.family, slot);
-                count += 1;
-            }
-            for (family, place) in &mut places[..count] {
-                *place = match family {
-                    Family::V4 => self.v4.first_entry(*place),
-                    Family::V6 => self.v6.first_entry(*place),
-                    Family::Other => self.other.first_entry(*place),
-                };
-            }
-            let touch = |&(family, entry)| match family {
-                Family::V4 => self.v4.touch(entry),
-                Family::V6 => self.v6.touch(entry),
-                Family::Other => self.other.touch(entry),
-            };
-            black_box(places[..count].iter().map(touch).fold(0, u64::wrapping_add));
-            if count < MOST {
-                return;
-            }
         }
     }
 

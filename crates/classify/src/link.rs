@@ -137,30 +137,6 @@ impl LinkClassifier {
         (ClassFlow { class, flow }, found)
     }
 
-    /// Whether so many packets at once are worth a [`prefetch`](Self::prefetch): several, before hundreds of filters. O(1).
-    #[inline]
-    pub fn prefetches(&self, packets: usize) -> bool {
-        const LEAST: usize = 8;
-        packets >= LEAST && self.rules.is_large()
-    }
-
-    /// Has the memory fetched that finding these packets' classes begins with, of the filters that are looked at first, for
-    /// many packets at once. Changes nothing. O(packets): the headers of each are read once more.
-    #[inline]
-    pub fn prefetch<'a>(
-        &self,
-        packets: impl IntoIterator<Item = (&'a [u8], &'a Origin)>,
-        layer: Layer,
-    ) {
-        let packets = packets.into_iter().map(|(bytes, origin)| {
-            let mut headers = Headers::default();
-            // Of what cannot be read anything may be fetched.
-            let _ = read(bytes, layer, &mut headers);
-            (headers, origin)
-        });
-        self.rules.prefetch(packets);
-    }
-
     /// Counts what was found of a packet by these filters.
     #[inline]
     pub fn count(&mut self, found: Found) {

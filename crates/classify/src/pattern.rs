@@ -99,7 +99,6 @@ pub(crate) fn set_addresses<const N: usize>(words: &mut [u64; N], source: u128, 
 
 /// A rule within one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(C)]
 pub(crate) struct Pattern<const N: usize> {
     /// The bits that are asked about. Of a range of ports: those in which its ends agree.
     pub(crate) mask: [u64; N],

@@ -64,10 +64,3 @@ impl Frame for Datagram {
         self.peer
     }
 }
-
-/// The payload.
-impl AsRef<[u8]> for Datagram {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}

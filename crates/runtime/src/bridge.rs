@@ -348,7 +348,7 @@ impl<Q, D, F, M> Bridge<Q, D, M>
 where
     Q: Queue<Payload: Into<F>>,
     D: Backend<Tx = F, Rx = F>,
-    F: ByteLen + AsRef<[u8]>,
+    F: ByteLen,
     M: Make<F, Q::Payload>,
 {
     /// A bridge of two lanes, named by the device that they leave by. An arbiter's link is idle
@@ -573,10 +573,6 @@ where
             Way::Elsewhere(_) => return,
         };
         let mut arrivals = from.device().arrivals().iter();
-        if arbiter.queue().prefetches(self.arrived.len()) {
-            let frames = self.arrived.iter().map(AsRef::as_ref);
-            arbiter.queue_mut().prefetch(frames);
-        }
         for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();
             let make = &mut self.make;
@@ -788,7 +784,7 @@ impl<Q, D, F, M> Steps for Bridge<Q, D, M>
 where
     Q: Queue<Payload: Into<F>>,
     D: Backend<Tx = F, Rx = F> + AsFd,
-    F: ByteLen + AsRef<[u8]>,
+    F: ByteLen,
     M: Make<F, Q::Payload>,
 {
     fn step(&mut self, now: Nanos) -> io::Result<Step> {

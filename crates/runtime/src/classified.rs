@@ -17,19 +17,6 @@ pub trait Classify<P> {
     /// Where a packet that comes at `now` goes. `len` counts what the link carries.
     fn classify(&mut self, payload: &P, len: Length, now: Nanos) -> ClassFlow;
 
-    /// As of [`Queue::prefetches`].
-    #[inline]
-    fn prefetches(&self, packets: usize) -> bool {
-        let _ = packets;
-        false
-    }
-
-    /// As of [`Queue::prefetch`].
-    #[inline]
-    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
-        let _ = packets;
-    }
-
     /// A packet of `class` that came was not accepted for want of room, or one that waited has
     /// given way.
     fn no_room(&mut self, class: ClassId, payload: &P) {
@@ -436,16 +423,6 @@ where
     ) -> Result<(), Rejected<P>> {
         let to = |classify: &mut K, payload: &P| classify.classify(payload, len, now);
         self.enqueue_by(flow, len, payload, now, to, on_discard)
-    }
-
-    #[inline]
-    fn prefetches(&self, packets: usize) -> bool {
-        self.classify.prefetches(packets)
-    }
-
-    #[inline]
-    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
-        self.classify.prefetch(packets);
     }
 
     #[inline]

@@ -77,20 +77,6 @@ pub trait Queue {
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Result<(), Rejected<Self::Payload>>;
 
-    /// Whether so many packets that are about to be enqueued are worth a [`prefetch`](Self::prefetch).
-    #[inline]
-    fn prefetches(&self, packets: usize) -> bool {
-        let _ = packets;
-        false
-    }
-
-    /// Packets with these bytes are about to be enqueued, so that memory may be fetched for all of them at once. Changes
-    /// nothing that can be seen. O(packets).
-    #[inline]
-    fn prefetch<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
-        let _ = packets;
-    }
-
     /// Hands out the packet that is next at `now`. Packets that were accepted and are not to be
     /// sent after all go to `discard` on the way, which owns them from then on.
     fn dequeue(

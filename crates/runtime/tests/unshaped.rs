@@ -31,46 +31,16 @@ impl ByteLen for Frame {
     }
 }
 
-/// As long as it is, and nothing else.
-impl AsRef<[u8]> for Frame {
-    fn as_ref(&self) -> &[u8] {
-        &[0; 1_500][..self.length]
-    }
-}
-
-/// So many frames at once are not announced.
-const FEW: usize = 3;
-
 /// Takes a frame's word for its class.
 struct Word {
     ids: Vec<ClassId>,
-    /// The lengths of those that were about to come, and have not.
-    announced: VecDeque<usize>,
-    /// How often there were some.
-    fetched: usize,
     /// Those that have left since it was told that no more do.
     leaving: usize,
 }
 
 impl Classify<Frame> for Word {
     fn classify(&mut self, frame: &Frame, _: Length, _: Nanos) -> ClassFlow {
-        if !frame.of_client
-            && let Some(announced) = self.announced.pop_front()
-        {
-            assert_eq!(announced, frame.length);
-        }
         self.ids[frame.class].into()
-    }
-
-    fn prefetches(&self, frames: usize) -> bool {
-        frames > FEW
-    }
-
-    fn prefetch<'a>(&mut self, frames: impl Iterator<Item = &'a [u8]>) {
-        assert!(self.announced.is_empty());
-        self.announced.extend(frames.map(<[u8]>::len));
-        assert!(self.announced.len() > FEW);
-        self.fetched += 1;
     }
 
     fn leaves(&mut self, _: ClassId, _: &Frame, _: Length, _: Nanos) {
@@ -141,8 +111,6 @@ impl Bed {
         };
         let word = Word {
             ids: ids.into(),
-            announced: VecDeque::new(),
-            fetched: 0,
             leaving: 0,
         };
         let queue = Classified::new(tree, word);
@@ -197,7 +165,7 @@ impl Bed {
         let arbiter = self.bridge.arbiter(Side::Right).unwrap();
         arbiter.invariants().unwrap();
         let word = arbiter.queue().classifier();
-        assert!(word.announced.is_empty() && word.leaving == 0);
+        assert!(word.leaving == 0);
         let total = arbiter.total_stats();
         assert_eq!(
             total.accepted,
@@ -246,8 +214,6 @@ fn what_waits_leaves_first_and_at_once_whatever_the_ceilings_and_then_frames_pas
     }
     bed.round(Nanos::ZERO);
     assert_eq!(bed.hear(1_000), 1, "the link is slow");
-    let shaped = bed.bridge.arbiter(Side::Right).unwrap();
-    assert_eq!(shaped.queue().classifier().fetched, 400 / BATCH + 1);
     bed.shape(false);
     for class in [3, 0] {
         bed.send(class, 30, 1_000);

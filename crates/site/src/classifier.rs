@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin};
+use fairlane_classify::{DigestKey, Layer, LinkClassifier};
 use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
@@ -27,8 +27,6 @@ pub(crate) struct FrameClassifier {
     /// memory that it takes is fetched for several at once.
     left: Vec<(ClassId, Nanos)>,
     early: Option<Arc<EarlyDrop>>,
-    /// Where the last frame came from: those that are about to come do too, mostly.
-    ingress: u16,
     /// What looks at TCP in passing.
     pub(crate) watch: Option<Box<Watch>>,
     /// The places of classes by their numbers; of classes that go, none.
@@ -64,7 +62,6 @@ impl FrameClassifier {
             recorders: by_number(recorders),
             left: Vec::with_capacity(BATCH),
             early,
-            ingress: 0,
             watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
             naming: None,
@@ -135,7 +132,6 @@ impl FrameClassifier {
     /// Where a frame goes by the filters.
     #[inline]
     pub(crate) fn by_filters(&mut self, received: &Received) -> ClassFlow {
-        self.ingress = received.origin.ingress;
         let bytes = received.frame.bytes();
         (self.filters).classify(bytes, Layer::Ethernet, &received.origin)
     }
@@ -196,21 +192,6 @@ impl Classify<Received> for FrameClassifier {
         let to = self.by_filters(received);
         self.comes(to, received);
         to
-    }
-
-    #[inline]
-    fn prefetches(&self, frames: usize) -> bool {
-        self.filters.prefetches(frames)
-    }
-
-    #[inline]
-    fn prefetch<'a>(&mut self, frames: impl Iterator<Item = &'a [u8]>) {
-        let origin = Origin {
-            ingress: self.ingress,
-            owner: None,
-        };
-        let frames = frames.map(|bytes| (bytes, &origin));
-        self.filters.prefetch(frames, Layer::Ethernet);
     }
 
     fn no_room(&mut self, class: ClassId, received: &Received) {

@@ -383,13 +383,6 @@ impl<D: Device> Worker<D> {
             ingress: self.ingress,
             owner: None,
         };
-        if let Some(Table { filters, .. }) = self.table.as_deref()
-            && filters.prefetches(self.arrived.len())
-        {
-            let frames = self.arrived.iter();
-            let frames = frames.map(|frame| (frame.bytes(), &origin));
-            filters.prefetch(frames, Layer::Ethernet);
-        }
         let mut arrivals = self.device.arrivals().iter();
         for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();

@@ -53,11 +53,6 @@ impl Classifying<'_> {
     fn classify(&mut self, frames: &[Frame]) {
         let (memory, classifier) = (self.memory, &mut self.classifier);
         self.classified.clear();
-        if classifier.prefetches(frames.len()) {
-            let packets = frames.iter();
-            let packets = packets.map(|&frame| (memory.bytes(frame), memory.origin(frame)));
-            classifier.prefetch(packets, Layer::Ethernet);
-        }
         self.classified.extend(frames.iter().map(|&frame| {
             let (bytes, origin) = (memory.bytes(frame), memory.origin(frame));
             Classified {

@@ -523,12 +523,6 @@ fn metadata(lacks: Unsummed) -> [u8; TOLD] {
     told
 }
 
-impl AsRef<[u8]> for XdpFrame {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes()
-    }
-}
-
 impl crate::ByteLen for XdpFrame {
     fn byte_len(&self) -> usize {
         self.len()
