@@ -16,9 +16,9 @@
 //!
 //! A backend can be [split](XdpBackend::split) into one or more [`XdpSender`]s, each with a queue, and one or more
 //! [`XdpReceiver`]s, among which the queues are divided: each may be used by a thread of its own, and dropped before or
-//! after the others. So a flow's packets come to one thread, in order. Frames go back by themselves: what is dropped or was sent becomes free for all.
-//! Where a thread has frames that another one received, they share the list of free frames, and change a word of it
-//! with each; [`OwedFrames`] has what avoids that.
+//! after the others. So a flow's packets come to one thread, in order. Frames go back by themselves: what is dropped or
+//! was sent becomes free for all. Where a thread has frames that another one received, they share the list of free frames,
+//! and change a word of it with each; [`OwedFrames`] has what avoids that.
 //!
 //! # Frames
 //!

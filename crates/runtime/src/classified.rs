@@ -27,10 +27,6 @@ pub trait Classify<P> {
     fn leaves(&mut self, class: ClassId, payload: &P, len: Length, now: Nanos) {
         let _ = (class, payload, len, now);
     }
-
-    /// Packets have [left](Self::leaves), and no more do in this step ([`Queue::released`]).
-    #[inline]
-    fn have_left(&mut self) {}
 }
 
 /// A packet, and the port that it came by.
@@ -455,11 +451,6 @@ where
             Dequeue::NotBefore(time) => Dequeue::NotBefore(time),
             Dequeue::Empty => Dequeue::Empty,
         }
-    }
-
-    #[inline]
-    fn released(&mut self) {
-        self.classify.have_left();
     }
 
     /// The class of a packet is not known before the packet is: as many as there are.

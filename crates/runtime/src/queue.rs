@@ -27,7 +27,6 @@ use fairlane_core::{
 ///     while let Dequeue::Packet(packet) = queue.dequeue(now, drop) {
 ///         bytes += u64::from(packet.len.get());
 ///     }
-///     queue.released();
 ///     bytes
 /// }
 ///
@@ -84,11 +83,6 @@ pub trait Queue {
         now: Nanos,
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Dequeue<Self::Payload>;
-
-    /// Packets were handed out, and no more are in this step: what could wait until then is done now. Whoever dequeues calls
-    /// this afterwards.
-    #[inline]
-    fn released(&mut self) {}
 
     /// How many packets of a flow are worth taking from its mailbox now: those that would be
     /// accepted, as far as that is known before they are seen.

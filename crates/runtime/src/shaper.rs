@@ -212,9 +212,6 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
             }
         };
         self.pace.close(window, now);
-        if released > 0 {
-            self.queue.released();
-        }
         self.since_expiry += 1;
         if released == 0 || self.since_expiry == PATIENCE {
             self.since_expiry = 0;
@@ -262,9 +259,8 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
                 Dequeue::Empty => break Next::WhenPushed,
             }
         };
-        match released {
-            0 => self.queue.expire_idle(now),
-            _ => self.queue.released(),
+        if released == 0 {
+            self.queue.expire_idle(now);
         }
         (released, next)
     }

@@ -8,7 +8,6 @@ use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
 use fairlane_runtime::Classify;
-use fairlane_runtime::bridge::BATCH;
 
 use crate::early::words;
 use crate::flows::names::{self, Naming};
@@ -23,9 +22,6 @@ pub(crate) struct FrameClassifier {
     pub(crate) filters: LinkClassifier,
     /// By the number of the class.
     recorders: Vec<Option<Recorder>>,
-    /// Of packets that leave in this step, their classes and delays, where classes are many: recorded together, so that the
-    /// memory that it takes is fetched for several at once.
-    left: Vec<(ClassId, Nanos)>,
     early: Option<Arc<EarlyDrop>>,
     /// What looks at TCP in passing.
     pub(crate) watch: Option<Box<Watch>>,
@@ -36,9 +32,6 @@ pub(crate) struct FrameClassifier {
     /// The table of these filters that workers go by; 0 for none.
     pub(crate) table: u32,
 }
-
-/// Numbers of classes whose recorders are in a cache in any case.
-const NEAR: usize = 256;
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
 pub(crate) fn random_key() -> DigestKey {
@@ -60,7 +53,6 @@ impl FrameClassifier {
         FrameClassifier {
             filters,
             recorders: by_number(recorders),
-            left: Vec::with_capacity(BATCH),
             early,
             watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
@@ -119,14 +111,6 @@ impl FrameClassifier {
     #[inline]
     fn recorder(&mut self, class: ClassId) -> Option<&mut Recorder> {
         self.recorders.get_mut(class.number() as usize)?.as_mut()
-    }
-
-    /// Counts the delay of a packet.
-    #[inline]
-    fn record(&mut self, class: ClassId, delay: Nanos) {
-        if let Some(recorder) = self.recorder(class) {
-            recorder.record(delay);
-        }
     }
 
     /// Where a frame goes by the filters.
@@ -202,79 +186,11 @@ impl Classify<Received> for FrameClassifier {
 
     #[inline]
     fn leaves(&mut self, class: ClassId, received: &Received, _: Length, now: Nanos) {
-        let delay = now.since(received.came);
-        match self.recorders.len() > NEAR {
-            true => self.left.push((class, delay)),
-            false => self.record(class, delay),
+        if let Some(recorder) = self.recorder(class) {
+            recorder.record(now.since(received.came));
         }
         if self.early.as_deref().is_some_and(EarlyDrop::is_on) {
             self.leaves_in_overload(class, received);
-        }
-    }
-
-    #[inline]
-    fn have_left(&mut self) {
-        if self.left.is_empty() {
-            return;
-        }
-        let mut left = std::mem::take(&mut self.left);
-        for (class, delay) in left.drain(..) {
-            self.record(class, delay);
-        }
-        self.left = left;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use fairlane_config::Site;
-    use fairlane_core::Dequeue;
-    use fairlane_runtime::Queue;
-
-    use super::*;
-    use crate::meter::Told;
-    use crate::rig;
-
-    /// With a class for each address, and more classes than are recorded one by one.
-    #[test]
-    fn of_many_classes_too_each_delay_is_recorded_in_the_step_in_which_the_packet_leaves() {
-        for classes in [3, NEAR + 44] {
-            let of_class = |number| {
-                format!(
-                    "[[link.class]]\nname = \"class{number}\"\n[[link.filter]]\nclass = \"class{number}\"\n\
-                     source = \"10.0.{}.{}\"\n",
-                    number / 256,
-                    number % 256
-                )
-            };
-            let text = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n".to_owned()
-                + &(0..classes).map(of_class).collect::<String>()
-                + "[[link.class]]\nname = \"rest\"\ndefault = true\n";
-            let site = Site::parse(&text, "site.toml").unwrap();
-            let (plan, mut arbiter, port) = rig::start(&site.links[0]);
-            // Of each class since the last call: they are noted one by one, and taken.
-            let recorded = |packets: u64| {
-                let meters = plan.accounts.iter().take(classes);
-                let delays = meters.map(|account| account.meter.read(&mut Told::default()));
-                assert!(
-                    delays
-                        .map(|delays| delays.count())
-                        .all(|count| count == packets)
-                );
-            };
-            for class in 0..classes as u32 {
-                rig::put(
-                    arbiter.queue_mut(),
-                    port,
-                    rig::frame(class, 60),
-                    Nanos::ZERO,
-                );
-            }
-            recorded(0);
-            let queue = arbiter.queue_mut();
-            while let Dequeue::Packet(_) = queue.dequeue(Nanos::from_millis(1), drop) {}
-            queue.released();
-            recorded(1);
         }
     }
 }

@@ -245,8 +245,10 @@ impl Guard {
     fn epoch_at(&self, now: Nanos) -> Nanos {
         let is_again = self.epoch > Nanos::ZERO && now.since(self.until) < AGAIN;
         match is_again {
-            true => (self.epoch + self.epoch).min(LONGEST_EPOCH),
             false => EPOCH,
+            // It goes on, with other tables: those were exchanged.
+            true if now < self.until => self.epoch,
+            true => (self.epoch + self.epoch).min(LONGEST_EPOCH),
         }
     }
 

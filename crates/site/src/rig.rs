@@ -56,5 +56,4 @@ pub(crate) fn put(queue: &mut Shaped, port: FlowId, bytes: Vec<u8>, now: Nanos) 
 pub(crate) fn pass(queue: &mut Shaped, port: FlowId, bytes: Vec<u8>, now: Nanos) {
     put(queue, port, bytes, now);
     assert!(matches!(queue.dequeue(now, drop), Dequeue::Packet(_)));
-    queue.released();
 }

@@ -304,6 +304,12 @@ fn limits_hold_for_longer_where_overloads_come_again_and_again() {
         assert_eq!(holds(&mut guard, &early, now), held);
         now += held + 100;
     }
+    // Others take the place of the tables in the middle of one.
+    let from = now + 10;
+    guard.look(&early, true, Nanos::from_secs(from));
+    early.stop();
+    assert_eq!(holds(&mut guard, &early, from + 5), 64);
+    now = from + 5 + 64 + 100;
     // After two quiet minutes it is the first again.
     assert_eq!(holds(&mut guard, &early, now + 20), 1);
     // So it is where nothing was shaped meanwhile.
