@@ -11,6 +11,7 @@
 pub mod blocks;
 pub mod controller;
 pub mod flowsets;
+pub mod instructions;
 pub mod pairs;
 pub mod path;
 pub mod pspat;

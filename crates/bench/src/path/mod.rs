@@ -18,6 +18,7 @@ pub use frames::Frame;
 pub use model::{CORES, Costs, Limit, Prediction};
 pub use rounds::{Amount, Figure};
 
+use crate::instructions::{Counter, Of, why_not};
 use frames::Memory;
 use pair::{Pair, hand_over, one_core, together, two_cores};
 use stages::{Arbiter, Back, Front, classes};
@@ -55,6 +56,8 @@ pub struct Case<'a> {
 pub struct Outcome {
     /// Whether the two ends of a mailbox were on two cores.
     pub two_cores: bool,
+    /// Why no figure has instructions, where none has.
+    pub no_instructions: Option<String>,
     pub lengths: Vec<ByLength>,
 }
 
@@ -181,6 +184,9 @@ pub fn measure(case: &Case<'_>) -> Result<Outcome> {
     let of_length = |bytes| of_length(case, bytes, amount);
     Ok(Outcome {
         two_cores: case.cores.is_some(),
+        no_instructions: Counter::of_this_thread(Of::Program)
+            .err()
+            .map(|error| why_not(&error)),
         lengths: lengths.into_iter().map(of_length).collect::<Result<_>>()?,
     })
 }

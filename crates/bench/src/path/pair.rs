@@ -10,7 +10,7 @@ use fairlane_mailbox::mailbox;
 use fairlane_runtime::pin_to_core;
 
 use super::frames::FRAMES;
-use super::rounds::{Amount, Figure, Rounds, measured, timed};
+use super::rounds::{Amount, Figure, Rounds, Stopwatch, Taken, measured};
 use super::stages::{BURST, Back, Front};
 
 /// Slots of the arbiter's mailbox.
@@ -129,10 +129,11 @@ pub(super) fn hand_over<T: Copy + Send + Sync>(
     let (mut producer, mut consumer) = mailbox::<T>(SLOTS)?;
     let push = move || {
         let (mut rounds, mut taken) = (Rounds::new(amount), Vec::new());
+        let mut watch = Stopwatch::of_this_thread();
         while pair.leads(&mut rounds) {
-            let mut round = Duration::ZERO;
+            let mut round = Taken::NOTHING;
             for part in items.chunks(SLOTS) {
-                round += timed(|| {
+                round += watch.timed(|| {
                     for burst in part.chunks(BURST) {
                         producer.push_batch(&mut burst.iter().copied());
                     }
@@ -146,11 +147,12 @@ pub(super) fn hand_over<T: Copy + Send + Sync>(
     };
     let pop = move || {
         let (mut taken, mut popped) = (Vec::new(), Vec::with_capacity(BURST));
+        let mut watch = Stopwatch::of_this_thread();
         while pair.follows() {
-            let mut round = Duration::ZERO;
+            let mut round = Taken::NOTHING;
             for _ in items.chunks(SLOTS) {
                 pair.meet();
-                round += timed(|| {
+                round += watch.timed(|| {
                     while consumer.pop_batch(BURST, |item| popped.push(item)) > 0 {
                         black_box(&popped);
                         popped.clear();
@@ -167,7 +169,7 @@ pub(super) fn hand_over<T: Copy + Send + Sync>(
 }
 
 /// What RX, classifier, arbiter and TX take in turns on this thread, in whose caches each finds what the others left:
-/// with a look at the clock between them.
+/// with a look at the clock between them. Instructions are not counted, since to read them is a system call.
 pub(super) fn together(front: &mut Front<'_>, back: &mut Back, amount: Amount) -> [Figure; 4] {
     let (mut rounds, mut taken) = (Rounds::new(amount), [const { Vec::new() }; 4]);
     while rounds.more() {
@@ -190,7 +192,7 @@ pub(super) fn together(front: &mut Front<'_>, back: &mut Back, amount: Amount) -
         }
         back.leave();
         for (taken, round) in taken.iter_mut().zip(round) {
-            taken.push(round);
+            taken.push(round.into());
         }
     }
     taken.map(|taken| Figure::of(&taken))
@@ -198,9 +200,9 @@ pub(super) fn together(front: &mut Front<'_>, back: &mut Back, amount: Amount) -
 
 /// All stages on this thread, without a hand-over.
 pub(super) fn one_core(front: &mut Front<'_>, back: &mut Back, amount: Amount) -> Figure {
-    measured(amount, || {
+    measured(amount, |watch| {
         front.arrive();
-        let taken = timed(|| {
+        let taken = watch.timed(|| {
             while front.receive() {
                 back.decide(front.classify_received());
                 back.transmit();
@@ -229,20 +231,20 @@ pub(super) fn two_cores(
         let (mut rounds, mut taken) = (Rounds::new(amount), Vec::new());
         front.arrive();
         while pair.leads(&mut rounds) {
-            taken.push(timed(|| {
-                while front.receive() {
-                    let classified = front.classify_received();
-                    returned.pop_batch(BURST, |frame| _ = black_box(frame));
-                    let mut left = classified.iter().copied();
-                    let mut patience = pair.patience();
-                    while left.len() > 0 {
-                        if to_arbiter.push_batch(&mut left) == 0 {
-                            patience.wait();
-                        }
+            let begun = Instant::now();
+            while front.receive() {
+                let classified = front.classify_received();
+                returned.pop_batch(BURST, |frame| _ = black_box(frame));
+                let mut left = classified.iter().copied();
+                let mut patience = pair.patience();
+                while left.len() > 0 {
+                    if to_arbiter.push_batch(&mut left) == 0 {
+                        patience.wait();
                     }
                 }
-                pair.meet();
-            }));
+            }
+            pair.meet();
+            taken.push(begun.elapsed().into());
             returned.pop_batch(usize::MAX, |frame| _ = black_box(frame));
             front.arrive();
         }

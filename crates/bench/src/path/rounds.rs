@@ -1,10 +1,12 @@
 //! How often something is measured, and what comes of it.
 
+use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use super::frames::FRAMES;
+use crate::instructions::{Counter, Of};
 
 /// How much is measured for each figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,21 +46,72 @@ impl Rounds {
     }
 }
 
-/// The figure of rounds on one thread, each of which takes as long as `round` says.
-pub(super) fn measured(amount: Amount, mut round: impl FnMut() -> Duration) -> Figure {
-    let mut rounds = Rounds::new(amount);
+/// The figure of rounds on one thread, each of which takes what `round` says.
+pub(super) fn measured(amount: Amount, mut round: impl FnMut(&mut Stopwatch) -> Taken) -> Figure {
+    let (mut rounds, mut watch) = (Rounds::new(amount), Stopwatch::of_this_thread());
     let mut taken = Vec::new();
     while rounds.more() {
-        taken.push(round());
+        taken.push(round(&mut watch));
     }
     Figure::of(&taken)
 }
 
-/// How long it took to do that.
-pub(super) fn timed(work: impl FnOnce()) -> Duration {
-    let begun = Instant::now();
-    work();
-    begun.elapsed()
+/// What something took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    time: Duration,
+    /// Where they were counted.
+    instructions: Option<u64>,
+}
+
+impl Taken {
+    pub(super) const NOTHING: Taken = Taken {
+        time: Duration::ZERO,
+        instructions: Some(0),
+    };
+}
+
+impl From<Duration> for Taken {
+    fn from(time: Duration) -> Taken {
+        Taken {
+            time,
+            instructions: None,
+        }
+    }
+}
+
+impl AddAssign for Taken {
+    fn add_assign(&mut self, other: Taken) {
+        self.time += other.time;
+        let both = self.instructions.zip(other.instructions);
+        self.instructions = both.map(|(sum, more)| sum + more);
+    }
+}
+
+/// Looks at the clock, and at the instructions of its thread where the machine counts them.
+pub(super) struct Stopwatch(Option<Counter>);
+
+impl Stopwatch {
+    pub(super) fn of_this_thread() -> Stopwatch {
+        Stopwatch(Counter::of_this_thread(Of::Program).ok())
+    }
+
+    fn instructions(&mut self) -> Option<u64> {
+        self.0.as_mut().and_then(Counter::read)
+    }
+
+    /// What it took to do that.
+    pub(super) fn timed(&mut self, work: impl FnOnce()) -> Taken {
+        let before = self.instructions();
+        let begun = Instant::now();
+        work();
+        let time = begun.elapsed();
+        let counted = before.zip(self.instructions());
+        Taken {
+            time,
+            instructions: counted.map(|(before, after)| after - before),
+        }
+    }
 }
 
 /// Nanoseconds a packet: the median of the rounds, and what a tenth of them were below and above.
@@ -67,25 +120,38 @@ pub struct Figure {
     pub ns: f64,
     pub p10_ns: f64,
     pub p90_ns: f64,
+    /// A packet's, the median of the rounds, where they were counted.
+    pub instructions: Option<f64>,
     pub rounds: usize,
 }
 
 impl Figure {
     /// Of what rounds of all frames took, the first of which warmed up.
-    pub(super) fn of(rounds: &[Duration]) -> Figure {
-        let mut rounds = rounds[1..].to_vec();
-        rounds.sort_unstable();
-        let at = |part: f64| {
-            let place = (rounds.len() - 1) as f64 * part;
-            rounds[place.round() as usize].as_nanos() as f64 / FRAMES as f64
-        };
+    pub(super) fn of(rounds: &[Taken]) -> Figure {
+        let rounds = &rounds[1..];
+        let times = sorted(rounds.iter().map(|round| round.time.as_nanos() as f64));
+        let counted = rounds.iter().filter_map(|round| round.instructions);
+        let counted = sorted(counted.map(|instructions| instructions as f64));
         Figure {
-            ns: at(0.5),
-            p10_ns: at(0.1),
-            p90_ns: at(0.9),
+            ns: at(&times, 0.5),
+            p10_ns: at(&times, 0.1),
+            p90_ns: at(&times, 0.9),
+            instructions: (!counted.is_empty()).then(|| at(&counted, 0.5)),
             rounds: rounds.len(),
         }
     }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values
+}
+
+/// A packet's part of what this part of the rounds is below.
+fn at(rounds: &[f64], part: f64) -> f64 {
+    let place = (rounds.len() - 1) as f64 * part;
+    rounds[place.round() as usize] / FRAMES as f64
 }
 
 #[cfg(test)]
@@ -108,15 +174,42 @@ mod tests {
 
     #[test]
     fn a_figure_is_the_median_beside_what_a_tenth_was_below_and_above() {
-        let round = |ns: u64| Duration::from_nanos(ns * FRAMES as u64);
+        let round = |ns: u64| Taken {
+            time: Duration::from_nanos(ns * FRAMES as u64),
+            instructions: Some(3 * ns * FRAMES as u64),
+        };
         let mut rounds = vec![round(1_000)];
         rounds.extend((1..=11).rev().map(round));
         let figure = Figure {
             ns: 6.0,
             p10_ns: 2.0,
             p90_ns: 10.0,
+            instructions: Some(18.0),
             rounds: 11,
         };
         assert_eq!(Figure::of(&rounds), figure);
+        // Of the rounds in which they were counted, if there is one.
+        for round in &mut rounds[..10] {
+            round.instructions = None;
+        }
+        assert_eq!(Figure::of(&rounds).instructions, Some(6.0));
+        for round in &mut rounds {
+            round.instructions = None;
+        }
+        assert_eq!(Figure::of(&rounds).instructions, None);
+    }
+
+    #[test]
+    fn parts_of_a_round_are_counted_together_or_not_at_all() {
+        let mut sum = Taken::NOTHING;
+        for instructions in [3, 4] {
+            sum += Taken {
+                time: Duration::from_nanos(5),
+                instructions: Some(instructions),
+            };
+        }
+        assert_eq!((sum.time.as_nanos(), sum.instructions), (10, Some(7)));
+        sum += Duration::from_nanos(1).into();
+        assert_eq!((sum.time.as_nanos(), sum.instructions), (11, None));
     }
 }

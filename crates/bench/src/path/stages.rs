@@ -11,7 +11,7 @@ use fairlane_io::Backend;
 use fairlane_io::memory::{self, MemoryBackend};
 
 use super::frames::{Classified, Frame, Memory};
-use super::rounds::{Amount, Figure, measured, timed};
+use super::rounds::{Amount, Figure, measured};
 
 /// Frames that are received, and handed on, at once.
 pub(super) const BURST: usize = 64;
@@ -108,9 +108,9 @@ impl<'a> Front<'a> {
 
     /// Receiving alone.
     pub(super) fn rx(&mut self, amount: Amount) -> Figure {
-        measured(amount, || {
+        measured(amount, |watch| {
             self.arrive();
-            timed(|| {
+            watch.timed(|| {
                 while self.receive() {
                     black_box(&self.received);
                 }
@@ -121,8 +121,8 @@ impl<'a> Front<'a> {
     /// Parsing and classifying alone.
     pub(super) fn classify(&mut self, amount: Amount) -> Figure {
         let frames = self.classifying.memory.frames();
-        measured(amount, || {
-            timed(|| {
+        measured(amount, |watch| {
+            watch.timed(|| {
                 for burst in frames.chunks(BURST) {
                     self.classifying.classify(burst);
                     black_box(&self.classifying.classified);
@@ -177,8 +177,8 @@ impl Back {
 
     /// Deciding alone.
     pub(super) fn decisions(&mut self, classified: &[Classified], amount: Amount) -> Figure {
-        measured(amount, || {
-            timed(|| {
+        measured(amount, |watch| {
+            watch.timed(|| {
                 for burst in classified.chunks(BURST) {
                     self.decide(burst);
                     black_box(&self.out);
@@ -190,8 +190,8 @@ impl Back {
 
     /// Transmitting alone.
     pub(super) fn tx(&mut self, frames: &[Frame], amount: Amount) -> Figure {
-        measured(amount, || {
-            let taken = timed(|| {
+        measured(amount, |watch| {
+            let taken = watch.timed(|| {
                 for burst in frames.chunks(BURST) {
                     self.out.extend(burst);
                     self.transmit();

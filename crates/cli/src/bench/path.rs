@@ -21,7 +21,8 @@ Each stage of the data path is measured by itself, in memory: receiving (RX), pa
 and classifying, both ends of the arbiter's mailbox and of a return ring, the arbiter
 with the site's classes (a packet in and a packet out), and transmitting (TX). The ends
 of a mailbox are on two cores where there are two. What one core does if it does all is
-measured in turns there, too: its stages share its caches.
+measured in turns there, too: its stages share its caches. Instructions are the
+program's own, where the machine counts them (most virtual machines do not).
 
 The model: one core takes what its stages add up to, and hands nothing over. Of more
 cores one is the arbiter's (out of the mailbox, decide, into a ring); the others are RX
@@ -72,6 +73,14 @@ struct Report {
 
 /// Measures and prints the outcome.
 pub(super) fn run(options: &Options) -> Result<()> {
+    let report = report(options)?;
+    match options.json {
+        true => output::json(&report),
+        false => output::line(text(&report)?),
+    }
+}
+
+fn report(options: &Options) -> Result<Report> {
     let site = match &options.config {
         Some(config) => Site::read(config)?,
         None => Site::parse(&tree_of(10, 10, 100), "the site that is made")?,
@@ -97,18 +106,14 @@ pub(super) fn run(options: &Options) -> Result<()> {
         },
         cores: machine::two_cores()?,
     })?;
-    let report = Report {
+    Ok(Report {
         link: link.name.clone(),
         classes: link.classes.len(),
         levels: levels(link),
         filters: link.rules.len(),
         algorithm: link.algorithm.to_string(),
         outcome,
-    };
-    match options.json {
-        true => output::json(&report),
-        false => output::line(text(&report)?),
-    }
+    })
 }
 
 /// A link of 10 Gbit/s whose classes have `top` others each `middle`, and those `leaves`, with a filter for each leaf.
@@ -191,6 +196,9 @@ fn predicted(one: &Prediction) -> String {
 /// A stage's name, and its figure among all.
 type Row = (&'static str, fn(&Stages) -> Figure);
 
+/// So many of the rows are of a stage that has its thread to itself.
+const BY_ITSELF: usize = 8;
+
 const ROWS: [Row; 12] = [
     ("RX", |stages| stages.rx),
     ("parse+classify", |stages| stages.classify),
@@ -223,6 +231,23 @@ fn by_length(
     table.to_string()
 }
 
+/// A table of them, or why there is none.
+fn instructions(report: &Report) -> String {
+    if let Some(why) = &report.outcome.no_instructions {
+        return format!("\nInstructions were not counted: {why}.\n");
+    }
+    let lengths = &report.outcome.lengths;
+    let rows = ROWS[..BY_ITSELF].iter().map(|&(name, of)| {
+        let cell = |length: &ByLength| match of(&length.stages).instructions {
+            Some(instructions) => format!("{instructions:.1}"),
+            None => "-".to_owned(),
+        };
+        (name.to_owned(), lengths.iter().map(cell).collect())
+    });
+    let table = by_length(report, "stage", rows);
+    format!("\nInstructions a packet, the median of the rounds:\n{table}\n")
+}
+
 fn text(report: &Report) -> Result<String> {
     let lengths = &report.outcome.lengths;
     let of_each = |cell: &dyn Fn(&ByLength) -> String| lengths.iter().map(cell).collect::<Vec<_>>();
@@ -248,6 +273,7 @@ fn text(report: &Report) -> Result<String> {
     let longest = of_each(&|length| stage(length.bottleneck).to_owned());
     let rows = figures.chain([("bottleneck".to_owned(), longest)]);
     writeln!(text, "{}", by_length(report, "stage", rows))?;
+    text += &instructions(report);
     if !report.outcome.two_cores {
         text += "There is one core: the ends of mailboxes took turns on it, and what it takes to fetch a cache line \
                  from another core is missing.\n";
@@ -286,6 +312,42 @@ fn text(report: &Report) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instructions_have_a_table_where_they_were_counted() {
+        let example = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../examples/home-gateway.toml"
+        );
+        let mut report = report(&Options {
+            config: Some(example.into()),
+            link: Some("up".to_owned()),
+            packets: Some(1),
+            seconds: 0.0,
+            json: false,
+        })
+        .unwrap();
+        report.outcome.no_instructions = Some("a reason".to_owned());
+        let said = text(&report).unwrap();
+        assert!(
+            said.contains("Instructions were not counted: a reason.\n"),
+            "{said}"
+        );
+
+        report.outcome.no_instructions = None;
+        for length in &mut report.outcome.lengths {
+            length.stages.arbiter.instructions = Some(f64::from(length.bytes) + 0.25);
+            length.stages.tx.instructions = None;
+        }
+        let said = text(&report).unwrap();
+        let (_, table) = said.split_once("Instructions a packet").unwrap();
+        let cells = |name: &str| -> Vec<&str> {
+            let row = table.lines().find(|row| row.contains(name)).unwrap();
+            row.trim_matches('│').split_whitespace().skip(1).collect()
+        };
+        assert_eq!(cells("arbiter"), ["64.2", "374.2", "1500.2"], "{table}");
+        assert_eq!(cells("TX"), ["-"; 3], "{table}");
+    }
 
     #[test]
     fn the_site_that_is_made_has_three_levels_and_a_filter_for_each_leaf() {

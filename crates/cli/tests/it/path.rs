@@ -24,7 +24,7 @@ fn list(value: &Value) -> &[Value] {
 
 /// What is the same of any site.
 #[track_caller]
-fn is_whole(length: &Value, two_cores: bool) {
+fn is_whole(length: &Value, two_cores: bool, counted: bool) {
     let names = [
         "rx",
         "classify",
@@ -42,6 +42,14 @@ fn is_whole(length: &Value, two_cores: bool) {
         let ns = ["p10_ns", "ns", "p90_ns"].map(|part| number(&figure[part]));
         assert!(ns[0] > 0.0 && ns.is_sorted(), "{figure}");
         assert_eq!(figure["rounds"], 1);
+    }
+    for name in names {
+        let instructions = &stages[name]["instructions"];
+        assert_eq!(instructions.is_null(), !counted, "{name}: {instructions}");
+        assert!(
+            !counted || number(instructions) > 1.0,
+            "{name}: {instructions}"
+        );
     }
     assert_eq!(stages.as_object().unwrap().len(), names.len() + 1);
     let sum: f64 = on_one_core.iter().map(|figure| number(&figure["ns"])).sum();
@@ -77,6 +85,7 @@ fn every_stage_is_measured_and_every_number_of_cores_predicted() {
             (&link.into(), &algorithm.into())
         );
         let two_cores = figures["two_cores"].as_bool().unwrap();
+        let counted = figures["no_instructions"].is_null();
         let lengths = list(&figures["lengths"]);
         assert!(
             lengths
@@ -85,7 +94,7 @@ fn every_stage_is_measured_and_every_number_of_cores_predicted() {
                 .eq(&[64, 374, 1500])
         );
         for length in lengths {
-            is_whole(length, two_cores);
+            is_whole(length, two_cores, counted);
             assert_eq!(length["classes_reached"], reached, "{site}: {length}");
             assert!(length["waiting"].as_u64().unwrap() > 0, "{length}");
         }
@@ -124,6 +133,7 @@ fn tables_say_the_same_without_json() {
         "parse+classify",
         "bottleneck",
         "as measured",
+        "Instructions ",
     ] {
         assert!(output.contains(part), "{part} is not in:\n{output}");
     }

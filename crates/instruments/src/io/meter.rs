@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlane_bench::instructions::{Counter, Of};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::wire::BATCH;
@@ -38,6 +39,8 @@ pub(super) struct Sample {
     pub busy: Duration,
     /// From the begin to the end.
     pub span: Duration,
+    /// Of the thread, the kernel's in its place included, while there was work; where they are counted.
+    pub instructions: Option<u64>,
 }
 
 impl AddAssign for Sample {
@@ -47,7 +50,14 @@ impl AddAssign for Sample {
         self.cpu += other.cpu;
         self.busy += other.busy;
         self.span += other.span;
+        let both = self.instructions.zip(other.instructions);
+        self.instructions = both.map(|(sum, more)| sum + more);
     }
+}
+
+/// Of the calling thread's instructions, where this user may count them.
+fn counter() -> Option<Counter> {
+    Counter::of_this_thread(Of::ProgramAndKernel).ok()
 }
 
 /// The time that the calling thread was on a core so far.
@@ -81,7 +91,8 @@ pub(super) fn without_pause(
     round: impl FnMut() -> io::Result<Round>,
 ) -> io::Result<Sample> {
     let begun = Instant::now();
-    let mut sample = busy(round, |_, packets| until.is_over(begun, packets))?;
+    let last = |_, packets| until.is_over(begun, packets);
+    let mut sample = busy(round, last, counter().as_mut())?;
     sample.span = begun.elapsed();
     Ok(sample)
 }
@@ -93,13 +104,18 @@ pub(super) fn with_backlog(
     mut round: impl FnMut() -> io::Result<Round>,
 ) -> io::Result<Sample> {
     let begun = Instant::now();
-    let mut total = Sample::default();
+    let mut total = Sample {
+        instructions: Some(0),
+        ..Sample::default()
+    };
+    let mut counter = counter();
     while !until.is_over(begun, total.packets) {
         thread::sleep(PAUSE);
-        let sample = busy(&mut round, |round, packets| {
+        let last = |round: Round, packets| {
             let worked_off = round.came < BATCH && !round.unfinished;
             worked_off || until.is_over(begun, total.packets + packets)
-        })?;
+        };
+        let sample = busy(&mut round, last, counter.as_mut())?;
         if sample.packets > 0 {
             total += sample;
         }
@@ -112,8 +128,11 @@ pub(super) fn with_backlog(
 fn busy(
     mut round: impl FnMut() -> io::Result<Round>,
     mut last: impl FnMut(Round, u64) -> bool,
+    mut counter: Option<&mut Counter>,
 ) -> io::Result<Sample> {
     let mut sample = Sample::default();
+    let mut instructions = || counter.as_mut().and_then(|counter| counter.read());
+    let before = instructions();
     let (begun, cpu) = (Instant::now(), thread_time());
     loop {
         let did = round()?;
@@ -125,6 +144,8 @@ fn busy(
     }
     sample.cpu = thread_time().saturating_sub(cpu);
     sample.busy = begun.elapsed();
+    let counted = before.zip(instructions());
+    sample.instructions = counted.map(|(before, after)| after - before);
     Ok(sample)
 }
 

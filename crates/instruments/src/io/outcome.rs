@@ -47,6 +47,8 @@ pub(super) struct Figures {
     pub mpps: f64,
     /// Nanoseconds of CPU time per packet.
     pub cpu_ns: f64,
+    /// Instructions per packet, the kernel's included; null where they are not counted.
+    pub instructions: Option<f64>,
     /// Packets moved at once, on average.
     pub batch: f64,
     /// In all rounds together.
@@ -103,6 +105,7 @@ fn figures(what: What, samples: &[Sample]) -> Option<Figures> {
     Some(Figures {
         mpps: median(samples.iter().map(mpps))?,
         cpu_ns: median(samples.iter().map(cpu_ns))?,
+        instructions: median(samples.iter().filter_map(instructions)),
         batch: median(samples.iter().map(batch))?,
         packets: samples.iter().map(|sample| sample.packets).sum(),
     })
@@ -110,6 +113,10 @@ fn figures(what: What, samples: &[Sample]) -> Option<Figures> {
 
 fn cpu_ns(sample: &Sample) -> f64 {
     sample.cpu.as_nanos() as f64 / sample.packets.max(1) as f64
+}
+
+fn instructions(sample: &Sample) -> Option<f64> {
+    Some(sample.instructions? as f64 / sample.packets.max(1) as f64)
 }
 
 /// Of an even number, the mean of the two in the middle.
@@ -136,6 +143,7 @@ mod tests {
             cpu: Duration::from_micros(cpu),
             busy: Duration::from_micros(2 * cpu),
             span: Duration::from_micros(4 * cpu),
+            instructions: Some(3_000 * cpu),
         }
     }
 
@@ -156,6 +164,7 @@ mod tests {
         assert!((measured.ratio.unwrap() - 1.1).abs() < 1e-9);
         assert!(measured.receive.is_none());
         let scheduled = measured.scheduled.unwrap();
+        assert_eq!(scheduled.instructions, Some(3_300.0));
         assert!((scheduled.cpu_ns - 1_100.0).abs() < 1e-9);
         assert_eq!((scheduled.batch, scheduled.packets), (10.0, 2_500));
     }
