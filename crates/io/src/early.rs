@@ -36,7 +36,7 @@
 //!
 //! # Cost
 //!
-//! Five instructions a frame without overload. With it some hundred, a look into each table, and
+//! Five instructions a frame while nobody has a limit, overload or not. Else some hundred, a look into each table, and
 //! each comparison; on the way back, a few nanoseconds a frame for who forwards.
 //!
 //! # Example
@@ -194,6 +194,12 @@ pub struct EarlyDrop {
     tables: HashTable<{ WORDS + 1 }>,
     /// The last epoch.
     epoch: AtomicU64,
+    /// The same while there is an overload, else 0. The program is told of it while somebody has a limit.
+    overload: AtomicU64,
+    /// The last epoch in which somebody was refused, or lost a frame here, as far as is known.
+    limited: AtomicU64,
+    /// What had been dropped when the last epoch ended.
+    counted: AtomicU64,
 }
 
 /// Where the limits of a class are.
@@ -259,6 +265,9 @@ impl EarlyDrop {
             tables,
             // Limits that were never set are of an epoch before the last.
             epoch: AtomicU64::new(0),
+            overload: AtomicU64::new(0),
+            limited: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
         })
     }
 
@@ -269,6 +278,13 @@ impl EarlyDrop {
     /// Whether there is an overload. O(1), one load.
     #[inline]
     pub fn is_on(&self) -> bool {
+        self.overload.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether somebody may have a limit: there is an overload, and in this epoch or the one before it somebody was
+    /// refused, or lost a frame here. As long as nobody has, the program looks at no frame. O(1), one load.
+    #[inline]
+    pub fn has_limits(&self) -> bool {
         self.words()[0].load(Ordering::Relaxed) != 0
     }
 
@@ -280,22 +296,33 @@ impl EarlyDrop {
     /// An epoch ends: who lost nothing in it or in the one before, here or in the scheduler, has no limit any
     /// more.
     pub fn renew(&self) {
+        let total = self.total();
+        if self.counted.swap(total, Ordering::Relaxed) != total {
+            let epoch = self.epoch.load(Ordering::Relaxed);
+            self.limited.store(epoch, Ordering::Relaxed);
+        }
         self.forward(1);
     }
 
     /// The next frame that is beyond its limit passes all the same. O(1).
     pub fn probe(&self) {
-        self.words()[PROBE / 8].store(1, Ordering::Relaxed);
+        // Who looks at no frame needs no leave; and the program's line stays where that runs.
+        if self.has_limits() {
+            self.words()[PROBE / 8].store(1, Ordering::Relaxed);
+        }
     }
 
     fn forward(&self, epochs: u64) {
         let epoch = self.epoch.load(Ordering::Relaxed) + epochs;
         self.epoch.store(epoch, Ordering::Relaxed);
-        self.words()[0].store(epoch, Ordering::Relaxed);
+        self.overload.store(epoch, Ordering::Relaxed);
+        let has_limits = self.limited.load(Ordering::Relaxed) + 1 >= epoch;
+        self.words()[0].store(if has_limits { epoch } else { 0 }, Ordering::Relaxed);
     }
 
     /// There is no overload any more: nothing is dropped from now on.
     pub fn stop(&self) {
+        self.overload.store(0, Ordering::Relaxed);
         self.words()[0].store(0, Ordering::Relaxed);
     }
 
@@ -312,6 +339,10 @@ impl EarlyDrop {
         }
         // Release: who finds it set finds what it lets through.
         set.store(epoch, Ordering::Release);
+        if self.is_on() {
+            self.limited.store(epoch, Ordering::Relaxed);
+            self.words()[0].store(epoch, Ordering::Release);
+        }
     }
 
     /// A packet of a class has been sent; `words` as in [`no_room`](Self::no_room). O(1).

@@ -80,7 +80,9 @@ fn nothing_is_dropped_but_beyond_a_limit_under_overload() {
     early.start();
     assert!(early.is_on());
     assert_eq!(pass(&early, 7, 100), 100, "nobody was refused in it");
+    assert!(!early.has_limits());
     refuse(&early, 0, 7);
+    assert!(early.has_limits());
     assert_eq!(pass(&early, 7, 100), 32);
     assert_eq!(pass(&early, 8, 100), 0, "the class has one limit");
     assert_eq!(pass(&early, 1, 100), 100, "the other class has none");
@@ -91,9 +93,11 @@ fn nothing_is_dropped_but_beyond_a_limit_under_overload() {
     assert_eq!((early.dropped(0), early.total()), (dropped, 2));
     assert_eq!(early.dropped(1), Dropped::default());
     early.stop();
+    assert!(!early.is_on() && !early.has_limits());
     assert_eq!(pass(&early, 7, 100), 100);
     early.start();
     assert_eq!(pass(&early, 7, 100), 100, "limits end with the overload");
+    assert!(early.is_on() && !early.has_limits());
 }
 
 #[test]
@@ -132,10 +136,15 @@ fn who_is_neither_refused_nor_dropped_for_two_epochs_has_no_limit() {
     early.renew();
     assert_eq!(pass(&early, 7, 100), 0, "who goes on is kept out");
     early.renew();
+    assert!(early.has_limits(), "nobody knows yet that it will end");
     early.renew();
+    assert!(early.is_on() && !early.has_limits());
     assert_eq!(pass(&early, 7, 100), 100);
+    early.renew();
     refuse(&early, 0, 7);
     assert_eq!(pass(&early, 7, 100), 32, "a new one");
+    early.renew();
+    assert!(early.has_limits());
 }
 
 #[test]

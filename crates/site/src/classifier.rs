@@ -75,7 +75,7 @@ impl FrameClassifier {
         Some((early, place.then(|| self.place(class))??))
     }
 
-    /// Early drop is told of a frame that leaves. By itself: seldom is there an overload.
+    /// Early drop is told of a frame that leaves while somebody has a limit. By itself: that is seldom.
     #[cold]
     #[inline(never)]
     fn leaves_in_overload(&self, class: ClassId, received: &Received) {
@@ -189,7 +189,7 @@ impl Classify<Received> for FrameClassifier {
         if let Some(recorder) = self.recorder(class) {
             recorder.record(now.since(received.came));
         }
-        if self.early.as_deref().is_some_and(EarlyDrop::is_on) {
+        if self.early.as_deref().is_some_and(EarlyDrop::has_limits) {
             self.leaves_in_overload(class, received);
         }
     }

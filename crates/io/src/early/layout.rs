@@ -1,7 +1,7 @@
 //! The memory that a program shares with this process, by bytes.
 //!
 //! ```text
-//! header             epoch, 0 while there is no overload .. at TOTAL, frames dropped .. at PROBE, not
+//! header             epoch, 0 while nobody has a limit .. at TOTAL, frames dropped .. at PROBE, not
 //!                    0 where the next frame beyond its limit passes
 //! 32 for each class  where its limits are | frames dropped | their bytes | -
 //! 16 for each limit  the epoch it was last set in | what it lets through
