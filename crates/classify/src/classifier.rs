@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::hint::black_box;
 
 use crate::cover;
 use crate::pattern::{Pattern, V4, V4_ORIGIN, V6, V6_ORIGIN, key};
@@ -34,6 +35,16 @@ pub struct Effort {
     pub tables: usize,
     /// Rules that it is compared with.
     pub comparisons: usize,
+}
+
+/// Entries of a table that are in a cache in any case: 12 KiB of IPv4.
+const NEAR: usize = 256;
+
+/// Where a look-up begins: a slot of the first table, then an entry of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begin {
+    family: Family,
+    place: usize,
 }
 
 /// Many rules, made ready to be searched.
@@ -81,6 +92,38 @@ impl<T: Copy, const HEADERS: usize, const ORIGIN: usize> Words<T, HEADERS, ORIGI
         match self {
             Words::Headers(rules) => rules.target(headers, origin),
             Words::Origin(rules) => rules.target(headers, origin),
+        }
+    }
+
+    #[inline]
+    fn first_entries(&self) -> usize {
+        match self {
+            Words::Headers(rules) => rules.space.first_entries(),
+            Words::Origin(rules) => rules.space.first_entries(),
+        }
+    }
+
+    #[inline]
+    fn first_slot(&self, headers: &Headers, origin: &Origin) -> usize {
+        match self {
+            Words::Headers(rules) => rules.space.first_slot(&key(headers, origin)),
+            Words::Origin(rules) => rules.space.first_slot(&key(headers, origin)),
+        }
+    }
+
+    #[inline]
+    fn first_entry(&self, first_slot: usize) -> usize {
+        match self {
+            Words::Headers(rules) => rules.space.first_entry(first_slot),
+            Words::Origin(rules) => rules.space.first_entry(first_slot),
+        }
+    }
+
+    #[inline]
+    fn touch(&self, first_entry: usize) -> u64 {
+        match self {
+            Words::Headers(rules) => rules.space.touch(first_entry),
+            Words::Origin(rules) => rules.space.touch(first_entry),
         }
     }
 
@@ -216,6 +259,50 @@ impl<T: Copy> Classifier<T> {
             Family::V6 => self.v6.target(headers, origin),
             Family::Other => self.other.target(headers, origin),
         }
+    }
+
+    /// Whether the rules are so many that a look-up waits for memory.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        let entries = [
+            self.v4.first_entries(),
+            self.v6.first_entries(),
+            self.other.first_entries(),
+        ];
+        entries.into_iter().any(|entries| entries > NEAR)
+    }
+
+    /// Where a packet's look-up begins, for [`fetch`](Self::fetch).
+    #[inline]
+    pub(crate) fn begin(&self, headers: &Headers, origin: &Origin) -> Begin {
+        let slot = match headers.family {
+            Family::V4 => self.v4.first_slot(headers, origin),
+            Family::V6 => self.v6.first_slot(headers, origin),
+            Family::Other => self.other.first_slot(headers, origin),
+        };
+        Begin {
+            family: headers.family,
+            place: slot,
+        }
+    }
+
+    /// Has the memory fetched that these look-ups begin with, step by step: the loads of a step do not depend on one another,
+    /// and hardly anything is between them, so that all of them are under way at once.
+    #[inline]
+    pub(crate) fn fetch(&self, begins: &mut [Begin]) {
+        for Begin { family, place } in &mut *begins {
+            *place = match family {
+                Family::V4 => self.v4.first_entry(*place),
+                Family::V6 => self.v6.first_entry(*place),
+                Family::Other => self.other.first_entry(*place),
+            };
+        }
+        let touch = |begin: &Begin| match begin.family {
+            Family::V4 => self.v4.touch(begin.place),
+            Family::V6 => self.v6.touch(begin.place),
+            Family::Other => self.other.touch(begin.place),
+        };
+        black_box(begins.iter().map(touch).fold(0, u64::wrapping_add));
     }
 
     /// What the rules ask of the headers of packets of a family that came from `origin`, in the order

@@ -162,7 +162,7 @@ pub use flow_key::FlowKey;
 pub use headers::{
     Family, Fragment, Header, Headers, Layer, Malformed, Origin, Owner, Ports, Reason,
 };
-pub use link::{Found, LinkClassifier};
+pub use link::{Found, LinkClassifier, Scratch};
 pub use parse::{parse, parse_partly};
 pub use rule::{Match, Rule};
 pub use tcp::{Segment, segment};

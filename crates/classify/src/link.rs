@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use fairlane_core::tree::{ClassFlow, ClassId};
 
+use crate::classifier::Begin;
 use crate::parse::read;
 use crate::{Classifier, DigestKey, FlowKey, Headers, Layer, Origin, Per, Rule, parse};
 
@@ -28,6 +29,16 @@ pub enum Found {
     NoFilter,
     /// It cannot be read.
     Unreadable,
+}
+
+/// Fewer packets are looked up one by one.
+const TOGETHER: usize = 8;
+
+/// Room for what is known of packets between two steps of [`LinkClassifier::find_all`].
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    begins: Vec<Begin>,
+    packets: Vec<(Headers, Origin, bool)>,
 }
 
 impl LinkClassifier {
@@ -117,23 +128,88 @@ impl LinkClassifier {
         to
     }
 
+    /// The same for packets that come together, as of [`find_all`](Self::find_all): appends to `to` where each goes.
+    #[inline]
+    pub fn classify_all<'a>(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = (&'a [u8], Origin)>,
+        layer: Layer,
+        scratch: &mut Scratch,
+        to: &mut Vec<ClassFlow>,
+    ) {
+        let (mut unmatched, mut malformed) = (0, 0);
+        self.find_all(packets, layer, scratch, |class_flow, found| {
+            unmatched += u64::from(found == Found::NoFilter);
+            malformed += u64::from(found == Found::Unreadable);
+            to.push(class_flow);
+        });
+        self.unmatched += unmatched;
+        self.malformed += malformed;
+    }
+
     /// The same without counting, and what is to be [counted](Self::count): for threads that share the
     /// filters.
     #[inline]
     pub fn find(&self, bytes: &[u8], layer: Layer, origin: &Origin) -> (ClassFlow, Found) {
         let mut headers = Headers::default();
-        if read(bytes, layer, &mut headers).is_err() {
-            let default = self.classes[self.default as usize].0;
-            return (default.into(), Found::Unreadable);
+        match read(bytes, layer, &mut headers) {
+            Ok(()) => self.find_read(&headers, origin),
+            Err(_) => self.unreadable(),
         }
-        let target = self.rules.target(&headers, origin);
+    }
+
+    /// The same for packets that come together, in order, all of them; `scratch` is empty then, as before. Where the filters
+    /// are many, look-ups begin with memory that is in no near cache: it is fetched for all packets at once,
+    /// where it would be waited for by each.
+    #[inline]
+    pub fn find_all<'a>(
+        &self,
+        packets: impl ExactSizeIterator<Item = (&'a [u8], Origin)>,
+        layer: Layer,
+        scratch: &mut Scratch,
+        mut found: impl FnMut(ClassFlow, Found),
+    ) {
+        if packets.len() < TOGETHER || !self.rules.is_large() {
+            for (bytes, origin) in packets {
+                let (to, what) = self.find(bytes, layer, &origin);
+                found(to, what);
+            }
+            return;
+        }
+        for (bytes, origin) in packets {
+            let mut headers = Headers::default();
+            let is_readable = read(bytes, layer, &mut headers).is_ok();
+            // Of what cannot be read anything may be fetched.
+            scratch.begins.push(self.rules.begin(&headers, &origin));
+            scratch.packets.push((headers, origin, is_readable));
+        }
+        self.rules.fetch(&mut scratch.begins);
+        scratch.begins.clear();
+        for (headers, origin, is_readable) in scratch.packets.drain(..) {
+            let (to, what) = match is_readable {
+                true => self.find_read(&headers, &origin),
+                false => self.unreadable(),
+            };
+            found(to, what);
+        }
+    }
+
+    #[inline]
+    fn unreadable(&self) -> (ClassFlow, Found) {
+        let default = self.classes[self.default as usize].0;
+        (default.into(), Found::Unreadable)
+    }
+
+    #[inline]
+    fn find_read(&self, headers: &Headers, origin: &Origin) -> (ClassFlow, Found) {
+        let target = self.rules.target(headers, origin);
         let found = match target {
             Some(_) => Found::Filter,
             None => Found::NoFilter,
         };
         let place = target.unwrap_or(self.default);
         let (class, per) = self.classes[place as usize];
-        let flow = per.map_or(0, |per| per.digest(&headers, origin, &self.key));
+        let flow = per.map_or(0, |per| per.digest(headers, origin, &self.key));
         (ClassFlow { class, flow }, found)
     }
 

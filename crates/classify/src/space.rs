@@ -140,6 +140,35 @@ impl<T: Copy, const N: usize> Space<T, N> {
         hit.map(|entry| (found as usize, entry.target))
     }
 
+    /// Entries of the table that each look-up begins in.
+    #[inline]
+    pub(crate) fn first_entries(&self) -> usize {
+        self.tables.first().map_or(0, |table| table.entries.len())
+    }
+
+    /// The slot of that table in which a look-up of this key begins.
+    #[inline]
+    pub(crate) fn first_slot(&self, key: &Key<N>) -> usize {
+        let first = self.tables.first().filter(|table| table.is_hashed());
+        first.map_or(0, |table| table.slot_of(key))
+    }
+
+    /// Where the entries of this slot begin.
+    #[inline]
+    pub(crate) fn first_entry(&self, first_slot: usize) -> usize {
+        let first = self.tables.first();
+        let start = first.and_then(|table| table.starts.get(first_slot));
+        start.map_or(0, |&start| start as usize)
+    }
+
+    /// Something of both ends of the entry in this place: of two cache lines, if it lies in two.
+    #[inline]
+    pub(crate) fn touch(&self, first_entry: usize) -> u64 {
+        let first = self.tables.first();
+        let entry = first.and_then(|table| table.entries.get(first_entry));
+        entry.map_or(0, |entry| entry.pattern.mask[0] ^ u64::from(entry.rank))
+    }
+
     /// The ranks of all patterns that cover `pattern`.
     pub(crate) fn covers(&self, pattern: &Pattern<N>) -> impl Iterator<Item = usize> {
         let asks_less =
@@ -216,13 +245,24 @@ impl<T: Copy, const N: usize> Table<T, N> {
         }
     }
 
+    #[inline]
+    fn is_hashed(&self) -> bool {
+        self.entries.len() > FEW
+    }
+
+    /// Of a table that is [hashed](Self::is_hashed).
+    #[inline]
+    fn slot_of(&self, key: &Key<N>) -> usize {
+        (self.hash.of(key, &self.mask) >> self.shift) as usize
+    }
+
     /// All that can match a key, by rank.
     #[inline]
     fn entries_for(&self, key: &Key<N>) -> &[Entry<T, N>] {
-        if self.entries.len() <= FEW {
+        if !self.is_hashed() {
             return &self.entries;
         }
-        let slot = (self.hash.of(key, &self.mask) >> self.shift) as usize;
+        let slot = self.slot_of(key);
         &self.entries[self.starts[slot] as usize..self.starts[slot + 1] as usize]
     }
 

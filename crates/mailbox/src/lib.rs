@@ -117,6 +117,11 @@ mod consumer;
 mod error;
 pub mod free;
 pub mod memo;
+#[expect(
+    unsafe_code,
+    reason = "asks for memory by an instruction of the processor"
+)]
+mod prefetch;
 #[expect(unsafe_code, reason = "puts values into the slots")]
 mod producer;
 mod room;
@@ -127,6 +132,7 @@ mod sync;
 
 pub use consumer::Consumer;
 pub use error::{CapacityError, Full};
+pub use prefetch::prefetch;
 pub use producer::Producer;
 pub use room::Room;
 pub use slots::{most_waiting, slots_per_block, slots_per_line};

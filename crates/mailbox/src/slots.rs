@@ -3,6 +3,7 @@
 use core::{marker::PhantomData, mem::MaybeUninit, ptr::NonNull};
 use std::alloc::{self, Layout};
 
+use crate::prefetch::prefetch;
 use crate::{
     error::CapacityError,
     sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, UnsafeCell},
@@ -342,15 +343,7 @@ impl<T> View<T> {
     /// Asks the processor to bring the line at `line` close.
     #[inline]
     pub(crate) fn prefetch(self, line: usize) {
-        #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let start = self.base.as_ptr().wrapping_add(line).cast_const();
-            // SAFETY: a prefetch accesses nothing, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast()) };
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
-        let _ = line;
+        prefetch(self.base.as_ptr().wrapping_byte_add(line));
     }
 }
 

@@ -85,6 +85,9 @@ use crate::release::Straight;
 /// Frames taken in at once.
 pub const BATCH: usize = 64;
 
+/// Fewer frames that came at once are queued one by one.
+const TOGETHER: usize = 8;
+
 /// Most frames taken in from one device in a round: as long as that takes, nothing is sent.
 pub const MOST_TAKEN_IN: usize = 16 * BATCH;
 
@@ -331,6 +334,8 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     stats: [LaneStats; 2],
     make: M,
     arrived: Vec<D::Rx>,
+    /// The same as packets, with what the link carries of each.
+    made: Vec<(Length, Q::Payload)>,
     waiter: Waiter,
     /// Since the last round an arbiter was given to somebody to change, or somebody is in a hurry.
     changed: bool,
@@ -363,6 +368,7 @@ where
             stats: [LaneStats::default(); 2],
             make,
             arrived: Vec::with_capacity(BATCH),
+            made: Vec::with_capacity(BATCH),
             waiter: Waiter::new(),
             changed: false,
             is_attentive: false,
@@ -572,20 +578,32 @@ where
             // Nothing is received for it.
             Way::Elsewhere(_) => return,
         };
+        let (make, made) = (&mut self.make, &mut self.made);
+        let are_few = self.arrived.len() < TOGETHER;
         let mut arrivals = from.device().arrivals().iter();
         for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();
-            let make = &mut self.make;
-            let make = |frame| make.make(frame, leaves_by.other(), Came::of(arrival, now));
-            enqueue(
-                arbiter,
-                flow,
-                stats,
-                frame,
-                make,
-                |arbiter, flow, len, packet| arbiter.enqueue(flow, len, packet, now),
-            );
+            let mut make = |frame| make.make(frame, leaves_by.other(), Came::of(arrival, now));
+            if are_few {
+                enqueue(
+                    arbiter,
+                    flow,
+                    stats,
+                    frame,
+                    make,
+                    |arbiter, flow, len, packet| arbiter.enqueue(flow, len, packet, now),
+                );
+            } else if let Some(carried) = carried(arbiter, stats, frame.byte_len()) {
+                made.push((carried, make(frame)));
+            }
         }
+        if are_few {
+            return;
+        }
+        arbiter.enqueue_all(flow, made, now, |rejected| {
+            let frame: F = rejected.payload.into();
+            reject(stats, frame.byte_len(), rejected.reason);
+        });
     }
 
     /// The arbiter of the lane that leaves by this device, if it has one.
@@ -691,6 +709,7 @@ where
             stats,
             make: self.make.clone(),
             arrived: Vec::with_capacity(BATCH),
+            made: Vec::with_capacity(BATCH),
             waiter: Waiter::new(),
             changed: false,
             is_attentive: false,
@@ -750,17 +769,35 @@ fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend, F: ByteLen>(
     ) -> Result<(), Rejected<Q::Payload>>,
 ) {
     let bytes = frame.byte_len();
-    stats.received.add(bytes);
-    let length = u32::try_from(bytes).ok().and_then(Length::new);
-    let Some(carried) = length.and_then(|length| arbiter.link().carried(length)) else {
-        stats.oversized.add(bytes);
+    let Some(carried) = carried(arbiter, stats, bytes) else {
         return;
     };
     if let Err(rejected) = put(arbiter, flow, carried, make(frame)) {
-        stats.rejected.add(bytes);
-        if let Rejection::TooLong { .. } = rejected.reason {
-            stats.oversized.add(bytes);
-        }
+        reject(stats, bytes, rejected.reason);
+    }
+}
+
+/// Counts a frame that has come: how many bytes the link carries of it, if it can.
+#[inline]
+fn carried<Q: Queue<Payload: Into<D::Tx>>, D: Backend>(
+    arbiter: &Arbiter<Q, Straight<D>>,
+    stats: &mut LaneStats,
+    bytes: usize,
+) -> Option<Length> {
+    stats.received.add(bytes);
+    let length = u32::try_from(bytes).ok().and_then(Length::new);
+    let carried = length.and_then(|length| arbiter.link().carried(length));
+    if carried.is_none() {
+        stats.oversized.add(bytes);
+    }
+    carried
+}
+
+/// Counts a frame that the queue has not accepted.
+fn reject(stats: &mut LaneStats, bytes: usize, reason: Rejection) {
+    stats.rejected.add(bytes);
+    if let Rejection::TooLong { .. } = reason {
+        stats.oversized.add(bytes);
     }
 }
 

@@ -17,6 +17,19 @@ pub trait Classify<P> {
     /// Where a packet that comes at `now` goes. `len` counts what the link carries.
     fn classify(&mut self, payload: &P, len: Length, now: Nanos) -> ClassFlow;
 
+    /// The same of packets that come together, in order: appends to `to` where each goes. Who looks for them in large tables
+    /// may find them sooner at once than one by one.
+    fn classify_all<'a>(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = (&'a P, Length)> + Clone,
+        now: Nanos,
+        to: &mut Vec<ClassFlow>,
+    ) where
+        P: 'a,
+    {
+        to.extend(packets.map(|(payload, len)| self.classify(payload, len, now)));
+    }
+
     /// A packet of `class` that came was not accepted for want of room, or one that waited has
     /// given way.
     fn no_room(&mut self, class: ClassId, payload: &P) {
@@ -95,6 +108,8 @@ pub struct Classified<P, C, K> {
     holding: bool,
     /// Of these, those that came since some of them were queued.
     came: Option<usize>,
+    /// Where those go that come together.
+    to: Vec<ClassFlow>,
 }
 
 /// The ports, and what became of their packets.
@@ -197,6 +212,7 @@ impl<P, C, K> Classified<P, C, K> {
             held: VecDeque::new(),
             holding: false,
             came: None,
+            to: Vec::new(),
         }
     }
 
@@ -365,6 +381,14 @@ where
         Err(Rejected { payload, reason })
     }
 
+    /// Whether each of these is put into its class at once, or rejected there.
+    #[inline]
+    fn takes_all(&self, flow: FlowId, packets: &[(Length, P)]) -> bool {
+        let port = self.ports.get(flow);
+        let longest = port.map(|port| port.max_length);
+        !self.holding && packets.iter().all(|&(len, _)| Some(len) <= longest)
+    }
+
     fn place(&mut self, to: ClassFlow, len: Length, packet: FromPort<P>, now: Nanos) {
         let port = packet.port;
         let ClassFlow { class, flow } = to;
@@ -419,6 +443,34 @@ where
     ) -> Result<(), Rejected<P>> {
         let to = |classify: &mut K, payload: &P| classify.classify(payload, len, now);
         self.enqueue_by(flow, len, payload, now, to, on_discard)
+    }
+
+    fn enqueue_all(
+        &mut self,
+        flow: FlowId,
+        packets: &mut Vec<(Length, P)>,
+        now: Nanos,
+        mut on_discard: impl FnMut(Packet<P>),
+        mut rejected: impl FnMut(Rejected<P>),
+    ) {
+        let mut to = std::mem::take(&mut self.to);
+        // Only those are looked at that are queued now: others later, or never.
+        if self.takes_all(flow, packets) {
+            let packets = packets.iter().map(|(len, payload)| (payload, *len));
+            self.classify.classify_all(packets, now, &mut to);
+        }
+        let mut known = to.drain(..);
+        for (len, payload) in packets.drain(..) {
+            let to = |classify: &mut K, payload: &P| match known.next() {
+                Some(to) => to,
+                None => classify.classify(payload, len, now),
+            };
+            if let Err(back) = self.enqueue_by(flow, len, payload, now, to, &mut on_discard) {
+                rejected(back);
+            }
+        }
+        drop(known);
+        self.to = to;
     }
 
     #[inline]

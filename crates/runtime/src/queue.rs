@@ -76,6 +76,25 @@ pub trait Queue {
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Result<(), Rejected<Self::Payload>>;
 
+    /// Accepts packets of a flow that come together, in order, as [`enqueue`](Self::enqueue) does each: those that it
+    /// hands back go to `rejected`. `packets` is empty afterwards. A queue that has to look at packets may have that done
+    /// for all of them sooner than one by one.
+    #[inline]
+    fn enqueue_all(
+        &mut self,
+        flow: FlowId,
+        packets: &mut Vec<(Length, Self::Payload)>,
+        now: Nanos,
+        mut discard: impl FnMut(Packet<Self::Payload>),
+        mut rejected: impl FnMut(Rejected<Self::Payload>),
+    ) {
+        for (len, payload) in packets.drain(..) {
+            if let Err(back) = self.enqueue(flow, len, payload, now, &mut discard) {
+                rejected(back);
+            }
+        }
+    }
+
     /// Hands out the packet that is next at `now`. Packets that were accepted and are not to be
     /// sent after all go to `discard` on the way, which owns them from then on.
     fn dequeue(

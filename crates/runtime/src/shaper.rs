@@ -131,6 +131,20 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
         }
     }
 
+    /// Queues packets of which the link carries so many bytes each, in order ([`Queue::enqueue_all`]).
+    #[inline]
+    pub(crate) fn enqueue_all(
+        &mut self,
+        flow: FlowId,
+        packets: &mut Vec<(Length, Q::Payload)>,
+        now: Nanos,
+        rejected: impl FnMut(Rejected<Q::Payload>),
+    ) {
+        let discarded = &mut self.discarded;
+        let gone = |packet: Packet<Q::Payload>| discarded.push(packet.owner);
+        self.queue.enqueue_all(flow, packets, now, gone, rejected);
+    }
+
     /// Queues a packet of which the link carries `len` bytes.
     #[inline]
     pub(crate) fn enqueue(

@@ -5,7 +5,7 @@ use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{Ceiling, ClassConfig, ClassFlow, ClassId, LeafConfig, Payload, Tree};
 use fairlane_core::{
-    FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejection, SchedulerLimits, Weight,
+    Dequeue, FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejection, SchedulerLimits, Weight,
 };
 use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
 use fairlane_runtime::{
@@ -32,18 +32,34 @@ impl ByteLen for Packet {
 struct Word {
     ids: Vec<ClassId>,
     left: Vec<(usize, u32, Nanos)>,
+    /// How many packets it was asked about, in calls for one and in calls for several.
+    asked: (usize, usize),
 }
 
 impl Classify<Packet> for Word {
     fn classify(&mut self, packet: &Packet, _: Length, _: Nanos) -> ClassFlow {
-        ClassFlow {
-            class: self.ids[packet.place],
-            flow: 0,
-        }
+        self.asked.0 += 1;
+        self.of(packet)
+    }
+
+    fn classify_all<'a>(
+        &mut self,
+        packets: impl ExactSizeIterator<Item = (&'a Packet, Length)> + Clone,
+        _: Nanos,
+        to: &mut Vec<ClassFlow>,
+    ) {
+        self.asked.1 += packets.len();
+        to.extend(packets.map(|(packet, _)| self.of(packet)));
     }
 
     fn leaves(&mut self, _: ClassId, packet: &Packet, _: Length, now: Nanos) {
         self.left.push((packet.place, packet.number, now));
+    }
+}
+
+impl Word {
+    fn of(&self, packet: &Packet) -> ClassFlow {
+        self.ids[packet.place].into()
     }
 }
 
@@ -69,8 +85,11 @@ fn classes(leaves: &[(u32, AqmConfig, Option<Ceiling>)]) -> (Tree<FromPort<Packe
         tree.add_leaf(ClassId::ROOT, config, leaf).unwrap()
     });
     let ids = ids.collect();
-    let left = Vec::new();
-    (tree, Word { ids, left })
+    let word = Word {
+        ids,
+        ..Word::default()
+    };
+    (tree, word)
 }
 
 const PLAIN: (u32, AqmConfig, Option<Ceiling>) = (1, AqmConfig::TailDrop, None);
@@ -338,7 +357,7 @@ fn clients_that_fill_the_link_take_nothing_from_a_class_within_its_own() {
     });
     let word = Word {
         ids: ids.to_vec(),
-        left: Vec::new(),
+        ..Word::default()
     };
     let (near, mut far) = memory::pair::<Packet, Packet>(10_000);
     let config = ArbiterConfig {
@@ -401,4 +420,89 @@ fn what_was_held_is_queued_in_the_end_however_fast_more_comes() {
     }
     assert_eq!(steps, 7, "no step did more than it was to");
     assert_eq!(queue.total_stats().queued.packets, 40 + 7 * 7);
+}
+
+/// What became of packets.
+struct Became {
+    /// With the reason.
+    back: Vec<(Packet, Rejection)>,
+    dropped: u64,
+    word: Word,
+}
+
+/// What becomes of packets that come in parts of this size.
+fn become_in_parts(
+    flow: FlowId,
+    config: FlowConfig,
+    packets: &[(Length, usize, u32)],
+    part: usize,
+) -> Became {
+    let (tree, word) = classes(&[PLAIN, PLAIN]);
+    let mut queue = Classified::new(tree, word);
+    assert_eq!(queue.add_flow(config).unwrap().number(), 0);
+    let mut back = Vec::new();
+    for packets in packets.chunks(part) {
+        let packet = |&(len, place, number)| (len, Packet { place, number });
+        let mut packets: Vec<_> = packets.iter().map(packet).collect();
+        queue.enqueue_all(flow, &mut packets, ms(0), drop, |rejected| {
+            back.push((rejected.payload, rejected.reason));
+        });
+        assert!(packets.is_empty());
+    }
+    queue.invariants().unwrap();
+    let dropped = queue.total_stats().dropped.packets;
+    while let Dequeue::Packet(_) = queue.dequeue(ms(1), drop) {}
+    let word = std::mem::take(queue.classifier_mut());
+    Became {
+        back,
+        dropped,
+        word,
+    }
+}
+
+#[test]
+fn packets_that_come_together_become_what_they_would_one_by_one() {
+    let number = |number| FlowId::new(number);
+    let config = FlowConfig::new(Weight::ONE, length(1_000));
+    // More than there is room for in one class, in turns with the other one.
+    let many: Vec<_> = (0..250)
+        .map(|n| (length(1_000), usize::from(n % 5 == 0), n))
+        .collect();
+    let mut too_long = many.clone();
+    too_long[3].0 = length(1_001);
+    for (flow, packets, looked_at) in [
+        (number(0), &many, true),
+        (number(0), &too_long, false),
+        (number(7), &many, false),
+    ] {
+        let alone = become_in_parts(flow, config, packets, 1);
+        for part in [2, 64, 250] {
+            let together = become_in_parts(flow, config, packets, part);
+            assert_eq!(together.back, alone.back, "{part}");
+            assert_eq!(together.word.left, alone.word.left, "{part}");
+            assert_eq!(together.dropped, alone.dropped);
+            let [asked, of_each] = [&together, &alone].map(|became| became.word.asked);
+            assert_eq!(asked.0 + asked.1, of_each.0 + of_each.1);
+            assert_eq!(asked.0 == 0, looked_at || flow == number(7), "{asked:?}");
+        }
+        assert!(!alone.back.is_empty());
+    }
+}
+
+#[test]
+fn packets_that_come_together_while_others_are_held_wait_behind_them() {
+    let (tree, word) = classes(&[PLAIN]);
+    let mut queue = Classified::new(tree, word);
+    let flow = queue.add_flow(of_any_length()).unwrap();
+    queue.hold();
+    let mut all: Vec<_> = packets(0, 10).collect();
+    queue.enqueue_all(flow, &mut all, ms(0), drop, |_| panic!("there is room"));
+    assert_eq!(queue.classifier().asked, (0, 0), "filters may change yet");
+    assert!(!queue.go_on(4, ms(0)));
+    let mut more: Vec<_> = packets(0, 12).skip(10).collect();
+    queue.enqueue_all(flow, &mut more, ms(0), drop, |_| panic!("there is room"));
+    while !queue.go_on(4, ms(0)) {}
+    while let Dequeue::Packet(_) = queue.dequeue(ms(1), drop) {}
+    let left = queue.classifier().left.iter();
+    assert!(left.map(|&(_, number, _)| number).eq(0..12));
 }

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use fairlane_classify::{DigestKey, Layer, LinkClassifier};
+use fairlane_classify::{DigestKey, Layer, LinkClassifier, Scratch};
 use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
@@ -20,6 +20,7 @@ use crate::workers::Note;
 /// thread and exchanged whole.
 pub(crate) struct FrameClassifier {
     pub(crate) filters: LinkClassifier,
+    scratch: Scratch,
     /// By the number of the class.
     recorders: Vec<Option<Recorder>>,
     early: Option<Arc<EarlyDrop>>,
@@ -52,6 +53,7 @@ impl FrameClassifier {
         let recorders = metered.map(|(id, meter)| (id, Recorder::new(Arc::clone(meter))));
         FrameClassifier {
             filters,
+            scratch: Scratch::default(),
             recorders: by_number(recorders),
             early,
             watch: None,
@@ -176,6 +178,21 @@ impl Classify<Received> for FrameClassifier {
         let to = self.by_filters(received);
         self.comes(to, received);
         to
+    }
+
+    #[inline]
+    fn classify_all<'a>(
+        &mut self,
+        all: impl ExactSizeIterator<Item = (&'a Received, Length)> + Clone,
+        _: Nanos,
+        to: &mut Vec<ClassFlow>,
+    ) {
+        let packets = all.clone();
+        let packets = packets.map(|(received, _)| (received.frame.bytes(), received.origin));
+        (self.filters).classify_all(packets, Layer::Ethernet, &mut self.scratch, to);
+        for (&to, (received, _)) in to.iter().zip(all) {
+            self.comes(to, received);
+        }
     }
 
     fn no_room(&mut self, class: ClassId, received: &Received) {

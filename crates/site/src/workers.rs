@@ -22,7 +22,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fairlane_classify::{Found, Layer, LinkClassifier, Origin};
+use fairlane_classify::{Found, Layer, LinkClassifier, Origin, Scratch};
 use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_io::Waiter;
@@ -104,6 +104,18 @@ pub(crate) struct Note {
     pub(crate) table: u32,
     pub(crate) to: ClassFlow,
     pub(crate) found: Found,
+}
+
+impl Note {
+    /// Where there is no table.
+    const NONE: Note = Note {
+        table: 0,
+        to: ClassFlow {
+            class: ClassId::ROOT,
+            flow: 0,
+        },
+        found: Found::Filter,
+    };
 }
 
 /// A frame that a worker has received, and what it says of it: what goes by the mailbox.
@@ -217,6 +229,9 @@ pub(crate) struct Worker<D> {
     arrived: Vec<Frame>,
     /// What the mailbox has had no room for yet: a batch at most.
     classified: VecDeque<ClassifiedFrame>,
+    scratch: Scratch,
+    /// On those that have just come.
+    notes: Vec<Note>,
     frames: Producer<ClassifiedFrame>,
     /// How many it has handed on.
     handed: u64,
@@ -325,6 +340,8 @@ impl<D: Device> Worker<D> {
             table: None,
             arrived: Vec::with_capacity(BATCH),
             classified: VecDeque::with_capacity(BATCH),
+            scratch: Scratch::default(),
+            notes: Vec::with_capacity(BATCH),
             frames,
             handed: 0,
             back,
@@ -383,6 +400,16 @@ impl<D: Device> Worker<D> {
             ingress: self.ingress,
             owner: None,
         };
+        self.notes.clear();
+        if let Some(Table { number, filters }) = self.table.as_deref() {
+            let (scratch, notes) = (&mut self.scratch, &mut self.notes);
+            let frames = self.arrived.iter().map(|frame| (frame.bytes(), origin));
+            filters.find_all(frames, Layer::Ethernet, scratch, |to, found| {
+                let table = *number;
+                notes.push(Note { table, to, found });
+            });
+        }
+        let mut notes = self.notes.iter();
         let mut arrivals = self.device.arrivals().iter();
         for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();
@@ -390,7 +417,7 @@ impl<D: Device> Worker<D> {
                 at: now.since(arrival.waited.into()),
                 losing: arrival.losing,
             };
-            let note = note(self.table.as_deref(), &frame, &origin);
+            let note = notes.next().copied().unwrap_or(Note::NONE);
             self.classified
                 .push_back(ClassifiedFrame::new(frame, came, note));
         }
@@ -421,24 +448,6 @@ impl<D: Device> Worker<D> {
         };
         self.shared.lost.store(lost, Ordering::Relaxed);
         self.shared.uncut.store(uncut, Ordering::Relaxed);
-    }
-}
-
-/// Where a frame goes by a table.
-#[inline]
-fn note(table: Option<&Table>, frame: &Frame, origin: &Origin) -> Note {
-    let Some(Table { number, filters }) = table else {
-        return Note {
-            table: 0,
-            to: ClassId::ROOT.into(),
-            found: Found::Filter,
-        };
-    };
-    let (to, found) = filters.find(frame.bytes(), Layer::Ethernet, origin);
-    Note {
-        table: *number,
-        to,
-        found,
     }
 }
 

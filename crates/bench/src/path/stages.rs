@@ -4,8 +4,8 @@ use std::collections::{HashSet, VecDeque};
 use std::hint::black_box;
 use std::io;
 
-use fairlane_classify::{Layer, LinkClassifier};
-use fairlane_core::tree::ClassQueue;
+use fairlane_classify::{Layer, LinkClassifier, Scratch};
+use fairlane_core::tree::{ClassFlow, ClassQueue};
 use fairlane_core::{Dequeue, Discipline, Nanos, Packet, Rate};
 use fairlane_io::Backend;
 use fairlane_io::memory::{self, MemoryBackend};
@@ -45,21 +45,21 @@ pub(super) struct Front<'a> {
 struct Classifying<'a> {
     memory: &'a Memory,
     classifier: LinkClassifier,
+    scratch: Scratch,
+    to: Vec<ClassFlow>,
     /// Those looked at last.
     classified: Vec<Classified>,
 }
 
 impl Classifying<'_> {
     fn classify(&mut self, frames: &[Frame]) {
-        let (memory, classifier) = (self.memory, &mut self.classifier);
+        let (memory, to) = (self.memory, &mut self.to);
+        let packets = frames.iter();
+        let packets = packets.map(|&frame| (memory.bytes(frame), *memory.origin(frame)));
+        (self.classifier).classify_all(packets, Layer::Ethernet, &mut self.scratch, to);
         self.classified.clear();
-        self.classified.extend(frames.iter().map(|&frame| {
-            let (bytes, origin) = (memory.bytes(frame), memory.origin(frame));
-            Classified {
-                to: classifier.classify(bytes, Layer::Ethernet, origin),
-                frame,
-            }
-        }));
+        let classified = to.drain(..).zip(frames);
+        (self.classified).extend(classified.map(|(to, &frame)| Classified { to, frame }));
     }
 }
 
@@ -71,6 +71,8 @@ impl<'a> Front<'a> {
             classifying: Classifying {
                 memory,
                 classifier,
+                scratch: Scratch::default(),
+                to: Vec::with_capacity(BURST),
                 classified: Vec::with_capacity(BURST),
             },
         }

@@ -18,6 +18,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use fairlane_mailbox::free::{FreeList, MAX_FRAMES};
+use fairlane_mailbox::prefetch;
 
 use crate::checksum;
 use crate::unsummed::Unsummed;
@@ -305,6 +306,18 @@ impl Umem {
         })
     }
 
+    /// Asks the processor for the cache line of this byte, counted from the start of the memory.
+    #[inline]
+    pub(super) fn prefetch(&self, byte: u64) {
+        prefetch(
+            self.shared()
+                .memory
+                .start
+                .as_ptr()
+                .wrapping_add(byte as usize),
+        );
+    }
+
     /// The number of the frame with this byte; not checked to be one of ours.
     pub(super) fn number(&self, byte: u64) -> u64 {
         byte >> self.shared().shift
@@ -469,6 +482,12 @@ impl XdpFrame {
                 .write_unaligned(told)
         };
         true
+    }
+
+    /// Asks the processor for the cache line that the packet begins in.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(self.first().as_ptr());
     }
 
     /// Bytes of the frame before the packet.

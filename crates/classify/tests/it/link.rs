@@ -1,0 +1,79 @@
+//! The filters of a link.
+
+use fairlane_classify::{
+    DigestKey, Layer, LinkClassifier, Match, Origin, Owner, Per, Rule, Scratch,
+};
+use fairlane_core::random::splitmix64;
+use fairlane_core::tree::ClassId;
+
+use crate::lists::{frames, list};
+
+/// Of one family there are many rules, of the others few, or none.
+#[test]
+fn packets_that_come_together_go_where_each_goes_by_itself() {
+    for kind in ["destinations", "firewall v6"] {
+        let mut rules = list(kind, 2_000);
+        let all = frames(&rules, 500);
+        // Everything of a user, so that packets are told apart by where they come from, too.
+        rules.push(Rule {
+            priority: -1,
+            matches: Match {
+                uid: Some(7),
+                ..Match::default()
+            },
+            target: 1_999,
+        });
+        let mut state = 1;
+        let mut random = move || splitmix64(&mut state);
+        let garbage = (0..500).map(|_| {
+            let mut frame = all[random() as usize % all.len()].clone();
+            for _ in 0..4 {
+                let at = random() as usize % frame.len();
+                frame[at] = random() as u8;
+            }
+            frame.truncate(random() as usize % (frame.len() + 20));
+            frame
+        });
+        let garbage: Vec<_> = garbage.collect();
+        let all: Vec<_> = all.iter().chain(&garbage).collect();
+        let classes = (0..2_000).map(|number| (ClassId::new(number + 1), Some(Per::FiveTuple)));
+        let mut together = LinkClassifier::new(rules, classes, 0, DigestKey([3, 4]));
+        let mut alone = together.clone();
+        let of = |uid| Origin {
+            ingress: 1,
+            owner: Some(Owner {
+                uid,
+                gid: 0,
+                pid: 1,
+            }),
+        };
+        let origins = [Origin::default(), of(7), of(8)];
+        let (mut scratch, mut to) = (Scratch::default(), Vec::new());
+        // Many, and fewer than are looked up together; of none nothing is said.
+        for frames in all.chunks(150).chain(all.chunks(7)).chain([&[][..]]) {
+            let frames = || frames.iter().zip(origins.iter().cycle());
+            let packets: Vec<_> = frames()
+                .map(|(&frame, &origin)| (&frame[..], origin))
+                .collect();
+            to.clear();
+            together.classify_all(
+                packets.iter().copied(),
+                Layer::Ethernet,
+                &mut scratch,
+                &mut to,
+            );
+            let each =
+                frames().map(|(frame, origin)| alone.classify(frame, Layer::Ethernet, origin));
+            assert_eq!(to, each.collect::<Vec<_>>());
+        }
+        assert_eq!(together.malformed(), alone.malformed());
+        assert!(
+            together.malformed() > 100,
+            "{kind}: {}",
+            together.malformed()
+        );
+        assert_eq!(together.unmatched(), alone.unmatched());
+        // The firewall's last rule takes everything.
+        assert_eq!(together.unmatched() > 100, kind == "destinations");
+    }
+}
