@@ -201,8 +201,7 @@ impl Meter {
         noted.sort_unstable();
         let noted = noted.chunk_by(PartialEq::eq);
         let noted = noted.map(|alike| (alike[0], alike.len() as u64));
-        let counted: Counts = self.counted_after(&told.counted).collect();
-        let more = counted.less(&told.counted);
+        let (counted, more) = self.counted_after(&told.counted);
         let longest = Nanos(self.longest.load(Ordering::Relaxed));
         let recent = Delays {
             counts: more.plus(noted),
@@ -218,15 +217,19 @@ impl Meter {
         recent
     }
 
-    /// All that was counted, in buckets of which these were read last.
-    fn counted_after(&self, before: &Counts) -> impl Iterator<Item = (usize, u64)> {
-        let mut had = before.iter().peekable();
-        self.buckets().map(move |(bucket, count)| {
-            let had = had.next_if(|&(other, _)| other == bucket);
+    /// All that was counted, in buckets of which these were read last, and what of it was not there then.
+    fn counted_after(&self, before: &Counts) -> (Counts, Counts) {
+        let mut before_in = before.iter().peekable();
+        let mut all = Writer::within(before.0.len() + SOME_MORE);
+        let mut later = Writer::within(SOME_MORE);
+        for (bucket, count) in self.buckets() {
+            let had = before_in.next_if(|&(other, _)| other == bucket);
             let had = had.map_or(0, |(_, count)| count);
-            let more = count.wrapping_sub(had as u32);
-            (bucket, had + u64::from(more))
-        })
+            let more = u64::from(count.wrapping_sub(had as u32));
+            all.write(bucket, had + more);
+            later.write(bucket, more);
+        }
+        (all.into(), later.into())
     }
 }
 
@@ -276,20 +279,18 @@ impl Counts {
         })
     }
 
-    /// What there was not before, of counts that have grown. O(buckets).
-    fn less(&self, before: &Counts) -> Counts {
-        let mut before = before.iter().peekable();
-        let counts = self.iter().map(|(bucket, count)| {
-            while before.next_if(|&(other, _)| other < bucket).is_some() {}
-            let had = before.next_if(|&(other, _)| other == bucket);
-            (bucket, count - had.map_or(0, |(_, count)| count))
-        });
-        counts.collect()
+    /// No fewer buckets than there are. O(1).
+    fn at_most(&self) -> usize {
+        // Of each two bytes at least.
+        self.0.len() / 2
     }
 
     /// With others that came later. Where there are [`FINE`] buckets, whatever comes beside them is in the last one of
     /// [`COARSE`]: none of those that are there is ever counted otherwise. O(buckets of both).
     fn with(&self, others: &Counts) -> Counts {
+        if self.at_most() + others.at_most() <= FINE {
+            return self.plus(others.iter());
+        }
         let mut there = self.iter().map(|(bucket, _)| bucket).peekable();
         let mut room = FINE.saturating_sub(self.iter().count());
         let others = others.iter().map(|(bucket, count)| {
@@ -325,20 +326,50 @@ impl Counts {
             let counts = counts.into_iter().flatten();
             Some((bucket, counts.map(|(_, count)| count).sum()))
         });
-        next.collect()
+        let mut sums = Writer::within(self.0.len() + SOME_MORE);
+        next.for_each(|(bucket, count)| sums.write(bucket, count));
+        sums.into()
     }
 }
 
 impl FromIterator<(usize, u64)> for Counts {
-    /// Of buckets in their order; those that are empty are left out.
+    /// Of buckets in their order.
     fn from_iter<T: IntoIterator<Item = (usize, u64)>>(counts: T) -> Counts {
-        let (mut bytes, mut last) = (Vec::new(), 0);
-        for (bucket, count) in counts.into_iter().filter(|&(_, count)| count > 0) {
-            write(&mut bytes, (bucket - last) as u64);
-            write(&mut bytes, count);
-            last = bucket;
+        let mut writer = Writer::within(0);
+        let counts = counts.into_iter();
+        counts.for_each(|(bucket, count)| writer.write(bucket, count));
+        writer.into()
+    }
+}
+
+/// Writes [`Counts`], bucket after bucket.
+struct Writer {
+    bytes: Vec<u8>,
+    last: usize,
+}
+
+impl Writer {
+    /// As a rule they need no more bytes than these.
+    fn within(bytes: usize) -> Writer {
+        Writer {
+            bytes: Vec::with_capacity(bytes),
+            last: 0,
         }
-        Counts(bytes.into())
+    }
+
+    /// A later bucket than all before; one that is empty is left out.
+    fn write(&mut self, bucket: usize, count: u64) {
+        if count > 0 {
+            write(&mut self.bytes, (bucket - self.last) as u64);
+            write(&mut self.bytes, count);
+            self.last = bucket;
+        }
+    }
+}
+
+impl From<Writer> for Counts {
+    fn from(writer: Writer) -> Counts {
+        Counts(writer.bytes.into())
     }
 }
 
@@ -347,6 +378,9 @@ impl fmt::Debug for Counts {
         f.debug_map().entries(self.iter()).finish()
     }
 }
+
+/// Bytes of a few buckets.
+const SOME_MORE: usize = 16;
 
 /// Bits of a number in a byte; the highest bit says that more follow.
 const DIGIT: u32 = 7;
@@ -422,27 +456,34 @@ impl Delays {
         self.longest
     }
 
-    /// The delay that this part of the packets did not exceed, to two digits; `None` without
-    /// any.
-    pub(crate) fn quantile(&self, quantile: f64) -> Option<Nanos> {
-        let wanted = ((self.count() as f64 * quantile).ceil() as u64).max(1);
-        let mut so_far = 0;
-        let bucket = self.counts.iter().find(|&(_, count)| {
-            so_far += count;
-            so_far >= wanted
+    /// The delays that these parts of the packets did not exceed, to two digits; `None` without any. Ascending. O(distinct
+    /// delays).
+    fn quantiles<const N: usize>(&self, ascending: [f64; N]) -> Option<[Nanos; N]> {
+        let all = self.count();
+        let (mut counts, mut last, mut so_far) = (self.counts.iter(), None, 0);
+        let delays = ascending.map(|quantile| {
+            let wanted = ((all as f64 * quantile).ceil() as u64).max(1);
+            while so_far < wanted
+                && let Some((bucket, count)) = counts.next()
+            {
+                (last, so_far) = (Some(bucket), so_far + count);
+            }
+            let bucket = last.unwrap_or(0);
+            Nanos(longest_in(bucket)).min(self.longest)
         });
-        bucket.map(|(bucket, _)| Nanos(longest_in(bucket)).min(self.longest))
+        (all > 0).then_some(delays)
     }
 
     /// As they are told, in microseconds; none of no packet. `longest` is known better than by the
     /// delays' digits.
     pub(crate) fn in_micros(&self, longest: Option<Nanos>) -> Option<DelayReport> {
         let micros = |nanos: Nanos| nanos.0 as f64 / 1e3;
+        let [p50, p99, max] = self.quantiles([0.5, 0.99, 1.0])?;
         Some(DelayReport {
             mean: None,
-            p50: micros(self.quantile(0.5)?),
-            p99: micros(self.quantile(0.99)?),
-            max: micros(longest.or_else(|| self.quantile(1.0))?),
+            p50: micros(p50),
+            p99: micros(p99),
+            max: micros(longest.unwrap_or(max)),
         })
     }
 }
@@ -585,8 +626,7 @@ mod tests {
             let (told_as, _) = recent.distinct().next().unwrap();
             assert!(told_as.0 >= delay && told_as.0 - delay <= 1_100.max(delay / 63));
             // Of none there are fewer than there were.
-            let less = before.counts.less(&Counts::default());
-            for (bucket, count) in less.iter() {
+            for (bucket, count) in before.counts.iter() {
                 let now = told
                     .delays
                     .counts
@@ -601,7 +641,7 @@ mod tests {
         assert!(told.counted == Counts::default());
         exact.sort_unstable();
         let close = |quantile: f64| {
-            let told = told.delays.quantile(quantile).unwrap().0 as f64;
+            let told = told.delays.quantiles([quantile]).unwrap()[0].0 as f64;
             let exact = exact[(exact.len() as f64 * quantile) as usize - 1] as f64;
             assert!((0.999..1.07).contains(&(told / exact)), "{told} {exact}");
         };
@@ -614,7 +654,7 @@ mod tests {
         for times in [1, 100] {
             let (meter, mut recorder) = metered();
             let mut told = Told::default();
-            assert_eq!(meter.read(&mut told).quantile(0.5), None);
+            assert_eq!(meter.read(&mut told).quantiles([0.5]), None);
             for _ in 0..9 * times {
                 recorder.record(Nanos::from_millis(10));
             }
@@ -626,7 +666,7 @@ mod tests {
             }
             let recent = meter.read(&mut told);
             let about = |delays: &Delays, quantile, millis: f64| {
-                let found = delays.quantile(quantile).unwrap().0 as f64 / 1e6;
+                let found = delays.quantiles([quantile]).unwrap()[0].0 as f64 / 1e6;
                 assert!((1.0..1.02).contains(&(found / millis)), "{found}");
             };
             about(&first, 0.9, 10.0);
@@ -634,7 +674,7 @@ mod tests {
             about(&recent, 1.0, 1.0);
             about(&recent, 0.5, 1.0);
             assert_eq!(told.delays.count(), 19 * times + 1);
-            assert_eq!(meter.read(&mut told).quantile(0.5), None);
+            assert_eq!(meter.read(&mut told).quantiles([0.5]), None);
         }
     }
 
