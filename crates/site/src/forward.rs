@@ -28,6 +28,14 @@ use second::Second;
 /// thread that waits for as long behind a dozen processes that never sleep.
 const FIRST: i32 = -20;
 
+/// See [`ATTENTIVE`].
+fn attention(order: &Order) -> Nanos {
+    match order {
+        Order::Count(_) => ATTENTIVE_TO_COUNTS,
+        _ => ATTENTIVE,
+    }
+}
+
 /// Puts the calling thread before all that other programs would have its processor for, where that may
 /// be asked for. Not a real-time policy: a flood must not lock out everybody else.
 pub(crate) fn before_all_others() {
@@ -36,8 +44,10 @@ pub(crate) fn before_all_others() {
 
 /// How long an idle bridge may not look for orders.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
-/// For how long after an order it looks for the next one more often: changes seldom come alone.
+/// For how long after an order it looks for the next one more often: changes seldom come alone, but counts are asked for
+/// once a second.
 const ATTENTIVE: Nanos = Nanos::from_millis(100);
+const ATTENTIVE_TO_COUNTS: Nanos = Nanos::from_millis(5);
 
 /// How threads that forward idle.
 const IDLING: Idling = Idling {
@@ -85,7 +95,7 @@ impl Forwarding {
         let mut worked_at: Option<(Nanos, Doing)> = None;
         let mut rounds = 0;
         let mut draining = None;
-        let mut ordered: Option<Nanos> = None;
+        let mut attentive_until = Nanos::ZERO;
         let mut rounds_of = Rounds::of(bridge, self.has_workers);
         let outcome = drive(
             &mut rounds_of,
@@ -107,10 +117,10 @@ impl Forwarding {
                 if doing.is_none() {
                     doing = self.orders.pop();
                 }
-                if doing.is_some() {
-                    ordered = Some(now);
+                if let Some(order) = &doing {
+                    attentive_until = attentive_until.max(now + attention(order));
                 }
-                bridge.set_attentive(ordered.is_some_and(|then| now.since(then) < ATTENTIVE));
+                bridge.set_attentive(now < attentive_until);
                 let is_over = now >= end || self.stop.is_asked();
                 if let Some(second) = &mut second {
                     let stays = doing.is_some() || is_over;
