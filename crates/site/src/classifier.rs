@@ -7,6 +7,7 @@ use fairlane_classify::{DigestKey, Layer, LinkClassifier, Scratch};
 use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
+use fairlane_mailbox::prefetch;
 use fairlane_runtime::Classify;
 
 use crate::early::words;
@@ -33,6 +34,9 @@ pub(crate) struct FrameClassifier {
     /// The table of these filters that workers go by; 0 for none.
     pub(crate) table: u32,
 }
+
+/// Classes whose recorders are in a near cache in any case.
+const NEAR: usize = 256;
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
 pub(crate) fn random_key() -> DigestKey {
@@ -108,6 +112,20 @@ impl FrameClassifier {
         if let Some((per, key)) = place.and_then(key) {
             naming.note(names::Note { per, flow, key });
         }
+    }
+
+    /// Asks for what is written when these leave, where that is of so many classes that it is in no near cache: for all of
+    /// them at once, where it would be waited for by each.
+    fn prefetch(&self, to: &[ClassFlow]) {
+        if self.recorders.len() <= NEAR {
+            return;
+        }
+        let recorders = || {
+            let of = |to: &ClassFlow| self.recorders.get(to.class.number() as usize);
+            to.iter().filter_map(of)
+        };
+        recorders().for_each(|recorder| prefetch(recorder));
+        (recorders().flatten()).for_each(Recorder::prefetch_meter);
     }
 
     #[inline]
@@ -190,6 +208,7 @@ impl Classify<Received> for FrameClassifier {
         let packets = all.clone();
         let packets = packets.map(|(received, _)| (received.frame.bytes(), received.origin));
         (self.filters).classify_all(packets, Layer::Ethernet, &mut self.scratch, to);
+        self.prefetch(to);
         for (&to, (received, _)) in to.iter().zip(all) {
             self.comes(to, received);
         }
