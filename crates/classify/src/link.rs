@@ -128,7 +128,8 @@ impl LinkClassifier {
         to
     }
 
-    /// The same for packets that come together, as of [`find_all`](Self::find_all): appends to `to` where each goes.
+    /// The same for packets that come together, as [`find_all`](Self::find_all) finds them: appends to `to` where each goes,
+    /// in order. Costs what [`classify`](Self::classify) does for each, or less where the filters are many.
     #[inline]
     pub fn classify_all<'a>(
         &mut self,
@@ -158,9 +159,10 @@ impl LinkClassifier {
         }
     }
 
-    /// The same for packets that come together, in order, all of them; `scratch` is empty then, as before. Where the filters
-    /// are many, look-ups begin with memory that is in no near cache: it is fetched for all packets at once,
-    /// where it would be waited for by each.
+    /// The same for packets that come together: calls `found` once for each, in order. `scratch` is room that is used again;
+    /// what is in it does not matter to the caller. Where the filters are many, look-ups begin with memory that is in no
+    /// near cache: it is fetched for all packets at once, where each would wait for it. O(packets), each of which costs
+    /// what [`find`](Self::find) does and, where the filters are many, some 15 ns more; less by the waits that it saves.
     #[inline]
     pub fn find_all<'a>(
         &self,

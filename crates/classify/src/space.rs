@@ -161,7 +161,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
         start.map_or(0, |&start| start as usize)
     }
 
-    /// Something of both ends of the entry in this place: of two cache lines, if it lies in two.
+    /// Something of both ends of the entry in this place, as the compiler lays it out: of two cache lines, if it lies in two.
     #[inline]
     pub(crate) fn touch(&self, first_entry: usize) -> u64 {
         let first = self.tables.first();

@@ -290,11 +290,12 @@ impl EarlyDrop {
 
     /// There is an overload from now on; nobody has a limit yet.
     pub fn start(&self) {
+        self.counted.store(self.total(), Ordering::Relaxed);
         self.forward(2);
     }
 
     /// An epoch ends: who lost nothing in it or in the one before, here or in the scheduler, has no limit any
-    /// more.
+    /// more. O(1).
     pub fn renew(&self) {
         let total = self.total();
         if self.counted.swap(total, Ordering::Relaxed) != total {
@@ -341,7 +342,10 @@ impl EarlyDrop {
         set.store(epoch, Ordering::Release);
         if self.is_on() {
             self.limited.store(epoch, Ordering::Relaxed);
-            self.words()[0].store(epoch, Ordering::Release);
+            // Once an epoch: the program reads this line for every frame.
+            if self.words()[0].load(Ordering::Relaxed) != epoch {
+                self.words()[0].store(epoch, Ordering::Release);
+            }
         }
     }
 

@@ -98,6 +98,9 @@ fn nothing_is_dropped_but_beyond_a_limit_under_overload() {
     early.start();
     assert_eq!(pass(&early, 7, 100), 100, "limits end with the overload");
     assert!(early.is_on() && !early.has_limits());
+    // What the last one dropped says nothing of this one.
+    early.renew();
+    assert!(early.is_on() && !early.has_limits());
 }
 
 #[test]

@@ -117,9 +117,12 @@ mod consumer;
 mod error;
 pub mod free;
 pub mod memo;
-#[expect(
-    unsafe_code,
-    reason = "asks for memory by an instruction of the processor"
+#[cfg_attr(
+    all(target_arch = "x86_64", not(loom), not(miri)),
+    expect(
+        unsafe_code,
+        reason = "asks for memory by an instruction of the processor"
+    )
 )]
 mod prefetch;
 #[expect(unsafe_code, reason = "puts values into the slots")]

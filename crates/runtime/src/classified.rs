@@ -17,8 +17,9 @@ pub trait Classify<P> {
     /// Where a packet that comes at `now` goes. `len` counts what the link carries.
     fn classify(&mut self, payload: &P, len: Length, now: Nanos) -> ClassFlow;
 
-    /// The same of packets that come together, in order: appends to `to` where each goes. Who looks for them in large tables
-    /// may find them sooner at once than one by one.
+    /// The same of packets that come together: appends to `to` where each goes, one for each packet, in order. Who looks for
+    /// them in large tables may find them sooner at once than one by one. By default it costs what
+    /// [`classify`](Self::classify) does, for each.
     fn classify_all<'a>(
         &mut self,
         packets: impl ExactSizeIterator<Item = (&'a P, Length)> + Clone,
@@ -457,7 +458,9 @@ where
         // Only those are looked at that are queued now: others later, or never.
         if self.takes_all(flow, packets) {
             let packets = packets.iter().map(|(len, payload)| (payload, *len));
+            let count = packets.len();
             self.classify.classify_all(packets, now, &mut to);
+            debug_assert_eq!(to.len(), count, "one for each packet");
         }
         let mut known = to.drain(..);
         for (len, payload) in packets.drain(..) {

@@ -78,7 +78,7 @@ pub trait Queue {
 
     /// Accepts packets of a flow that come together, in order, as [`enqueue`](Self::enqueue) does each: those that it
     /// hands back go to `rejected`. `packets` is empty afterwards. A queue that has to look at packets may have that done
-    /// for all of them sooner than one by one.
+    /// for all of them sooner than one by one. Costs what [`enqueue`](Self::enqueue) does for each, or less.
     #[inline]
     fn enqueue_all(
         &mut self,

@@ -14,7 +14,7 @@ use fairlane_core::{
     FlowConfig, Length, Limits, Nanos, PacketScheduler, Rate, SchedulerLimits, Weight,
 };
 use fairlane_io::{Arrival, Backend, Datagram, MemoryBackend, UdpBackend, memory};
-use fairlane_runtime::bridge::{BATCH, Bridge, Came, Frames, Lane, MOST_TAKEN_IN, Side};
+use fairlane_runtime::bridge::{BATCH, Bridge, Came, Frames, Lane, LaneStats, MOST_TAKEN_IN, Side};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, Clock, Idling, Link, Next, Step, Steps, Woken, drive,
 };
@@ -322,6 +322,46 @@ fn a_frame_that_no_link_carries_is_dropped_and_counted() {
     bridge.round(ms(1000)).unwrap();
     let lengths: Vec<_> = heard(&mut there).iter().map(Vec::len).collect();
     assert_eq!(lengths, [65_511, 60]);
+}
+
+/// So many that they are queued together.
+#[test]
+fn frames_that_come_together_are_counted_as_each_would_be_by_itself() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(100), memory::pair(100));
+    let Lane::Shaped(arbiter, _) = shaped(right, 20, 24) else {
+        unreachable!("it is shaped");
+    };
+    let longest = FlowConfig::new(Weight::ONE, Length::new(1_000).unwrap());
+    let right = Lane::Shaped(arbiter, longest);
+    let mut bridge = Bridge::new(open(left), right, as_it_is).unwrap();
+    let lengths = (0..30).map(|n| match n {
+        3 => 0,
+        7 => 65_512,
+        // With what the link adds it is longer than its flow's are.
+        11 => 1_001,
+        _ => 60 + n,
+    });
+    send(&mut here, lengths.clone().map(|bytes| vec![0; bytes]));
+    bridge.round(ms(0)).unwrap();
+    let LaneStats {
+        received,
+        oversized,
+        rejected,
+        ..
+    } = bridge.stats(Side::Right);
+    let frames = |frames, bytes: usize| Frames {
+        frames,
+        bytes: bytes as u64,
+    };
+    assert_eq!(received, frames(30, lengths.clone().sum()));
+    assert_eq!(oversized, frames(3, 65_512 + 1_001));
+    // There is room for 20 of the 27 others.
+    let beyond: usize = (23..30).map(|n| 60 + n).sum();
+    assert_eq!(rejected, frames(8, 1_001 + beyond));
+    bridge.round(ms(10_000)).unwrap();
+    let arrived = heard(&mut there);
+    let those = lengths.take(23).filter(|bytes| (60..1_000).contains(bytes));
+    assert!(arrived.iter().map(Vec::len).eq(those), "in order");
 }
 
 #[test]

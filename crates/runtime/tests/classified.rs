@@ -5,7 +5,8 @@ use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{Ceiling, ClassConfig, ClassFlow, ClassId, LeafConfig, Payload, Tree};
 use fairlane_core::{
-    Dequeue, FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejection, SchedulerLimits, Weight,
+    Dequeue, FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejected, Rejection, SchedulerLimits,
+    TotalStats, Weight,
 };
 use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
 use fairlane_runtime::{
@@ -34,6 +35,8 @@ struct Word {
     left: Vec<(usize, u32, Nanos)>,
     /// How many packets it was asked about, in calls for one and in calls for several.
     asked: (usize, usize),
+    /// What it was told that there was no room for, or that gave way.
+    no_room: Vec<(ClassId, u32)>,
 }
 
 impl Classify<Packet> for Word {
@@ -52,6 +55,10 @@ impl Classify<Packet> for Word {
         to.extend(packets.map(|(packet, _)| self.of(packet)));
     }
 
+    fn no_room(&mut self, class: ClassId, packet: &Packet) {
+        self.no_room.push((class, packet.number));
+    }
+
     fn leaves(&mut self, _: ClassId, packet: &Packet, _: Length, now: Nanos) {
         self.left.push((packet.place, packet.number, now));
     }
@@ -67,14 +74,23 @@ type Classes = Classified<Packet, Tree<FromPort<Packet>>, Word>;
 
 /// Leaves with these weights, queue management and ceilings.
 fn classes(leaves: &[(u32, AqmConfig, Option<Ceiling>)]) -> (Tree<FromPort<Packet>>, Word) {
-    let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
+    classes_within(SchedulerLimits::default(), 100, leaves)
+}
+
+/// The same, each with a queue for so many packets.
+fn classes_within(
+    limits: SchedulerLimits,
+    packets: u32,
+    leaves: &[(u32, AqmConfig, Option<Ceiling>)],
+) -> (Tree<FromPort<Packet>>, Word) {
+    let mut tree = Tree::new(Algorithm::Qfq, None, limits);
     let ids = leaves.iter().map(|&(weight, aqm, ceiling)| {
         let config = ClassConfig {
             ceiling,
             ..ClassConfig::new(Weight::new(weight).unwrap(), length(1_000))
         };
         let limits = Limits {
-            packets: 100,
+            packets,
             ..Limits::NONE
         };
         let leaf = LeafConfig {
@@ -423,69 +439,90 @@ fn what_was_held_is_queued_in_the_end_however_fast_more_comes() {
 }
 
 /// What became of packets.
+#[derive(Debug, PartialEq)]
 struct Became {
     /// With the reason.
     back: Vec<(Packet, Rejection)>,
-    dropped: u64,
-    word: Word,
+    discarded: Vec<u32>,
+    stats: TotalStats,
+    left: Vec<(usize, u32, Nanos)>,
+    no_room: Vec<(ClassId, u32)>,
+    /// How many packets were looked at.
+    looked_at: usize,
 }
 
-/// What becomes of packets that come in parts of this size.
+/// What becomes of packets that come in parts of this size, or one by one; and how many were looked at by themselves.
 fn become_in_parts(
     flow: FlowId,
-    config: FlowConfig,
     packets: &[(Length, usize, u32)],
-    part: usize,
-) -> Became {
-    let (tree, word) = classes(&[PLAIN, PLAIN]);
+    (link, leaf): (u32, u32),
+    part: Option<usize>,
+) -> (Became, usize) {
+    let limits = SchedulerLimits {
+        packets: link,
+        ..SchedulerLimits::default()
+    };
+    let (tree, word) = classes_within(limits, leaf, &[PLAIN, PLAIN]);
     let mut queue = Classified::new(tree, word);
+    let config = FlowConfig::new(Weight::ONE, length(1_000));
     assert_eq!(queue.add_flow(config).unwrap().number(), 0);
-    let mut back = Vec::new();
-    for packets in packets.chunks(part) {
-        let packet = |&(len, place, number)| (len, Packet { place, number });
+    let (mut back, mut discarded) = (Vec::new(), Vec::new());
+    let packet = |&(len, place, number)| (len, Packet { place, number });
+    for packets in packets.chunks(part.unwrap_or(1)) {
         let mut packets: Vec<_> = packets.iter().map(packet).collect();
-        queue.enqueue_all(flow, &mut packets, ms(0), drop, |rejected| {
-            back.push((rejected.payload, rejected.reason));
-        });
+        let discard = |gone: fairlane_core::Packet<Packet>| discarded.push(gone.payload.number);
+        let mut rejected = |one: Rejected<Packet>| back.push((one.payload, one.reason));
+        match part {
+            Some(_) => queue.enqueue_all(flow, &mut packets, ms(0), discard, rejected),
+            None => {
+                let (len, packet) = packets.pop().unwrap();
+                let put = queue.enqueue(flow, len, packet, ms(0), discard);
+                put.unwrap_or_else(&mut rejected);
+            }
+        }
         assert!(packets.is_empty());
     }
     queue.invariants().unwrap();
-    let dropped = queue.total_stats().dropped.packets;
+    let stats = queue.total_stats();
     while let Dequeue::Packet(_) = queue.dequeue(ms(1), drop) {}
     let word = std::mem::take(queue.classifier_mut());
-    Became {
+    let became = Became {
         back,
-        dropped,
-        word,
-    }
+        discarded,
+        stats,
+        left: word.left,
+        no_room: word.no_room,
+        looked_at: word.asked.0 + word.asked.1,
+    };
+    (became, word.asked.0)
 }
 
 #[test]
 fn packets_that_come_together_become_what_they_would_one_by_one() {
-    let number = |number| FlowId::new(number);
-    let config = FlowConfig::new(Weight::ONE, length(1_000));
-    // More than there is room for in one class, in turns with the other one.
+    let known = FlowId::new(0);
+    // Of one class four times as many as of the other.
     let many: Vec<_> = (0..250)
         .map(|n| (length(1_000), usize::from(n % 5 == 0), n))
         .collect();
     let mut too_long = many.clone();
     too_long[3].0 = length(1_001);
-    for (flow, packets, looked_at) in [
-        (number(0), &many, true),
-        (number(0), &too_long, false),
-        (number(7), &many, false),
+    // Of one there are more than it has room for; then the link is full, and it gives way to the other.
+    let (full_class, full_link) = ((10_000, 100), (100, 10_000));
+    for (flow, packets, room, at_once) in [
+        (known, &many, full_class, true),
+        (known, &many, full_link, true),
+        (known, &too_long, full_class, false),
+        (FlowId::new(7), &many, full_class, true),
     ] {
-        let alone = become_in_parts(flow, config, packets, 1);
-        for part in [2, 64, 250] {
-            let together = become_in_parts(flow, config, packets, part);
-            assert_eq!(together.back, alone.back, "{part}");
-            assert_eq!(together.word.left, alone.word.left, "{part}");
-            assert_eq!(together.dropped, alone.dropped);
-            let [asked, of_each] = [&together, &alone].map(|became| became.word.asked);
-            assert_eq!(asked.0 + asked.1, of_each.0 + of_each.1);
-            assert_eq!(asked.0 == 0, looked_at || flow == number(7), "{asked:?}");
+        let (alone, _) = become_in_parts(flow, packets, room, None);
+        for part in [1, 2, 64, 250] {
+            let (together, by_themselves) = become_in_parts(flow, packets, room, Some(part));
+            assert_eq!(together, alone, "in parts of {part}");
+            assert_eq!(by_themselves == 0, at_once, "{by_themselves}");
         }
+        assert_eq!(alone.discarded.is_empty(), room == full_class);
         assert!(!alone.back.is_empty());
+        assert_eq!(alone.looked_at == 0, flow != known);
     }
 }
 

@@ -72,7 +72,7 @@ impl FrameClassifier {
         self.early.as_deref()
     }
 
-    /// What early drop wants to know of a received of a class while there is an overload.
+    /// What early drop wants to know of a frame of a class while there is an overload.
     #[inline]
     fn overloaded(&self, class: ClassId, received: &Received) -> Option<(&EarlyDrop, u32)> {
         let early = self.early.as_deref().filter(|early| early.is_on())?;
@@ -84,7 +84,7 @@ impl FrameClassifier {
     /// Early drop is told of a frame that leaves while somebody has a limit. By itself: that is seldom.
     #[cold]
     #[inline(never)]
-    fn leaves_in_overload(&self, class: ClassId, received: &Received) {
+    fn leaves_beside_limits(&self, class: ClassId, received: &Received) {
         if let Some((early, place)) = self.overloaded(class, received) {
             early.sent(place, || words(received.frame.bytes()));
         }
@@ -207,7 +207,9 @@ impl Classify<Received> for FrameClassifier {
     ) {
         let packets = all.clone();
         let packets = packets.map(|(received, _)| (received.frame.bytes(), received.origin));
+        let before = to.len();
         (self.filters).classify_all(packets, Layer::Ethernet, &mut self.scratch, to);
+        let to = &to[before..];
         self.prefetch(to);
         for (&to, (received, _)) in to.iter().zip(all) {
             self.comes(to, received);
@@ -226,7 +228,7 @@ impl Classify<Received> for FrameClassifier {
             recorder.record(now.since(received.came));
         }
         if self.early.as_deref().is_some_and(EarlyDrop::has_limits) {
-            self.leaves_in_overload(class, received);
+            self.leaves_beside_limits(class, received);
         }
     }
 }

@@ -28,7 +28,7 @@ use second::Second;
 /// thread that waits for as long behind a dozen processes that never sleep.
 const FIRST: i32 = -20;
 
-/// See [`ATTENTIVE`].
+/// For how long it looks for orders more often after this one.
 fn attention(order: &Order) -> Nanos {
     match order {
         Order::Count(_) => ATTENTIVE_TO_COUNTS,
@@ -44,9 +44,9 @@ pub(crate) fn before_all_others() {
 
 /// How long an idle bridge may not look for orders.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
-/// For how long after an order it looks for the next one more often: changes seldom come alone, but counts are asked for
-/// once a second.
+/// For how long after an order it looks for the next one more often: changes seldom come alone.
 const ATTENTIVE: Nanos = Nanos::from_millis(100);
+/// After an order to count, which comes once a second.
 const ATTENTIVE_TO_COUNTS: Nanos = Nanos::from_millis(5);
 
 /// How threads that forward idle.

@@ -84,7 +84,7 @@ impl Notes {
 
 /// The delays of one class since it came.
 #[derive(Debug, Default)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Meter {
     /// What there is no room for in the notes. Each doubling is made for the first one in it: the delays of a class are
     /// within a few.
@@ -93,7 +93,7 @@ pub(crate) struct Meter {
     longest: AtomicU64,
     /// Frames that came while their interface was losing others: a sample of those.
     beside_lost: AtomicU64,
-    /// Last, so that what is looked at for each is in one line with what is before.
+    /// Last, so that all that is looked at for each is in one cache line, but for where it is noted.
     notes: Notes,
 }
 
@@ -476,8 +476,8 @@ impl Delays {
         self.longest
     }
 
-    /// The delays that these parts of the packets did not exceed, to two digits; `None` without any. Ascending. O(distinct
-    /// delays).
+    /// The delays that these parts of the packets did not exceed, to two digits; `None` without any. In ascending
+    /// order. O(distinct delays).
     fn quantiles<const N: usize>(&self, ascending: [f64; N]) -> Option<[Nanos; N]> {
         let all = self.count();
         let (mut counts, mut last, mut so_far) = (self.counts.iter(), None, 0);

@@ -104,11 +104,11 @@ pub(super) fn with_backlog(
     mut round: impl FnMut() -> io::Result<Round>,
 ) -> io::Result<Sample> {
     let begun = Instant::now();
+    let mut counter = counter();
     let mut total = Sample {
-        instructions: Some(0),
+        instructions: counter.is_some().then_some(0),
         ..Sample::default()
     };
-    let mut counter = counter();
     while !until.is_over(begun, total.packets) {
         thread::sleep(PAUSE);
         let last = |round: Round, packets| {

@@ -149,7 +149,7 @@ impl Writer<'_> {
         self.asm.order_from_network(to, 16);
     }
 
-    /// Goes on at once where there is no overload.
+    /// Goes on at once where nobody has a limit.
     fn prologue(&mut self) {
         let (on, asm) = (self.on, &mut *self.asm);
         asm.set_map_value(R7, self.parts.memory);
@@ -505,6 +505,8 @@ impl Writer<'_> {
         asm.calculate_by(Do::Add, R3, R9);
         asm.load(Size::Double, R1, R3, 0);
         asm.load(Size::Double, R2, R7, 0);
+        // Since the program began nobody has a limit any more.
+        asm.go_if(If::Equal, R2, 0, on);
         asm.calculate(Do::Add, R1, 1);
         asm.go_if_by(If::Less, R1, R2, on);
         asm.load(Size::Double, R1, R3, 8);

@@ -15,7 +15,7 @@ use crate::{Backend, Budget};
 /// While the link is down, how often the kernel is asked whether it is up again.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// Most packets that are asked for before they are handed over.
-const AT_ONCE: usize = 64;
+const AT_ONCE: u32 = 64;
 
 /// What sends [`XdpFrame`]s by a queue of an interface, of a backend that was [split](super::XdpBackend::split).
 ///
@@ -86,7 +86,8 @@ impl XdpSender {
     fn hand_over(&mut self, batch: &mut VecDeque<XdpFrame>) -> usize {
         // All at once: who waited for a place in the queues of many has been driven out of the caches, and the kernel,
         // which copies packets one by one, would wait for each.
-        batch.iter().take(AT_ONCE).for_each(XdpFrame::prefetch);
+        let room = self.socket.room(AT_ONCE) as usize;
+        batch.iter().take(room).for_each(XdpFrame::prefetch);
         let mut count = 0;
         while let Some(frame) = batch.front() {
             let length = frame.len();

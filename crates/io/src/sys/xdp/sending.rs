@@ -165,6 +165,11 @@ impl Sending {
         Ok(())
     }
 
+    /// How many packets more it takes, `most` at most.
+    pub(crate) fn room(&mut self, most: u32) -> u32 {
+        self.rings.sending.room(most)
+    }
+
     pub(crate) fn publish(&mut self) {
         self.rings.sending.publish();
     }
