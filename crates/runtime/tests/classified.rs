@@ -518,7 +518,8 @@ fn packets_that_come_together_become_what_they_would_one_by_one() {
         for part in [1, 2, 64, 250] {
             let (together, by_themselves) = become_in_parts(flow, packets, room, Some(part));
             assert_eq!(together, alone, "in parts of {part}");
-            assert_eq!(by_themselves == 0, at_once, "{by_themselves}");
+            // What is too long has those that come with it looked at one by one.
+            assert_eq!(by_themselves == 0, at_once || part == 1, "{by_themselves}");
         }
         assert_eq!(alone.discarded.is_empty(), room == full_class);
         assert!(!alone.back.is_empty());
