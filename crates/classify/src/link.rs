@@ -178,6 +178,8 @@ impl LinkClassifier {
             }
             return;
         }
+        scratch.begins.clear();
+        scratch.packets.clear();
         for (bytes, origin) in packets {
             let mut headers = Headers::default();
             let is_readable = read(bytes, layer, &mut headers).is_ok();
@@ -186,7 +188,6 @@ impl LinkClassifier {
             scratch.packets.push((headers, origin, is_readable));
         }
         self.rules.fetch(&mut scratch.begins);
-        scratch.begins.clear();
         for (headers, origin, is_readable) in scratch.packets.drain(..) {
             let (to, what) = match is_readable {
                 true => self.find_read(&headers, &origin),
