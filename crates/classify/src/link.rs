@@ -130,6 +130,29 @@ impl LinkClassifier {
 
     /// The same for packets that come together, as [`find_all`](Self::find_all) finds them: appends to `to` where each goes,
     /// in order. Costs what [`classify`](Self::classify) does for each, or less where the filters are many.
+    ///
+    /// ```
+    /// use fairlane_classify::{DigestKey, Layer, LinkClassifier, Match, Origin, Rule, Scratch};
+    /// use fairlane_core::tree::ClassId;
+    ///
+    /// let dns = Match { destination_port: Some("53".parse()?), ..Match::default() };
+    /// let rules = [Rule { priority: 0, matches: dns, target: 0 }];
+    /// let classes = [(ClassId::new(7), None), (ClassId::new(8), None)];
+    /// let mut link = LinkClassifier::new(rules, classes, 1, DigestKey([1, 2]));
+    ///
+    /// let to_port = |port: u8| {
+    ///     let mut packet = [0; 28];
+    ///     (packet[0], packet[3], packet[9], packet[23]) = (0x45, 28, 17, port);
+    ///     packet[25] = 8;
+    ///     packet
+    /// };
+    /// let packets = [to_port(53), to_port(80), to_port(53)];
+    /// let (mut scratch, mut to) = (Scratch::default(), Vec::new());
+    /// let bytes = packets.iter().map(|packet| (&packet[..], Origin::default()));
+    /// link.classify_all(bytes, Layer::Ip, &mut scratch, &mut to);
+    /// assert!(to.iter().map(|to| to.class.number()).eq([7, 8, 7]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn classify_all<'a>(
         &mut self,

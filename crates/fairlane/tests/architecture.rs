@@ -213,6 +213,7 @@ fn unsafe_code_stays_in_its_named_homes() {
         "../capi/src/scheduler.rs",
         "../capi/src/table.rs",
         "mailbox/src/slots.rs",
+        "mailbox/src/prefetch.rs",
         "mailbox/src/producer.rs",
         "mailbox/src/consumer.rs",
         "io/src/sys/bpf.rs",
