@@ -351,8 +351,8 @@ fn frames_that_find_no_room_in_the_ring_are_lost_by_count_and_the_rest_arrive() 
 #[test]
 fn frames_keep_their_order_while_the_ring_goes_round_and_round() {
     // A block is used up whenever it is handed over, which on a busy machine may be after every
-    // frame of a burst: a burst has fewer frames than the ring has blocks, which are eight.
-    const RING: usize = 256 << 10;
+    // frame of a burst: a burst has fewer frames than the ring has blocks, eight of 128 KiB.
+    const RING: usize = 8 * (128 << 10);
     const BURST: u32 = 6;
     const BURSTS: u32 = 500;
     let length = |number: u32| 60 + (number * 701) as usize % 1_455;
