@@ -59,6 +59,25 @@ pub fn tx_queues(name: &str) -> io::Result<u32> {
     Interface::find(name)?.tx_queues()
 }
 
+/// Whether the interface of this name, in the calling thread's network namespace, is one end of a virtual cable (veth):
+/// no device reads its frames by itself, so that AF_XDP copies them. Not where its driver does not tell. Needs no
+/// privilege. A few system calls.
+///
+/// # Errors
+///
+/// `NotFound` or another error of the system's if there is no such interface.
+///
+/// ```
+/// use fairlane_io::interface::is_virtual_cable;
+///
+/// assert!(!is_virtual_cable("lo")?);
+/// assert!(is_virtual_cable("nosuch0").is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn is_virtual_cable(name: &str) -> io::Result<bool> {
+    Ok(Interface::find(name)?.is_cable().unwrap_or(false))
+}
+
 /// The sentence for an interface that carries something else than Ethernet frames.
 pub(crate) fn no_ethernet(name: &str) -> io::Error {
     io::Error::new(

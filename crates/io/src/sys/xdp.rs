@@ -289,8 +289,11 @@ fn register(socket: BorrowedFd<'_>, umem: &Umem, told: usize) -> io::Result<()> 
     registration.addr = start.as_ptr() as u64;
     registration.len = bytes as u64;
     registration.chunk_size = umem.frame_size();
+    if !umem.layout().is_aligned() {
+        registration.flags |= libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG;
+    }
     if told > 0 {
-        registration.flags = libc::XDP_UMEM_TX_METADATA_LEN;
+        registration.flags |= libc::XDP_UMEM_TX_METADATA_LEN;
         registration.tx_metadata_len = told as u32;
     }
     // SAFETY: the memory registered is that of frames; the kernel touches those that it is handed, and

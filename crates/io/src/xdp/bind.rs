@@ -224,7 +224,7 @@ impl Opener<'_> {
         };
         let copying = match (options.mode, place) {
             (Some(XdpMode::ZeroCopy), _) => Copying::Never,
-            (None, AttachPoint::Driver) => Copying::IfNeeded,
+            (None, AttachPoint::Driver) if self.umem.layout().is_aligned() => Copying::IfNeeded,
             _ => Copying::Always,
         };
         socket
@@ -307,6 +307,12 @@ fn check(
                 "a {name} ring of {ring} places is not possible: it has a power of two, 64 to 32768"
             ));
         }
+    }
+    if options.mode == Some(XdpMode::ZeroCopy) && !umem.layout().is_aligned() {
+        return invalid(format!(
+            "the frames for interface {interface} are unaligned, and a device that reads and writes frames itself \
+             wants each within a page: take memory of aligned ones, or leave the mode open"
+        ));
     }
     if last >= QUEUES {
         return invalid(format!(

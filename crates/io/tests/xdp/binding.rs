@@ -22,6 +22,19 @@ fn left_open_the_mode_is_the_best_that_the_interface_offers() {
         "{sentence}"
     );
 
+    // A device that reads frames itself wants them aligned: unaligned ones are copied, and no device is asked.
+    let unaligned = Umem::unaligned(2_048, 2_048).unwrap();
+    let error = bind(&unaligned, &lab.near_link, &options(XdpMode::ZeroCopy)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let sentence = error.to_string();
+    assert!(
+        sentence.starts_with("the frames for interface near are unaligned"),
+        "{sentence}"
+    );
+    let backend = bind(&unaligned, &lab.near_link, &XdpOptions::default()).unwrap();
+    assert_eq!(backend.mode(), XdpMode::Native);
+    drop(backend);
+
     // The driver of virtual cables wants a packet to fit a page, with room before and behind it.
     let Some((long, _other)) = or_skip("a long MTU", cable(3_800)) else {
         return;
@@ -128,17 +141,25 @@ fn the_smallest_rings_and_budget_serve() {
 
 #[test]
 fn memory_comes_in_frames_of_two_sizes_and_in_no_more_than_four_gigabytes() {
-    for (frames, size) in [
-        (0, 2_048),
-        (1_048_577, 2_048),
-        (1, 1_024),
-        (1, 8_192),
-        (1, 3_000),
-    ] {
-        let error = Umem::new(frames, size).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{frames} of {size}");
+    for memory in MEMORIES {
+        for (frames, size) in [
+            (0, 2_048),
+            (1_048_577, 2_048),
+            (1_048_577, 4_096),
+            (1, 1_024),
+            (1, 8_192),
+            (1, 3_000),
+        ] {
+            let error = memory(frames, size).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{frames} of {size}");
+        }
+        a_frame_has_its_bytes_and_no_more(memory(1, 4_096).unwrap());
     }
-    let umem = Umem::new(1, 4_096).unwrap();
+    let error = Umem::unaligned(1_032_445, 4_096).unwrap_err().to_string();
+    assert!(error.ends_with("there are 1 to 1032444"), "{error}");
+}
+
+fn a_frame_has_its_bytes_and_no_more(umem: Umem) {
     assert!(umem.frame_from(&[1; 4_097]).is_none());
     let mut frame = umem.frame_from(&[1; 4_096]).unwrap();
     assert!(umem.frame_from(&[]).is_none(), "there is one");

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fairlane_io::checksum::unsummed;
 use fairlane_io::packet::{Options, PacketFrame};
-use fairlane_io::{Backend, KeptBytes, PacketBackend, Umem};
+use fairlane_io::{Backend, KeptBytes, PacketBackend};
 use fairlane_netlab::{Link, cable, or_skip};
 
 use crate::rig::*;
@@ -45,9 +45,8 @@ fn open(link: &Link) -> PacketBackend<KeptBytes> {
 #[test]
 fn what_was_left_undone_leaves_so_or_summed_where_it_is_to_be() {
     const FRAMES: u32 = 500;
-    for (mode, offloads) in MODES
-        .into_iter()
-        .flat_map(|mode| [(mode, true), (mode, false)])
+    for ((mode, memory), offloads) in
+        modes_and_memories().flat_map(|each| [(each, true), (each, false)])
     {
         let cables = cable(1_500).and_then(|one| Ok([one, cable(1_500)?]));
         let Some([(source, left), (right, sink)]) = or_skip("checksums left undone", cables) else {
@@ -56,7 +55,7 @@ fn what_was_left_undone_leaves_so_or_summed_where_it_is_to_be() {
         if !offloads {
             right.turn_offloads_off().unwrap();
         }
-        let umem = Umem::new(4_096, 2_048).unwrap();
+        let umem = memory(4_096, 2_048).unwrap();
         let options = options(mode);
         let [mut left, mut right] =
             [&left, &right].map(|link| bind(&umem, link, &options).unwrap());

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_io::{Backend, Budget, Umem, Waiter, XdpBackend, XdpFrame, XdpOptions};
+use fairlane_io::{Backend, Budget, Waiter, XdpBackend, XdpFrame, XdpOptions};
 use fairlane_netlab::{cable, or_skip};
 
 use crate::rig::*;
@@ -12,8 +12,8 @@ use crate::rig::*;
 #[test]
 fn every_frame_comes_out_once_intact_and_in_order_in_both_directions() {
     const FRAMES: u32 = 100_000;
-    for mode in MODES {
-        let Some(mut lab) = lab("every frame, over a cable", &options(mode)) else {
+    for (mode, memory) in modes_and_memories() {
+        let Some(mut lab) = lab_in(memory, "every frame, over a cable", &options(mode)) else {
             return;
         };
         assert_eq!(lab.near.mode(), mode);
@@ -45,7 +45,7 @@ fn every_frame_comes_out_once_intact_and_in_order_in_both_directions() {
 #[test]
 fn a_forwarder_with_one_memory_passes_every_frame_on() {
     const FRAMES: u32 = 100_000;
-    for mode in MODES {
+    for (mode, memory) in modes_and_memories() {
         let name = "a forwarder over two cables";
         let Some((source, left)) = or_skip(name, cable(1_500)) else {
             return;
@@ -54,10 +54,10 @@ fn a_forwarder_with_one_memory_passes_every_frame_on() {
             return;
         };
         let options = options(mode);
-        let ends = Umem::new(4_096, 2_048).unwrap();
+        let ends = memory(4_096, 2_048).unwrap();
         let mut source = bind(&ends, &source, &options).unwrap();
         let mut sink = bind(&ends, &sink, &options).unwrap();
-        let umem = Umem::new(4_096, 2_048).unwrap();
+        let umem = memory(4_096, 2_048).unwrap();
         let mut left = bind(&umem, &left, &options).unwrap();
         let mut right = bind(&umem, &right, &options).unwrap();
 

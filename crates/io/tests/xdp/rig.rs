@@ -11,6 +11,19 @@ use fairlane_netlab::{Link, cable, or_skip};
 /// What a virtual cable offers.
 pub(crate) const MODES: [XdpMode; 2] = [XdpMode::Native, XdpMode::Generic];
 
+/// Makes so many frames of so many bytes.
+pub(crate) type NewMemory = fn(u32, u32) -> io::Result<Umem>;
+
+/// How frames may lie.
+pub(crate) const MEMORIES: [NewMemory; 2] = [Umem::new, Umem::unaligned];
+
+/// Each mode with each memory.
+pub(crate) fn modes_and_memories() -> impl Iterator<Item = (XdpMode, NewMemory)> {
+    MODES
+        .into_iter()
+        .flat_map(|mode| MEMORIES.map(|memory| (mode, memory)))
+}
+
 /// Longer than any wait that is not a fault.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -36,8 +49,12 @@ pub(crate) struct Lab {
 }
 
 pub(crate) fn lab(test: &str, options: &XdpOptions) -> Option<Lab> {
+    lab_in(Umem::new, test, options)
+}
+
+pub(crate) fn lab_in(memory: NewMemory, test: &str, options: &XdpOptions) -> Option<Lab> {
     let (near_link, far_link) = or_skip(test, cable(1_500))?;
-    let umem = Umem::new(8_192, 2_048).unwrap();
+    let umem = memory(8_192, 2_048).unwrap();
     Some(Lab {
         near: bind(&umem, &near_link, options).unwrap(),
         far: bind(&umem, &far_link, options).unwrap(),

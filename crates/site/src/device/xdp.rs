@@ -169,7 +169,13 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: Threads) ->
     let rx_places = queues * rx_ring;
     // No more than MOST_WAITING wait.
     let frames = needs.frames as u32 + workers.frames() + in_rings(2 * queues, rx_ring);
-    let umem = Umem::new(frames, bytes).doing("memory for AF_XDP")?;
+    // A device may offer to read and write frames itself, which wants them aligned; a cable does not.
+    let is_cable = |name: &String| interface::is_virtual_cable(name).unwrap_or(false);
+    let umem = match named(interfaces).all(is_cable) {
+        true => Umem::unaligned(frames, bytes),
+        false => Umem::new(frames, bytes),
+    };
+    let umem = umem.doing("memory for AF_XDP")?;
     Ok(Memory {
         umem,
         rx_places,

@@ -243,7 +243,7 @@ impl OwedFrames {
             let paid = with_kept(|kept| {
                 let (frame, shared) = (kept.frames.pop()?, kept.shared?);
                 // SAFETY: it was kept, so nobody else holds it, and `alive` counts it, so that `shared` lives.
-                Some(unsafe { XdpFrame::at(shared, frame << shared.as_ref().shift, 0) })
+                Some(unsafe { XdpFrame::at(shared, shared.as_ref().layout.start(frame), 0) })
             });
             let paid = paid.flatten()?;
             self.0 = left;

@@ -72,10 +72,11 @@ impl Receiving {
         let room = self.fill.room(wanting);
         let mark = self.common.mark(POSTED);
         let (umem, fill, posted) = (&self.common.umem, &mut self.fill, &mut self.posted);
+        let layout = umem.layout();
         umem.take(room as usize, |frame| {
             umem.note(frame, mark);
             // There is room for as many as are taken.
-            fill.write(u64::from(frame) * u64::from(umem.frame_size()));
+            fill.write(layout.start(frame).into());
             *posted += 1;
         });
         fill.publish();
@@ -99,7 +100,7 @@ impl Receiving {
         // They come from another core's cache, all at once sooner than one after the other: where each begins, and
         // what is written before it.
         for ahead in 0..waiting {
-            let begin = self.received.peek(ahead).addr;
+            let begin = begin(self.received.peek(ahead));
             self.common.umem.prefetch(begin.wrapping_sub(STAMP as u64));
             self.common.umem.prefetch(begin);
         }
@@ -136,10 +137,12 @@ impl Receiving {
     /// The frame of a received packet, if the descriptor is of one that was offered.
     fn admit(&self, descriptor: xdp_desc) -> Option<XdpFrame> {
         let umem = &self.common.umem;
-        let size = u64::from(umem.frame_size());
-        let length = u64::from(descriptor.len);
-        let (frame, note) = umem.noted(umem.number(descriptor.addr))?;
-        if note != self.common.mark(POSTED) || descriptor.addr % size + length > size {
+        let layout = umem.layout();
+        let (begin, length) = (begin(descriptor), u64::from(descriptor.len));
+        let (frame, note) = umem.noted(layout.number(begin))?;
+        if note != self.common.mark(POSTED)
+            || begin - u64::from(layout.start(frame)) + length > layout.frame_size().into()
+        {
             return None;
         }
         umem.note(frame, 0);
@@ -147,7 +150,7 @@ impl Receiving {
         // into, and the kernel has now handed it back; no second descriptor of it passes, for the
         // note is gone. The packet lies within it. There is such a frame, so its address is below
         // 2^32.
-        Some(unsafe { umem.adopt(descriptor.addr as u32, length as u16) })
+        Some(unsafe { umem.adopt(begin as u32, length as u16) })
     }
 
     /// Makes the kernel look at the fill ring if it needs to, and say what it thinks of the device.
@@ -158,6 +161,13 @@ impl Receiving {
     pub(crate) fn statistics(&self) -> io::Result<Statistics> {
         option_of(self.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS)
     }
+}
+
+/// Where a packet begins, counted from the start of the memory: where frames are unaligned, the kernel says in
+/// the upper sixteen bits how far behind what it was given.
+fn begin(descriptor: xdp_desc) -> u64 {
+    const GIVEN: u64 = (1 << libc::XSK_UNALIGNED_BUF_OFFSET_SHIFT) - 1;
+    (descriptor.addr & GIVEN) + (descriptor.addr >> libc::XSK_UNALIGNED_BUF_OFFSET_SHIFT)
 }
 
 /// Lets nothing more be brought to any of these, which end after this: all together they wait once

@@ -44,7 +44,7 @@ pub(super) struct Rings {
 impl Rings {
     /// The frame and the length of a packet that the kernel is done with, if it had it.
     fn done(&self, address: u64) -> Option<(u32, u64)> {
-        let (frame, note) = self.umem.noted(self.umem.number(address))?;
+        let (frame, note) = self.umem.noted(self.umem.layout().number(address))?;
         (note & !LENGTH == self.mark).then_some((frame, u64::from(note & LENGTH)))
     }
 
@@ -153,7 +153,7 @@ impl Sending {
             frame.complete();
         }
         let (start, length) = frame.into_place();
-        let number = rings.umem.number(u64::from(start)) as u32;
+        let number = rings.umem.layout().number(start.into()) as u32;
         rings.umem.note(number, rings.mark | u32::from(length));
         rings.sending.write(xdp_desc {
             addr: u64::from(start),
