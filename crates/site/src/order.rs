@@ -138,8 +138,10 @@ pub(crate) struct LinkCount {
 }
 
 /// What was counted of one device, and of what leaves by it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceCount {
+    /// How frames are exchanged with it.
+    pub(crate) backend: String,
     pub(crate) losses: Losses,
     pub(crate) refused: u64,
     pub(crate) lane: LaneStats,
@@ -207,6 +209,7 @@ impl Counting {
                 let mut lane = bridge.stats(side);
                 lane.transmitted = lane.transmitted.saturating_sub(losses.unsent);
                 self.devices[side as usize] = DeviceCount {
+                    backend: bridge.device(side).backend(),
                     losses,
                     // With those that are away.
                     refused: bridge.device(side).refused(),

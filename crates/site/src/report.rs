@@ -161,7 +161,7 @@ impl PipelineReport {
 pub struct InterfaceReport {
     /// Its name; empty where processes alone are on this side.
     pub name: Arc<str>,
-    /// How frames are exchanged with it, by how many queues and threads: as it was when the run began, or when it was attached.
+    /// How frames are exchanged with it, by how many queues and threads; `away` while it is gone, `detached` while it is.
     pub backend: String,
     /// Whether it is used: it was not detached.
     pub attached: bool,
@@ -256,7 +256,7 @@ impl InterfaceReport {
         let (lost, early) = before.map_or((0, 0), |before| (before.lost, before.early));
         InterfaceReport {
             name: Arc::clone(&interface.name),
-            backend: interface.backend.clone(),
+            backend: count.backend.clone(),
             attached: true,
             shaped: count.shaped,
             lost: count.losses.lost,

@@ -160,7 +160,6 @@ impl Control {
     fn let_go(&mut self, side: Side, former: Option<Opened>, waiting: Waiting) {
         let at = side as usize;
         self.detached[at] = true;
-        "detached".clone_into(&mut self.devices[at].backend);
         self.notify(Notice::Detached(self.devices[at].name.to_string()));
         if let Some(keeper) = &self.keepers[at] {
             // Without that thread the run is over, as whoever waits is told.

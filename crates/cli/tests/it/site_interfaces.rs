@@ -271,7 +271,20 @@ fn an_interface_that_comes_back_with_fewer_queues_has_no_more_workers_than_these
     });
     assert_eq!(workers, expected.collect::<Vec<_>>());
     running.signal("TERM");
-    assert!(running.finish().status.success());
+    let finished = running.finish();
+    assert!(finished.status.success(), "{finished:?}");
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let expected = ["1 worker, 1", "2 queues, 2 workers, 2"];
+    for (interface, expected) in report["interfaces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(expected)
+    {
+        let backend = interface["backend"].as_str().unwrap();
+        let start = format!("xdp, native, {expected} transmit worker");
+        assert!(backend.starts_with(&start), "{report:#}");
+    }
 }
 
 #[test]

@@ -382,6 +382,7 @@ impl Device for Lasting {
     fn backend(&self) -> String {
         match &self.opened {
             Some(opened) => opened.device.backend(),
+            None if self.detached => "detached".to_owned(),
             None => "away".to_owned(),
         }
     }
@@ -660,8 +661,10 @@ mod tests {
             lost.store(3, Ordering::Relaxed);
             assert_eq!(lasting.losses().unwrap().lost, 3);
             lost.store(4, Ordering::Relaxed);
+            assert_eq!(lasting.backend(), "memory");
             let mut former = None;
             lasting.exchange(&mut former);
+            assert_eq!(lasting.backend(), "detached");
             assert_eq!(lasting.losses().unwrap().lost, 4);
             // What was not known when it was taken out of use.
             lost.store(9, Ordering::Relaxed);
@@ -684,6 +687,7 @@ mod tests {
             lost.store(4, Ordering::Relaxed);
             is_gone.store(true, Ordering::Relaxed);
             lasting.receive(&mut Vec::new(), 8).unwrap();
+            assert_eq!(lasting.backend(), "away");
             assert_eq!(lost_beyond(lasting, 4), 4 + 7);
             assert_eq!(lasting.losses().unwrap().lost, 4 + 7);
         });
