@@ -61,7 +61,8 @@
 //! | [`Generic`](XdpMode::Generic) | the stack hands packets over; copied | every device |
 //!
 //! Asked for none, a backend gets the first that the interface offers, and
-//! [`mode`](XdpBackend::mode) tells which: of several queues, the slowest of them.
+//! [`mode`](XdpBackend::mode) tells which: of several queues, the slowest of them. With memory that is
+//! [unaligned](Umem::unaligned) there is no zero-copy.
 //!
 //! # What the kernel's errors become
 //!
@@ -182,7 +183,7 @@ impl fmt::Display for XdpMode {
 /// What may be chosen about an [`XdpBackend`].
 #[derive(Clone, Debug)]
 pub struct XdpOptions {
-    /// This mode or an error; `None` for the first that the interface offers.
+    /// This mode or an error; `None` for the first that the interface offers and the memory allows.
     pub mode: Option<XdpMode>,
     /// Frames kept ready to receive into, at each queue: a power of two, 64 to 32,768. What arrives
     /// while all of its queue are full is lost. 1,024 if not chosen.

@@ -96,7 +96,7 @@ pub struct Interface {
     /// Its name; empty where nothing but processes is on this side.
     pub name: Arc<str>,
     /// How frames are exchanged with it: `packet`, or `xdp` with its mode and, if there are several, its queues, either
-    /// with its workers if it has any; `tap` or `none`.
+    /// with its workers if it has any; `tap` or `none`. As it was opened.
     pub backend: String,
 }
 

@@ -79,6 +79,11 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     /// How frames are exchanged with the interface.
     fn backend(&self) -> String;
 
+    /// The same as it is now, where that may change; nothing is built for it.
+    fn backend_now(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// From now on it is what is given, or nothing; what it was comes back in its place. O(1), and
     /// nothing is opened or closed. What is no interface stays as it is.
     fn exchange(&mut self, opened: &mut Option<Opened>) {
@@ -392,6 +397,8 @@ struct Opener {
 /// A device that is open, and its interface, held. Dropping it takes a while.
 pub(crate) struct Opened {
     pub(crate) device: AnyDevice,
+    /// How frames are exchanged with it.
+    backend: Arc<str>,
     /// After the device, which may still bring frames.
     hold: Hold,
     /// Its losses that were counted when it was taken out of use.
@@ -403,6 +410,7 @@ pub(crate) struct Opened {
 impl Opened {
     fn new(device: AnyDevice, hold: Hold) -> Opened {
         Opened {
+            backend: device.backend().into(),
             device,
             hold,
             told: Losses::default(),

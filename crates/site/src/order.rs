@@ -140,8 +140,8 @@ pub(crate) struct LinkCount {
 /// What was counted of one device, and of what leaves by it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceCount {
-    /// How frames are exchanged with it.
-    pub(crate) backend: String,
+    /// How frames are exchanged with it, if that has changed or may.
+    pub(crate) backend: Option<Arc<str>>,
     pub(crate) losses: Losses,
     pub(crate) refused: u64,
     pub(crate) lane: LaneStats,
@@ -209,7 +209,7 @@ impl Counting {
                 let mut lane = bridge.stats(side);
                 lane.transmitted = lane.transmitted.saturating_sub(losses.unsent);
                 self.devices[side as usize] = DeviceCount {
-                    backend: bridge.device(side).backend(),
+                    backend: bridge.device(side).backend_now(),
                     losses,
                     // With those that are away.
                     refused: bridge.device(side).refused(),

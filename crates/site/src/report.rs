@@ -161,7 +161,8 @@ impl PipelineReport {
 pub struct InterfaceReport {
     /// Its name; empty where processes alone are on this side.
     pub name: Arc<str>,
-    /// How frames are exchanged with it, by how many queues and threads; `away` while it is gone, `detached` while it is.
+    /// How frames are exchanged with it, by how many queues and threads; `away` while it is gone, and `detached` until it
+    /// is attached again.
     pub backend: String,
     /// Whether it is used: it was not detached.
     pub attached: bool,
@@ -256,7 +257,8 @@ impl InterfaceReport {
         let (lost, early) = before.map_or((0, 0), |before| (before.lost, before.early));
         InterfaceReport {
             name: Arc::clone(&interface.name),
-            backend: count.backend.clone(),
+            backend: (count.backend.as_deref())
+                .map_or_else(|| interface.backend.clone(), str::to_owned),
             attached: true,
             shaped: count.shaped,
             lost: count.losses.lost,

@@ -73,7 +73,7 @@ fn notes(report: &Report) -> String {
         }
         if interface.lost + interface.early > 0 {
             notes += &overloaded(report, interface);
-            if interface.lost > 0 && interface.backend == GENERIC {
+            if interface.lost > 0 && interface.backend.starts_with(GENERIC) {
                 notes += &format!(
                     "\n{} takes AF_XDP in generic mode alone, where segments that come uncut \
                      are lost too: turn segmentation off where they come from (ethtool -K DEV \
@@ -443,7 +443,12 @@ mod tests {
     #[test]
     fn what_is_lost_for_coming_uncut_is_said_where_that_may_be() {
         assert_eq!(format!("xdp, {}", XdpMode::Generic), GENERIC);
-        for (backend, said) in [("packet", false), ("xdp, native", false), (GENERIC, true)] {
+        for (backend, said) in [
+            ("packet", false),
+            ("xdp, native", false),
+            (GENERIC, true),
+            ("xdp, generic, 2 queues", true),
+        ] {
             let report = Report {
                 interfaces: vec![InterfaceReport {
                     name: "lan0".into(),

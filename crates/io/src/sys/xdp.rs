@@ -48,7 +48,7 @@ const LENGTH: u32 = 0xffff;
 pub(crate) const HEADROOM: usize = 256;
 
 /// Whether the kernel may copy packets between frames and memory of its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copying {
     Never,
     IfNeeded,
@@ -289,7 +289,7 @@ fn register(socket: BorrowedFd<'_>, umem: &Umem, told: usize) -> io::Result<()> 
     registration.addr = start.as_ptr() as u64;
     registration.len = bytes as u64;
     registration.chunk_size = umem.frame_size();
-    if !umem.layout().is_aligned() {
+    if umem.is_unaligned() {
         registration.flags |= libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG;
     }
     if told > 0 {

@@ -71,7 +71,7 @@ impl XdpBackend {
     /// without the privilege, `OutOfMemory` beyond the limit of pinned memory, `Unsupported` if it
     /// does not offer the mode, `InvalidInput` for options out of range, for an interface that carries
     /// no Ethernet frames, for a queue that it does
-    /// not have, and for an MTU beyond what a frame holds.
+    /// not have, for an MTU beyond what a frame holds, and for zero-copy with [unaligned](Umem::unaligned) memory.
     pub fn bind(
         umem: &Umem,
         interface: &str,
@@ -222,11 +222,7 @@ impl Opener<'_> {
             Some(attached) => attached.clone(),
             None => attach(&socket, device, options.mode).map_err(at(Step::Attach))?,
         };
-        let copying = match (options.mode, place) {
-            (Some(XdpMode::ZeroCopy), _) => Copying::Never,
-            (None, AttachPoint::Driver) if self.umem.layout().is_aligned() => Copying::IfNeeded,
-            _ => Copying::Always,
-        };
+        let copying = copying(options.mode, place, self.umem.is_unaligned());
         socket
             .bind(device.index(), queue, copying)
             .map_err(at(Step::Bind))?;
@@ -238,6 +234,16 @@ impl Opener<'_> {
         };
         let (receiving, sending) = socket.cut(program, queue);
         Ok((receiving, sending, mode))
+    }
+}
+
+/// Whether the kernel may copy for a backend that is to have this mode, with its program in this place. Of frames that
+/// are not aligned, a driver that reads and writes them itself would take those alone whose pages lie side by side.
+fn copying(mode: Option<XdpMode>, place: AttachPoint, is_unaligned: bool) -> Copying {
+    match (mode, place) {
+        (Some(XdpMode::ZeroCopy), _) => Copying::Never,
+        (None, AttachPoint::Driver) if !is_unaligned => Copying::IfNeeded,
+        _ => Copying::Always,
     }
 }
 
@@ -308,7 +314,7 @@ fn check(
             ));
         }
     }
-    if options.mode == Some(XdpMode::ZeroCopy) && !umem.layout().is_aligned() {
+    if options.mode == Some(XdpMode::ZeroCopy) && umem.is_unaligned() {
         return invalid(format!(
             "the frames for interface {interface} are unaligned, and a device that reads and writes frames itself \
              wants each within a page: take memory of aligned ones, or leave the mode open"
@@ -425,4 +431,20 @@ fn explain(
         ),
     };
     io::Error::new(kind, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unaligned_frames_are_copied_though_the_driver_may_offer_to_do_without() {
+        let copying = |mode, is_unaligned| copying(mode, AttachPoint::Driver, is_unaligned);
+        assert_eq!(copying(None, false), Copying::IfNeeded);
+        for mode in [None, Some(XdpMode::Native), Some(XdpMode::Generic)] {
+            assert_eq!(copying(mode, true), Copying::Always, "{mode:?}");
+        }
+        assert_eq!(copying(Some(XdpMode::Native), false), Copying::Always);
+        assert_eq!(copying(Some(XdpMode::ZeroCopy), false), Copying::Never);
+    }
 }

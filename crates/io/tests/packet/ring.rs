@@ -44,7 +44,7 @@ fn frames_keep_their_order_while_the_ring_goes_round_and_round() {
     // frame of a burst: a burst has fewer frames than the ring has blocks, eight of 128 KiB.
     const RING: usize = 8 * (128 << 10);
     const BURST: u32 = 6;
-    const BURSTS: u32 = 500;
+    const BURSTS: u32 = 1_500;
     let length = |number: u32| 60 + (number * 701) as usize % 1_455;
     for ring in rings() {
         let Some((near, far)) = new_cable("a ring that goes round") else {

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub(super) struct Lasting {
     /// Frames dropped while it was away.
     away: u64,
     lending: Lending,
+    /// What it is called while it is away, and once it is detached.
+    absences: [Arc<str>; 2],
 }
 
 /// Whether where frames arrive is another thread's for now.
@@ -113,6 +116,7 @@ impl Lasting {
             former_transmit_waits: None,
             away: 0,
             lending: Lending::Here,
+            absences: ["away", "detached"].map(Arc::from),
         })
     }
 
@@ -137,6 +141,15 @@ impl Lasting {
         self.former_waits = Waits::of_both(self.former_waits, waits);
         self.former_transmit_waits = Waits::of_both(self.former_transmit_waits, to_leave);
         Some(opened)
+    }
+
+    fn described(&self) -> &Arc<str> {
+        let [away, detached] = &self.absences;
+        match &self.opened {
+            Some(opened) if self.lending != Lending::Gone => &opened.backend,
+            None if self.detached => detached,
+            _ => away,
+        }
     }
 
     /// The interface is gone.
@@ -380,11 +393,11 @@ impl Device for Lasting {
     }
 
     fn backend(&self) -> String {
-        match &self.opened {
-            Some(opened) => opened.device.backend(),
-            None if self.detached => "detached".to_owned(),
-            None => "away".to_owned(),
-        }
+        self.described().to_string()
+    }
+
+    fn backend_now(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(self.described()))
     }
 
     fn exchange(&mut self, opened: &mut Option<Opened>) {

@@ -30,7 +30,7 @@ pub(super) const LONGEST_SHARED: u32 = SHARED_FRAME - 256;
 const LONGEST_LONG_SHARED: u32 = LONG_SHARED_FRAME - 256;
 /// Bytes of an Ethernet header and two VLAN tags.
 const HEADER: u32 = 22;
-/// Most frames in shared memory: 256 MiB of the shorter ones.
+/// Most frames in shared memory: 256 MiB of the shorter ones, or 264 where they are unaligned.
 const MOST_SHARED: u32 = 1 << 17;
 /// Places of the receive ring of each queue. What comes while this program does not run, for another
 /// has the processor, waits there: at a million short frames a second for 4 ms.
@@ -169,18 +169,21 @@ pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: Threads) ->
     let rx_places = queues * rx_ring;
     // No more than MOST_WAITING wait.
     let frames = needs.frames as u32 + workers.frames() + in_rings(2 * queues, rx_ring);
-    // A device may offer to read and write frames itself, which wants them aligned; a cable does not.
-    let is_cable = |name: &String| interface::is_virtual_cable(name).unwrap_or(false);
-    let umem = match named(interfaces).all(is_cable) {
-        true => Umem::unaligned(frames, bytes),
-        false => Umem::new(frames, bytes),
-    };
-    let umem = umem.doing("memory for AF_XDP")?;
+    let umem = umem(interfaces, frames, bytes).doing("memory for AF_XDP")?;
     Ok(Memory {
         umem,
         rx_places,
         rx_ring,
     })
+}
+
+/// Frames that are aligned where a device may offer to read and write them itself: not between virtual cables.
+fn umem(interfaces: &Interfaces, frames: u32, bytes: u32) -> io::Result<Umem> {
+    let is_cable = |name: &String| interface::is_virtual_cable(name).unwrap_or(false);
+    match named(interfaces).all(is_cable) {
+        true => Umem::unaligned(frames, bytes),
+        false => Umem::new(frames, bytes),
+    }
 }
 
 /// The queues of these interfaces, of that which has more, and the places of each receive ring: either
@@ -473,6 +476,8 @@ impl Device for Shared {
 
 #[cfg(test)]
 mod tests {
+    use fairlane_netlab::{cable, or_skip};
+
     use super::*;
 
     fn threads(receive: usize, transmit: usize) -> Threads {
@@ -504,6 +509,26 @@ mod tests {
                 )
             );
         }
+    }
+
+    #[test]
+    fn between_virtual_cables_frames_are_unaligned() {
+        let Some((near, _far)) = or_skip("unaligned frames", cable(1_500)) else {
+            return;
+        };
+        let umem = |inside: &str, outside: &str| {
+            let interfaces = Interfaces {
+                outside: outside.to_owned(),
+                near: Near::Inside(inside.to_owned()),
+                backend: fairlane_config::Backend::Xdp,
+            };
+            umem(&interfaces, 8, SHARED_FRAME).unwrap().is_unaligned()
+        };
+        near.namespace().run(|| {
+            assert!(umem(near.name(), near.name()));
+            assert!(!umem(near.name(), "lo") && !umem("lo", near.name()));
+            assert!(!umem(near.name(), "nosuch0"));
+        });
     }
 
     #[test]

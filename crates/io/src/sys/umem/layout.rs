@@ -35,7 +35,7 @@ impl Layout {
         }
     }
 
-    pub(crate) fn is_aligned(self) -> bool {
+    pub(super) fn is_aligned(self) -> bool {
         self.stride == self.frame_size
     }
 
@@ -80,18 +80,40 @@ mod tests {
         })
     }
 
+    /// A number of a frame, also the first and the last in 4 GiB.
+    fn numbers(layout: Layout) -> impl Strategy<Value = u32> {
+        let last = u32::MAX / layout.stride - 1;
+        prop_oneof![Just(0), Just(1), Just(last), 0..=last]
+    }
+
+    fn offsets(layout: Layout) -> impl Strategy<Value = u32> {
+        let (size, stride) = (layout.frame_size, layout.stride);
+        prop_oneof![
+            Just(0),
+            Just(1),
+            Just(size - 1),
+            Just(stride - 1),
+            0..stride
+        ]
+    }
+
     proptest! {
         #[test]
-        fn a_byte_is_of_the_frame_before_it(layout in layouts(), byte: u32) {
-            let number = layout.number(byte.into());
-            prop_assert_eq!(number, u64::from(byte / layout.stride));
-            prop_assert_eq!(layout.ahead(byte), byte % layout.stride);
+        fn a_byte_is_of_the_frame_before_it(
+            (layout, number, offset) in layouts().prop_flat_map(|it| (Just(it), numbers(it), offsets(it)))
+        ) {
+            let byte = layout.start(number) + offset;
+            prop_assert_eq!(layout.number(byte.into()), u64::from(number));
+            prop_assert_eq!(layout.ahead(byte), offset);
         }
 
         #[test]
-        fn what_lies_beyond_the_memory_is_of_no_frame_in_it(layout in layouts(), byte in 1_u64 << 32..) {
+        fn what_lies_beyond_the_memory_is_of_no_frame_in_it(
+            layout in layouts(),
+            byte in prop_oneof![0..10_000_u64, 0..u64::MAX - (1 << 32)],
+        ) {
             let most = (1_u64 << 32) / u64::from(layout.stride);
-            prop_assert!(layout.number(byte) >= most);
+            prop_assert!(layout.number((1 << 32) + byte) >= most);
         }
     }
 

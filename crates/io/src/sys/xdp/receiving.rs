@@ -164,7 +164,7 @@ impl Receiving {
 }
 
 /// Where a packet begins, counted from the start of the memory: where frames are unaligned, the kernel says in
-/// the upper sixteen bits how far behind what it was given.
+/// the upper sixteen bits how far behind what it was given; where they are aligned these are zero.
 fn begin(descriptor: xdp_desc) -> u64 {
     const GIVEN: u64 = (1 << libc::XSK_UNALIGNED_BUF_OFFSET_SHIFT) - 1;
     (descriptor.addr & GIVEN) + (descriptor.addr >> libc::XSK_UNALIGNED_BUF_OFFSET_SHIFT)
