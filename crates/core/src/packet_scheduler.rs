@@ -528,7 +528,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         };
         flow.queue.count_accepted(len);
         self.accepted_bytes += u64::from(len.amount());
-        if flow.queue.packets.append(&mut self.slab, len, stored) {
+        if flow.queue.packets.append(&mut self.slab, stored) {
             self.activate(id, len);
         }
         self.algorithm

@@ -23,12 +23,12 @@ impl Default for PacketList {
 
 /// What is left of a list whose first packet was taken.
 #[must_use = "a list without packets has no last one, and is told so by length()"]
-pub(crate) struct Rest<'a, L = Length> {
-    behind: Behind<L>,
+pub(crate) struct Rest<'a, P, L = Length> {
+    behind: Behind<'a, P, L>,
     tail: &'a mut u32,
 }
 
-impl<L> Rest<'_, L> {
+impl<P, L: Size> Rest<'_, P, L> {
     /// The length of the packet that is first now, if there is one. As late as can be, so that whether
     /// there is one is decided once.
     #[inline(always)]
@@ -58,24 +58,19 @@ impl PacketList {
         payload: P,
     ) -> Result<(), P> {
         let stored = slab.insert(len, payload)?;
-        self.append(slab, len, stored);
+        self.append(slab, stored);
         Ok(())
     }
 
-    /// Appends a packet of this length that is in the slab; whether the list was empty before.
+    /// Appends a packet that is in the slab; whether the list was empty before.
     #[inline]
     pub(crate) fn append<P, L: Size>(
         &mut self,
         slab: &mut PacketSlab<P, L>,
-        len: L,
         stored: Stored,
     ) -> bool {
         // One look finds the last packet, and whether there is one.
-        let behind = Behind {
-            next: stored.0,
-            len,
-        };
-        let was_empty = !slab.set_behind(self.tail, behind);
+        let was_empty = !slab.set_next(self.tail, stored.0);
         if was_empty {
             self.head = stored.0;
         }
@@ -97,7 +92,7 @@ impl PacketList {
     pub(crate) fn advance<'a, P, L: Size>(
         &'a mut self,
         slab: &'a mut PacketSlab<P, L>,
-    ) -> Option<(L, P, Rest<'a, L>)> {
+    ) -> Option<(L, P, Rest<'a, P, L>)> {
         let (len, payload, behind) = slab.take(self.head)?;
         self.head = behind.next;
         let tail = &mut self.tail;
@@ -125,7 +120,7 @@ impl PacketList {
         let (_, _, second) = slab.get(self.head)?;
         let (len, payload, behind) = slab.take(second)?;
         let next = behind.next;
-        slab.set_behind(self.head, behind);
+        slab.set_next(self.head, next);
         if next == NIL {
             self.tail = self.head;
         }

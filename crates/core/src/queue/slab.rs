@@ -12,17 +12,14 @@ pub(super) const NIL: u32 = u32::MAX;
 struct Slot<P, L = Length> {
     /// Next packet of the same list, or next free slot.
     next: u32,
-    /// Of no meaning in a free slot, nor is the one below. A length has two bytes, so that both lie with `next` in eight,
-    /// and a slot without a payload of its own takes twelve.
+    /// Of no meaning in a free slot. A length has two bytes, so that a slot without a payload of its
+    /// own takes eight, and as many more of them fit the cache.
     len: L,
-    /// Of the next packet, if there is one: who takes this one out need not touch that one's slot, which the cache may
-    /// not have.
-    next_len: L,
     /// `None` only in a free slot.
     payload: Option<P>,
 }
 
-const _: () = assert!(size_of::<Slot<()>>() == 12);
+const _: () = assert!(size_of::<Slot<()>>() == 8);
 const _: () = assert!(size_of::<Slot<u64>>() - size_of::<u64>() <= 16);
 const _: () = assert!(size_of::<Slot<alloc::boxed::Box<u8>>>() == 16);
 
@@ -52,17 +49,17 @@ impl<P, L> Vacant<'_, P, L> {
 }
 
 /// Who is behind a packet that was taken out.
-pub(super) struct Behind<L = Length> {
+pub(super) struct Behind<'a, P, L = Length> {
+    slots: &'a [Slot<P, L>],
     pub(super) next: u32,
-    /// Of no meaning if there is none.
-    pub(super) len: L,
 }
 
-impl<L> Behind<L> {
+impl<P, L: Copy> Behind<'_, P, L> {
     /// Its length, if there is one.
     #[inline(always)]
-    pub(super) fn length(self) -> Option<L> {
-        (self.next != NIL).then_some(self.len)
+    pub(super) fn length(&self) -> Option<L> {
+        let slot = self.slots.get(self.next as usize)?;
+        Some(slot.len)
     }
 }
 
@@ -164,7 +161,6 @@ impl<P, L: Size> PacketSlab<P, L> {
         self.slots.push(Slot {
             next: NIL,
             len: L::LARGEST,
-            next_len: L::LARGEST,
             payload: None,
         });
         self.free = index;
@@ -185,26 +181,23 @@ impl<P, L: Size> PacketSlab<P, L> {
 
     /// Takes the packet at `index` out: its length, payload and who is behind it.
     #[inline(always)]
-    pub(super) fn take(&mut self, index: u32) -> Option<(L, P, Behind<L>)> {
-        let slot = self.slots.get_mut(index as usize)?;
+    pub(super) fn take(&mut self, index: u32) -> Option<(L, P, Behind<'_, P, L>)> {
+        let slots = self.slots.as_mut_slice();
+        let slot = slots.get_mut(index as usize)?;
         slot.payload.as_ref()?;
         let payload = slot.payload.take()?;
-        let behind = Behind {
-            next: slot.next,
-            len: slot.next_len,
-        };
+        let (len, next) = (slot.len, slot.next);
         slot.next = self.free;
         self.free = index;
         self.taken += 1;
-        Some((slot.len, payload, behind))
+        Some((len, payload, Behind { slots, next }))
     }
 
-    /// Puts a packet of this length behind the one at `index`, if there is one.
+    /// Puts a packet behind the one at `index`, if there is one.
     #[inline]
-    pub(super) fn set_behind(&mut self, index: u32, behind: Behind<L>) -> bool {
+    pub(super) fn set_next(&mut self, index: u32, next: u32) -> bool {
         let slot = self.slots.get_mut(index as usize);
-        slot.map(|slot| (slot.next, slot.next_len) = (behind.next, behind.len))
-            .is_some()
+        slot.map(|slot| slot.next = next).is_some()
     }
 
     #[inline]

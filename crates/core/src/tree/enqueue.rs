@@ -54,7 +54,7 @@ impl<P> Tree<P> {
             let stored = vacant.fill(len, (now, payload));
             child.take_room(len);
             child.count_accepted(len);
-            let first = child.packets.append(&mut self.slab, len, stored);
+            let first = child.packets.append(&mut self.slab, stored);
             self.room_bytes -= bytes;
             self.accepted_bytes += bytes as u64;
             if first {
@@ -110,7 +110,7 @@ impl<P> Tree<P> {
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
         child.take_room(len);
-        let was_empty = child.packets.append(&mut self.slab, len, stored);
+        let was_empty = child.packets.append(&mut self.slab, stored);
         let (head, has_ceiling) = (child.announced(len), child.has(flag::CEILING));
         let follows_packets = node.follows_packets;
         match &mut node.flows {

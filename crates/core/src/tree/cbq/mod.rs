@@ -371,7 +371,7 @@ impl<P> Cbq<P> {
         self.queued_bytes += u64::from(len.get());
         let here = &mut self.classes[class.index()];
         here.counts.accepted.add(len);
-        here.leaf.queue.append(&mut self.slab, len, stored);
+        here.leaf.queue.append(&mut self.slab, stored);
         here.leaf.queued.add(len);
         if here.leaf.place == Place::Out {
             self.join(number);
