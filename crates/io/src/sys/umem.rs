@@ -1,8 +1,8 @@
 //! Memory that is shared with the kernel, and the ownership of the frames in it.
 //!
 //! The memory is cut into frames of equal size, which lie in it as their [`Layout`] says. At any time a
-//! frame is held by exactly one of: the free list, an [`XdpFrame`] in safe code, a thread that [keeps](kept) it, or a socket that has handed it to the
-//! kernel.
+//! frame is held by exactly one of: the free list, an [`XdpFrame`] in safe code, a thread that
+//! [keeps](kept) it, or a socket that has handed it to the kernel.
 //! Whoever holds a frame, and nobody else, may touch its bytes; so a frame is taken out of the
 //! list, or received from the kernel, as the one `XdpFrame` that there is of it, and an `XdpFrame`
 //! is gone once its frame is the kernel's.

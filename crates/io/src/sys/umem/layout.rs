@@ -17,7 +17,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// One behind the other, as long as `frame_size` is a power of two at addresses of as many bytes each.
+    /// One behind the other: each starts at a multiple of its size.
     pub(super) fn aligned(frame_size: u32) -> Layout {
         Layout::apart(frame_size, frame_size)
     }
