@@ -268,10 +268,16 @@ impl<S: Scale> Qfq<S> {
         }
     }
 
-    /// The latest time an entity of group `i` may start at (Theorem 3).
+    /// The latest exact start of an entity of group `i`: the last moment of the slot that begins at V rounded up.
+    ///
+    /// Theorem 3 limits the *rounded* start to V rounded up. The exact start may lie anywhere in that slot, and an
+    /// entity that was served in this group never lies after it. To hold an idle entity back any further would
+    /// forget service that it has had, and V could then outrun the places of others (Lemma 2, Theorem 4).
     #[inline]
     fn latest_start(&self, i: u32) -> VirtualTime {
-        self.virtual_time().advanced((1 << i) - 1)
+        let rest = (1 << i) - 1;
+        let rounded_up = self.virtual_time().advanced(rest).rounded_down(i);
+        rounded_up.advanced(rest)
     }
 
     /// F_b of Eq. 29: of the lowest group in ER above `i`.

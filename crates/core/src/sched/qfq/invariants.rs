@@ -52,7 +52,7 @@ impl<S: Scale> Qfq<S> {
             );
             ensure_invariant!(
                 !start.is_after(self.latest_start(i).rounded_down(i)),
-                "qfq: group {i} starts at {start:?}, more than a slot after {now:?} (Theorem 3)"
+                "qfq: group {i} starts at {start:?}, after V = {now:?} rounded up (Theorem 3)"
             );
             ensure_invariant!(
                 !now.is_after(finish.advanced(self.members.lag)),
