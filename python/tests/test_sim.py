@@ -88,6 +88,19 @@ def test_bounds_follow_the_weights():
         fairlane.bounds("qfq", "100mbit", ([1, 0], [1500, 1500]))
 
 
+def test_priority_bounds_the_highest_level_alone():
+    bounds = fairlane.bounds("priority", "8mbit", ([5, 2, 2], [200, 1000, 1000]), queue_bytes=500)
+    # The transmit queue and the longest packet of all; its own packet comes on top of that.
+    assert bounds["t_wfi_ns"][0] == 1_500_000 and bounds["b_wfi_bytes"][0] == 1500
+    assert bounds["delay_ns"][0] == 1_700_000
+    assert bounds["share"].tolist() == [1, 0, 0]
+    assert bounds["guaranteed_bps"].tolist() == [8_000_000, 0, 0]
+    for name in ("t_wfi_ns", "b_wfi_bytes", "delay_ns"):
+        assert np.isnan(bounds[name][1:]).all()
+    peers = fairlane.bounds("priority", "8mbit", ([5, 5], [200, 1000]))
+    assert np.isnan(peers["t_wfi_ns"]).all()
+
+
 def test_a_site_tells_what_it_guarantees():
     site = fairlane.Site(EXAMPLES / "home-gateway.toml")
     report = site.check()

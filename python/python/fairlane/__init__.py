@@ -178,8 +178,9 @@ def bounds(
 ) -> NDArray:
     """What ``algorithm`` promises each of the ``flows`` (:data:`BOUNDS`): its share, the rate that it has
     at least while it is backlogged, both worst-case fair indexes, and ``delay_ns``, within which its
-    longest packet has left that found its queue empty. NaN where nothing is promised. ``queue_bytes`` is
-    the transmit queue, beside the packet on the wire."""
+    longest packet has left that found its queue empty. NaN where nothing is promised. Strict priority has a
+    bound, and a share of 1, for a flow alone on the highest level; the others have a share of 0.
+    ``queue_bytes`` is the transmit queue, without the packet on the wire."""
     cells = _fairlane.bounds(
         (algorithm, rate, overhead, aggregate), columns("flows", flows, _FLOWS), queue_bytes
     )

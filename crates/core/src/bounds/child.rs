@@ -99,6 +99,11 @@ pub(crate) fn gfq(child: &Child<'_>) -> Option<Wfi> {
     })
 }
 
+/// Only a child alone on the highest level has [`Siblings::terms`].
+pub(crate) fn priority(child: &Child<'_>) -> Option<Wfi> {
+    super::strict_priority(0, child.siblings.longest(), child.transmit)
+}
+
 pub(crate) fn qfq(child: &Child<'_>) -> Option<Wfi> {
     Some(super::qfq(&child.terms, child.slot()))
 }

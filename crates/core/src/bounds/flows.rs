@@ -56,9 +56,9 @@ impl Guarantees {
         let transmit = Transmit::Direct;
         let (weight, length) = (flow.weight, flow.max_length);
         let exact = self.siblings.bound(weight, length, Head::Known, transmit)?;
-        if let Promise::Exact(_) = self.siblings.algorithm().promise() {
+        let Promise::Rounded(_) = self.siblings.algorithm().promise() else {
             return Some(exact);
-        }
+        };
         // What fixed-point shares may be off by, over all that was sent.
         let terms = self.siblings.terms(weight, length, transmit)?;
         Some(exact + qfq_rounding(&terms, self.sent))

@@ -2,7 +2,7 @@
 
 use super::child::Child;
 use super::{Round, Slot, Terms, Transmit, Wfi};
-use crate::sched::Algorithm;
+use crate::sched::{Algorithm, Sharing};
 use crate::units::{Length, Weight};
 use alloc::collections::BTreeMap;
 
@@ -79,9 +79,22 @@ impl Siblings {
         self.algorithm
     }
 
-    /// phi of a child of `weight`.
+    /// phi of a child of `weight`. Under strict priority, 1 for a child alone on the highest level and 0 for
+    /// the others.
     pub fn share(&self, weight: Weight) -> f64 {
-        f64::from(weight.get()) / self.weight_sum as f64
+        let sum = self.sharers(weight);
+        sum.map_or(0.0, |sum| f64::from(weight.get()) / sum as f64)
+    }
+
+    /// The sum of the weights that share with a child of `weight`; `None` where higher levels, or others of
+    /// its own level, may take everything.
+    fn sharers(&self, weight: Weight) -> Option<u64> {
+        if self.algorithm.sharing() != Sharing::Levels {
+            return Some(self.weight_sum);
+        }
+        let not_below = self.alike.iter().filter(|((other, _), _)| *other >= weight);
+        let count: u64 = not_below.map(|(_, &count)| u64::from(count)).sum();
+        (count == 1).then_some(weight.get().into())
     }
 
     /// All children, by weight and longest packet, and how many there are of each.
@@ -106,10 +119,12 @@ impl Siblings {
         self.longest
     }
 
-    /// The terms of a child, if it is one of them.
+    /// The terms of a child, if it is one of them. Under strict priority only a child alone on the highest
+    /// level has terms, with a share of 1.
     pub fn terms(&self, weight: Weight, length: Length, transmit: Transmit) -> Option<Terms> {
         self.alike.get(&(weight, length))?;
-        Terms::new(weight, self.weight_sum, length, self.longest, transmit).ok()
+        let sum = self.sharers(weight)?;
+        Terms::new(weight, sum, length, self.longest, transmit).ok()
     }
 
     /// The bound of a child; `None` where its algorithm promises none, or none is known, or
@@ -149,7 +164,6 @@ impl Siblings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::Sharing;
     use core::num::NonZeroU32;
 
     #[test]
@@ -203,6 +217,27 @@ mod tests {
             }
         }
         assert_eq!(plain, 2, "of QFQ and S-KPS");
+    }
+
+    #[test]
+    fn priority_bounds_only_an_entity_alone_on_the_highest_level() {
+        let [low, high] = [1, 7].map(|weight| Weight::new(weight).unwrap());
+        let [short, long] = [200, 1500].map(|length| Length::new(length).unwrap());
+        let of = |children: &[(Weight, Length, u32)], (weight, length)| {
+            let siblings = Siblings::new(Algorithm::Priority, children.iter().copied());
+            let wfi = siblings.bound(weight, length, Head::Known, Transmit::Queue(1000));
+            (siblings.share(weight), wfi)
+        };
+        let pair = [(high, short, 1), (low, long, 3)];
+        // Q is the transmit queue and the longest packet of all.
+        let queued = Wfi::of(1.0, 2500.0);
+        assert_eq!(of(&pair, (high, short)), (1.0, Some(queued)));
+        assert_eq!(of(&pair, (low, long)), (0.0, None));
+        let peers: [&[_]; 2] = [&[(high, short, 2)], &[(high, short, 1), (high, long, 1)]];
+        for peers in peers {
+            assert_eq!(of(peers, (high, short)), (0.0, None), "{peers:?}");
+        }
+        assert_eq!(of(&[(low, long, 1)], (low, long)).0, 1.0);
     }
 
     #[test]

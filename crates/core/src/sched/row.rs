@@ -33,8 +33,8 @@ pub(crate) enum Promise {
     Rounded(Bound),
     /// A share by weight, of which no bound is known.
     Unbounded,
-    /// To go before all lower levels.
-    Level,
+    /// To go before all lower levels: a bound for an entity alone on the highest.
+    Level(Bound),
     /// Nothing, and why.
     Nothing(&'static str),
 }
@@ -42,15 +42,15 @@ pub(crate) enum Promise {
 impl Promise {
     pub(crate) const fn bound(self) -> Option<Bound> {
         match self {
-            Promise::Exact(bound) | Promise::Rounded(bound) => Some(bound),
-            Promise::Unbounded | Promise::Level | Promise::Nothing(_) => None,
+            Promise::Exact(bound) | Promise::Rounded(bound) | Promise::Level(bound) => Some(bound),
+            Promise::Unbounded | Promise::Nothing(_) => None,
         }
     }
 
     pub(super) const fn sharing(self) -> Sharing {
         match self {
             Promise::Exact(_) | Promise::Rounded(_) | Promise::Unbounded => Sharing::Weights,
-            Promise::Level => Sharing::Levels,
+            Promise::Level(_) => Sharing::Levels,
             Promise::Nothing(why) => Sharing::Offers(why),
         }
     }

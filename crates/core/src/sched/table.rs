@@ -46,7 +46,7 @@ macro_rules! algorithms {
                 Promise::Rounded(child::gfq),
                 "Group fair queueing: fairer than QFQ by a slot, at O(groups of flows)";
             Priority: $crate::sched::Priority = $crate::sched::Priority::new(),
-                Promise::Level,
+                Promise::Level(child::priority),
                 "Strict priority: the highest weight first, equal ones in turns";
             Sfq: $crate::sched::Sfq = $crate::sched::Sfq::new(),
                 Promise::Nothing("others may be hashed to the same queue"),
@@ -181,10 +181,10 @@ impl Algorithm {
         self.row().promise.sharing()
     }
 
-    /// Whether a bound is known of those that it orders: of one of another crate, only that crate
-    /// knows, and `true` says nothing.
+    /// Whether a bound is known for every entity that it orders. Strict priority has one for the highest
+    /// level alone. For an algorithm of another crate, only that crate knows, and `true` says nothing.
     pub const fn is_bounded(self) -> bool {
-        self.row().promise.bound().is_some()
+        matches!(self.row().promise, Promise::Exact(_) | Promise::Rounded(_))
     }
 
     /// What it promises each of those that it orders.

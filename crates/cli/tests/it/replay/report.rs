@@ -51,6 +51,27 @@ fn the_bounds_are_those_of_a_link_that_may_be_busy() {
 }
 
 #[test]
+fn priority_reports_a_bound_for_the_highest_level_alone() {
+    let folder = Folder::new();
+    let flows = "flow,weight,max_len\n0,5,200\n1,2,1000\n2,2,1000\n";
+    folder.write("flows.csv", flows);
+    let arrivals = "0,1,1000\n1,0,200\n1,2,1000\n2,0,100\n";
+    folder.write("arrivals.csv", format!("time_ns,flow,len\n{arrivals}"));
+    let arguments = format!("{} --json", WITH_FLOWS.replace("qfq", "priority"));
+    let output = folder.replay(&arguments).success();
+    let report: serde_json::Value = serde_json::from_str(&output).unwrap();
+    let [highest, second, third] = [0, 1, 2].map(|flow| &report["flows"][flow]);
+    // The longest packet of all, which the link may have begun.
+    assert_eq!(highest["t_wfi_bound_ns"], 1_000_000);
+    assert_eq!(highest["b_wfi_bound_bytes"], 1000.0);
+    assert!(highest["t_wfi_ns"].as_f64().unwrap() > 0.0, "{highest}");
+    for flow in [second, third] {
+        assert!(flow["t_wfi_bound_ns"].is_null(), "{flow}");
+        assert!(flow["b_wfi_bound_bytes"].is_null(), "{flow}");
+    }
+}
+
+#[test]
 fn what_is_measured_keeps_to_the_bounds() {
     let folder = Folder::new();
     busy(&folder, 10);
@@ -121,7 +142,8 @@ fn check_report(folder: &Folder, arguments: &str, alg: &str) {
         assert_eq!(flow["bytes"], mine.iter().map(|row| row[3]).sum::<u64>());
         let value = |name: &str| flow[name].as_f64();
         let [time, service] = ["t_wfi_ns", "b_wfi_bytes"].map(|name| value(name).unwrap());
-        let bounded = ["drr", "qfq", "qfq+"].contains(&alg);
+        let highest = alg == "priority" && number == 9;
+        let bounded = highest || ["drr", "qfq", "qfq+"].contains(&alg);
         assert!(
             !bounded || value("t_wfi_bound_ns").is_some(),
             "{alg}: {flow}"
