@@ -212,8 +212,9 @@ pub(crate) struct Class {
     /// by default.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_class())))]
     pub algorithm: Option<Box<Text>>,
-    /// The most that waits in it (or in each of its flows): 1000 packets by default, or what is kept
-    /// for it if that is more.
+    /// The most that waits in it (or in each of its flows): by default 1000 packets, or what is kept
+    /// for it if that is more, and as many bytes as 1000 of the longest packets, or what is kept for it if that is
+    /// more. By default each flow may use all that is kept for its class.
     pub limit: Option<Box<At<Limit>>>,
     /// What is kept for it, or for all its flows together, however full the link is. By default, what
     /// its guarantee needs for bursts of 10 ms of its rate, at least two packets and at most 64 kB.

@@ -28,9 +28,9 @@ pub struct Guarantee {
     pub each: Option<Box<Each>>,
     /// What it is served, in more than the rate alone.
     pub service: Result<Service, NoGuarantee>,
-    /// Bytes that it may send at once, beside its rate, and lose nothing: what the room that is
-    /// kept for it is enough for. `None` where it is not enough for anything, or nothing is
-    /// guaranteed.
+    /// Bytes that it may send at once, in addition to its rate, without a loss to a full queue: the burst
+    /// that fits into the room that is kept for it and, for a class of flows, into the limit of one
+    /// flow. `None` where no burst fits, or nothing is guaranteed.
     pub burst: Option<u64>,
     /// The algorithms whose bounds these are, from the root down.
     pub path: Arc<[Algorithm]>,

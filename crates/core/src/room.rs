@@ -64,8 +64,8 @@ impl Room {
         }
     }
 
-    /// No more than these limits allow for.
-    pub(crate) fn within(self, limits: Limits) -> Room {
+    /// The part of it that these limits allow.
+    pub fn within(self, limits: Limits) -> Room {
         Room {
             packets: self.packets.min(limits.packets),
             bytes: self.bytes.min(limits.bytes),

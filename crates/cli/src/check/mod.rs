@@ -30,7 +30,8 @@ The table has, for each class of each link:
   guaranteed  the least rate that it has while it has something to send, through all
               levels of the tree; for a class of flows, that of all flows and of each
   ceiling     the rate that it never exceeds
-  burst       what it may send at once and still lose nothing
+  burst       how much it may send at once without a loss to a full queue, in packets of any
+              length; of a class of flows, even if one flow sends all of it
   delay       the worst-case delay of a packet that arrives at an empty queue, whatever
               the others send; the pipeline, and how late the program wakes up, come on top
   room        packets for which queue space is reserved

@@ -104,7 +104,7 @@ pub(super) fn read(
     let default = match default {
         Some(at) => numbers[at],
         None => {
-            classes.push(made(algorithm, rate, &classes, link, report));
+            classes.push(made(algorithm, (rate, longest), &classes, link, report));
             classes.len() - 1
         }
     };
@@ -287,7 +287,7 @@ fn warn_of_default(
 /// The default class that the file does not have. In CBQ it has the rate that is left.
 fn made(
     algorithm: LinkAlgorithm,
-    link_rate: Rate,
+    (link_rate, longest): (Rate, Length),
     classes: &[Class],
     link: &file::Link,
     report: &mut Report,
@@ -320,7 +320,7 @@ fn made(
         level: 0,
         borrow: algorithm == LinkAlgorithm::Cbq,
         cbq_burst: CBQ_BURST,
-        kind: ClassKind::Leaf(queue::plain_queue()),
+        kind: ClassKind::Leaf(queue::plain_queue(longest)),
     }
 }
 

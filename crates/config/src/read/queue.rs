@@ -19,7 +19,7 @@ use fairlane_core::sched::Algorithm;
 pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Qfq;
 
 /// Packets in a queue, unless the file says otherwise.
-pub(super) const DEFAULT_PACKETS: u32 = 1000;
+const DEFAULT_PACKETS: u32 = 1000;
 pub(super) const MOST: u32 = Limits::NONE.packets;
 
 /// The algorithm of this name; `beside` are names that are allowed too.
@@ -63,12 +63,13 @@ pub(super) fn at_least(
     Some(size.0)
 }
 
-/// A queue as it is unless the file says otherwise.
-pub(super) fn plain_queue() -> Queue {
+/// A queue as it is unless the file says otherwise. Bytes are limited too: however many short packets a
+/// reservation adds to the limit, long ones wait no longer than the default number of them.
+pub(super) fn plain_queue(longest: Length) -> Queue {
     Queue {
         limits: Limits {
             packets: DEFAULT_PACKETS,
-            bytes: MOST,
+            bytes: DEFAULT_PACKETS.saturating_mul(longest.get()).min(MOST),
         },
         room: Room::NONE,
         aqm: AqmConfig::TailDrop,
@@ -82,9 +83,10 @@ pub(super) fn queue(class: &file::Class, longest: Length, report: &mut Report) -
         Some(packets) => packets.within("limit packets", 1..i64::from(MOST) + 1, report),
         None => Some(DEFAULT_PACKETS),
     };
-    let bytes = match limit.and_then(|limit| limit.bytes.as_ref()) {
-        Some(bytes) => at_least(bytes, "limit bytes", longest, MOST.into(), report),
-        None => Some(MOST.into()),
+    let bytes = match (limit, limit.and_then(|limit| limit.bytes.as_ref())) {
+        (_, Some(bytes)) => at_least(bytes, "limit bytes", longest, MOST.into(), report),
+        (Some(_), None) => Some(MOST.into()),
+        (None, None) => Some(plain_queue(longest).limits.bytes.into()),
     };
     let aqm = match &class.queue {
         Some(queue) => management(queue, longest, report),

@@ -7,11 +7,11 @@ use fairlane_core::bounds::Service;
 use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
 
-use super::queue::{self, DEFAULT_PACKETS, MOST};
+use super::queue::{self, MOST};
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::{Guarantee, NoGuarantee};
-use crate::site::{Class, ClassKind, Queue};
+use crate::site::{Class, ClassKind, Flows, Queue};
 use crate::units::Size;
 use crate::written::At;
 
@@ -79,7 +79,8 @@ impl Rooms<'_> {
                     };
                     let own = written.and_then(|class| class.room.as_deref());
                     flows.room = written_room(own, by_default, self.longest, report);
-                    self.look(&class.name, flows.room, guarantee.service, written, report);
+                    fit(&mut flows.queue.limits, written, of_one_flow(flows.room));
+                    self.look(&class.name, held(flows), guarantee.service, written, report);
                 }
             }
         }
@@ -119,12 +120,7 @@ impl Rooms<'_> {
         report: &mut Report,
     ) {
         let room = written_room(own, needed, self.longest, report);
-        let limit = class
-            .and_then(|class| class.limit.as_deref())
-            .map(At::value);
-        if limit.is_none_or(|limit| limit.packets.is_none()) {
-            queue.limits.packets = room.packets.max(DEFAULT_PACKETS);
-        }
+        fit(&mut queue.limits, class, room);
         let Limits { packets, bytes } = queue.limits;
         if let Some(own) = own
             && (room.packets > packets || room.bytes > bytes)
@@ -138,14 +134,11 @@ impl Rooms<'_> {
                 ),
             );
         }
-        queue.room = Room {
-            packets: room.packets.min(packets),
-            bytes: room.bytes.min(bytes),
-        };
+        queue.room = room.within(queue.limits);
     }
 
-    /// Tells of room that is too little for what is guaranteed, even for long packets. That it is too
-    /// little for short ones is shown by `check` alone: a limit of few packets may be meant so.
+    /// Warns of a queue that is too small for the guarantee, even for long packets. `check` alone shows that
+    /// it is too small for short ones: a limit of few packets may be intended.
     fn look(
         &self,
         name: &str,
@@ -170,8 +163,8 @@ impl Rooms<'_> {
         report.warning(
             &place,
             format!(
-                "class '{name}' may lose packets though it keeps to what it is guaranteed: {} is \
-                 kept for it or its flows, and {} would do",
+                "class '{name}' may lose packets though it keeps to its guarantee: it, or one of its \
+                 flows, is sure of {}, and needs {}",
                 shown(room),
                 shown(service.room(least, self.longest)),
             ),
@@ -206,6 +199,33 @@ fn shown(room: Room) -> String {
         room.packets,
         Size(room.bytes.into())
     )
+}
+
+/// Raises a limit that the file does not have to what is reserved.
+fn fit(limits: &mut Limits, class: Option<&file::Class>, room: Room) {
+    let written = class.and_then(|class| class.limit.as_deref());
+    let written = written.map(At::value);
+    if written.is_none_or(|limit| limit.packets.is_none()) {
+        limits.packets = limits.packets.max(room.packets);
+    }
+    if written.is_none() {
+        limits.bytes = limits.bytes.max(room.bytes);
+    }
+}
+
+/// The limit of a flow that may hold all that is reserved for its class. A power of two, so that it seldom
+/// changes with the class: a change of limits visits all flows at once.
+fn of_one_flow(room: Room) -> Room {
+    let rounded = |count: u32| count.checked_next_power_of_two().unwrap_or(MOST).min(MOST);
+    Room {
+        packets: rounded(room.packets),
+        bytes: rounded(room.bytes),
+    }
+}
+
+/// The part of a class's reservation that its flows can use in any order: all packets may belong to one flow.
+fn held(flows: &Flows) -> Room {
+    flows.room.within(flows.queue.limits)
 }
 
 /// What is kept for a class: packets and bytes.
@@ -289,7 +309,7 @@ pub(crate) fn grant(guarantee: &mut Guarantee, kind: &ClassKind, shortest: Lengt
         ClassKind::Inner(_) => {}
         ClassKind::Leaf(queue) => guarantee.burst = fits(guarantee.service, queue.room),
         ClassKind::Flows(flows) => {
-            guarantee.burst = fits(guarantee.service, flows.room);
+            guarantee.burst = fits(guarantee.service, held(flows));
             if let Some(each) = &mut guarantee.each {
                 each.burst = fits(each.service, flows.queue.room);
             }

@@ -8,6 +8,7 @@ use fairlane_core::tree::{ClassQueue, Discarded};
 use fairlane_core::{Dequeue, Discipline, Length, Nanos};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// Numbers at random, the same in every run.
 pub(crate) struct Random(pub u64);
@@ -100,6 +101,10 @@ fn node(
                 "per = 'source-ip'\nflows = {{ most = {most} }}\nalgorithm = '{algorithm}'"
             )
             .unwrap();
+            if random.one_in(2) {
+                let packets = 10 + random.below(1_000);
+                writeln!(text, "limit = {{ packets = {packets} }}").unwrap();
+            }
         } else if random.one_in(4) {
             // One that never drops here, but may: its parent does not know its head.
             writeln!(
@@ -305,7 +310,8 @@ fn no_packet_that_finds_its_class_empty_waits_longer_than_its_bound() {
 /// A class, or a flow, that keeps to what it is guaranteed.
 struct Conforming {
     place: usize,
-    flow: u64,
+    /// The flow; `None` for a class of flows as a whole, whose packets belong to any of them.
+    flow: Option<u64>,
     service: Service,
     /// Bytes that it may send now, of so many at most; and bytes a nanosecond.
     tokens: f64,
@@ -333,13 +339,16 @@ fn conforming_and_floods(link: &Link, random: &mut Random) -> (Vec<Conforming>, 
     for (place, (class, guarantee)) in link.classes.iter().zip(link.guarantees()).enumerate() {
         let (service, rate, burst, flow) = match (&class.kind, guarantee.each) {
             (ClassKind::Inner(_), _) => continue,
-            // Beside flooders of its own class.
-            (ClassKind::Flows(_), Some(each)) if random.one_in(2) => {
+            // With flooders in its own class.
+            (ClassKind::Flows(_), Some(each)) if random.one_in(3) => {
                 floods.push(place);
-                (each.service, each.rate, each.burst, KEEPS)
+                (each.service, each.rate, each.burst, Some(KEEPS))
+            }
+            (ClassKind::Flows(_), _) if random.one_in(2) => {
+                (guarantee.service, guarantee.rate, guarantee.burst, None)
             }
             (ClassKind::Leaf(_), _) if random.one_in(2) => {
-                (guarantee.service, guarantee.rate, guarantee.burst, 0)
+                (guarantee.service, guarantee.rate, guarantee.burst, Some(0))
             }
             _ => {
                 floods.push(place);
@@ -388,11 +397,17 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
                 let number = (packets.len() - 1) as u32;
                 let length = Length::new(length as u32).unwrap();
                 let class = ids[sender.place];
+                // Of a class, nearly all packets belong to one flow.
+                let flow = match sender.flow {
+                    Some(flow) => flow,
+                    None if random.one_in(20) => random.below(40),
+                    None => KEEPS,
+                };
                 let gone = |gone: Discarded<u32>| {
                     let (owner, ..) = packets[gone.payload as usize];
                     assert_eq!(owner, None, "a packet within its own gives way");
                 };
-                let outcome = queues.enqueue(class, sender.flow, length, number, Nanos(now), gone);
+                let outcome = queues.enqueue(class, flow, length, number, Nanos(now), gone);
                 outcome.unwrap_or_else(|rejected| {
                     let name = &link.classes[sender.place].name;
                     panic!("{name} loses a packet at {now}: {}", rejected.reason)
@@ -425,7 +440,11 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
                     let bound = sender.service.delay(waited).0;
                     let name = &link.classes[sender.place].name;
                     let delay = now - came;
-                    assert!(delay <= bound + 1, "{name}: {delay} of {bound}");
+                    // A class's packets keep their order only within a flow.
+                    assert!(
+                        delay <= bound + 1 || sender.flow.is_none(),
+                        "{name}: {delay} of {bound}"
+                    );
                     checked += 1;
                 }
             }
@@ -464,6 +483,93 @@ fn whoever_keeps_to_his_guarantee_loses_nothing_beside_floods() {
     }
     println!("{checked} packets");
     assert!(checked > 100 * cases, "only {checked} packets were checked");
+}
+
+/// A link of 40 Mbit/s whose hosts have a queue each.
+fn hosts(keys: &str) -> Arc<Link> {
+    let text = format!(
+        "[[link]]\nname = 'up'\nrate = '40mbit'\nlongest = '{LONGEST}b'\n\
+         [[link.class]]\nname = 'voice'\nrate = '2mbit'\n\
+         [[link.class]]\nname = 'hosts'\nper = 'source-ip'\ndefault = true\n{keys}\n"
+    );
+    let mut site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+    site.links.remove(0)
+}
+
+/// Sends the printed burst of all hosts at once, and what their rate brings from then on, in packets of
+/// these lengths and flows in turn.
+fn burst_is_kept(link: &Link, lengths: &[u32], flows: u64) {
+    let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
+    let guarantee = &link.guarantees()[1];
+    let burst = guarantee.burst.unwrap() as f64;
+    let rate = guarantee.rate.unwrap() as f64 / 8e9;
+    let (mut sent, mut now, mut number) = (0.0, 0, 0u32);
+    while now < 400_000_000 {
+        // Voice is always backlogged, so that the class has no more than its guarantee.
+        let voice = Length::new(LONGEST as u32).unwrap();
+        while queues.stats(ids[0]).unwrap().queued.packets < 2 {
+            queues
+                .enqueue(ids[0], 0, voice, 0, Nanos(now), |_| {})
+                .unwrap();
+        }
+        loop {
+            let length = Length::new(lengths[number as usize % lengths.len()]).unwrap();
+            let counts = f64::from(length.max(link.shortest()).get());
+            if sent + counts > burst + rate * now as f64 {
+                break;
+            }
+            sent += counts;
+            let flow = u64::from(number) % flows;
+            let outcome = queues.enqueue(ids[1], flow, length, number, Nanos(now), |_| {
+                panic!("a packet within the burst is dropped")
+            });
+            outcome.unwrap_or_else(|rejected| {
+                panic!(
+                    "packet {number} of {lengths:?}, {flows} flows: {}",
+                    rejected.reason
+                )
+            });
+            number += 1;
+        }
+        match queues.dequeue(Nanos(now), |_| panic!("nothing is dropped late")) {
+            Dequeue::Packet(packet) => now += u64::from(packet.len.get()) * 200,
+            _ => now += 10_000,
+        }
+    }
+}
+
+#[test]
+fn a_class_of_flows_has_its_burst_in_packets_of_any_length_and_flow() {
+    let open = hosts("");
+    let burst = |link: &Link| link.guarantees()[1].burst.unwrap();
+    let short = link_bytes(&open, 300);
+    // Few packets of one flow: the burst that is left is smaller, and still holds.
+    let limited = hosts("limit = { packets = 300 }");
+    assert!(burst(&limited) < short && burst(&open) > 10 * burst(&limited));
+    let in_bytes = hosts("limit = { bytes = '30kb' }");
+    assert!(burst(&in_bytes) < 30_720, "{}", burst(&in_bytes));
+    for link in [
+        &open,
+        &limited,
+        &in_bytes,
+        &hosts("limit = { packets = 20000 }"),
+    ] {
+        for lengths in [&[60][..], &[1], &[1500], &[60, 1500], &[700, 60, 60, 1]] {
+            for flows in [1, 3, 1_000] {
+                burst_is_kept(link, lengths, flows);
+            }
+        }
+    }
+    // A flow of long packets waits no longer than a thousand of them did.
+    let ClassKind::Flows(flows) = &open.classes[1].kind else {
+        panic!("hosts has flows");
+    };
+    assert_eq!(u64::from(flows.queue.limits.bytes), 1_000 * LONGEST);
+}
+
+/// The bytes that so many of a link's shortest packets count for.
+fn link_bytes(link: &Link, packets: u64) -> u64 {
+    packets * u64::from(link.shortest().get())
 }
 
 fn rates(text: &str) -> Vec<Option<u64>> {

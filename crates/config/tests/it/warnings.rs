@@ -62,8 +62,8 @@ fn room_that_is_too_little_for_the_guarantee() {
     link_warns(
         class,
         &[
-            "5:48: class 'a' may lose packets though it keeps to what it is guaranteed: room for 6 \
-           packets and 58kb is kept for it or its flows, and room for 7 packets and 10712b would do",
+            "5:48: class 'a' may lose packets though it keeps to its guarantee: it, or one of its \
+           flows, is sure of room for 6 packets and 58kb, and needs room for 7 packets and 10712b",
         ],
     );
     link_warns(&class.replace("6 }", "7 }"), &[]);

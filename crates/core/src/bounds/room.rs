@@ -20,7 +20,8 @@ impl Service {
     /// ```
     ///
     /// and since nobody within his own [room](crate::room) gives way, with so much room of its own
-    /// it *loses nothing, whatever the others send*.
+    /// it *loses nothing, whatever the others send*, if its queue may hold that much: no limit of its
+    /// own is below B.
     ///
     /// # Its proof
     ///
@@ -33,22 +34,28 @@ impl Service {
     /// ```
     ///
     /// which is B at most, and no less than its packets' lengths, nor than `shortest` for each. So
-    /// it is when a packet has just come, and only then may one be rejected or give way to it. While
-    /// the class is within B it is within its own; and when somebody within his own asks for a
-    /// place in a full link, somebody else is beyond his, since all rooms add up to no more than
-    /// the link holds.
+    /// it is when a packet has just arrived, and a packet is dropped only then, for one of two reasons.
+    ///
+    /// * *The limit of its own queue* would be exceeded. A queue of the class holds no more than the
+    ///   class does, so a limit of B in bytes and B / shortest in packets is never exceeded.
+    /// * *The link is full.* While the class holds no more than B it is within its room. When a class within
+    ///   its room needs space in a full link, another class is beyond its own, since all rooms add up
+    ///   to no more than the link holds.
     ///
     /// # What it takes in
     ///
     /// * *Down the tree*: the lag of a class is its own and what those above it may be behind
     ///   ([`child`](Service::child)); classes with others below them hold nothing themselves.
-    /// * *Flows*: the theorem holds of a class of flows in all, in whatever order its packets
-    ///   leave, and with the service of a flow of each that has room
+    /// * *Flows*: the theorem holds of a class of flows in all, in whatever order its packets leave
+    ///   and to whichever of its flows they belong, if the limit of *one* flow is B or more: all that the
+    ///   class holds may be of one flow. With lower limits the class has the burst for which B is the
+    ///   smaller of its room and those limits ([`Room::within`]). The theorem holds
+    ///   with the service of a flow of each that has room
     ///   ([`FlowsConfig::room`](crate::tree::FlowsConfig::room)) and is never silent for so long
     ///   that a new one may take its place
     ///   ([`FlowsConfig::keeps_place`](crate::tree::FlowsConfig::keeps_place)): of as many as
-    ///   [`FlowsConfig::roomy`](crate::tree::FlowsConfig::roomy) at a time. One without room is
-    ///   promised a flow's service, and no place to wait for it. Where flows have ceilings, those
+    ///   [`FlowsConfig::roomy`](crate::tree::FlowsConfig::roomy) at a time. One without room has
+    ///   a flow's service, and no space reserved. Where flows have ceilings, those
     ///   must be kept to as well: a flow that is held by its own holds up the class.
     /// * *Ceilings*: a class that is held by its ceiling has a longer lag
     ///   ([`below_ceiling`](Service::below_ceiling)), and no more than the ceiling for a rate.

@@ -386,3 +386,24 @@ fn voice_loses_nothing_beside_spoofed_sources() {
         assert!(flood.1 > 10_000, "{flood:?} is no flood");
     }
 }
+
+#[test]
+fn one_source_may_send_the_burst_of_its_class_in_short_packets() {
+    let folder = Folder::with_flows();
+    let site = "[[link]]\nname = \"up\"\nrate = \"20mbit\"\nlongest = \"1522b\"\nclass = [\n\
+        { name = \"voice\", rate = \"2mbit\" },\n\
+        { name = \"everybody\", per = \"source-ip\", default = true },\n]\n\
+        filter = [{ class = \"voice\", destination-port = 5060 }]\n";
+    folder.write("site.toml", site);
+    let arrivals: String = (0..2_000)
+        .map(|at| format!("{at},everybody,60,7\n"))
+        .collect();
+    folder.write("a.csv", format!("time_ns,flow,len,key\n{arrivals}"));
+    // 120 kB of a burst of 691.
+    let report = report(&folder, "@a.csv");
+    assert_eq!(
+        class(&report, "everybody")["sent_packets"],
+        2_000,
+        "{report:#}"
+    );
+}
