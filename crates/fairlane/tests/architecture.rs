@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Those below `crates`, sorted.
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 22] = [
     "bench",
     "classify",
     "cli",
@@ -18,6 +18,7 @@ const CRATES: [&str; 21] = [
     "io",
     "mailbox",
     "netlab",
+    "netlink",
     "runtime",
     "service",
     "shards",

@@ -61,8 +61,8 @@
 //! On Linux, `SharedMemory` is memory that two processes have in common, and `PeerCredentials` says
 //! who is at the other end of a Unix socket: what clients in other processes are reached by.
 //! `early` drops in the kernel what is beyond its share, where more arrives than is taken in.
-//! `segment` cuts what a sender on the same machine left to hardware to cut, and `checksum` completes
-//! what it left to be summed. `Hold` keeps other programs of this kind from an interface, and device
+//! `segment` cuts long segments that a sender on the same machine left to hardware, and `checksum` completes
+//! their checksums. `network` shows the kernel's own ways between two interfaces. `Hold` keeps other programs of this kind from an interface, and device
 //! and kernel from joining received frames into longer ones where nobody would cut them again.
 //!
 //! # Example
@@ -111,6 +111,8 @@ mod kept;
 #[cfg(target_os = "linux")]
 mod listener;
 pub mod memory;
+#[cfg(target_os = "linux")]
+pub mod network;
 #[cfg(target_os = "linux")]
 pub mod packet;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,8 @@
 //! The kernel's own switch, to join what nothing else joins.
 
+use fairlane_netlink::{CREATE, Message};
+
 use crate::link::{CONTROLLER, INFO, INFO_KIND, NAME, NEW_LINK, SET_LINK, ask, link};
-use crate::netlink::{CREATE, Message};
 use crate::{LabError, Link, Namespace};
 
 /// Makes a bridge with this name in `namespace` and connects `ports` to it, which are links there:

@@ -3,9 +3,7 @@
 
 use std::io;
 
-use netlink_sys::{Socket, protocols};
-
-use crate::netlink::{self, Message};
+use fairlane_netlink::{Message, Protocol, Socket};
 
 /// The features to lose: checksums left to the hardware, scattered buffers, and every way of
 /// cutting a segment into frames that needs either of them.
@@ -64,18 +62,18 @@ pub(crate) fn set_queues(index: u32, receive: u32, send: u32) -> io::Result<()> 
 
 /// Has a command done to an interface, without an answer.
 fn set(index: u32, what: u8, to: impl Fn(Message) -> Message) -> io::Result<()> {
-    let socket = netlink::open(protocols::NETLINK_GENERIC)?;
+    let socket = Socket::open(Protocol::GENERIC)?;
     let header = Message::default()
         .with_number(HEADER_INDEX, index)
         .with_number(HEADER_FLAGS, OMIT_REPLY);
     let message = to(command(what).with_nested(HEADER, &header));
-    netlink::request(&socket, family(&socket)?, 0, &message).map(drop)
+    socket.request(family(&socket)?, 0, &message).map(drop)
 }
 
 /// The number under which this kernel knows ethtool.
 fn family(socket: &Socket) -> io::Result<u16> {
     let question = command(GET_FAMILY).with_text(FAMILY_NAME, "ethtool");
-    let answers = netlink::request(socket, CONTROL, 0, &question)?;
+    let answers = socket.request(CONTROL, 0, &question)?;
     let mut ids = answers.iter().filter_map(|answer| {
         let id = answer.attribute(FIXED, FAMILY_ID)?;
         Some(u16::from_ne_bytes(*id.first_chunk()?))

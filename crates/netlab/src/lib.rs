@@ -43,7 +43,6 @@ mod ethtool;
 mod iperf;
 mod link;
 mod namespace;
-mod netlink;
 mod probe;
 mod program;
 mod shape;

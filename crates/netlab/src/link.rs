@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::netlink::{Answer, CREATE, Message};
-use crate::{LabError, Namespace, ethtool, netlink, shape};
+use fairlane_netlink::{Answer, CREATE, Message, long};
+
+use crate::{LabError, Namespace, ethtool, shape};
 
 // Requests of linux/rtnetlink.h.
 pub(crate) const NEW_LINK: u16 = 16;
@@ -191,8 +192,7 @@ impl Link {
         let found = look_up(&self.namespace, &self.name)?;
         // struct rtnl_link_stats64: packets received, packets sent, bytes received, ..
         let counts = found.attribute(FIXED, COUNTS);
-        let counts =
-            counts.and_then(|counts| Some((netlink::long(counts, 0)?, netlink::long(counts, 16)?)));
+        let counts = counts.and_then(|counts| Some((long(counts, 0)?, long(counts, 16)?)));
         counts.ok_or_else(|| {
             let attempt = format!("ask what {} has received", self.name);
             LabError::new(attempt, io::ErrorKind::Unsupported.into())
@@ -240,6 +240,18 @@ impl Link {
     fn set_flags(&self, set: u32, direction: &str) -> Result<(), LabError> {
         self.ask(SET_LINK, 0, &flags(self.index, set, UP), || {
             format!("set the link {} {direction}", self.name)
+        })
+    }
+
+    /// Gives it another name. It is known by its former one until it is [found](Self::find) again.
+    ///
+    /// # Errors
+    ///
+    /// If the name is taken, empty or longer than 15 bytes, or the link has been deleted.
+    pub fn rename(&self, name: &str) -> Result<(), LabError> {
+        let message = link(self.index).with_text(NAME, name);
+        self.ask(SET_LINK, 0, &message, || {
+            format!("rename the link {} {name}", self.name)
         })
     }
 
@@ -352,6 +364,8 @@ pub(crate) fn ask(
     message: &Message,
     attempt: impl Fn() -> String,
 ) -> Result<Vec<Answer>, LabError> {
-    netlink::request(&namespace.route(), kind, flags, message)
+    namespace
+        .route()
+        .request(kind, flags, message)
         .map_err(|error| LabError::new(attempt(), error))
 }

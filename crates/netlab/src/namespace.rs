@@ -7,10 +7,10 @@ use std::panic;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use netlink_sys::{Socket, protocols};
+use fairlane_netlink::{Protocol, Socket};
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::{LabError, netlink};
+use crate::LabError;
 
 /// A network namespace: at first with a loopback device that is down, and nothing else.
 ///
@@ -58,7 +58,7 @@ impl Namespace {
                 _ => {}
             }
         }
-        Ok((file, netlink::open(protocols::NETLINK_ROUTE)?))
+        Ok((file, Socket::open(Protocol::ROUTE)?))
     }
 
     /// Runs `work` in this namespace and returns its result. The sockets that it makes belong to

@@ -1,6 +1,6 @@
 //! A slow link: the kernel's token bucket filter (tbf) on an interface.
 
-use crate::netlink::Message;
+use fairlane_netlink::Message;
 
 // Attributes of linux/rtnetlink.h and linux/pkt_sched.h.
 const KIND: u16 = 1;

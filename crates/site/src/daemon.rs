@@ -17,6 +17,7 @@ use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, W
 use fairlane_runtime::bridge::{Bridge, Came, Lane, Make, Side};
 use fairlane_runtime::{Clock, Registrar};
 
+use crate::bypass::{self, BypassWatch};
 use crate::control::{Control, Ended, Event, Request, State};
 use crate::device::{self, AnyDevice, Needs, Ports};
 use crate::early::Port;
@@ -265,8 +266,8 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// The configuration names no interfaces, or asks for what they cannot do; an interface cannot
-    /// be used; the system refuses memory, or the socket. Nothing is left open then.
+    /// The configuration names no interfaces, or asks for what they cannot do; the kernel
+    /// [passes packets](crate::bypasses) between them; an interface cannot be used; the system refuses memory, or the socket. Nothing is left open then.
     pub fn open(
         site: Site,
         options: &Options,
@@ -281,6 +282,7 @@ impl Daemon {
                 "no interfaces to run between: name outside, and inside or tap, in [interfaces]",
             );
         };
+        bypass::refuse(interfaces)?;
         let ports = match options.early_drop {
             true => ports(interfaces, &notify),
             false => [None, None],
@@ -404,6 +406,7 @@ impl Daemon {
             clock,
             interval: nanos(options.interval),
             handle,
+            bypasses: BypassWatch::open(&notify),
             notify,
             attach,
             longest: Arc::clone(&forwarding.longest),

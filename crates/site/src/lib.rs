@@ -34,6 +34,7 @@
 //! made by other threads and exchanged between two rounds (`order`).
 #![forbid(unsafe_code)]
 
+mod bypass;
 mod classifier;
 mod control;
 mod daemon;
@@ -64,6 +65,7 @@ mod transmitting;
 mod unshaped;
 mod workers;
 
+pub use bypass::{Bypass, bypasses};
 pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
 pub use error::Error;
 pub use flows::{FlowReport, TopFlows};

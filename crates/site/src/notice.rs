@@ -19,6 +19,10 @@ use crate::error::Error;
 pub enum Notice {
     /// Something is allowed and hardly meant.
     Warning(String),
+    /// The kernel passes packets by the site from now on: the sentence says which, and what to change.
+    Bypassed(String),
+    /// It no longer does.
+    BypassEnded(String),
     /// An interface was deleted. What is to leave by it is dropped until there is one of that name.
     Gone(String),
     /// An interface that was deleted is there again, and used.
@@ -71,6 +75,8 @@ impl Notice {
     fn log(&self) {
         match self {
             Notice::Warning(_) => warn!(name: "warning", "{self}"),
+            Notice::Bypassed(_) => warn!(name: "bypass", "{self}"),
+            Notice::BypassEnded(_) => info!(name: "bypass ended", "{self}"),
             Notice::Gone(interface) => warn!(name: "gone", interface, "{self}"),
             Notice::Back(interface) => info!(name: "back", interface, "{self}"),
             Notice::Unusable { interface, error } => {
@@ -100,7 +106,8 @@ impl Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Notice::Warning(text) => write!(f, "warning: {text}"),
+            Notice::Warning(text) | Notice::Bypassed(text) => write!(f, "warning: {text}"),
+            Notice::BypassEnded(text) => write!(f, "no longer so: {text}"),
             Notice::Gone(name) => write!(
                 f,
                 "{name} is gone: what is to leave by it is dropped until it is back"

@@ -31,6 +31,8 @@ pub struct Report {
     pub links: Vec<LinkReport>,
     /// Directions without a link.
     pub open: Vec<OpenReport>,
+    /// Ways of the kernel past the site, a sentence each: see [`bypasses`](crate::bypasses).
+    pub bypasses: Vec<Arc<str>>,
     /// Processes attached now.
     pub attached: usize,
     /// Times that the configuration was read again and taken over.

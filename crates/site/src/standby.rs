@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fairlane_config::Interfaces;
 
+use crate::bypass;
 use crate::error::Result;
 use crate::reload::read_regular;
 use crate::unshaped::Unshaped;
@@ -38,8 +39,9 @@ impl Standby {
     /// # Errors
     ///
     /// The site is not between two interfaces: a tap device goes with the daemon. An interface cannot be
-    /// used.
+    /// used, or the kernel [passes packets](crate::bypasses) between both.
     pub fn open(interfaces: Interfaces) -> Result<Standby> {
+        bypass::refuse(&interfaces)?;
         let unshaped = Unshaped::open(&interfaces)?;
         Ok(Standby {
             interfaces,

@@ -61,7 +61,10 @@ fn tables(report: &Report, span: Span, lines: usize) -> String {
 
 /// What the operator should know of, a line each.
 fn notes(report: &Report) -> String {
-    let mut notes = String::new();
+    let bypasses = report.bypasses.iter();
+    let mut notes: String = bypasses
+        .map(|it| format!("\nwarning: {}", plain(it)))
+        .collect();
     for interface in &report.interfaces {
         if interface.uncut > 0 {
             notes += &format!(

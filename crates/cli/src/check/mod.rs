@@ -7,14 +7,15 @@ use std::path::PathBuf;
 use anyhow::Result;
 use fairlane_config::link_report::SiteReport;
 use fairlane_config::schema;
-use fairlane_site::pipeline_terms;
+use fairlane_site::{bypasses, pipeline_terms};
 
 use crate::machine::read_site;
 use crate::output;
 
 const HELP: &str = "\
 No interface is opened. The MTUs of interfaces on this machine are looked up; for others
-1500 is assumed, and the output says so. An error is one sentence with its line and
+1500 is assumed, and the output says so. A warning says where this machine bridges or routes
+between its interfaces, past Fairlane: `run` refuses that. An error is one sentence with its line and
 column, and the exit status is 2; warnings go to standard error and change nothing.
 
 Where the file names interfaces, a line says what a running daemon adds to every delay, as
@@ -65,6 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let site = read_site(config)?;
     output::warn(&site.warnings);
+    output::warn(site.interfaces.iter().flat_map(bypasses));
     let report = SiteReport::new(&site, |link| pipeline_terms(&site, link));
     if options.json {
         return output::json(&report);

@@ -20,6 +20,7 @@ mod run;
 mod sim;
 mod site;
 mod site_answers;
+mod site_bypass;
 mod site_classes;
 mod site_control;
 mod site_control_access;

@@ -202,7 +202,7 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
 }
 
 /// All of them, in the order in which they are told.
-pub(super) static FAMILIES: [Family; 60] = [
+pub(super) static FAMILIES: [Family; 61] = [
     family("build_info", Of::Build, "Which Fairlane this is"),
     family(
         "uptime_seconds",
@@ -258,6 +258,11 @@ pub(super) static FAMILIES: [Family; 60] = [
         "reloads",
         Of::Site(Count(|it| it.reloads.into())),
         "Times that another configuration took over",
+    ),
+    family(
+        "bypasses",
+        Of::Site(Gauge(|it| Some(it.bypasses.len() as f64))),
+        "Ways of the machine's kernel past the site",
     ),
     family(
         "attached_processes",

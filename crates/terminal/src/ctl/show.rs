@@ -9,7 +9,10 @@ use crate::{figures, table};
 
 /// A table, with what was lately where that is known.
 pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
-    let mut lines = Vec::new();
+    let bypasses = state["bypasses"].as_array().into_iter().flatten();
+    let mut lines: Vec<String> = bypasses
+        .map(|it| format!("warning: {}", told(it)))
+        .collect();
     for link in state["links"].as_array().into_iter().flatten() {
         let rate = |key: &str| figures::rate(link[key].as_f64().unwrap_or(0.0) as u64);
         // One that does not say so shapes.

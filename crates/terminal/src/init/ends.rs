@@ -1,6 +1,8 @@
 //! Between which interfaces a first site stands.
 
 use anyhow::{Result, bail};
+use fairlane_config::{Backend, Interfaces};
+use fairlane_site::bypasses;
 
 use super::Options;
 use super::interfaces::{Interface, Machine};
@@ -57,21 +59,32 @@ impl Ends {
         if inside == outside {
             bail!("{outside:?} is outside already: the two sides are two interfaces");
         }
-        if machine.routes_between(&inside, &outside) {
-            let routes = format!(
-                "this machine routes between {inside:?} and {outside:?}, and every packet would leave \
-                 twice"
-            );
-            if options.inside.is_none() || options.outside.is_none() {
-                bail!(
-                    "{routes}: --tap shapes what a router sends and receives; who names both with \
-                     --outside and --inside gets a file for them"
-                );
-            }
-            words.push(format!("warning: {routes}, until that is turned off"));
-        }
         let near = Near::Inside(inside);
         Ok((Ends { outside, near }, words))
+    }
+}
+
+impl Ends {
+    /// The ways of this machine's kernel past the site, in words: refused where the interfaces are this
+    /// program's choice.
+    pub(super) fn bypasses(&self, options: &Options) -> Result<Vec<String>> {
+        let Near::Inside(inside) = &self.near else {
+            // The addresses that a tap device is to get are still outside.
+            return Ok(Vec::new());
+        };
+        let found = bypasses(&Interfaces {
+            outside: self.outside.clone(),
+            near: fairlane_config::Near::Inside(inside.clone()),
+            backend: Backend::default(),
+        });
+        let is_named = options.inside.is_some() && options.outside.is_some();
+        match found.iter().find(|it| it.is_certain()) {
+            Some(bypass) if !is_named => bail!(
+                "{bypass}; --tap shapes what a router sends and receives, and --outside with --inside writes a file \
+                 for these two"
+            ),
+            _ => Ok(found.iter().map(|it| format!("warning: {it}")).collect()),
+        }
     }
 }
 
@@ -266,24 +279,5 @@ mod tests {
         };
         let (ends, _) = Ends::choose(&tap, &one.machine()).unwrap();
         assert_eq!((&*ends.outside, ends.near), ("eth0", Near::Tap));
-    }
-
-    #[test]
-    fn a_router_is_told_that_a_bridge_would_send_twice() {
-        let files = machine(&["eth0", "eth1"]);
-        files.route("eth0", "00000000", 0);
-        files.route("eth1", "0001A8C0", 0);
-        let mut options = Options::default();
-        assert_eq!(chosen(&options, &files), pair("eth0", "eth1"));
-        files.forwards();
-        assert!(refused(&options, &files).contains("--tap"));
-        options.outside = Some("eth0".to_owned());
-        assert!(refused(&options, &files).contains("leave twice"));
-        options.inside = Some("eth1".to_owned());
-        let (_, words) = Ends::choose(&options, &files.machine()).unwrap();
-        assert!(
-            words[0].starts_with("warning: this machine routes"),
-            "{words:?}"
-        );
     }
 }

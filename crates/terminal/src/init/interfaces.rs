@@ -26,10 +26,6 @@ pub(super) struct Machine {
     pub(super) unfit: Vec<(String, &'static str)>,
     /// By which packets to the rest of the world leave.
     pub(super) default_route: Option<String>,
-    /// Whether the system passes packets on from one interface to another.
-    forwards: bool,
-    /// The interfaces that the system has a route by.
-    routes: Vec<String>,
 }
 
 // Flags of an interface, of linux/if.h, and its kind, of linux/if_arp.h.
@@ -57,8 +53,6 @@ impl Machine {
             default_route: way_out
                 .map(|route| route.by.clone())
                 .or_else(|| default_of_ipv6(&proc("net/ipv6_route"))),
-            forwards: proc("sys/net/ipv4/ip_forward").trim() == "1",
-            routes: routes.into_iter().map(|route| route.by).collect(),
             ..Machine::default()
         };
         let folders = Folders::of(root.join("sys/class/net"), &names);
@@ -82,12 +76,6 @@ impl Machine {
     /// The interface of this name, if a site may stand there.
     pub(super) fn find(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|it| it.name == name)
-    }
-
-    /// Whether the system routes between these two.
-    pub(super) fn routes_between(&self, one: &str, other: &str) -> bool {
-        let has_route = |name: &str| self.routes.iter().any(|by| by == name);
-        self.forwards && has_route(one) && has_route(other)
     }
 }
 
@@ -245,10 +233,6 @@ pub(super) mod tests {
             self.write("proc/net/route", &line);
         }
 
-        pub(crate) fn forwards(&self) {
-            self.write("proc/sys/net/ipv4/ip_forward", "1\n");
-        }
-
         pub(crate) fn machine(&self) -> Machine {
             Machine::below(self.0.path())
         }
@@ -338,10 +322,6 @@ pub(super) mod tests {
         files.route("*", "00000000", 0);
         files.route("eth1", "00000000", 100);
         assert_eq!(files.machine().default_route.as_deref(), Some("eth1"));
-        assert!(!files.machine().routes_between("eth0", "eth1"));
-        files.forwards();
-        assert!(files.machine().routes_between("eth0", "eth1"));
-        assert!(!files.machine().routes_between("eth0", "eth2"));
     }
 
     #[test]

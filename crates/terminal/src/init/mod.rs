@@ -91,7 +91,8 @@ fn rate(text: &str) -> Result<Rate> {
 pub fn run(options: &Options) -> Result<()> {
     let to_stdout = options.file.as_os_str() == "-";
     let machine = Machine::look();
-    let (ends, found) = Ends::choose(options, &machine)?;
+    let (ends, mut found) = Ends::choose(options, &machine)?;
+    found.extend(ends.bypasses(options)?);
     let given = [options.rate_up, options.rate_down];
     let [up, down] = [0, 1].map(|side| given[side].unwrap_or(EXAMPLES[side]));
     let first = First { ends, up, down };
