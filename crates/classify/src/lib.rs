@@ -1,6 +1,6 @@
 //! From a packet's bytes to the class it belongs to.
 //!
-//! Six parts, each of use alone:
+//! Seven parts, each of use alone:
 //!
 //! * [`parse`] reads what rules and digests ask about from a frame: [`Headers`].
 //! * [`Classifier`] finds the first [`Rule`] that a packet matches, in a time that hardly
@@ -11,6 +11,7 @@
 //!   its class and flow.
 //! * [`mark_ce`] sets "congestion experienced" in a frame.
 //! * [`segment`] reads what a TCP segment tells whoever it passes: its timestamps.
+//! * [`offload`] cuts a long frame of one connection as segmentation offload does.
 //!
 //! ```
 //! use fairlane_classify::{Classifier, Layer, Match, Origin, Rule, parse};
@@ -144,6 +145,7 @@ mod field;
 mod flow_key;
 mod headers;
 mod link;
+pub mod offload;
 mod parse;
 mod pattern;
 mod rule;
@@ -163,7 +165,7 @@ pub use headers::{
     Family, Fragment, Header, Headers, Layer, Malformed, Origin, Owner, Ports, Reason,
 };
 pub use link::{Found, LinkClassifier, Scratch};
-pub use parse::{parse, parse_partly};
+pub use parse::{network, parse, parse_partly};
 pub use rule::{Match, Rule};
 pub use tcp::{Segment, segment};
 pub use words::{Asked, WORDS, words};

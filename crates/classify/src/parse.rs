@@ -141,8 +141,16 @@ fn link(bytes: &[u8]) -> Result<(Link, &[u8]), Malformed> {
     Ok((link, rest))
 }
 
-/// Where the header behind Ethernet and tags begins in a frame, and of what type it is.
-pub(crate) fn network(frame: &[u8]) -> Option<(u16, usize)> {
+/// The ether type of the header behind Ethernet and VLAN tags, and where it begins in the frame. O(1).
+///
+/// ```
+/// use fairlane_classify::network;
+///
+/// let tagged = [&[2; 12][..], &[0x81, 0x00, 0, 7, 0x08, 0x00, 0x45]].concat();
+/// assert_eq!(network(&tagged), Some((0x0800, 18)));
+/// assert_eq!(network(&tagged[..17]), None);
+/// ```
+pub fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let (link, rest) = link(frame).ok()?;
     Some((link.ethertype, frame.len() - rest.len()))
 }

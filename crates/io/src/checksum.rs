@@ -5,6 +5,8 @@
 //! does not say so (AF_XDP), it shows in the field: what holds just that sum is completed. A packet
 //! that was damaged on a wire so as to hold it, one of 65,536, would be made whole too.
 
+use fairlane_classify::offload::{fold, internet_sum};
+
 use crate::unsummed::Unsummed;
 
 /// Completes the checksum of an Ethernet frame that carries TCP or UDP over IP, if its sender has
@@ -129,74 +131,10 @@ pub(crate) fn write(frame: &mut [u8], start: usize, field: usize) {
     }
 }
 
-/// The sum, in ones' complement, of the 16-bit words in network order; an odd byte counts as the
-/// high half of a word.
-///
-/// It is taken of longer words in the machine's order, in several sums beside each other, and only
-/// then brought into the network's (RFC 1071, sections 2 (B) and (C)).
-pub(crate) fn internet_sum(bytes: &[u8]) -> u16 {
-    const LANES: usize = 4;
-    let mut sums = [0_u64; LANES];
-    let mut blocks = bytes.chunks_exact(LANES * 4);
-    for block in &mut blocks {
-        for (sum, word) in sums.iter_mut().zip(block.chunks_exact(4)) {
-            *sum += u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
-        }
-    }
-    let mut words = blocks.remainder().chunks_exact(2);
-    let mut sum: u64 = sums.iter().sum();
-    for word in &mut words {
-        sum += u64::from(u16::from_ne_bytes([word[0], word[1]]));
-    }
-    if let [last] = words.remainder() {
-        sum += u64::from(u16::from_ne_bytes([*last, 0]));
-    }
-    u16::from_be(fold(sum))
-}
-
-pub(crate) fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn the_sum_is_that_of_rfc_1071() {
-        // The example of its section 3.
-        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(internet_sum(&bytes), 0xddf2);
-        assert_eq!(internet_sum(&[0xab]), 0xab00);
-        assert_eq!(internet_sum(&[]), 0);
-    }
-
-    /// The sum as section 1 of RFC 1071 defines it, word by word.
-    fn defined(bytes: &[u8]) -> u16 {
-        let word = |word: &[u8]| match word {
-            [high, low] => u16::from_be_bytes([*high, *low]),
-            word => u16::from_be_bytes([word[0], 0]),
-        };
-        bytes.chunks(2).map(word).fold(0, |sum: u16, word| {
-            let (sum, carry) = sum.overflowing_add(word);
-            sum + u16::from(carry)
-        })
-    }
-
-    #[test]
-    fn long_words_sum_to_what_short_ones_do() {
-        let ones = vec![0xff; 100_000];
-        for length in (0..70).chain([65_535, 100_000]) {
-            assert_eq!(internet_sum(&ones[..length]), defined(&ones[..length]));
-        }
-        proptest!(|(bytes in prop::collection::vec(any::<u8>(), 0..200))| {
-            prop_assert_eq!(internet_sum(&bytes), defined(&bytes));
-        });
-    }
 
     #[test]
     fn a_checksum_of_zero_is_written_as_all_ones() {

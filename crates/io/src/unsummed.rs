@@ -2,8 +2,9 @@
 
 use std::num::NonZeroU16;
 
+use fairlane_classify::offload::{HEADER, NEEDS_CHECKSUM};
+
 use crate::checksum;
-use crate::segment::{HEADER, NEEDS_CHECKSUM};
 
 /// Where a frame lacks a checksum: what is to be summed begins here, and the sum is written there. The
 /// field holds the sum of the pseudo-header so far.

@@ -18,9 +18,9 @@ use proptest::test_runner::TestRunner;
 
 use super::*;
 use crate::Waiter;
-use crate::checksum::internet_sum;
 use crate::segment::whole::{Ip, Transport, Whole, wholes};
 use crate::sys::interface::Joins;
+use fairlane_classify::offload::internet_sum;
 
 pub(super) struct Lab {
     pub(super) host: Link,

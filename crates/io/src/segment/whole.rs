@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use crate::checksum::{fold, internet_sum};
+use fairlane_classify::offload::{fold, internet_sum};
 
 /// The flag by which a sender of TCP says that it has reduced its window.
 pub(crate) const CWR: u8 = 0x80;
