@@ -38,8 +38,7 @@ virtual ones above all, have no counters for that. README has how to count those
 `fairlane bench` by valgrind.
 
 Files, flows and what a replay cannot tell are as `fairlane replay --help` has them, with
-two differences: the arrivals are read once and held, 16 bytes for each; and without
---flows a flow's max_len, which the bounds depend on, is its longest packet.
+one difference: the arrivals are read once and held, 16 bytes for each.
 
 A site has no arrivals of its own: with --config, packets go by the filters of its link to
 its classes, which are flows here, of the rates that they are guaranteed; where nothing is

@@ -7,12 +7,12 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fairlane_config::{Link, Site};
 use fairlane_core::units::MAX_LENGTH;
-use fairlane_core::{FlowId, Length, Rate, Weight};
+use fairlane_core::{FlowId, Length, Rate};
 use fairlane_traffic::choose_link;
 use fairlane_traffic::replay::by_class::{self, AsFlows, Classified, Queues};
-use fairlane_traffic::replay::by_flow::{self, Capture, Flow, Per};
+use fairlane_traffic::replay::by_flow::{self, Capture, Flow, Found, Per};
 use fairlane_traffic::replay::{
-    Arrival, Arrivals, Disorder, Format, Frame, Input, Packets, Recording,
+    Arrival, Arrivals, Disorder, Format, Frame, Input, Packets, Recording, Segmented,
 };
 use indicatif::ProgressBar;
 
@@ -20,6 +20,12 @@ use crate::output;
 
 /// Of readers and writers.
 pub(crate) const BUFFER: usize = 1 << 16;
+
+/// The longest frame with an MTU of 1500: an Ethernet header and two VLAN tags more.
+const LONGEST: u32 = 1_522;
+
+/// With less, no frame has room for its headers.
+const LEAST: i64 = 576;
 
 /// A link, and a file of arrivals.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,7 +38,7 @@ pub(crate) struct Source {
     #[arg(
         long,
         value_name = "SITE.toml",
-        conflicts_with_all = ["rate", "flows", "flow_by", "overhead"]
+        conflicts_with_all = ["rate", "flows", "flow_by", "longest", "overhead"]
     )]
     pub(crate) config: Option<PathBuf>,
     /// The site's link; its only one if there is one
@@ -47,6 +53,14 @@ pub(crate) struct Source {
     /// What makes packets of a capture one flow [default: 5-tuple]
     #[arg(long, value_parser = flow_by(), value_name = "KEY")]
     flow_by: Option<Per>,
+    /// Longest frame of a capture: longer ones of TCP and UDP, which segmentation offload
+    /// leaves, are cut [default: 1522, with --flows the longest max_len]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_parser = clap::value_parser!(u32).range(LEAST..=i64::from(MAX_LENGTH))
+    )]
+    longest: Option<u32>,
     /// Bytes that each packet takes on the link beside its own, which count for the
     /// shares too: 24 for Ethernet's preamble, checksum and gap
     #[arg(
@@ -93,6 +107,13 @@ impl Source {
             .map_err(|sentence| anyhow!("{}: {sentence}", config.display()))
     }
 
+    /// The longest frame of a capture that is not cut, where these flows are declared.
+    pub(crate) fn longest(&self, declared: Option<&[Flow]>) -> u32 {
+        let declared = declared.and_then(|flows| flows.iter().map(|flow| flow.max_len).max());
+        self.longest
+            .unwrap_or(declared.map_or(LONGEST, Length::get))
+    }
+
     /// The flows, where they are declared.
     pub(crate) fn declared(&self) -> Result<Option<Vec<Flow>>> {
         self.flows.as_deref().map(by_flow::read_flows).transpose()
@@ -124,7 +145,8 @@ impl Reading<'_> {
     }
 
     /// The input, with the bar following.
-    fn watched(&self, input: Input) -> impl Read + use<> {
+    fn watched<'i>(&self, input: &'i Input) -> impl Read + use<'i> {
+        self.progress.set_position(0);
         if let Some(bytes) = input.bytes {
             self.progress.set_length(bytes);
         }
@@ -132,14 +154,14 @@ impl Reading<'_> {
     }
 
     /// The same, to be read by the line.
-    pub(crate) fn lines(&self, input: Input) -> BufReader<impl Read + use<>> {
+    pub(crate) fn lines<'i>(&self, input: &'i Input) -> BufReader<impl Read + use<'i>> {
         BufReader::with_capacity(BUFFER, self.watched(input))
     }
 
     /// Arrivals of declared flows.
     pub(crate) fn rows(
         &self,
-        input: Input,
+        input: &Input,
         name: String,
         declared: Option<&[Flow]>,
     ) -> Result<impl Arrivals<FlowId, ()>> {
@@ -153,9 +175,24 @@ impl Reading<'_> {
         by_flow::rows(self.lines(input), name, declared, self.source.overhead)
     }
 
-    /// The packets of a capture.
-    pub(crate) fn packets(&self, input: Input, name: String) -> Result<Packets<impl Read + use<>>> {
-        Packets::new(self.watched(input), name)
+    /// The packets of a capture, in frames up to `longest` bytes.
+    pub(crate) fn packets<'i>(
+        &self,
+        input: &'i Input,
+        name: String,
+        longest: u32,
+    ) -> Result<Packets<impl Read + use<'i>>> {
+        Packets::new(self.watched(input), name, longest)
+    }
+
+    /// The flows of a capture for which none are declared. Reads all of it.
+    pub(crate) fn found(&self, input: &Input, name: String, longest: u32) -> Result<Vec<Flow>> {
+        let mut packets = self.capture(self.packets(input, name, longest)?, None);
+        let mut found = Found::default();
+        while let Some(arrival) = Arrivals::<FlowId, ()>::next(&mut packets)? {
+            found.add(arrival.to.number(), arrival.len);
+        }
+        Ok(found.flows())
     }
 
     /// The same, as arrivals of flows.
@@ -177,6 +214,33 @@ impl Reading<'_> {
                     "{moved} of {of} {what} were out of order by up to {} us, and were put in \
                      order",
                     most.div_ceil(1_000)
+                ));
+            });
+        }
+    }
+
+    /// Says how many packets were put in order, and how many were cut.
+    pub(crate) fn tell_packets<R: Read>(&self, packets: &Packets<R>) {
+        self.tell(packets.disorder(), "packets");
+        let Segmented { frames, into } = packets.segmented();
+        if frames > 0 {
+            let (of, longest) = (packets.disorder().of, packets.longest());
+            self.progress.suspend(|| {
+                output::aside(format_args!(
+                    "{frames} of {of} packets are longer than {longest} bytes, as segmentation \
+                     offload leaves them, and were cut into {into}"
+                ));
+            });
+        }
+    }
+
+    /// Says how many packets were dropped because the link does not carry them.
+    pub(crate) fn tell_dropped(&self, oversized: u64) {
+        if oversized > 0 {
+            self.progress.suspend(|| {
+                output::aside(format_args!(
+                    "dropped packets (longer than the link carries, and not plain TCP or UDP that can \
+                     be cut): {oversized}"
                 ));
             });
         }
@@ -218,27 +282,25 @@ impl Reading<'_> {
         let number = |arrival: &Arrival<FlowId, ()>| Some(arrival.to.number());
         let (arrivals, names) = match input.format {
             Format::Rows => {
-                let mut rows = self.rows(input, name.clone(), declared.as_deref())?;
+                let mut rows = self.rows(&input, name.clone(), declared.as_deref())?;
                 let arrivals = Recording::of::<FlowId, ()>(name, &mut rows, number)?;
                 self.tell(rows.disorder(), "rows");
                 (arrivals, Vec::new())
             }
             Format::Capture => {
-                let packets = self.packets(input, name.clone())?;
+                let longest = self.source.longest(declared.as_deref());
+                let packets = self.packets(&input, name.clone(), longest)?;
                 let mut packets = self.capture(packets, declared.as_deref());
                 let arrivals = Recording::of::<FlowId, ()>(name, &mut packets, number)?;
-                self.tell(packets.packets().disorder(), "packets");
+                self.tell_packets(packets.packets());
+                self.tell_dropped(packets.oversized());
                 (arrivals, packets.names())
             }
-        };
-        let alike = |longest: u32| Flow {
-            weight: Weight::ONE,
-            max_len: Length::new(longest).unwrap_or(Length::MAX),
         };
         Ok(Recorded {
             rate,
             overhead: self.source.overhead,
-            flows: declared.unwrap_or_else(|| arrivals.longest().into_iter().map(alike).collect()),
+            flows: declared.unwrap_or_else(|| arrivals.found().flows()),
             names,
             arrivals,
         })
@@ -252,16 +314,17 @@ impl Reading<'_> {
         let classes = AsFlows::of(link, &ids);
         let arrivals = match input.format {
             Format::Rows => {
-                let mut rows = by_class::rows(self.lines(input), name.clone(), link, ids)?;
+                let mut rows = by_class::rows(self.lines(&input), name.clone(), link, ids)?;
                 let arrivals = classes.record(name, &mut rows)?;
                 self.tell(rows.disorder(), "rows");
                 arrivals
             }
             Format::Capture => {
-                let packets = self.packets(input, name.clone())?;
+                let longest = link.longest.get() - link.overhead;
+                let packets = self.packets(&input, name.clone(), longest)?;
                 let mut packets = Classified::new(packets, site, link, &ids);
                 let arrivals = classes.record(name, &mut packets)?;
-                self.tell(packets.disorder(), "packets");
+                self.tell_packets(packets.packets());
                 arrivals
             }
         };

@@ -143,6 +143,15 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    /// Counts a packet of `len` bytes that never came to the queue, as the link does not carry it.
+    pub(crate) fn oversized(&mut self, to: ClassFlow, len: u64) {
+        let dropped = &mut self.accounts[self.places.of(to.class)].stats.dropped;
+        dropped.packets += 1;
+        dropped.bytes += len;
+    }
+}
+
 impl Observer<ClassFlow> for Ledger {
     fn arrived(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         let place = self.places.of(packet.flow.class);

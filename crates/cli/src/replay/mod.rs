@@ -46,20 +46,27 @@ sent other packets: a replay shows the order and the delays of exactly this traf
 what TCP would make of the link. For that, `fairlane sim` simulates TCP
 (traffic = \"tcp\").
 
-Captures are pcap files of micro- or nanoseconds; convert pcapng files first, as with
-editcap -F nsecpcap. Flows are numbered as they appear. Without --flows each has
-weight 1 and max_len 65535; with it, row n is for the n-th flow to appear, from 0.
+Captures are pcap or pcapng files. Flows are numbered as they appear. Without --flows each has
+weight 1 and for max_len its longest packet, so that the capture is read twice, one from
+a pipe by way of a temporary file; with it, row n is for the n-th flow to appear, from 0.
 Ports count for TCP, UDP, UDP-Lite, DCCP and SCTP; other protocols have port 0. All
 fragments between two addresses are one flow, first fragments included, whatever their
 protocol, as in a site's per = \"5-tuple\". VLAN tags do not count. All that is not IP is
 one flow. The length of a packet is that on the wire, even if less was captured.
+
+A host captures frames of up to 64 KiB and more, which its hardware cuts (segmentation
+offload). Those longer than --longest, or than a site's link carries, are cut as the
+daemon cuts them, into TCP segments or UDP datagrams that are as long as the link carries;
+a sentence on standard error has their number. A frame that cannot be cut stays as it is
+up to 65535 bytes; longer ones, or with --config those that the link does not carry, are
+dropped, and a sentence has their number too.
 
 Departures are CSV, or a capture if OUT ends in .pcap: the packets in order of service
 with the times at which their transmission ended. OUT appears whole at the end, and not
 at all after an error. What went to standard output before an error stays there: look at
 the exit status.
 
-No packet is dropped, and what is queued is held in memory: arrivals far above RATE
+No other packet is dropped, and what is queued is held in memory: arrivals far above RATE
 take some 40 bytes for each packet that waits, its own bytes if OUT is a capture, 60
 with a report, which also takes up to 30 KiB for each flow. A flow can hold 2 GiB of
 packets; more is an error.
@@ -202,9 +209,15 @@ impl Replay<'_> {
         let (Some(algorithm), Some(rate)) = (options.alg, options.source.rate) else {
             bail!("--alg and --rate are needed, or --config");
         };
-        let declared = options.source.declared()?;
-        let (input, name) = reading.open()?;
+        let mut declared = options.source.declared()?;
+        let (mut input, name) = reading.open()?;
         options.check_output()?;
+        let longest = options.source.longest(declared.as_deref());
+        if declared.is_none() && input.format == Format::Capture {
+            input = input.rereadable(tempfile::tempfile)?;
+            declared = Some(reading.found(&input, name.clone(), longest)?);
+            input.rewind()?;
+        }
         let setup = Setup {
             algorithm,
             aggregate: options.aggregate,
@@ -216,7 +229,7 @@ impl Replay<'_> {
         let report = match input.format {
             Format::Rows => {
                 self.refuse_capture(&name)?;
-                let mut arrivals = reading.rows(input, name, declared.as_deref())?;
+                let mut arrivals = reading.rows(&input, name, declared.as_deref())?;
                 let report = self.written(|departures| {
                     by_flow::replay(&setup, &mut arrivals, departures, measured)
                 })?;
@@ -224,20 +237,21 @@ impl Replay<'_> {
                 report
             }
             Format::Capture => {
-                let packets = reading.packets(input, name)?;
-                let header = packets.header();
+                let mut packets = reading.packets(&input, name, longest)?;
+                let header = options.to_capture().then(|| packets.one_header());
                 let mut arrivals = reading.capture(packets, declared.as_deref());
-                let mut report = match options.to_capture() {
-                    true => self.captured(header, |departures| {
+                let mut report = match header {
+                    Some(header) => self.captured(header, |departures| {
                         by_flow::replay::<Frame>(&setup, &mut arrivals, departures, measured)
                     })?,
-                    false => self.written(|departures| {
+                    None => self.written(|departures| {
                         by_flow::replay::<()>(&setup, &mut arrivals, departures, measured)
                     })?,
                 };
-                reading.tell(arrivals.packets().disorder(), "packets");
+                reading.tell_packets(arrivals.packets());
+                reading.tell_dropped(arrivals.oversized());
                 if let Some(report) = &mut report {
-                    arrivals.name_flows(report);
+                    arrivals.complete(report);
                 }
                 report
             }
@@ -256,7 +270,7 @@ impl Replay<'_> {
             Format::Rows => {
                 self.refuse_capture(&name)?;
                 let (queue, ids) = link.discipline();
-                let lines = reading.lines(input);
+                let lines = reading.lines(&input);
                 let mut arrivals = by_class::rows(lines, name, link, ids.clone())?;
                 let report = self.written(|departures| {
                     by_class::replay(link, (queue, ids), &mut arrivals, departures)
@@ -265,18 +279,20 @@ impl Replay<'_> {
                 report
             }
             Format::Capture => {
-                let packets = reading.packets(input, name)?;
-                let header = packets.header();
+                let longest = link.longest.get() - link.overhead;
+                let mut packets = reading.packets(&input, name, longest)?;
+                let header = options.to_capture().then(|| packets.one_header());
                 let (queue, ids) = link.discipline();
                 let mut arrivals = by_class::Classified::new(packets, site, link, &ids);
                 let run = |departures: &mut dyn Departures| {
                     by_class::replay(link, (queue, ids), &mut arrivals, departures)
                 };
-                let mut report = match options.to_capture() {
-                    true => self.captured(header, run)?,
-                    false => self.written(run)?,
+                let mut report = match header {
+                    Some(header) => self.captured(header, run)?,
+                    None => self.written(run)?,
                 };
-                reading.tell(arrivals.disorder(), "packets");
+                reading.tell_packets(arrivals.packets());
+                reading.tell_dropped(report.oversized);
                 arrivals.complete(&mut report);
                 report
             }

@@ -82,6 +82,10 @@ pub(super) fn of_flows(report: &by_flow::Report) -> String {
         report.flows.len(),
         report.rate,
     );
+    if report.oversized > 0 {
+        let oversized = report.oversized;
+        text += &format!("; {oversized} longer than any link carries, dropped");
+    }
     if shown.len() > MOST_ROWS {
         shown.sort_by(|a, b| b.badness().total_cmp(&a.badness()));
         let left_out = shown.split_off(MOST_ROWS).len();

@@ -17,10 +17,11 @@ use serde::Serialize;
 
 use super::arrivals::{Arrival, Arrivals, Body, Frame, Listed};
 use super::by_flow::Flow;
-use super::capture::{Packets, View};
+use super::capture::Packets;
 use super::csv;
 use super::departures::Departures;
 use super::engine::{self, Course};
+use super::framing::View;
 use super::in_order::Disorder;
 use super::recording::Recording;
 use crate::ledger::{Ledger, Places};
@@ -132,6 +133,11 @@ impl<R: Read> Classified<R> {
         }
     }
 
+    /// The packets themselves.
+    pub fn packets(&self) -> &Packets<R> {
+        &self.packets
+    }
+
     /// Adds how many packets could not be read, and how many no filter matched.
     pub fn complete(&self, report: &mut Report) {
         report.malformed = self.classifier.malformed();
@@ -141,11 +147,10 @@ impl<R: Read> Classified<R> {
 
 impl<R: Read> Arrivals<ClassFlow, Frame> for Classified<R> {
     fn next(&mut self) -> Result<Option<Arrival<ClassFlow, Frame>>> {
-        let framing = self.packets.framing();
         let Some(packet) = self.packets.next()? else {
             return Ok(None);
         };
-        let (seen, layer, headers) = self.view.of(framing, &packet);
+        let (seen, layer, headers) = self.view.of(&packet);
         Ok(Some(Arrival {
             time: packet.time,
             to: self.classifier.classify(seen, layer, &self.origin),
@@ -276,7 +281,7 @@ pub struct Report {
     pub packets: u64,
     /// Theirs, without overhead.
     pub bytes: u64,
-    /// Packets longer than the link carries.
+    /// Packets longer than the link carries, among the drops of their classes.
     pub oversized: u64,
     /// Packets in the default class, as they could not be read.
     pub malformed: u64,
@@ -346,7 +351,11 @@ impl<B: Body> Course<Discipline<Waiting<ClassFlow, B>>, Ledger, ClassFlow, B> fo
         match len.filter(|&len| len <= self.link.longest) {
             // Whether it was accepted the ledger knows.
             Some(len) => drop(server.arrive(arrival.at(), arrival.to, len, arrival.body)),
-            None => self.oversized += 1,
+            None => {
+                self.oversized += 1;
+                let len = u64::from(arrival.len) + u64::from(self.link.overhead);
+                server.observer_mut().oversized(arrival.to, len);
+            }
         }
         Ok(())
     }

@@ -1,13 +1,16 @@
-//! Arrivals from a pcap file.
+//! Arrivals from a capture.
 
-use std::io::{ErrorKind, Read};
+use std::collections::VecDeque;
+use std::io::Read;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use fairlane_classify::Layer;
-use pcap_file::pcap::{PcapHeader, PcapReader};
-use pcap_file::{DataLink, PcapError, TsResolution};
+use anyhow::{Result, anyhow, ensure};
+use pcap_file::DataLink;
+use pcap_file::pcap::PcapHeader;
 
+use super::fit::{self, Segmented};
+use super::framing::Framing;
 use super::in_order::{Disorder, InOrder, Late};
+use super::records::Records;
 
 /// A packet of a capture.
 pub(super) struct Packet {
@@ -17,65 +20,49 @@ pub(super) struct Packet {
     pub(super) len: u32,
     /// Those that were captured.
     pub(super) bytes: Vec<u8>,
+    pub(super) framing: Framing,
     /// Its place in the file, from 1.
-    number: u64,
+    pub(super) number: u64,
 }
 
 /// The packets of a capture, one after another.
 pub struct Packets<R: Read> {
-    reader: PcapReader<R>,
-    name: String,
-    framing: Framing,
-    /// Packets that were read.
-    read: u64,
+    records: Records<R>,
+    longest: u32,
+    /// The one that packets have, where they may have no other.
+    link: Option<DataLink>,
     /// The number of the last one that was given.
     given: u64,
     order: InOrder<Packet>,
+    /// The frames that the last one was cut into, but for those that were given.
+    pieces: VecDeque<Packet>,
+    segmented: Segmented,
 }
 
 impl<R: Read> Packets<R> {
-    /// Reads the header of the file, which errors call `name`.
+    /// Reads the header of the file, which errors call `name`. Frames longer than `longest` bytes are cut, as
+    /// segmentation offload does it, where they can be.
     ///
     /// # Errors
     ///
     /// It is no capture, or of a kind that cannot be read.
-    pub fn new(input: R, name: String) -> Result<Self> {
-        let reader = PcapReader::new(input).map_err(|error| match error {
-            PcapError::InvalidField(_) => anyhow!("{name}: this is not a pcap file"),
-            other => broken(&name, "the file header", other),
-        })?;
-        let header = reader.header();
-        ensure!(
-            header.version_major == 2,
-            "{name}: pcap version {}.{} is not 2.4",
-            header.version_major,
-            header.version_minor
-        );
-        let framing = Framing::of(header.datalink).with_context(|| {
-            let link = u32::from(header.datalink);
-            format!(
-                "{name}: link type {link} cannot be read, {} can",
-                Framing::ALL
-            )
-        })?;
+    pub fn new(input: R, name: String, longest: u32) -> Result<Self> {
         Ok(Packets {
-            reader,
-            name,
-            framing,
-            read: 0,
+            records: Records::new(input, name)?,
+            longest,
+            link: None,
             given: 0,
             order: InOrder::new(),
+            pieces: VecDeque::new(),
+            segmented: Segmented::default(),
         })
     }
 
-    /// The file's header.
-    pub fn header(&self) -> PcapHeader {
-        self.reader.header()
-    }
-
-    /// What precedes the IP header.
-    pub fn framing(&self) -> Framing {
-        self.framing
+    /// The header of a pcap file with these packets, whose link type all must have from now on.
+    pub fn one_header(&mut self) -> PcapHeader {
+        let header = self.records.header();
+        self.link = Some(header.datalink);
+        header
     }
 
     /// What was put in order.
@@ -83,180 +70,79 @@ impl<R: Read> Packets<R> {
         self.order.disorder
     }
 
+    /// The frames that were cut.
+    pub fn segmented(&self) -> Segmented {
+        self.segmented
+    }
+
+    /// The longest frame that is not cut.
+    pub fn longest(&self) -> u32 {
+        self.longest
+    }
+
     /// The next one, checked; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Packet>> {
         loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                return Ok(Some(piece));
+            }
             if let Some(packet) = self.order.pop() {
                 self.given = packet.number;
-                return Ok(Some(packet));
+                let long = packet.len > self.longest;
+                match long.then(|| fit::cut(&packet, self.longest)).flatten() {
+                    Some(pieces) => {
+                        self.segmented.frames += 1;
+                        self.segmented.into += pieces.len() as u64;
+                        self.pieces.extend(pieces);
+                    }
+                    None => return Ok(Some(packet)),
+                }
+                continue;
             }
             if self.order.is_over() {
                 return Ok(None);
             }
-            match self.read()? {
-                Some(packet) => {
-                    let time = packet.time;
-                    self.order.push(time, packet).map_err(|Late(latest)| {
-                        anyhow!(
-                            "{}: its time {} is before the {} of a packet before: packets are in \
-                             order of time, and put in order where they are up to 1 ms early",
-                            self.place_of(self.read),
-                            Seconds(time),
-                            Seconds(latest)
-                        )
-                    })?;
-                }
-                None => self.order.end(),
-            }
+            self.read()?;
         }
     }
 
-    /// The next one in the file.
-    fn read(&mut self) -> Result<Option<Packet>> {
-        let resolution = self.reader.header().ts_resolution;
-        // Raw, as the checked form refuses packets that were captured in part.
-        let raw = match self.reader.next_raw_packet() {
-            None => return Ok(None),
-            Some(Ok(raw)) => raw,
-            Some(Err(error)) => {
-                let what = format!("packet {}", self.read + 1);
-                return Err(broken(&self.name, &what, error));
-            }
+    /// Puts the next one of the file in order.
+    fn read(&mut self) -> Result<()> {
+        let Some(record) = self.records.next()? else {
+            self.order.end();
+            return Ok(());
         };
-        self.read += 1;
-        let (name, number) = (&self.name, self.read);
-        let place = || format!("{name}: packet {number}");
-        let (unit, units) = match resolution {
-            TsResolution::MicroSecond => (1_000, 1_000_000),
-            TsResolution::NanoSecond => (1, 1_000_000_000),
-        };
-        ensure!(
-            raw.ts_frac < units,
-            "{}: {} is more than the {} parts of its second can be",
-            place(),
-            raw.ts_frac,
-            units - 1
-        );
-        ensure!(
-            raw.incl_len <= raw.orig_len,
-            "{}: {} bytes of a packet of {} were captured, there cannot be more than it has",
-            place(),
-            raw.incl_len,
-            raw.orig_len
-        );
-        let time = u64::from(raw.ts_sec) * 1_000_000_000 + u64::from(raw.ts_frac) * unit;
-        Ok(Some(Packet {
+        let (time, number) = (record.time, self.records.number());
+        if let Some(link) = self.link {
+            ensure!(
+                record.link == link,
+                "{}: its link type is {}, that of the first packet {}: a pcap file has one (take CSV)",
+                self.records.place_of(number),
+                u32::from(record.link),
+                u32::from(link)
+            );
+        }
+        let packet = Packet {
             time,
-            len: raw.orig_len,
-            bytes: raw.data.into_owned(),
+            len: record.len,
+            bytes: record.bytes,
+            framing: record.framing,
             number,
-        }))
+        };
+        self.order.push(time, packet).map_err(|Late(latest)| {
+            anyhow!(
+                "{}: its time {} is before the {} of a packet before: packets are in order of \
+                 time, and put in order where they are up to 1 ms early",
+                self.records.place_of(number),
+                Seconds(time),
+                Seconds(latest)
+            )
+        })
     }
 
     /// Where the last one stands, as errors say it.
     pub fn place(&self) -> String {
-        self.place_of(self.given)
-    }
-
-    fn place_of(&self, number: u64) -> String {
-        format!("{}: packet {number}", self.name)
-    }
-}
-
-/// What filters and flows look at in a packet.
-#[derive(Default)]
-pub(super) struct View {
-    /// The packet, where that is not as it was captured.
-    scratch: Vec<u8>,
-}
-
-impl View {
-    /// Its bytes from where headers begin, of which layer that is, and where in the packet the
-    /// headers are that can be marked, if anywhere.
-    pub(super) fn of<'a>(
-        &'a mut self,
-        framing: Framing,
-        packet: &'a Packet,
-    ) -> (&'a [u8], Layer, Option<(Layer, usize)>) {
-        let captured = &packet.bytes[..];
-        self.scratch.clear();
-        let (layer, start, headers) = match framing.layer(captured) {
-            Ok((layer, start)) => (layer, start, Some((layer, start))),
-            Err(ether_type) => {
-                self.scratch.extend([0; 12]);
-                self.scratch.extend(ether_type.to_be_bytes());
-                (Layer::Ethernet, captured.len(), None)
-            }
-        };
-        let seen = captured.get(start..).unwrap_or_default();
-        let missing = packet.len as usize - captured.len();
-        if missing == 0 && headers.is_some() {
-            return (seen, layer, headers);
-        }
-        // What was not captured was there when it was sent; all headers come first.
-        self.scratch.extend(seen);
-        let whole = self.scratch.len() + missing.min(usize::from(u16::MAX));
-        self.scratch.resize(whole, 0);
-        (&self.scratch, layer, headers)
-    }
-}
-
-/// What precedes the IP header.
-#[derive(Clone, Copy, Debug)]
-pub enum Framing {
-    Ethernet,
-    /// IP at once.
-    Raw,
-    /// Four bytes of address family.
-    Loopback,
-    /// Linux's "any" interface: the ether type, and where the payload begins.
-    Cooked {
-        ether_type: usize,
-        payload: usize,
-    },
-}
-
-impl Framing {
-    /// The framings that can be read, in words.
-    pub const ALL: &str = "Ethernet, raw IP, loopback and Linux cooked (v1, v2)";
-
-    /// The framing of a link type, or `None` for one that cannot be read.
-    pub fn of(link: DataLink) -> Option<Framing> {
-        // The upper bits of the field may tell the length of a checksum.
-        match u32::from(link) & 0xffff {
-            1 => Some(Framing::Ethernet),
-            12 | 14 | 101 | 228 | 229 => Some(Framing::Raw),
-            0 | 108 => Some(Framing::Loopback),
-            113 => Some(Framing::Cooked {
-                ether_type: 14,
-                payload: 16,
-            }),
-            276 => Some(Framing::Cooked {
-                ether_type: 0,
-                payload: 20,
-            }),
-            _ => None,
-        }
-    }
-
-    /// The layer at which a packet's headers begin, and behind how many bytes of it; or its ether
-    /// type, where it begins as no layer does.
-    pub fn layer(self, packet: &[u8]) -> Result<(Layer, usize), u16> {
-        match self {
-            Framing::Ethernet => Ok((Layer::Ethernet, 0)),
-            Framing::Raw => Ok((Layer::Ip, 0)),
-            Framing::Loopback => Ok((Layer::Ip, 4)),
-            Framing::Cooked {
-                ether_type,
-                payload,
-            } => {
-                let found = packet.get(ether_type..ether_type + 2);
-                match found.map_or(0, |found| u16::from_be_bytes([found[0], found[1]])) {
-                    0x0800 | 0x86dd => Ok((Layer::Ip, payload)),
-                    other => Err(other),
-                }
-            }
-        }
+        self.records.place_of(self.given)
     }
 }
 
@@ -271,16 +157,5 @@ impl std::fmt::Display for Seconds {
             self.0 / 1_000_000_000,
             self.0 % 1_000_000_000
         )
-    }
-}
-
-/// Why `what` could not be read.
-fn broken(name: &str, what: &str, error: PcapError) -> anyhow::Error {
-    match error {
-        PcapError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            anyhow!("{name}: {what} is cut off, the file ends before it does")
-        }
-        PcapError::IoError(error) => anyhow::Error::new(error).context(format!("reading {name}")),
-        other => anyhow!("{name}: {what}: {other}"),
     }
 }

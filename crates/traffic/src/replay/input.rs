@@ -1,17 +1,19 @@
 //! A file of arrivals, of either format.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+
+use super::records::PCAPNG;
 
 /// What an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Rows of CSV.
     Rows,
-    /// A pcap file.
+    /// A pcap or pcapng file.
     Capture,
 }
 
@@ -41,15 +43,12 @@ impl Input {
             .take(4)
             .read_to_end(&mut beginning)
             .with_context(|| format!("reading {name}"))?;
-        let format = match beginning[..] {
+        let format = match &beginning[..] {
             [0xa1, 0xb2, 0xc3, 0xd4]
             | [0xd4, 0xc3, 0xb2, 0xa1]
             | [0xa1, 0xb2, 0x3c, 0x4d]
-            | [0x4d, 0x3c, 0xb2, 0xa1] => Format::Capture,
-            [0x0a, 0x0d, 0x0d, 0x0a] => bail!(
-                "{name}: this is a pcapng file, only pcap can be read: convert it with \
-                 editcap -F nsecpcap"
-            ),
+            | [0x4d, 0x3c, 0xb2, 0xa1]
+            | PCAPNG => Format::Capture,
             // What is called a capture and is none: it is told so, not that it lacks columns.
             _ if is_capture(path) => Format::Capture,
             _ => Format::Rows,
@@ -62,9 +61,38 @@ impl Input {
         })
     }
 
-    /// All of it.
-    pub fn reader(self) -> impl Read {
-        io::Cursor::new(self.beginning).chain(self.file)
+    /// Reads it from where it stands: all of it, the first time and after [`rewind`](Self::rewind).
+    pub fn reader(&self) -> impl Read {
+        (&self.beginning[..]).chain(&self.file)
+    }
+
+    /// Makes it an input that can be read more than once: copies one that is no plain file, as a pipe, into
+    /// the empty file that `spare` makes.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or the copy cannot be made.
+    pub fn rereadable(mut self, spare: impl FnOnce() -> io::Result<File>) -> Result<Input> {
+        if self.bytes.is_none() {
+            let copying = "copying the input, which is read twice, to a temporary file";
+            let mut copy = spare().context(copying)?;
+            let copied = io::copy(&mut self.reader(), &mut copy);
+            self.bytes = Some(copied.context(copying)?);
+            self.file = copy;
+            self.rewind()?;
+        }
+        Ok(self)
+    }
+
+    /// Makes it be read from its beginning again. Only a [rereadable](Self::rereadable) input can.
+    ///
+    /// # Errors
+    ///
+    /// The system cannot.
+    pub fn rewind(&self) -> Result<()> {
+        let start = SeekFrom::Start(self.beginning.len() as u64);
+        (&self.file).seek(start).context("rereading the input")?;
+        Ok(())
     }
 }
 

@@ -10,13 +10,17 @@ mod capture;
 mod csv;
 mod departures;
 mod engine;
+mod fit;
+mod framing;
 mod in_order;
 mod input;
 mod recording;
+mod records;
 
 pub use arrivals::{Arrival, Arrivals, Body, Frame};
 pub use capture::Packets;
 pub use departures::{Captured, Departure, Departures, Rows, Unwritten, WRITING};
+pub use fit::Segmented;
 pub use in_order::Disorder;
 pub use input::{Format, Input, is_capture};
 pub use pcap_file::pcap::PcapHeader;

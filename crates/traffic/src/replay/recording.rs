@@ -6,7 +6,7 @@ use anyhow::Result;
 use fairlane_core::FlowId;
 
 use super::arrivals::{Arrival, Arrivals};
-use super::by_flow::{self, Report, Setup};
+use super::by_flow::{self, Found, Report, Setup};
 use super::in_order::Disorder;
 
 /// Packets between two words to whoever follows a replay.
@@ -75,18 +75,13 @@ impl Recording {
         }
     }
 
-    /// The longest packet of each flow in bytes, without overhead, by the flow's number; 0 of one that sends
-    /// none. O(arrivals).
-    pub fn longest(&self) -> Vec<u32> {
-        let mut longest = Vec::new();
+    /// The flows of these arrivals where none are declared. O(arrivals).
+    pub fn found(&self) -> Found {
+        let mut found = Found::default();
         for held in &self.held {
-            let flow = held.flow as usize;
-            if longest.len() <= flow {
-                longest.resize(flow + 1, 0);
-            }
-            longest[flow] = held.len.max(longest[flow]);
+            found.add(held.flow, held.len);
         }
-        longest
+        found
     }
 
     /// Sends all over the link in the order of the setup's algorithm, and reports what that did to each flow, but

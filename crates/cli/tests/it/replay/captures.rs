@@ -52,6 +52,7 @@ pub(super) fn udp(source: u8, port: u16) -> Vec<u8> {
 pub(super) fn header() -> PcapHeader {
     PcapHeader {
         ts_resolution: TsResolution::NanoSecond,
+        snaplen: 1 << 18,
         ..PcapHeader::default()
     }
 }

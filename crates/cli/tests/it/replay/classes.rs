@@ -137,10 +137,13 @@ fn packets_of_a_capture_go_where_the_filters_send_them() {
     // Longer than the link carries.
     all.push((90_000_000, 1523, udp(2, 5)));
     folder.write("in.pcap", capture(header(), &all));
-    let sent = departures(&folder, &format!("{CONFIG} @in.pcap"));
-    let flows: Vec<u64> = sent.iter().map(|row| row[2]).collect();
+    let finished = folder.replay(&format!("{CONFIG} @in.pcap"));
+    assert!(finished.stderr.ends_with("can be cut): 1\n"));
+    let flows: Vec<u64> = rows(&finished.stdout).iter().map(|row| row[2]).collect();
     assert_eq!(flows, [2, 3, 3, 4, 4]);
-    let report = report(&folder, "@in.pcap");
+    let finished = folder.replay(&format!("{CONFIG} @in.pcap --json"));
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!(class(&report, "y-users")["dropped"], 1);
     assert_eq!(
         (&report["malformed"], &report["unmatched"]),
         (&1.into(), &1.into())

@@ -4,8 +4,10 @@ mod captures;
 mod classes;
 mod compare;
 mod corrections;
+mod offloads;
 mod order;
 mod output;
+mod pcapng;
 mod refusals;
 mod report;
 

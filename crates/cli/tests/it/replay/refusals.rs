@@ -200,16 +200,7 @@ fn a_bad_capture_is_named_with_the_packet() {
             " packet 2",
             &["of 41"],
         ),
-        (
-            changed(second + 12, &[0, 1, 0, 0]),
-            " packet 2",
-            &["len 65536", "65535"],
-        ),
-        (
-            changed(0, &[0x0a, 0x0d, 0x0d, 0x0a]),
-            "",
-            &["pcapng", "editcap"],
-        ),
+        (changed(0, &[0x0a, 0x0d, 0x0d, 0x0a]), "", &["file header"]),
     ] {
         let folder = Folder::new();
         folder.write("in.pcap", capture);

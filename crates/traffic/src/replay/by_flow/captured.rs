@@ -4,16 +4,24 @@ use std::io::Read;
 
 use anyhow::{Context, Result, ensure};
 use fairlane_classify::{DigestKey, Origin, Per, parse_partly};
-use fairlane_core::FlowId;
 use fairlane_core::scheduler::MAX_ENTITIES;
+use fairlane_core::units::MAX_LENGTH;
+use fairlane_core::{FlowId, Length, Weight};
 
 use super::Report;
 use super::declared::{Flow, check_length};
 use super::name::flow_name;
 use crate::digest_map::DigestMap;
 use crate::replay::arrivals::{Arrival, Arrivals, Body};
-use crate::replay::capture::{Packets, View};
+use crate::replay::capture::Packets;
+use crate::replay::framing::View;
 use crate::replay::in_order::Disorder;
+
+/// A flow that declares nothing.
+const ANY: Flow = Flow {
+    weight: Weight::ONE,
+    max_len: Length::MAX,
+};
 
 /// The packets of a capture in flows, which are numbered in the order of their appearance.
 pub struct Capture<'a, R: Read> {
@@ -27,6 +35,8 @@ pub struct Capture<'a, R: Read> {
     numbers: DigestMap<u32>,
     names: Vec<String>,
     view: View,
+    /// Packets longer than any link carries.
+    oversized: u64,
 }
 
 impl<'a, R: Read> Capture<'a, R> {
@@ -41,6 +51,7 @@ impl<'a, R: Read> Capture<'a, R> {
             numbers: DigestMap::default(),
             names: Vec::new(),
             view: View::default(),
+            oversized: 0,
         }
     }
 
@@ -54,8 +65,14 @@ impl<'a, R: Read> Capture<'a, R> {
         self.names
     }
 
-    /// Says of each flow in `report` what its packets have in common.
-    pub fn name_flows(&self, report: &mut Report) {
+    /// Packets that were dropped: longer than any link carries, and not cut.
+    pub fn oversized(&self) -> u64 {
+        self.oversized
+    }
+
+    /// Adds to a report the packets that were dropped, and the names of the flows.
+    pub fn complete(&self, report: &mut Report) {
+        report.oversized = self.oversized;
         for (flow, name) in report.flows.iter_mut().zip(&self.names) {
             flow.key = Some(name.clone());
         }
@@ -64,11 +81,15 @@ impl<'a, R: Read> Capture<'a, R> {
 
 impl<R: Read, B: Body> Arrivals<FlowId, B> for Capture<'_, R> {
     fn next(&mut self) -> Result<Option<Arrival<FlowId, B>>> {
-        let framing = self.packets.framing();
-        let Some(packet) = self.packets.next()? else {
-            return Ok(None);
+        let most = MAX_LENGTH - self.overhead;
+        let packet = loop {
+            match self.packets.next()? {
+                None => return Ok(None),
+                Some(packet) if packet.len > most => self.oversized += 1,
+                Some(packet) => break packet,
+            }
         };
-        let (seen, layer, headers) = self.view.of(framing, &packet);
+        let (seen, layer, headers) = self.view.of(&packet);
         let read = parse_partly(seen, layer).0;
         // The same in every run.
         let digest = (self.per).digest(&read, &Origin::default(), &DigestKey([0; 2]));
@@ -84,7 +105,7 @@ impl<R: Read, B: Body> Arrivals<FlowId, B> for Capture<'_, R> {
                     "{}: there are {MAX_ENTITIES} flows at most",
                     place()
                 );
-                &Flow::UNDECLARED
+                &ANY
             }
             Some(flows) => flows.get(flow as usize).with_context(|| {
                 let count = flows.len();

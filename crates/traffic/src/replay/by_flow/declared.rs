@@ -20,12 +20,28 @@ pub struct Flow {
     pub max_len: Length,
 }
 
-impl Flow {
-    /// A flow that nothing was said of.
-    pub const UNDECLARED: Flow = Flow {
-        weight: Weight::ONE,
-        max_len: Length::MAX,
-    };
+/// The flows of arrivals that declare none, by number: each of weight 1 and up to its longest packet.
+#[derive(Clone, Debug, Default)]
+pub struct Found(Vec<u32>);
+
+impl Found {
+    /// Adds a packet of `len` bytes, without overhead, of the flow with this number. O(1) amortised.
+    pub fn add(&mut self, flow: u32, len: u32) {
+        let flow = flow as usize;
+        if self.0.len() <= flow {
+            self.0.resize(flow + 1, 0);
+        }
+        self.0[flow] = self.0[flow].max(len);
+    }
+
+    /// Returns the flows. One that sends nothing may send packets of any length.
+    pub fn flows(&self) -> Vec<Flow> {
+        let flow = |&longest: &u32| Flow {
+            weight: Weight::ONE,
+            max_len: Length::new(longest).unwrap_or(Length::MAX),
+        };
+        self.0.iter().map(flow).collect()
+    }
 }
 
 /// Reads `flow,weight,max_len`: flow n is at place n of what is returned.

@@ -22,7 +22,7 @@ use declared::check_length;
 use report::meters;
 
 pub use captured::Capture;
-pub use declared::{Flow, read as read_flows};
+pub use declared::{Flow, Found, read as read_flows};
 pub use fairlane_classify::Per;
 pub use report::{FlowReport, Report};
 
@@ -45,7 +45,7 @@ pub struct Setup<'a> {
     pub rate: Rate,
     /// Bytes that each packet takes on the link beside its own.
     pub overhead: u32,
-    /// Flows that there are before the first packet.
+    /// All flows, by number.
     pub flows: &'a [Flow],
 }
 
@@ -114,10 +114,15 @@ fn watched<B: Body + Send, O: Observer>(
     let algorithm = setup.algorithm.with_members(setup.aggregate);
     let scheduler = AnyScheduler::new(algorithm, LIMITS);
     let mut server = Server::over(scheduler, setup.rate, TransmitQueue::NONE, observer);
-    let mut through = Through { setup, flows: 0 };
     for flow in setup.flows {
-        through.add(&mut server, Picos::ZERO, flow)?;
+        // With overhead.
+        let longest = (flow.max_len.get() + setup.overhead).min(MAX_LENGTH);
+        let longest = Length::new(longest).unwrap_or(Length::MAX);
+        server.add_flow(Picos::ZERO, FlowConfig::new(flow.weight, longest))?;
     }
+    let mut through = Through {
+        overhead: setup.overhead,
+    };
     engine::replay(&mut server, &mut through, arrivals, departures)?;
     ensure!(
         server.queue().is_empty(),
@@ -129,41 +134,20 @@ fn watched<B: Body + Send, O: Observer>(
 
 type Link<O, B> = Server<AnyScheduler<Waiting<FlowId, B>>, O, FlowId, B>;
 
-struct Through<'a> {
-    setup: &'a Setup<'a>,
-    /// Flows there are.
-    flows: u32,
-}
-
-impl Through<'_> {
-    fn add<O: Observer, B: Send>(
-        &mut self,
-        server: &mut Link<O, B>,
-        at: Picos,
-        flow: &Flow,
-    ) -> Result<()> {
-        // With overhead.
-        let longest = (flow.max_len.get() + self.setup.overhead).min(MAX_LENGTH);
-        let longest = Length::new(longest).unwrap_or(Length::MAX);
-        server.add_flow(at, FlowConfig::new(flow.weight, longest))?;
-        self.flows += 1;
-        Ok(())
-    }
+struct Through {
+    overhead: u32,
 }
 
 impl<O: Observer, B: Body + Send> Course<AnyScheduler<Waiting<FlowId, B>>, O, FlowId, B>
-    for Through<'_>
+    for Through
 {
     fn overhead(&self) -> u32 {
-        self.setup.overhead
+        self.overhead
     }
 
     fn arrive(&mut self, server: &mut Link<O, B>, arrival: Arrival<FlowId, B>) -> Result<()> {
         let (at, flow) = (arrival.at(), arrival.to);
-        while self.flows <= flow.number() {
-            self.add(server, at, &Flow::UNDECLARED)?;
-        }
-        let len = Length::new(arrival.len + self.setup.overhead).context("no such length")?;
+        let len = Length::new(arrival.len + self.overhead).context("no such length")?;
         let accepted = server.arrive(at, flow, len, arrival.body);
         accepted.map_err(|reason| {
             anyhow!(

@@ -9,7 +9,6 @@ use fairlane_sim::{
 use serde::Serialize;
 
 use super::Setup;
-use super::declared::Flow;
 use crate::ledger::delays_in;
 
 /// All that is measured: the indexes, the delays of each flow where they are asked for, and its service.
@@ -139,6 +138,8 @@ pub struct Report {
     pub packets: u64,
     /// Theirs, without overhead.
     pub bytes: u64,
+    /// Packets of a capture that were dropped: longer than any link carries, and not cut.
+    pub oversized: u64,
     /// Of all packets, from arrival to the end of transmission.
     pub delay_ns: DelayReport,
     /// Jain's index of what flows sent in parts of their share of the link among those that had something to
@@ -201,12 +202,11 @@ impl Report {
                 let delays = delays.as_ref().and_then(|delays| delays.flow(id));
                 let packets = served.packets;
                 let bound = guarantees.of(&wfi.config);
-                let declared = setup.flows.get(id.number() as usize);
                 FlowReport {
                     flow: id.number(),
                     key: None,
                     weight: wfi.config.weight.get(),
-                    max_len: declared.unwrap_or(&Flow::UNDECLARED).max_len.get(),
+                    max_len: setup.flows[id.number() as usize].max_len.get(),
                     packets,
                     bytes: served.bytes - packets * u64::from(setup.overhead),
                     t_wfi_ns: wfi.t_wfi.0 as f64 / 1e3,
@@ -226,6 +226,7 @@ impl Report {
             aggregate: setup.aggregate.get(),
             packets: flows.iter().map(|flow| flow.packets).sum(),
             bytes: flows.iter().map(|flow| flow.bytes).sum(),
+            oversized: 0,
             delay_ns: delays_in(nanos, &service.delays),
             jain: service.jain(),
             flows,
