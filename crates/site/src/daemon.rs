@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -32,6 +32,7 @@ use crate::pipeline::Pipeline;
 use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
 use crate::report::Report;
+use crate::rounds::RoundCount;
 use crate::stop::Stop;
 use crate::task::Attaching;
 use crate::unshaped::{forget_arrived, hear};
@@ -121,7 +122,7 @@ type BesideIt = Box<dyn Fn() -> io::Result<Beside> + Send>;
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) stop: Arc<Stop>,
-    rounds: Arc<AtomicU64>,
+    rounds: Arc<RoundCount>,
     pub(crate) events: Sender<Event>,
     site: Arc<Mutex<Arc<Site>>>,
     /// What its file said when it was last read.
@@ -138,7 +139,7 @@ impl Handle {
     fn new(site: Site, options: &Options, events: Sender<Event>) -> Handle {
         Handle {
             stop: Arc::new(Stop::new(options.drain)),
-            rounds: Arc::new(AtomicU64::new(0)),
+            rounds: Arc::default(),
             events,
             file: Arc::new(Mutex::new(Arc::clone(&site.text))),
             site: Arc::new(Mutex::new(Arc::new(site))),
@@ -161,7 +162,7 @@ impl Handle {
     /// stays says that it hangs, or has ended.
     #[must_use]
     pub fn rounds(&self) -> u64 {
-        self.rounds.load(Ordering::Relaxed)
+        self.rounds.get()
     }
 
     /// Has the site go on as another configuration says. It is read and prepared on a thread of its
@@ -462,6 +463,16 @@ impl Daemon {
     /// An interface cannot be used.
     pub fn hear(&mut self) -> Result<()> {
         Ok(hear(&mut self.bridge)?)
+    }
+
+    /// Shares the count of rounds with another process, which [watches](crate::RoundWatch) it by this handle.
+    ///
+    /// # Errors
+    ///
+    /// The system is out of memory or files; the count is shared already.
+    pub fn share_rounds(&self) -> Result<OwnedFd> {
+        let handle = self.forwarding.rounds.share();
+        handle.doing("sharing the count of rounds")
     }
 
     /// Forgets the frames that have arrived so far, since somebody else has forwarded them; but not

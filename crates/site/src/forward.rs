@@ -6,7 +6,6 @@ pub(crate) mod second;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairlane_core::Nanos;
@@ -19,6 +18,7 @@ use crate::daemon::{SiteBridge, nanos};
 use crate::early::Guard;
 use crate::hand_over::Taking;
 use crate::order::Order;
+use crate::rounds::RoundCount;
 use crate::stop::Stop;
 use crate::stretch::{Doing, Longest};
 use crate::workers::{ClassifiedFrame, Look};
@@ -59,8 +59,8 @@ const IDLING: Idling = Idling {
 pub(crate) struct Forwarding {
     pub(crate) clock: Clock,
     pub(crate) stop: Arc<Stop>,
-    /// How many it has made, for whoever watches over it.
-    pub(crate) rounds: Arc<AtomicU64>,
+    /// The count of rounds, for threads and processes that watch it.
+    pub(crate) rounds: Arc<RoundCount>,
     /// One at a time.
     pub(crate) orders: Consumer<Order>,
     pub(crate) answers: Producer<Order>,
@@ -106,7 +106,7 @@ impl Forwarding {
                 let bridge = &mut *rounds_of.bridge;
                 rounds += 1;
                 if !second.as_ref().is_some_and(|second| second.hangs(now)) {
-                    self.rounds.store(rounds, Ordering::Relaxed);
+                    self.rounds.made(rounds);
                 }
                 for (side, guard) in Side::BOTH.into_iter().zip(&mut guards) {
                     guard_early(bridge, side, guard, has_workers, round, now);
@@ -144,6 +144,7 @@ impl Forwarding {
                 now < end && goes_on(&self.stop, bridge, now, &mut draining)
             },
         );
+        self.rounds.ended();
         let outcome = failed.map_or(outcome, Err);
         let outcome = match second {
             Some(second) => {

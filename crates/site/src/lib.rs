@@ -57,6 +57,7 @@ mod reload;
 mod report;
 #[cfg(test)]
 mod rig;
+mod rounds;
 mod standby;
 mod stop;
 mod stretch;
@@ -77,6 +78,7 @@ pub use reload::{Source, mtu_beside, read};
 pub use report::{
     ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport, Report,
 };
+pub use rounds::RoundWatch;
 pub use standby::Standby;
 pub use stretch::StepReport;
 pub use task::Attaching;

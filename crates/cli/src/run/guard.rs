@@ -1,6 +1,10 @@
 //! `fairlane run CONFIG --fail-open`: a process that watches over the one that shapes. While that is
 //! gone, frames pass unshaped; it is started again, and shapes them again.
 //!
+//! A worker that hangs is killed, and so is one that was stopped: from then on it forwards no frame, whatever it was
+//! doing, and all that it had open is closed, a program that brings frames to it included. So a hang ends as a
+//! crash does, and one of the two processes forwards at a time.
+//!
 //! The worker is born with one end of a pair of sockets as its standard input, and keeps it as the
 //! highest of its descriptors: of those of a process that dies, Linux takes apart the highest first, and
 //! the sockets of interfaces take tens of milliseconds each.
@@ -20,8 +24,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use fairlane_io::files;
 use fairlane_service::Ending;
-use fairlane_site::{Daemon, Standby};
+use fairlane_site::{Daemon, RoundWatch, Standby};
 use fairlane_terminal::log::Log;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
@@ -55,8 +60,8 @@ const RAN: Duration = Duration::from_secs(10);
 enum Event {
     /// It was sent a signal.
     Signal(i32),
-    /// The worker has opened its interfaces.
-    Ready,
+    /// The worker has opened its interfaces, and shares the count of its rounds.
+    Ready(io::Result<RoundWatch>),
     /// The worker has let go of its end.
     Lost,
     /// It has ended.
@@ -93,6 +98,8 @@ pub(super) fn guard(path: &Path, least: LevelFilter) -> Result<()> {
         was_ready: false,
         ending: Ending::default(),
         is_ending: false,
+        watch: Watch::Nothing,
+        next_look: Instant::now(),
     };
     let status = guard.run(&events);
     let ending = mem::take(&mut guard.ending);
@@ -109,7 +116,7 @@ pub(super) fn guard(path: &Path, least: LevelFilter) -> Result<()> {
 /// The worker's side: its interfaces are open. Returns when nobody else forwards any more.
 pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
     daemon.hear()?;
-    match ask() {
+    match ask(daemon.share_rounds()?) {
         Ok(GO) => {}
         // Also where the guard is late: nothing comes twice.
         _ => daemon.forget_arrived()?,
@@ -117,14 +124,15 @@ pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
     Ok(())
 }
 
-/// Tells the guard that the worker is ready, and returns its answer.
-fn ask() -> io::Result<u8> {
+/// Reports to the guard that the worker is ready, with the handle of its count of rounds. Returns the answer.
+fn ask(rounds: OwnedFd) -> io::Result<u8> {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(FILES);
     let highest = i32::try_from(files.min(FILES)).unwrap_or(1) - 1;
     let mut line = UnixStream::from(fcntl_dupfd_cloexec(io::stdin(), highest)?);
     dup2_stdin(File::open("/dev/null")?)?;
     line.set_read_timeout(Some(ANSWER))?;
     line.write_all(&[READY])?;
+    files::send(&line, &[rounds])?;
     let mut answer = [0];
     let answered = line.read_exact(&mut answer);
     // It is closed when the process ends, and tells the guard so.
@@ -151,6 +159,19 @@ struct Guard {
     /// Since when it is over: what the worker took for its last words is not waited for again.
     ending: Ending,
     is_ending: bool,
+    watch: Watch,
+    /// When the worker is looked at next, if it is watched.
+    next_look: Instant,
+}
+
+/// The next sign that the worker is to give.
+enum Watch {
+    /// None: it is not ready, or it has ended.
+    Nothing,
+    /// Rounds.
+    Rounds(RoundWatch),
+    /// Its end: it was killed.
+    End,
 }
 
 impl Guard {
@@ -158,7 +179,8 @@ impl Guard {
     fn run(&mut self, events: &Receiver<Event>) -> Result<Option<ExitStatus>> {
         let mut restart: Option<Instant> = None;
         loop {
-            let event = match restart {
+            self.look();
+            let event = match self.until(restart) {
                 Some(at) => events.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
@@ -176,9 +198,13 @@ impl Guard {
                         _ => Signal::TERM,
                     });
                 }
-                Ok(Event::Ready) => self.hand_over(),
-                Ok(Event::Lost) if self.was_ready && !self.is_ending => self.wire.connect(),
-                Ok(Event::Lost) => {}
+                Ok(Event::Ready(watch)) => self.hand_over(watch),
+                Ok(Event::Lost) => {
+                    self.watch = Watch::Nothing;
+                    if self.was_ready && !self.is_ending {
+                        self.wire.connect();
+                    }
+                }
                 Ok(Event::Ended(status)) => {
                     let status = status.context("waiting for the process that shapes")?;
                     // One that was told to end before it could listen ends by the signal.
@@ -190,7 +216,11 @@ impl Guard {
                     }
                     restart = Some(Instant::now() + self.pause_after(status));
                 }
-                Err(RecvTimeoutError::Timeout) => restart = self.restart(),
+                Err(RecvTimeoutError::Timeout) => {
+                    if restart.is_some_and(|at| at <= Instant::now()) {
+                        restart = self.restart();
+                    }
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(anyhow!("no signal can come any more"));
                 }
@@ -198,14 +228,60 @@ impl Guard {
         }
     }
 
+    /// When the next thing is due that no event brings.
+    fn until(&self, restart: Option<Instant>) -> Option<Instant> {
+        let look = match self.watch {
+            Watch::Nothing => None,
+            Watch::Rounds(_) | Watch::End => Some(self.next_look),
+        };
+        restart.into_iter().chain(look).min()
+    }
+
+    /// Kills a worker that hangs. Does nothing until the next look is due.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + RoundWatch::EVERY;
+        match &mut self.watch {
+            Watch::Nothing => {}
+            Watch::Rounds(watch) => {
+                if watch.look() {
+                    let longest = RoundWatch::EVERY * RoundWatch::LOOKS;
+                    warn!(
+                        name: "worker hangs",
+                        "the process that shapes has made no round for {} s: it is killed",
+                        longest.as_secs_f64()
+                    );
+                    self.worker.signal(Signal::KILL);
+                    self.watch = Watch::End;
+                }
+            }
+            // The kernel cannot end it, and it forwards nothing any more all the same.
+            Watch::End if !self.is_ending => self.wire.connect(),
+            Watch::End => {}
+        }
+    }
+
     /// The worker forwards from now on.
-    fn hand_over(&mut self) {
+    fn hand_over(&mut self, watch: io::Result<RoundWatch>) {
         let forwarded = self.wire.disconnect();
         self.worker.answer(match forwarded {
             true => GO_ON,
             false => GO,
         });
         self.wire.rest(&self.file);
+        self.watch = match watch {
+            Ok(watch) => Watch::Rounds(watch),
+            Err(error) => {
+                warn!(
+                    name: "no watch",
+                    "the process that shapes is not watched for a hang: {error}"
+                );
+                Watch::Nothing
+            }
+        };
         self.was_ready = true;
         self.is_young = false;
         if mem::take(&mut self.hang_up) {
@@ -248,6 +324,14 @@ impl Guard {
     }
 }
 
+/// The rounds of a worker that is ready. One of an earlier version sends no handle, and waits for its answer.
+fn rounds(line: &UnixStream) -> io::Result<RoundWatch> {
+    line.set_read_timeout(Some(ANSWER / 2))?;
+    let files = files::receive(line);
+    line.set_read_timeout(None)?;
+    RoundWatch::open(files?.pop().ok_or(io::ErrorKind::InvalidData)?)
+}
+
 /// The process that shapes.
 struct Worker {
     process: OwnedFd,
@@ -273,7 +357,7 @@ impl Worker {
                 let mut said = [0];
                 while let Ok(1) = heard.read(&mut said) {
                     if said[0] == READY {
-                        let _ = events.send(Event::Ready);
+                        let _ = events.send(Event::Ready(rounds(&heard)));
                     }
                 }
                 let _ = events.send(Event::Lost);

@@ -99,8 +99,8 @@ pub struct Options {
     /// With CONFIG: end with an error when an interface is deleted, instead of waiting until it is back
     #[arg(long, requires = "config")]
     exit_on_loss: bool,
-    /// With CONFIG: let a second process watch over this one; while this one is gone, it passes frames
-    /// unshaped and starts it again
+    /// With CONFIG: let a second process watch over this one; it kills this one after a second without a
+    /// round, and while this one is gone, it passes frames unshaped and starts it again
     #[arg(long, requires = "config", conflicts_with = "exit_on_loss")]
     fail_open: bool,
     /// This is the process that is watched over, with the other behind its standard input

@@ -1,7 +1,8 @@
-//! `fairlane run CONFIG --fail-open`: what becomes of the wire when the daemon dies.
+//! `fairlane run CONFIG --fail-open`: what becomes of the wire when the daemon dies, or hangs.
 
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,9 +60,13 @@ impl Worker {
         }
     }
 
-    fn kill(&self) {
+    fn signal(&self, signal: Signal) {
         // One that has ended needs none.
-        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+        let _ = pidfd_send_signal(&self.process, signal);
+    }
+
+    fn kill(&self) {
+        self.signal(Signal::KILL);
     }
 }
 
@@ -124,17 +129,7 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
             "{backend}: {missing} of {sent} are missing"
         );
         // The last one shapes, too, once it is ready.
-        let begun = Instant::now();
-        let shapes = || {
-            let socket = socket.to_str().unwrap();
-            let shown = fairlane(&["ctl", "--socket", socket, "show", "--json"]).stdout;
-            let state = serde_json::from_str(&shown).unwrap_or(Value::Null);
-            state["links"][0]["transmitted"].as_u64() > Some(0)
-        };
-        while !shapes() {
-            assert!(begun.elapsed() < PATIENCE, "{backend}: nobody shapes again");
-            wire.is_through(PATIENCE).unwrap();
-        }
+        until_it_shapes(&wire, &socket, backend);
         let finished = site.end();
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
         let told = finished.stderr.matches("was ended by signal 9").count();
@@ -148,6 +143,115 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
         );
         drop(workers);
     }
+}
+
+/// Waits until frames leave by a link of the site that answers at this socket.
+fn until_it_shapes(wire: &Wire, socket: &Path, backend: &str) {
+    let begun = Instant::now();
+    let shapes = || {
+        let socket = socket.to_str().unwrap();
+        let shown = fairlane(&["ctl", "--socket", socket, "show", "--json"]).stdout;
+        let state = serde_json::from_str(&shown).unwrap_or(Value::Null);
+        state["links"][0]["transmitted"].as_u64() > Some(0)
+    };
+    while !shapes() {
+        assert!(begun.elapsed() < PATIENCE, "{backend}: nothing is shaped");
+        wire.is_through(PATIENCE).unwrap();
+    }
+}
+
+/// The time without a round after which a daemon is killed, and a look more.
+const HANG_MS: f64 = 1_200.0;
+
+#[test]
+fn frames_pass_soon_after_the_daemon_was_stopped_and_are_shaped_again() {
+    let test = "a daemon that is stopped";
+    let Some(wire) = or_skip(test, Wire::with_queues(1, 1_500, 2)) else {
+        return;
+    };
+    let workers = "[workers]\ntransmit = 1\n";
+    for (backend, workers) in [("packet", ""), ("packet", workers), ("xdp", "")] {
+        it_is_stopped(&wire, backend, workers);
+    }
+}
+
+fn it_is_stopped(wire: &Wire, backend: &str, workers: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let control = format!("{workers}[control]\nsocket = \"{}\"\n", socket.display());
+    let config = up(backend, "100mbit") + &control;
+    let site = Site::start_with(wire, &config, &["--fail-open"]);
+    let pressure = Pressure::begin();
+    let hosts = (wire.sender(0), wire.receiver());
+    let stop = || {
+        let worker = Worker::of(&site);
+        // Too short for a hang: the same process continues, and forwards all that waits in its rings.
+        thread::sleep(Duration::from_millis(300));
+        worker.signal(Signal::STOP);
+        thread::sleep(Duration::from_millis(300));
+        worker.signal(Signal::CONT);
+        thread::sleep(Duration::from_millis(700));
+        assert_eq!(children(&site), [worker.number], "{backend}");
+        worker.signal(Signal::STOP);
+        let next = worker.next(&site);
+        // It is too late for the one before.
+        worker.signal(Signal::CONT);
+        thread::sleep(Duration::from_millis(1_500));
+        next
+    };
+    let send = || numbered(hosts, 1_001, stop);
+    let ((next, numbers, sent), changes) = while_changes_take(hosts.1.link(), send);
+    let odd: Vec<_> = (numbers.windows(2).filter(|pair| pair[0] >= pair[1])).collect();
+    assert!(
+        odd.is_empty(),
+        "{backend}: some came twice, or out of order: {odd:?}"
+    );
+    // A number a millisecond.
+    let gap = longest_gap(&numbers);
+    let kernel = changes + pressure.stalled();
+    let most = HANG_MS + pressure.most(100.0, 2_000.0) + kernel.as_secs_f64() * 1e3;
+    assert!(
+        f64::from(gap) <= most,
+        "{backend}: nothing passed for {gap} ms, {most:.0} allowed"
+    );
+    let missing = f64::from(sent) - numbers.len() as f64;
+    assert!(
+        missing <= 0.02 * f64::from(sent) + most + 2.0 * (most - HANG_MS),
+        "{backend}: {missing} of {sent} are missing"
+    );
+    until_it_shapes(wire, &socket, backend);
+    assert_eq!(children(&site), [next.number], "{backend}");
+    let finished = site.end();
+    let hangs = finished
+        .stderr
+        .matches("has made no round for 1 s: it is killed");
+    assert_eq!(hangs.count(), 1, "{}", finished.stderr);
+    assert!(
+        finished
+            .stderr
+            .contains("was ended by signal 9: frames pass unshaped"),
+        "{}",
+        finished.stderr
+    );
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert!(link(&report, "up")["transmitted"].as_u64() > Some(0));
+    eprintln!(
+        "{backend}: nothing passed for {gap} ms, {most:.0} allowed; {missing} of {sent} are missing"
+    );
+}
+
+#[test]
+fn a_stopped_daemon_that_is_told_to_end_ends() {
+    let Some(wire) = wire("a stopped daemon that is told to end", 1) else {
+        return;
+    };
+    let site = Site::start_with(&wire, &up("packet", "100mbit"), &["--fail-open"]);
+    assert!(wire.is_through(PATIENCE).unwrap());
+    let worker = Worker::of(&site);
+    worker.signal(Signal::STOP);
+    let finished = site.end();
+    assert!(finished.status.success(), "{finished:?}");
+    assert!(finished.stderr.contains("it is killed"), "{finished:?}");
 }
 
 #[test]
