@@ -51,6 +51,9 @@ pub(crate) struct Interfaces {
     pub outside: Text,
     /// Name of the tap device to make, in place of `inside`.
     pub tap: Option<Text>,
+    /// Whether the addresses and routes of `outside` move to the tap device while Fairlane runs, IPv4 and IPv6:
+    /// false by default.
+    pub move_addresses: Option<At<bool>>,
     /// How frames are read and written: "packet" (AF_PACKET rings, on any interface; the
     /// default) or "xdp" (AF_XDP).
     #[cfg_attr(test, schemars(extend("enum" = ["packet", "xdp"])))]

@@ -238,6 +238,8 @@ pub struct Interfaces {
     pub outside: String,
     /// What is on the other side.
     pub near: Near,
+    /// Whether the tap device has the addresses and routes of `outside` during a run.
+    pub move_addresses: bool,
     /// How frames are read and written.
     pub backend: Backend,
 }

@@ -1,4 +1,4 @@
-//! An interface in use by one program, and left as it was found. Linux only.
+//! An interface in use by one program, which restores it afterwards. Linux only.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -8,7 +8,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
+use crate::moved::Moved;
+use crate::network::Network;
 use crate::sys::interface::{Interface, Joins};
+
+/// Bytes of the longest note.
+const MOST: u64 = 1 << 20;
 
 /// Where holders keep their notes.
 const FOLDER: &str = "/run/fairlane";
@@ -67,6 +72,8 @@ pub struct Hold {
     note: Option<Note>,
     complaint: Option<String>,
     turned_off: Vec<Joins>,
+    /// Addresses and routes that another interface has meanwhile.
+    moved: Option<Moved>,
     /// Another process puts right what was changed.
     is_others: bool,
 }
@@ -108,6 +115,7 @@ impl Hold {
             note,
             complaint,
             turned_off: Vec::new(),
+            moved: None,
             is_others: false,
         };
         if let Some(note) = &hold.note {
@@ -115,8 +123,10 @@ impl Hold {
                 // Gone with an older driver, perhaps.
                 let _ = hold.interface.join_segments(by, true);
             }
-            note.write(name, &[])
-                .map_err(|error| unnoted(name, error))?;
+            if let Some(moved) = note.left_moved() {
+                moved.give_back(name);
+            }
+            hold.note_changes(name)?;
         }
         Ok(hold)
     }
@@ -142,6 +152,7 @@ impl Hold {
             note,
             complaint: None,
             turned_off,
+            moved: None,
             is_others: true,
         })
     }
@@ -163,7 +174,7 @@ impl Hold {
     pub fn own(&mut self) -> impl FnOnce() -> io::Result<()> + Send + use<> {
         self.is_others = false;
         let note = self.note.as_ref().map(|note| {
-            let text = note.text(&self.name, &self.turned_off);
+            let text = note.text(&self.name, &self.turned_off, self.moved.as_ref());
             (note.file.try_clone(), text)
         });
         move || match note {
@@ -208,14 +219,43 @@ impl Hold {
         self.turn_off(name, &[Joins::Device])
     }
 
+    /// Moves the IPv4 and IPv6 addresses of the interface, but for those of its link alone, and its routes to the
+    /// interface `to`; dropping the hold gives them back. Meanwhile the interface neither answers for these addresses
+    /// (`arp_ignore`) nor speaks IPv6 (`disable_ipv6`), and neighbours hear of both moves. Where the interface is gone by then,
+    /// `to` keeps them.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: an interface is not there, something cannot be noted, or the kernel refuses a part. Nothing is changed then.
+    pub fn move_addresses(&mut self, name: &str, to: &str) -> io::Result<()> {
+        let unmoved = |error: io::Error| {
+            let sentence = format!("the addresses of {name} cannot be moved to {to}: {error}");
+            io::Error::new(error.kind(), sentence)
+        };
+        let moved = Moved::plan(name, to).map_err(unmoved)?;
+        self.moved = Some(moved.clone());
+        let done = (self.note_changes(name)).and_then(|()| moved.carry_out(name).map_err(unmoved));
+        if done.is_err() {
+            moved.give_back(name);
+            self.moved = None;
+        }
+        done
+    }
+
+    /// Notes the changes to be restored.
+    fn note_changes(&self, name: &str) -> io::Result<()> {
+        let Some(note) = &self.note else {
+            return Ok(());
+        };
+        let text = note.text(name, &self.turned_off, self.moved.as_ref());
+        write(&note.file, &text).map_err(|error| unnoted(name, error))
+    }
+
     fn turn_off(&mut self, name: &str, joins: &[Joins]) -> io::Result<()> {
         for &by in joins {
             if let Ok(true) = self.interface.joins_segments(by) {
                 self.turned_off.push(by);
-                if let Some(note) = &self.note {
-                    let noted = note.write(name, &self.turned_off);
-                    noted.map_err(|error| unnoted(name, error))?;
-                }
+                self.note_changes(name)?;
                 if let Err(error) = self.interface.join_segments(by, false) {
                     self.turned_off.pop();
                     return Err(explain(name, error));
@@ -234,6 +274,14 @@ impl Drop for Hold {
         for &by in &self.turned_off {
             // The interface may be gone by now, and its offloads with it.
             let _ = self.interface.join_segments(by, true);
+        }
+        let network = self.moved.as_ref().and_then(|_| Network::read().ok());
+        // By the name that it has now.
+        let name = network
+            .as_ref()
+            .and_then(|it| it.name(self.interface.index()));
+        if let (Some(moved), Some(name)) = (&self.moved, name) {
+            moved.give_back(name);
         }
         if let Some(note) = &self.note {
             // While it is locked, so that it is nobody else's. Who has opened it meanwhile sees
@@ -270,7 +318,7 @@ impl Note {
                 .open(&path)?;
             let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
             let mut former = String::new();
-            (&mut file).take(4_096).read_to_string(&mut former)?;
+            (&mut file).take(MOST).read_to_string(&mut former)?;
             match locked.map_err(io::Error::from) {
                 // Its holder has ended meanwhile and removed it.
                 Ok(()) if file.metadata()?.nlink() == 0 => {}
@@ -294,7 +342,7 @@ impl Note {
     fn shared(file: File, folder: &Path, interface: &Interface) -> io::Result<Note> {
         let mut former = String::new();
         (&file).rewind()?;
-        (&file).take(4_096).read_to_string(&mut former)?;
+        (&file).take(MOST).read_to_string(&mut former)?;
         Ok(Note {
             file,
             path: path_of(folder, interface)?,
@@ -317,21 +365,24 @@ impl Note {
             .into_iter()
     }
 
+    /// The addresses and routes that a killed holder had moved.
+    fn left_moved(&self) -> Option<Moved> {
+        let boot = value(&self.former, "boot");
+        boot.filter(|&boot| boot == self.boot)?;
+        Moved::of_text(&self.former)
+    }
+
     /// Who holds the interface, and what is to be put right.
-    fn text(&self, name: &str, off: &[Joins]) -> String {
+    fn text(&self, name: &str, off: &[Joins], moved: Option<&Moved>) -> String {
         let off = OFFLOADS.iter().filter(|(_, by)| off.contains(by));
         let off: Vec<_> = off.map(|&(name, _)| name).collect();
         format!(
-            "boot {}\npid {}\ninterface {name}\noff {}\n",
+            "boot {}\npid {}\ninterface {name}\noff {}\n{}",
             self.boot,
             std::process::id(),
-            off.join(" ")
+            off.join(" "),
+            moved.map(Moved::text).unwrap_or_default()
         )
-    }
-
-    /// Says so.
-    fn write(&self, name: &str, off: &[Joins]) -> io::Result<()> {
-        write(&self.file, &self.text(name, off))
     }
 }
 
@@ -339,7 +390,6 @@ impl Note {
 /// one write covers all that it said before, and what is left over is cut off. Another file put in its place would
 /// be whole as well, but the lock is on this one.
 fn write(mut file: &File, text: &str) -> io::Result<()> {
-    const MOST: u64 = 4_096;
     let former = file.metadata()?.len().min(MOST) as usize;
     let mut whole = text.to_owned();
     whole.extend(std::iter::repeat_n('\n', former.saturating_sub(text.len())));

@@ -1,7 +1,9 @@
 //! What is known of an interface without opening it. Linux only.
 
 use std::io;
+use std::net::IpAddr;
 
+use crate::moved;
 use crate::sys::interface::Interface;
 
 /// The MTU of the interface of this name in the calling thread's network namespace, in bytes: the
@@ -76,6 +78,25 @@ pub fn tx_queues(name: &str) -> io::Result<u32> {
 /// ```
 pub fn is_virtual_cable(name: &str) -> io::Result<bool> {
     Ok(Interface::find(name)?.is_cable().unwrap_or(false))
+}
+
+/// The IP addresses of the interface of this name, with the lengths of their prefixes, and the gateways of its default
+/// routes, in the calling thread's network namespace. Addresses of its link alone are left out. Needs no privilege.
+///
+/// # Errors
+///
+/// `NotFound` or another error of the system's if there is no such interface.
+///
+/// ```
+/// use fairlane_io::interface::addresses_and_gateways;
+///
+/// let (_, gateways) = addresses_and_gateways("lo")?;
+/// assert_eq!(gateways, []);
+/// assert!(addresses_and_gateways("nosuch0").is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn addresses_and_gateways(name: &str) -> io::Result<(Vec<(IpAddr, u8)>, Vec<IpAddr>)> {
+    moved::addresses_and_gateways(name)
 }
 
 /// The sentence for an interface that carries something else than Ethernet frames.

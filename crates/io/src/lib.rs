@@ -112,6 +112,8 @@ mod kept;
 mod listener;
 pub mod memory;
 #[cfg(target_os = "linux")]
+mod moved;
+#[cfg(target_os = "linux")]
 pub mod network;
 #[cfg(target_os = "linux")]
 pub mod packet;

@@ -32,6 +32,7 @@ const GET_ADDRESS: u16 = 22;
 const GET_CONFIGURATION: u16 = 82;
 
 // Attributes of linux/if_link.h, if_addr.h and netconf.h, by the message they are in.
+const HARDWARE: u16 = 1;
 const NAME: u16 = 3;
 const MTU: u16 = 4;
 const LOWER: u16 = 5;
@@ -52,7 +53,7 @@ const CONFIGURATION_FIXED: usize = 4;
 /// The flag of an interface that is up.
 const UP: u32 = 1;
 /// The scope of an address that is valid on its link alone, and of those that are narrower.
-const LINK_SCOPE: u8 = 253;
+pub(crate) const LINK_SCOPE: u8 = 253;
 /// In the place of an interface: all of them together.
 const ALL: u32 = u32::MAX;
 
@@ -81,6 +82,7 @@ struct Device {
     name: String,
     kind: String,
     mtu: u32,
+    hardware: Option<[u8; 6]>,
     is_up: bool,
     /// The bridge, bond or VRF that it is a part of.
     controller: Option<u32>,
@@ -173,6 +175,13 @@ impl Network {
     pub fn mtu(&self, name: &str) -> Option<u32> {
         let device = self.devices.iter().find(|device| device.name == name);
         device.map(|device| device.mtu)
+    }
+
+    /// The Ethernet address of the interface of this name.
+    #[must_use]
+    pub fn hardware(&self, name: &str) -> Option<[u8; 6]> {
+        let device = self.devices.iter().find(|device| device.name == name);
+        device?.hardware
     }
 
     /// The addresses of the interface of this name, with the lengths of their prefixes, but for those that
@@ -341,6 +350,9 @@ impl Device {
             name: text(answer.attribute(LINK_FIXED, NAME)?),
             kind: kind.map(text).unwrap_or_default(),
             mtu: number(MTU).unwrap_or(0),
+            hardware: answer
+                .attribute(LINK_FIXED, HARDWARE)
+                .and_then(|it| it.try_into().ok()),
             is_up: answer.number(8)? & UP != 0,
             controller: number(CONTROLLER),
             // One of another namespace is none of these.
@@ -367,17 +379,22 @@ impl Address {
         let bytes = answer
             .attribute(ADDRESS_FIXED, LOCAL_ADDRESS)
             .or_else(|| answer.attribute(ADDRESS_FIXED, ADDRESS))?;
-        let address = match family {
-            IPV4 => Ipv4Addr::from(*bytes.first_chunk()?).into(),
-            IPV6 => Ipv6Addr::from(*bytes.first_chunk()?).into(),
-            _ => return None,
-        };
+        let address = ip(bytes).filter(|_| matches!(family, IPV4 | IPV6))?;
         Some(Address {
             device: answer.number(4)?,
             address,
             length,
             is_of_link: scope >= LINK_SCOPE,
         })
+    }
+}
+
+/// The IP address of as many bytes.
+pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => Some(Ipv4Addr::from(*bytes.first_chunk()?).into()),
+        16 => Some(Ipv6Addr::from(*bytes.first_chunk()?).into()),
+        _ => None,
     }
 }
 
@@ -447,6 +464,7 @@ mod tests {
             name: (*name).to_owned(),
             kind: (*kind).to_owned(),
             mtu: 1_500,
+            hardware: None,
             is_up: true,
             controller: None,
             lower: None,

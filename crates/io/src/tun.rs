@@ -50,6 +50,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use crate::kept;
+use crate::moved;
+use crate::network::Network;
 use crate::sys::interface::Interface;
 use crate::sys::tun;
 use crate::unsummed::PacketFrame;
@@ -114,6 +116,21 @@ impl<F> TunBackend<F> {
     /// The interface's name when it was made.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Gives the interface an Ethernet address that follows from its name and the address of the interface `other`, and an MTU
+    /// of at most that one's: so neighbours know it again when it is made again. The address is a locally administered
+    /// one, and never that of `other`. Where `other` has none, nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel cannot be asked, or the privilege `CAP_NET_ADMIN` is missing.
+    pub fn follow(&self, other: &str) -> io::Result<()> {
+        let network = Network::read()?;
+        let (Some(address), Some(mtu)) = (network.hardware(other), network.mtu(other)) else {
+            return Ok(());
+        };
+        moved::set_up(&self.name, derived(address, &self.name), mtu)
     }
 
     /// Sets the interface up, in the network namespace in which it was made: the calling thread's.
@@ -191,6 +208,21 @@ impl<F> AsFd for TunBackend<F> {
     }
 }
 
+/// An Ethernet address that no other interface has, and that is the same for the same two: FNV-1a, marked as
+/// locally administered and of one station.
+fn derived(address: [u8; 6], name: &str) -> [u8; 6] {
+    let bytes = address.iter().chain(name.as_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let [_, _, first, rest @ ..] = hash.to_be_bytes();
+    let mut derived = [first & 0xfc | 0x02, 0, 0, 0, 0, 0];
+    derived[1..].copy_from_slice(&rest);
+    // Among 2^46 it may be the other's all the same.
+    derived[5] ^= u8::from(derived == address);
+    derived
+}
+
 /// Where the kernel gives out virtual interfaces.
 const DEVICE: &str = "/dev/net/tun";
 
@@ -243,5 +275,24 @@ impl<F> fmt::Debug for TunBackend<F> {
         f.debug_struct("TunBackend")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_derived_address_is_local_of_one_station_and_always_the_same() {
+        let port = [0x00, 0x1b, 0x21, 0x3c, 0x4d, 0x5e];
+        let address = derived(port, "fair0");
+        assert_eq!(address[0] & 3, 2, "{address:x?}");
+        assert_eq!(derived(port, "fair0"), address);
+        assert_ne!(derived(port, "fair1"), address);
+        assert_ne!(
+            derived([0x00, 0x1b, 0x21, 0x3c, 0x4d, 0x5f], "fair0"),
+            address
+        );
+        assert_ne!(derived(address, "fair0"), address);
     }
 }

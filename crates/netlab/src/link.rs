@@ -15,6 +15,7 @@ const DELETE_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
 pub(crate) const SET_LINK: u16 = 19;
 const NEW_ADDRESS: u16 = 20;
+const NEW_ROUTE: u16 = 24;
 const NEW_QUEUE_DISCIPLINE: u16 = 36;
 
 // Attributes of linux/if_link.h, veth.h and if_addr.h, by the message they are in.
@@ -33,6 +34,8 @@ const INFO_DATA: u16 = 2;
 const VETH_PEER: u16 = 1;
 const ADDRESS: u16 = 1;
 const LOCAL_ADDRESS: u16 = 2;
+const BY: u16 = 4;
+const GATEWAY: u16 = 5;
 
 /// Bytes of struct ifinfomsg.
 const FIXED: usize = 16;
@@ -273,11 +276,7 @@ impl Link {
     ///
     /// If it has the address already, if `prefix` is over 32, or if the link has been deleted.
     pub fn add_address(&self, address: IpAddr, prefix: u8) -> Result<(), LabError> {
-        // AF_INET and AF_INET6.
-        let (family, bytes) = match address {
-            IpAddr::V4(address) => (2, address.octets().to_vec()),
-            IpAddr::V6(address) => (10, address.octets().to_vec()),
-        };
+        let (family, bytes) = bytes_of(address);
         // struct ifaddrmsg: no flags, no scope.
         let fixed = [[family, prefix, 0, 0], self.index.to_ne_bytes()].concat();
         let message = Message::new(fixed)
@@ -285,6 +284,23 @@ impl Link {
             .with(ADDRESS, &bytes);
         self.ask(NEW_ADDRESS, CREATE, &message, || {
             format!("give {} the address {address}/{prefix}", self.name)
+        })
+    }
+
+    /// Adds a default route by a gateway on it.
+    ///
+    /// # Errors
+    ///
+    /// If there is one already, if the gateway is on no network of the link, or if the link has been deleted.
+    pub fn add_default_route(&self, gateway: IpAddr) -> Result<(), LabError> {
+        let (family, bytes) = bytes_of(gateway);
+        // struct rtmsg: all destinations, the main table, static, everywhere, unicast, no flags.
+        let fixed = [family, 0, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0];
+        let message = Message::new(fixed)
+            .with(GATEWAY, &bytes)
+            .with_number(BY, self.index);
+        self.ask(NEW_ROUTE, CREATE, &message, || {
+            format!("add the gateway {gateway} on {}", self.name)
         })
     }
 
@@ -345,6 +361,14 @@ impl Link {
         attempt: impl Fn() -> String,
     ) -> Result<(), LabError> {
         ask(&self.namespace, kind, flags, message, attempt).map(drop)
+    }
+}
+
+/// The number of an address's family, AF_INET or AF_INET6, and its bytes.
+fn bytes_of(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => (2, address.octets().to_vec()),
+        IpAddr::V6(address) => (10, address.octets().to_vec()),
     }
 }
 

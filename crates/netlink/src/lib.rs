@@ -89,6 +89,21 @@ impl Message {
 pub struct Answer(Vec<u8>);
 
 impl Answer {
+    /// Makes the answer of these bytes, as [`bytes`](Self::bytes) returned them.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns kind and value of each attribute behind a fixed part of `fixed` bytes, in order.
+    pub fn attributes(&self, fixed: usize) -> impl Iterator<Item = (u16, &[u8])> {
+        attributes(self.0.get(fixed..).unwrap_or_default())
+    }
+
     /// Returns the number at `place` of the fixed part.
     pub fn number(&self, place: usize) -> Option<u32> {
         number(&self.0, place)
@@ -106,15 +121,21 @@ impl Answer {
 }
 
 /// The value of the first attribute of a kind among these.
-fn attribute(mut rest: &[u8], kind: u16) -> Option<&[u8]> {
-    loop {
+fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut all = attributes(bytes);
+    all.find(|&(other, _)| other == kind)
+        .map(|(_, value)| value)
+}
+
+/// Kinds and values of attributes, up to bytes that are none.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
         let length = usize::from(short(rest, 0)?);
         let value = rest.get(4..length)?;
-        if short(rest, 2)? & !NESTED == kind {
-            return Some(value);
-        }
-        rest = rest.get(length.next_multiple_of(4)..)?;
-    }
+        let kind = short(rest, 2)? & !NESTED;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
 }
 
 fn short(bytes: &[u8], place: usize) -> Option<u16> {

@@ -35,6 +35,10 @@ impl Display for Bypass {
 /// kernel cannot be asked. Some system calls.
 #[must_use]
 pub fn bypasses(interfaces: &Interfaces) -> Vec<Bypass> {
+    // The run moves the addresses that are still outside.
+    if interfaces.move_addresses {
+        return Vec::new();
+    }
     Network::read().map_or_else(|_| Vec::new(), |network| found(interfaces, &network))
 }
 
@@ -135,7 +139,7 @@ fn of_host(outside: &str, tap: &str, network: &Network) -> Option<Bypass> {
     let addresses: Vec<String> = addresses.collect();
     (!addresses.is_empty()).then(|| Bypass {
         sentence: format!(
-            "outside {outside:?} has the address {}: what this machine sends and receives there is not shaped: move it to {tap:?}",
+            "outside {outside:?} has the address {}: what this machine sends and receives there is not shaped: move it to {tap:?}, or write move-addresses = true in [interfaces]",
             addresses.join(", ")
         ),
         is_certain: false,

@@ -18,7 +18,7 @@ use fairlane_config::{self as config, Interfaces, Near, Site};
 use fairlane_io::early::Gate;
 use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::tun::Layer;
-use fairlane_io::{Backend, Budget, Hold, PacketBackend, TunBackend, XdpMode, packet};
+use fairlane_io::{Backend, Budget, Hold, PacketBackend, TunBackend, XdpMode, interface, packet};
 use fairlane_runtime::bridge::BATCH;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -330,13 +330,17 @@ pub(crate) fn open(
         config::Backend::Packet => None,
         config::Backend::Xdp => Some(xdp::memory(interfaces, needs, Threads::of(workers))?),
     };
-    let open = |name: &str, port: &Option<Arc<Port>>, workers: &Option<WorkerOptions>| {
+    let open = |name: &str,
+                port: &Option<Arc<Port>>,
+                workers: &Option<WorkerOptions>,
+                tap: Option<&str>| {
         let opener = Opener {
             name: name.to_owned(),
             memory: memory.clone(),
             notify: Arc::clone(notify),
             port: port.clone(),
             workers: workers.clone(),
+            moves_to: tap.map(str::to_owned),
         };
         let lasting = Lasting::open(opener, options.on_loss, options.deaf)?;
         let device: AnyDevice = Box::new(lasting);
@@ -345,11 +349,13 @@ pub(crate) fn open(
     let [near_port, port] = ports;
     let [near_workers, workers] = workers;
     let near = match &interfaces.near {
-        Near::Inside(name) => open(name, near_port, near_workers)?,
-        Near::Tap(name) => tap(name)?,
+        Near::Inside(name) => open(name, near_port, near_workers, None)?,
+        Near::Tap(name) => tap(name, outside)?,
         Near::Nothing => (String::new(), nothing()?),
     };
-    Ok([near, open(outside, port, workers)?])
+    let tap = interfaces.move_addresses.then_some(&*near.0);
+    let outside = open(outside, port, workers, tap)?;
+    Ok([near, outside])
 }
 
 /// The same two, of another process that is to hand them over.
@@ -369,6 +375,7 @@ pub(crate) fn go_on_with(
                 notify: Arc::clone(notify),
                 port: port.clone(),
                 workers: workers.clone(),
+                moves_to: None,
             };
             let opened = opener.go_on_with(passed)?;
             let device: AnyDevice = Box::new(Lasting::over(opened, opener, options.on_loss)?);
@@ -392,6 +399,8 @@ struct Opener {
     port: Option<Arc<Port>>,
     /// How a thread of its own receives, if one is to.
     workers: Option<WorkerOptions>,
+    /// The tap device that has its addresses while it is open, if one has.
+    moves_to: Option<String>,
 }
 
 /// A device that is open, and its interface, held. Dropping it takes a while.
@@ -460,6 +469,9 @@ impl Opener {
         };
         if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
             port.opened(name, gate);
+        }
+        if let Some(tap) = &self.moves_to {
+            hold.move_addresses(name, tap)?;
         }
         Ok(Opened::new(device, hold))
     }
@@ -552,8 +564,14 @@ pub(crate) fn unheld(name: &str) -> Result<AnyDevice> {
     Ok(Box::new(PacketBackend::open(name, &of_packets(true))?))
 }
 
-fn tap(name: &str) -> Result<(String, AnyDevice)> {
+/// The tap device, with the same Ethernet address at each start. One that was made to persist keeps its own.
+fn tap(name: &str, outside: &str) -> Result<(String, AnyDevice)> {
+    let persists = interface::mtu(name).is_ok();
     let tap = TunBackend::open(name, Layer::Ethernet)?;
+    if !persists {
+        tap.follow(outside)
+            .doing(format_args!("giving the tap device {name} an address"))?;
+    }
     tap.set_up()
         .doing(format_args!("setting up the tap device {name}"))?;
     Ok((tap.name().to_owned(), Box::new(tap)))

@@ -167,10 +167,7 @@ fn one_interface_or_none_is_told_what_to_do() {
     let tap = in_namespace(&one, &["init", "--tap", "-"]);
     assert!(tap.status.success(), "{tap:?}");
     assert!(tap.stdout.contains("outside = \"eth0\""), "{tap:?}");
-    assert!(
-        tap.stdout
-            .contains("ip address add ADDRESS/LENGTH dev fair0")
-    );
+    assert!(tap.stdout.contains("move-addresses = true"), "{tap:?}");
 }
 
 #[test]

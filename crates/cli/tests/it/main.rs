@@ -45,6 +45,7 @@ mod site_prometheus;
 mod site_refused;
 mod site_reload;
 mod site_service;
+mod site_tap;
 mod site_watched;
 mod top;
 mod usage;

@@ -262,6 +262,13 @@ fn interfaces(written: &file::Interfaces, attach: bool, report: &mut Report) -> 
             return None;
         }
     };
+    let move_addresses = written.move_addresses.as_ref();
+    if let Some(at) = move_addresses.filter(|at| *at.value() && !matches!(near, Near::Tap(_))) {
+        report.error(
+            &at.span(),
+            "move-addresses: addresses move to a tap device, and [interfaces] has no 'tap'",
+        );
+    }
     let backends = [("packet", Backend::Packet), ("xdp", Backend::Xdp)];
     let backend = match &written.backend {
         Some(text) => word(text, "backend", &backends, report)?,
@@ -270,6 +277,7 @@ fn interfaces(written: &file::Interfaces, attach: bool, report: &mut Report) -> 
     Some(Interfaces {
         outside: written.outside.value().clone(),
         near,
+        move_addresses: move_addresses.is_some_and(|at| *at.value()),
         backend,
     })
 }

@@ -238,6 +238,15 @@ fn interfaces_that_are_no_pair() {
             "4:7: tap: with 'inside' this is a bump in the wire, which has no tap device; leave out one of the two",
         ],
     );
+    let moving = |key: &str| {
+        format!("[interfaces]\noutside = 'wan0'\n{key}\n[[link]]\nname='a'\nrate='1mbit'\n")
+    };
+    refuses(
+        &moving("inside = 'lan0'\nmove-addresses = true"),
+        &["4:18: move-addresses: addresses move to a tap device, and [interfaces] has no 'tap'"],
+    );
+    refuses(&moving("inside = 'lan0'\nmove-addresses = false"), &[]);
+    refuses(&moving("tap = 't0'\nmove-addresses = true"), &[]);
     refuses(
         "[interfaces]\noutside = 'a-name-that-is-too-long'\ninside = 'la n'\n[[link]]\nname='a'\nrate='1mbit'\n",
         &[

@@ -648,6 +648,7 @@ mod tests {
             notify: Arc::new(|_: Notice| ()),
             port: None,
             workers: None,
+            moves_to: None,
         };
         let mut lasting = Lasting::over(opened, opener, OnLoss::Wait).unwrap();
         attempt(&mut lasting, &is_gone, &lost);

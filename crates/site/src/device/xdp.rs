@@ -520,6 +520,7 @@ mod tests {
             let interfaces = Interfaces {
                 outside: outside.to_owned(),
                 near: Near::Inside(inside.to_owned()),
+                move_addresses: false,
                 backend: fairlane_config::Backend::Xdp,
             };
             umem(&interfaces, 8, SHARED_FRAME).unwrap().is_unaligned()

@@ -75,6 +75,7 @@ impl Ends {
         let found = bypasses(&Interfaces {
             outside: self.outside.clone(),
             near: fairlane_config::Near::Inside(inside.clone()),
+            move_addresses: false,
             backend: Backend::default(),
         });
         let is_named = options.inside.is_some() && options.outside.is_some();

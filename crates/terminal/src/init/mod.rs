@@ -13,6 +13,7 @@ use clap::Args;
 use fairlane_config::{INTERFACE_NAME, Site, is_interface_name};
 use fairlane_control::{create, save};
 use fairlane_core::Rate;
+use fairlane_site::addresses_and_gateways;
 
 use crate::{figures, output};
 use ends::{Ends, Near};
@@ -95,7 +96,13 @@ pub fn run(options: &Options) -> Result<()> {
     found.extend(ends.bypasses(options)?);
     let given = [options.rate_up, options.rate_down];
     let [up, down] = [0, 1].map(|side| given[side].unwrap_or(EXAMPLES[side]));
-    let first = First { ends, up, down };
+    let known = known(&ends);
+    let first = First {
+        ends,
+        known,
+        up,
+        down,
+    };
     let text = first.text();
     Site::parse(&text, "the file to be written")?;
     if to_stdout {
@@ -134,6 +141,18 @@ pub fn run(options: &Options) -> Result<()> {
     ))
 }
 
+/// The addresses and gateways that are to move to a tap device, a line each.
+fn known(ends: &Ends) -> Vec<String> {
+    let known = match ends.near {
+        Near::Tap => addresses_and_gateways(&ends.outside).unwrap_or_default(),
+        Near::Inside(_) => Default::default(),
+    };
+    let addresses = known.0.iter();
+    let addresses = addresses.map(|(address, length)| format!("address {address}/{length}"));
+    let gateways = known.1.iter().map(|gateway| format!("gateway {gateway}"));
+    addresses.chain(gateways).collect()
+}
+
 /// A file of this text, whole or not at all.
 fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     let shown = path.display();
@@ -164,7 +183,7 @@ fn written(options: &Options, first: &First) -> String {
         }
         Near::Tap => format!(
             "{file} shapes what this machine sends and receives by {outside:?}, through the tap device \
-             {}; the file says how its address moves there",
+             {}, which has the addresses meanwhile",
             text::TAP
         ),
     }
@@ -273,7 +292,15 @@ mod tests {
         let machine = files.machine();
         let (ends, _) = Ends::choose(&Options::default(), &machine).unwrap();
         let [up, down] = ["200mbit", "20mbit"].map(|rate| rate.parse().unwrap());
-        let warned = beyond(&First { ends, up, down }, &machine);
+        let warned = beyond(
+            &First {
+                ends,
+                known: Vec::new(),
+                up,
+                down,
+            },
+            &machine,
+        );
         assert_eq!(warned.len(), 2, "{warned:?}");
         assert!(warned[0].contains("200mbit is more than the 100mbit of \"wan0\""));
         assert!(warned[1].contains("20mbit is more than the 10mbit of \"lan0\""));

@@ -16,6 +16,8 @@ const FIRST: &str = include_str!("first.toml");
 #[derive(Clone, Debug)]
 pub(super) struct First {
     pub(super) ends: Ends,
+    /// Addresses and gateways of the interface outside, a line each.
+    pub(super) known: Vec<String>,
     /// What leaves by outside, and by the other side.
     pub(super) up: Rate,
     pub(super) down: Rate,
@@ -77,17 +79,23 @@ impl First {
                 quoted(inside)
             ),
             Near::Tap => {
-                // In commands for a shell. One of another name has to be put in by hand.
                 let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-                let in_shell = match outside.chars().all(plain) && !outside.starts_with('-') {
+                let in_comment = match outside.chars().all(plain) {
                     true => outside,
-                    false => "OUTSIDE",
+                    false => "outside",
                 };
-                let said = HOST.replace("TAP", TAP).replace("OUTSIDE", in_shell);
+                let said = HOST.replace("TAP", TAP).replace("OUTSIDE", in_comment);
+                let known = self.known.iter().map(|line| format!("#   {line}\n"));
+                let known: String = known.collect();
+                let now = match known.is_empty() {
+                    true => String::new(),
+                    false => format!("# Now {in_comment} has\n{known}"),
+                };
                 format!(
-                    "{said}[interfaces]\n\
+                    "{said}{now}[interfaces]\n\
                      outside = {}   # where what this machine sends leaves\n\
-                     tap = \"{TAP}\"   # made by Fairlane; this machine sends there",
+                     tap = \"{TAP}\"   # made by Fairlane; this machine sends there\n\
+                     move-addresses = true   # false: move them to {TAP} by hand, once it runs",
                     quoted(outside)
                 )
             }
@@ -109,16 +117,10 @@ const BUMP: &str = "\
 ";
 
 const HOST: &str = "\
-# What this machine itself sends and receives by OUTSIDE: it uses the device TAP in place of it. Once
-# Fairlane runs, the address and the routes of OUTSIDE move there, with yours for ADDRESS/LENGTH and
-# GATEWAY. Who is logged in by way of OUTSIDE cuts himself off between two of these lines:
-#
-#   sysctl net/ipv4/conf/OUTSIDE/arp_ignore=1      # OUTSIDE does not answer for TAP's address
-#   ip address del ADDRESS/LENGTH dev OUTSIDE
-#   ip address add ADDRESS/LENGTH dev TAP
-#   ip route replace default via GATEWAY dev TAP
-#
-# The device goes when Fairlane ends, and its address and routes with it.
+# The packets that this machine itself sends and receives by OUTSIDE. While Fairlane runs, the device
+# TAP has the addresses and routes of OUTSIDE, of IPv4 and IPv6, and a hardware address of its own
+# that is the same at each start. Afterwards OUTSIDE has them again. Rules of a firewall and a DHCP
+# client must name TAP.
 ";
 
 const EVERY_MACHINE: &str = "\
@@ -143,6 +145,7 @@ mod tests {
                 outside: outside.to_owned(),
                 near,
             },
+            known: vec!["address 192.0.2.7/24".to_owned()],
             up: up.parse().unwrap(),
             down: down.parse().unwrap(),
         }
@@ -214,19 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_short_and_commands_are_for_a_shell() {
-        for name in ["$(reboot)", "eth0;ls", "-r", "#\u{1b}[2J"] {
+    fn lines_are_short_and_comments_name_plain_interfaces() {
+        for name in ["$(reboot)", "eth0;ls", "#\u{1b}[2J"] {
             let text = first(name, Near::Tap, "20mbit", "100mbit").text();
-            assert!(
-                text.contains("ip address del ADDRESS/LENGTH dev OUTSIDE\n"),
-                "{text}"
-            );
             let comments = text.lines().filter(|line| line.starts_with('#'));
             assert!(comments.clone().all(|line| !line.contains(name)), "{text}");
         }
         let text = first("wan0", Near::Tap, "20mbit", "100mbit").text();
         assert!(
-            text.contains("dev wan0\n") && text.contains("dev fair0\n"),
+            text.contains("# Now wan0 has\n#   address 192.0.2.7/24\n[interfaces]"),
             "{text}"
         );
         assert!(

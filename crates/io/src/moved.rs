@@ -1,0 +1,358 @@
+//! Addresses and routes of an interface that another one has for a time.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+
+use fairlane_netlink::{Answer, CREATE, DUMP, Message, Protocol, Socket};
+
+use crate::network::{self, Network};
+use crate::sys::interface::Interface;
+
+// Requests of linux/rtnetlink.h.
+const SET_LINK: u16 = 19;
+const NEW_ADDRESS: u16 = 20;
+const DELETE_ADDRESS: u16 = 21;
+const GET_ADDRESS: u16 = 22;
+const NEW_ROUTE: u16 = 24;
+const GET_ROUTE: u16 = 26;
+
+// Attributes, by the message they are in.
+const HARDWARE_ADDRESS: u16 = 1;
+const MTU: u16 = 4;
+const ADDRESS_LABEL: u16 = 3;
+const ADDRESS_FLAGS: u16 = 8;
+const TO: u16 = 1;
+const BY: u16 = 4;
+const GATEWAY: u16 = 5;
+const CACHE: u16 = 12;
+const EXPIRES: u16 = 23;
+const NEXT_HOP: u16 = 30;
+
+/// Bytes of struct ifaddrmsg, and of struct rtmsg.
+const ADDRESS_FIXED: usize = 8;
+const ROUTE_FIXED: usize = 12;
+
+const IPV6: u8 = libc::AF_INET6 as u8;
+/// Of an IPv6 address: it is used at once, without a search for duplicates.
+const NO_SEARCH: u32 = 0x02;
+/// The flag of a route whose gateway needs no other route, and that of an entry of a cache.
+const ON_LINK: u32 = 4;
+const CACHED: u32 = 0x200;
+/// The table that the kernel keeps itself, and the type of a route to one destination.
+const LOCAL_TABLE: u8 = 255;
+const UNICAST: u8 = 1;
+/// Ticks in a second, in times that the kernel shows.
+const TICKS: u32 = 100;
+
+/// Settings that are copied to the interface that has the addresses.
+const COPIED: [&str; 3] = ["ipv4/forwarding", "ipv4/rp_filter", "ipv6/accept_ra"];
+/// Settings of the interface without addresses: it neither answers for them nor learns others.
+const QUIET: [(&str, &str); 2] = [("ipv4/arp_ignore", "1"), ("ipv6/disable_ipv6", "1")];
+/// With these an interface whose hardware address is set announces its addresses.
+const ANNOUNCING: [&str; 2] = ["ipv4/arp_notify", "ipv6/ndisc_notify"];
+
+/// Addresses and routes of an interface, and the interface that has them now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// The name of the interface that has it.
+    to: String,
+    /// Settings by their paths below `conf`, without the interface.
+    settings: Vec<(String, String)>,
+    /// As the kernel described them.
+    addresses: Vec<Vec<u8>>,
+    routes: Vec<Vec<u8>>,
+}
+
+impl Moved {
+    /// Reads those of the interface `from`, to be moved to `to`. Nothing is changed yet.
+    pub(crate) fn plan(from: &str, to: &str) -> io::Result<Moved> {
+        let socket = Socket::open(Protocol::ROUTE)?;
+        let index = index(from)?;
+        let addresses = socket.request(GET_ADDRESS, DUMP, &Message::new([0; ADDRESS_FIXED]))?;
+        let addresses = addresses.iter().filter(|it| {
+            let scope = it.number(0).unwrap_or_default().to_ne_bytes()[3];
+            it.number(4) == Some(index) && scope < network::LINK_SCOPE
+        });
+        let settings = QUIET.iter().filter_map(|&(key, _)| {
+            let value = fs::read_to_string(path(key, from)).ok()?;
+            Some((key.to_owned(), value.trim().to_owned()))
+        });
+        Ok(Moved {
+            to: to.to_owned(),
+            settings: settings.collect(),
+            addresses: addresses.map(|it| it.bytes().to_vec()).collect(),
+            routes: routes_by(&socket, index)?,
+        })
+    }
+
+    /// Moves them. After an error the caller [gives them back](Self::give_back).
+    pub(crate) fn carry_out(&self, from: &str) -> io::Result<()> {
+        let socket = Socket::open(Protocol::ROUTE)?;
+        let [source, target] = [index(from)?, index(&self.to)?];
+        for key in COPIED {
+            if let Ok(value) = fs::read_to_string(path(key, from)) {
+                set(key, &self.to, &value)?;
+            }
+        }
+        for (key, value) in QUIET {
+            set(key, from, value)?;
+        }
+        self.delete(&socket, source);
+        self.add(&socket, target)?;
+        announce(&socket, &self.to, target);
+        Ok(())
+    }
+
+    /// Gives them back to the interface `name`, as far as the kernel takes them. Where the interface is gone, the
+    /// other one keeps them.
+    pub(crate) fn give_back(&self, name: &str) {
+        let (Ok(socket), Ok(target)) = (Socket::open(Protocol::ROUTE), index(name)) else {
+            return;
+        };
+        if let Ok(source) = index(&self.to) {
+            self.delete(&socket, source);
+        }
+        for (key, value) in &self.settings {
+            let _ = set(key, name, value);
+        }
+        let _ = self.add(&socket, target);
+        announce(&socket, name, target);
+    }
+
+    fn delete(&self, socket: &Socket, from: u32) {
+        for address in &self.addresses {
+            // One that is gone with another, or by a setting.
+            let _ = socket.request(DELETE_ADDRESS, 0, &address_at(address, from));
+        }
+    }
+
+    /// Adds all that can be; the first error if something cannot.
+    fn add(&self, socket: &Socket, to: u32) -> io::Result<()> {
+        let addresses = self.addresses.iter();
+        let addresses = addresses.map(|it| (NEW_ADDRESS, address_at(it, to)));
+        let routes = self.routes.iter().map(|it| (NEW_ROUTE, route_by(it, to)));
+        let mut result = Ok(());
+        for (kind, message) in addresses.chain(routes) {
+            match socket.request(kind, CREATE, &message) {
+                // The kernel adds the route to an address's network by itself.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if result.is_ok() => result = Err(error),
+                _ => {}
+            }
+        }
+        result
+    }
+
+    /// Lines for a note.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("moved-to {}\n", self.to);
+        for (key, value) in &self.settings {
+            text += &format!("setting {key} {value}\n");
+        }
+        for (word, all) in [("address", &self.addresses), ("route", &self.routes)] {
+            for bytes in all {
+                text += &format!("{word} {}\n", hexadecimal(bytes));
+            }
+        }
+        text
+    }
+
+    /// Reads the lines of a note; none where nothing was moved.
+    pub(crate) fn of_text(text: &str) -> Option<Moved> {
+        let mut moved = Moved::default();
+        for line in text.lines() {
+            match line.split_once(' ') {
+                Some(("moved-to", name)) => name.clone_into(&mut moved.to),
+                Some(("setting", setting)) => {
+                    let (key, value) = setting.split_once(' ')?;
+                    moved.settings.push((key.to_owned(), value.to_owned()));
+                }
+                Some(("address", bytes)) => moved.addresses.push(of_hexadecimal(bytes)?),
+                Some(("route", bytes)) => moved.routes.push(of_hexadecimal(bytes)?),
+                _ => {}
+            }
+        }
+        (!moved.to.is_empty()).then_some(moved)
+    }
+}
+
+/// The addresses that `ip address` shows for this interface, but for those of its link alone, and the gateways of
+/// its default routes.
+pub(crate) fn addresses_and_gateways(name: &str) -> io::Result<(Vec<(IpAddr, u8)>, Vec<IpAddr>)> {
+    let socket = Socket::open(Protocol::ROUTE)?;
+    let routes = routes_by(&socket, index(name)?)?
+        .into_iter()
+        .map(Answer::new);
+    let defaults = routes.filter(|route| route.attribute(ROUTE_FIXED, TO).is_none());
+    let gateways = defaults.filter_map(|route| network::ip(route.attribute(ROUTE_FIXED, GATEWAY)?));
+    Ok((Network::read()?.addresses(name), gateways.collect()))
+}
+
+/// Gives an interface this hardware address, and an MTU of at most `mtu` bytes.
+pub(crate) fn set_up(name: &str, hardware: [u8; 6], mtu: u32) -> io::Result<()> {
+    let socket = Socket::open(Protocol::ROUTE)?;
+    let message = link(index(name)?).with(HARDWARE_ADDRESS, &hardware);
+    let message = match Network::read()?.mtu(name) {
+        Some(own) if own > mtu => message.with_number(MTU, mtu),
+        _ => message,
+    };
+    socket.request(SET_LINK, 0, &message).map(drop)
+}
+
+/// Has the kernel tell the neighbours where the addresses of an interface are: it does when the hardware address
+/// is set, if to the same.
+fn announce(socket: &Socket, name: &str, index: u32) {
+    let Some(hardware) = Network::read()
+        .ok()
+        .and_then(|network| network.hardware(name))
+    else {
+        return;
+    };
+    let former = ANNOUNCING.map(|key| fs::read_to_string(path(key, name)).ok());
+    for key in ANNOUNCING {
+        let _ = set(key, name, "1");
+    }
+    // A driver may not: neighbours find out later.
+    let message = link(index).with(HARDWARE_ADDRESS, &hardware);
+    let _ = socket.request(SET_LINK, 0, &message);
+    for (key, value) in ANNOUNCING.iter().zip(former) {
+        let _ = value.map(|value| set(key, name, &value));
+    }
+}
+
+/// Begins a message on an interface: struct ifinfomsg.
+fn link(index: u32) -> Message {
+    let fixed: Vec<u8> = [0, index, 0, 0]
+        .into_iter()
+        .flat_map(u32::to_ne_bytes)
+        .collect();
+    Message::new(fixed)
+}
+
+/// The routes by an interface that are not the kernel's own, those without a gateway first: others need them.
+fn routes_by(socket: &Socket, index: u32) -> io::Result<Vec<Vec<u8>>> {
+    let routes = socket.request(GET_ROUTE, DUMP, &Message::new([0; ROUTE_FIXED]))?;
+    let mut routes: Vec<Answer> = routes
+        .into_iter()
+        .filter(|route| {
+            let [_, _, _, _, table, _, _, kind] =
+                route.bytes().first_chunk().copied().unwrap_or_default();
+            let by = route
+                .attribute(ROUTE_FIXED, BY)
+                .and_then(|by| by.first_chunk());
+            let to = route.attribute(ROUTE_FIXED, TO).and_then(network::ip);
+            let is_of_link = matches!(to, Some(IpAddr::V6(to)) if to.is_unicast_link_local());
+            let is_cached = route.number(8).unwrap_or(0) & CACHED != 0;
+            by.map(|&by| u32::from_ne_bytes(by)) == Some(index)
+                && table != LOCAL_TABLE
+                && kind == UNICAST
+                && !is_of_link
+                && !is_cached
+        })
+        .collect();
+    routes.sort_by_key(|route| route.attribute(ROUTE_FIXED, GATEWAY).is_some());
+    Ok(routes.iter().map(|route| route.bytes().to_vec()).collect())
+}
+
+/// An address as the kernel described it, at another interface.
+fn address_at(bytes: &[u8], index: u32) -> Message {
+    let answer = Answer::new(bytes.to_vec());
+    let mut fixed = bytes.get(..4).unwrap_or_default().to_vec();
+    fixed.extend(index.to_ne_bytes());
+    let is_ipv6 = bytes.first() == Some(&IPV6);
+    let mut message = Message::new(fixed);
+    for (kind, value) in answer.attributes(ADDRESS_FIXED) {
+        message = match (kind, value.first_chunk()) {
+            // It begins with the name of the interface.
+            (ADDRESS_LABEL, _) => message,
+            (ADDRESS_FLAGS, Some(&flags)) if is_ipv6 => {
+                message.with_number(kind, u32::from_ne_bytes(flags) | NO_SEARCH)
+            }
+            _ => message.with(kind, value),
+        };
+    }
+    message
+}
+
+/// A route as the kernel described it, by another interface.
+fn route_by(bytes: &[u8], index: u32) -> Message {
+    let answer = Answer::new(bytes.to_vec());
+    let mut fixed = bytes.get(..8).unwrap_or_default().to_vec();
+    fixed.extend((answer.number(8).unwrap_or(0) & ON_LINK).to_ne_bytes());
+    let mut message = Message::new(fixed);
+    for (kind, value) in answer.attributes(ROUTE_FIXED) {
+        message = match kind {
+            BY => message.with_number(kind, index),
+            NEXT_HOP => message,
+            // struct rta_cacheinfo: a route that was learned may expire.
+            CACHE => match value.get(8..).and_then(|rest| rest.first_chunk()) {
+                Some(&ticks) if i32::from_ne_bytes(ticks) > 0 => {
+                    message.with_number(EXPIRES, u32::from_ne_bytes(ticks) / TICKS)
+                }
+                _ => message,
+            },
+            _ => message.with(kind, value),
+        };
+    }
+    message
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn of_hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let places = (0..text.len()).step_by(2);
+    places
+        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok())
+        .collect()
+}
+
+fn index(name: &str) -> io::Result<u32> {
+    Ok(Interface::find(name)?.index())
+}
+
+/// The file of a setting of an interface: `key` is a family and a name.
+fn path(key: &str, interface: &str) -> String {
+    let (family, key) = key.split_once('/').unwrap_or_default();
+    format!("/proc/sys/net/{family}/conf/{interface}/{key}")
+}
+
+/// Writes a setting. A kernel without IPv6 has none of it.
+fn set(key: &str, interface: &str, value: &str) -> io::Result<()> {
+    let path = path(key, interface);
+    match fs::write(&path, value.trim()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io::Error::new(
+            error.kind(),
+            format!("{path} cannot be written: {error}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_what_was_moved() {
+        let moved = Moved {
+            to: "fair0".to_owned(),
+            settings: vec![("ipv4/arp_ignore".to_owned(), "0".to_owned())],
+            addresses: vec![vec![2, 24, 0x80, 0], vec![0xff]],
+            routes: vec![vec![0; 12]],
+        };
+        let text = format!("boot b\npid 1\noff gro\n{}", moved.text());
+        assert_eq!(Moved::of_text(&text), Some(moved));
+        assert_eq!(Moved::of_text("boot b\noff gro\n"), None);
+        // Of a torn note nothing is taken.
+        for torn in [
+            "moved-to t\naddress 0",
+            "moved-to t\nroute zz",
+            "moved-to t\nsetting a",
+        ] {
+            assert_eq!(Moved::of_text(torn), None, "{torn}");
+        }
+    }
+}
