@@ -53,7 +53,7 @@ async fn generate(mut request: Request, pace: Duration) -> Response {
     Response::new(Body::from_stream(answer))
 }
 
-async fn refused(error: FairError<Infallible>) -> (StatusCode, String) {
+async fn refused(error: FairError) -> (StatusCode, String) {
     let status = match error {
         FairError::Refused(AcquireError::TenantFull { .. }) => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::SERVICE_UNAVAILABLE,

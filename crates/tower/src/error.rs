@@ -1,5 +1,8 @@
 //! Why a request was not admitted.
 
+/// Any error, as the layers of [Tower](https://docs.rs/tower) have it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a permit was refused. Nothing changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -27,14 +30,27 @@ pub enum AcquireError {
     },
 }
 
-/// What a [`FairService`](crate::FairService) answers in place of a response.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// The error of a [`FairService`](crate::FairService). It is an [`Error`](std::error::Error) whatever the
+/// inner service's is, so that other layers can stand on either side.
+///
+/// ```
+/// use fairlane_tower::{AcquireError, BoxError, FairError};
+///
+/// /// Whether a stack of layers had no permit for a request.
+/// fn is_refusal(error: &BoxError) -> bool {
+///     matches!(error.downcast_ref(), Some(FairError::Refused(_)))
+/// }
+///
+/// assert!(is_refusal(&FairError::Refused(AcquireError::Closed).into()));
+/// assert!(!is_refusal(&FairError::Service("the disk is full".into()).into()));
+/// ```
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FairError<E> {
+pub enum FairError {
     /// The request was not admitted, and the inner service never saw it.
     #[error("not admitted: {0}")]
     Refused(AcquireError),
-    /// What the inner service said.
+    /// The error of the inner service, with its message and its sources.
     #[error(transparent)]
-    Service(E),
+    Service(BoxError),
 }

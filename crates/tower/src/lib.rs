@@ -78,7 +78,7 @@ mod waiters;
 /// ```
 pub type Cost = fairlane_core::Cost;
 
-pub use error::{AcquireError, FairError};
+pub use error::{AcquireError, BoxError, FairError};
 pub use fairlane_core::cost::MAX_COST;
 pub use fairlane_core::{CostError, Weight};
 pub use semaphore::{Acquire, FairSemaphore, Limits, Permit};

@@ -1,6 +1,6 @@
 //! The Tower layer over the semaphore.
 
-use crate::{Acquire, AcquireError, Cost, FairError, FairSemaphore, Permit};
+use crate::{Acquire, AcquireError, BoxError, Cost, FairError, FairSemaphore, Permit};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::future::Future;
@@ -169,14 +169,14 @@ impl<S: fmt::Debug, K, X, C, A> fmt::Debug for FairService<S, K, X, C, A> {
 
 impl<Request, S, K, X, C, A> Service<Request> for FairService<S, K, X, C, A>
 where
-    S: Service<A::Admitted> + Clone,
+    S: Service<A::Admitted, Error: Into<BoxError>> + Clone,
     K: Hash + Eq,
     X: Fn(&Request) -> K,
     C: Fn(&Request) -> Cost,
     A: Admit<Request, K> + Clone,
 {
     type Response = S::Response;
-    type Error = FairError<S::Error>;
+    type Error = FairError;
     type Future = ResponseFuture<S, Request, K, A>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -242,11 +242,11 @@ where
 
 impl<S, Request, K, A> Future for ResponseFuture<S, Request, K, A>
 where
-    S: Service<A::Admitted>,
+    S: Service<A::Admitted, Error: Into<BoxError>>,
     K: Hash + Eq,
     A: Admit<Request, K>,
 {
-    type Output = Result<S::Response, FairError<S::Error>>;
+    type Output = Result<S::Response, FairError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut stage = self.project().stage;
@@ -282,14 +282,14 @@ where
                     (Ok(()), None) => Stage::Done,
                     (Err(error), _) => {
                         stage.set(Stage::Done);
-                        return Poll::Ready(Err(FairError::Service(error)));
+                        return Poll::Ready(Err(FairError::Service(error.into())));
                     }
                 },
                 StageProjection::Responds { response, .. } => {
                     let answer = ready!(response.poll(cx));
                     // The permit is free before the answer is used.
                     stage.set(Stage::Done);
-                    return Poll::Ready(answer.map_err(FairError::Service));
+                    return Poll::Ready(answer.map_err(|error| FairError::Service(error.into())));
                 }
                 StageProjection::Done => panic!("the answer was given: this future is at its end"),
             };

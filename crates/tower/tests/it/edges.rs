@@ -112,5 +112,5 @@ fn all_that_is_public_goes_to_other_threads_and_is_shared_by_them() {
     is_shared::<FairService<Echo, u8, Whose, Costs>>();
     is_shared::<ResponseFuture<Echo, u8, u8, HoldPermit>>();
     is_shared::<HandOver<Whose>>();
-    is_shared::<(Limits, AcquireError, FairError<Infallible>)>();
+    is_shared::<(Limits, AcquireError, FairError)>();
 }

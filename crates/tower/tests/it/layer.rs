@@ -63,6 +63,23 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
+#[track_caller]
+fn answer<T>(polled: Poll<Result<T, FairError>>) -> T {
+    match polled {
+        Poll::Ready(Ok(answer)) => answer,
+        Poll::Ready(Err(error)) => panic!("{error}"),
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+#[track_caller]
+fn refused<T>(polled: Poll<Result<T, FairError>>) -> AcquireError {
+    match polled {
+        Poll::Ready(Err(FairError::Refused(error))) => error,
+        _ => panic!("it was not refused"),
+    }
+}
+
 fn one_permit() -> FairSemaphore<u8> {
     FairSemaphore::new(Limits {
         waiting_per_tenant: 1,
@@ -83,22 +100,22 @@ fn a_request_waits_in_its_call_and_is_refused_there() {
     let mut service = layer(&semaphore).layer(inner.clone());
     let mut call = |tenant: u8| {
         let mut cx = Context::from_waker(Waker::noop());
-        assert_eq!(
+        assert!(matches!(
             Service::<u8>::poll_ready(&mut service, &mut cx),
             Poll::Ready(Ok(()))
-        );
+        ));
         Box::pin(service.call(tenant))
     };
     let (mut first, mut second, mut third) = (call(1), call(1), call(1));
     assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
     let full = AcquireError::TenantFull { limit: 1 };
-    assert_eq!(poll(&mut third), Poll::Ready(Err(FairError::Refused(full))));
+    assert_eq!(refused(poll(&mut third)), full);
     assert_eq!(inner.log.called.get(), 1, "nobody else was let through");
     inner.log.done.set(true);
-    assert_eq!(poll(&mut first), Poll::Ready(Ok("done")));
+    assert_eq!(answer(poll(&mut first)), "done");
     // The permit was free before the answer was there, though the future still is.
     assert_eq!(semaphore.in_flight(), 1);
-    assert_eq!(poll(&mut second), Poll::Ready(Ok("done")));
+    assert_eq!(answer(poll(&mut second)), "done");
     assert_eq!((semaphore.in_flight(), inner.log.called.get()), (0, 2));
 }
 
@@ -133,13 +150,13 @@ fn the_inner_service_is_asked_once_the_request_is_admitted() {
     assert_eq!(inner.log.called.get(), 0);
     inner.log.busy.set(false);
     inner.log.done.set(true);
-    assert_eq!(poll(&mut call), Poll::Ready(Ok("done")));
+    assert_eq!(answer(poll(&mut call)), "done");
     inner.log.fails.set(true);
     let mut call = Box::pin(service.call(1u8));
-    assert_eq!(
-        poll(&mut call),
-        Poll::Ready(Err(FairError::Service("broken")))
-    );
+    let Poll::Ready(Err(FairError::Service(error))) = poll(&mut call) else {
+        panic!("the inner service is broken");
+    };
+    assert_eq!(error.to_string(), "broken");
     assert_eq!(semaphore.in_flight(), 0);
 }
 
@@ -176,12 +193,11 @@ fn a_permit_that_is_handed_over_lasts_as_long_as_its_holder() {
 
 #[test]
 fn what_is_refused_says_why() {
-    let refused: FairError<std::io::Error> =
-        FairError::Refused(AcquireError::TenantFull { limit: 100 });
+    let refused = FairError::Refused(AcquireError::TenantFull { limit: 100 });
     assert_eq!(
         refused.to_string(),
         "not admitted: 100 requests of this tenant wait already, and no more than that may"
     );
-    let failed = FairError::Service(std::io::Error::other("the disk is full"));
+    let failed = FairError::Service(std::io::Error::other("the disk is full").into());
     assert_eq!(failed.to_string(), "the disk is full");
 }
