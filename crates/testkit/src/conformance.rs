@@ -1,12 +1,14 @@
 //! All checks of one algorithm.
 
 use std::fmt::{self, Debug};
+use std::rc::Rc;
 
 use fairlane_core::Scheduler;
 use fairlane_core::sched::Algorithm;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
+use crate::adversary::Adversary;
 use crate::broken::{Broken, Sentence};
 use crate::operations::operations;
 use crate::{fairness, model, scale, statements};
@@ -40,7 +42,7 @@ pub enum Scale {
 /// Made by [`of`](Self::of) with the claims that most algorithms make; an algorithm that makes
 /// others says so. [`check`](Self::check) tries them.
 pub struct Conformance<A> {
-    make: Box<dyn Fn() -> A>,
+    make: Rc<dyn Fn() -> A>,
     shares: Shares,
     scale: Scale,
     may_be_held: bool,
@@ -66,7 +68,7 @@ impl<A: Scheduler + 'static> Conformance<A> {
     /// weights are scaled by powers of two, and can be put on hold; no bound is known.
     pub fn of(make: impl Fn() -> A + 'static) -> Self {
         Conformance {
-            make: Box::new(make),
+            make: Rc::new(make),
             shares: Shares::ByWeight,
             scale: Scale::PowersOfTwo,
             may_be_held: true,
@@ -97,7 +99,8 @@ impl<A: Scheduler + 'static> Conformance<A> {
         }
     }
 
-    /// It guarantees what the algorithm of this name does; measured against it is the B-WFI.
+    /// It has the guarantees of the algorithm of this name. B-WFI and T-WFI are measured against that, also under
+    /// an [`Adversary`] of 500 packets for each case.
     #[must_use]
     pub fn guarantees(self, algorithm: Algorithm) -> Self {
         Conformance {
@@ -159,6 +162,12 @@ impl<A: Scheduler + 'static> Conformance<A> {
             self.run("bound", long, fairness::flows(true), |flows| {
                 fairness::bounds(make(), flows, algorithm)
             })?;
+        }
+        if let Some(algorithm) = self.guarantees.filter(|algorithm| algorithm.is_bounded()) {
+            let make = Rc::clone(&self.make);
+            let adversary = Adversary::of(move || make(), algorithm);
+            let packets = 500 * u64::from(self.cases);
+            adversary.seed(self.seed).packets(packets).check()?;
         }
         Ok(())
     }

@@ -2,15 +2,18 @@
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
+mod adversary;
 mod broken;
 mod conformance;
 mod fairness;
 pub mod flows;
+pub mod meter;
 pub mod model;
 pub mod numbers;
 pub mod operations;
 pub mod scale;
 mod statements;
 
+pub use adversary::{Adversary, Nearest};
 pub use broken::{Broken, Sentence};
 pub use conformance::{Conformance, Scale, Shares, conforms};

@@ -1,0 +1,155 @@
+//! Worst-case fair indexes of flows on a link that sends one byte in a unit of time.
+
+use std::collections::VecDeque;
+
+/// A packet between the scheduler and the end of its transmission.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Number of its flow.
+    pub flow: usize,
+    /// Length.
+    pub bytes: u32,
+    arrival: u64,
+    backlog: u64,
+    period: usize,
+}
+
+/// A time in which a flow has packets in the scheduler.
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    /// Least lead over the share since it began: `rate t - served`.
+    least: f64,
+    ended: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    rate: f64,
+    waiting: VecDeque<Taken>,
+    backlog: u64,
+    served: u64,
+    periods: Vec<Period>,
+    service: f64,
+    delay: f64,
+}
+
+impl Flow {
+    /// How far the flow is behind `rate t`, from any origin that stays the same.
+    fn behind(&self, at: u64) -> f64 {
+        self.rate * at as f64 - self.served as f64
+    }
+
+    fn look(&mut self, period: usize, at: u64) {
+        let behind = self.behind(at) - self.periods[period].least;
+        self.service = self.service.max(behind);
+    }
+
+    fn late(&mut self, packet: Taken, at: u64) {
+        let fair = packet.backlog as f64 / self.rate;
+        self.delay = self.delay.max((at - packet.arrival) as f64 - fair);
+    }
+}
+
+/// B-WFI and T-WFI of each flow, as [`fairlane_core::bounds`] defines them: a flow is backlogged, and its
+/// packets count in its backlog, until they leave the scheduler.
+///
+/// Time is in units in which the link sends a byte, so that a delay is also the link's work while the link
+/// is busy. Each event has its time, none is earlier than the one before. O(1) an event, in memory for each
+/// time that a flow becomes backlogged.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    flows: Vec<Flow>,
+}
+
+impl Meter {
+    /// A meter of flows by number, with the rate that each is guaranteed, in parts of the link.
+    pub fn new(rates: impl IntoIterator<Item = f64>) -> Meter {
+        let flow = |rate| Flow {
+            rate,
+            ..Flow::default()
+        };
+        Meter {
+            flows: rates.into_iter().map(flow).collect(),
+        }
+    }
+
+    /// Packets of the flow in the scheduler.
+    pub fn waiting(&self, flow: usize) -> usize {
+        self.flows[flow].waiting.len()
+    }
+
+    /// A packet of the flow is enqueued.
+    pub fn arrived(&mut self, flow: usize, bytes: u32, at: u64) {
+        let measured = &mut self.flows[flow];
+        if measured.waiting.is_empty() {
+            let least = measured.behind(at);
+            measured.periods.push(Period {
+                least,
+                ended: false,
+            });
+        }
+        measured.backlog += u64::from(bytes);
+        measured.waiting.push_back(Taken {
+            flow,
+            bytes,
+            arrival: at,
+            backlog: measured.backlog,
+            period: measured.periods.len() - 1,
+        });
+    }
+
+    /// The scheduler hands out the flow's first packet.
+    ///
+    /// # Panics
+    ///
+    /// If none of the flow was enqueued.
+    pub fn taken(&mut self, flow: usize, at: u64) -> Taken {
+        let measured = &mut self.flows[flow];
+        let packet = measured.waiting.pop_front();
+        let packet = packet.expect("a packet that leaves was enqueued");
+        measured.backlog -= u64::from(packet.bytes);
+        if measured.waiting.is_empty() {
+            let behind = measured.behind(at);
+            let period = &mut measured.periods[packet.period];
+            period.least = period.least.min(behind);
+            period.ended = true;
+        }
+        packet
+    }
+
+    /// The link begins to send a packet.
+    pub fn started(&mut self, packet: Taken, at: u64) {
+        self.flows[packet.flow].look(packet.period, at);
+    }
+
+    /// The link has sent a packet.
+    pub fn sent(&mut self, packet: Taken, at: u64) {
+        let measured = &mut self.flows[packet.flow];
+        measured.served += u64::from(packet.bytes);
+        let behind = measured.behind(at);
+        if let Some(period) = measured.periods.last_mut().filter(|period| !period.ended) {
+            period.least = period.least.min(behind);
+        }
+        measured.late(packet, at);
+    }
+
+    /// The run ends between two packets: those that still wait are late by no less than until now.
+    pub fn ended(&mut self, at: u64) {
+        for flow in &mut self.flows {
+            if let Some(&packet) = flow.waiting.front() {
+                flow.look(packet.period, at);
+                flow.late(packet, at);
+            }
+        }
+    }
+
+    /// B-WFI of the flow so far, in bytes.
+    pub fn service(&self, flow: usize) -> f64 {
+        self.flows[flow].service
+    }
+
+    /// T-WFI of the flow so far, in units of time.
+    pub fn delay(&self, flow: usize) -> f64 {
+        self.flows[flow].delay
+    }
+}
