@@ -70,9 +70,9 @@ impl SipHash13 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Per {
-    /// The source address.
+    /// The source address; of an Ethernet frame that is not IP, its source MAC address.
     SourceIp,
-    /// The destination address.
+    /// The destination address, likewise.
     DestinationIp,
     /// Addresses, protocol and ports, in this direction: the answers are another flow.
     ///
@@ -95,7 +95,7 @@ pub enum Per {
 
 impl Per {
     /// The flow of a packet: equal for packets that agree in what `self` names, and for all
-    /// that lack it (an ARP packet has no address) one digest that others do not have.
+    /// that lack it (an ARP packet has no ports) one digest that others do not have.
     ///
     /// SipHash-1-3: senders choose the headers, and a table of flows keyed by the digest
     /// is only as good as what they cannot make collide. Two flows share a digest with a
@@ -109,6 +109,8 @@ impl Per {
                 hash.write((address >> 64) as u64);
                 hash.write(address as u64);
             }
+            // No IPv4 address has this bit, and an IPv6 address is two words.
+            Family::Other if len == 128 => hash.write(1 << 48 | address as u64),
             Family::Other => {}
         };
         match self {
@@ -117,8 +119,10 @@ impl Per {
             Per::SourceSubnet(len) => address(&mut hash, headers.source, len),
             Per::DestinationSubnet(len) => address(&mut hash, headers.destination, len),
             Per::FiveTuple => {
-                address(&mut hash, headers.source, 128);
-                address(&mut hash, headers.destination, 128);
+                if headers.family != Family::Other {
+                    address(&mut hash, headers.source, 128);
+                    address(&mut hash, headers.destination, 128);
+                }
                 if headers.fragment == Fragment::No {
                     let protocol = headers
                         .protocol

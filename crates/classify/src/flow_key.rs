@@ -15,6 +15,8 @@ pub enum FlowKey {
     NotIp,
     /// An address.
     Address(IpAddr),
+    /// The MAC address of a frame that is not IP.
+    Mac([u8; 6]),
     /// So many leading bits of an address; the others are zero.
     Subnet(IpAddr, u8),
     /// Addresses, protocol and ports.
@@ -46,10 +48,16 @@ impl Per {
             Per::Owner => return FlowKey::Owner(origin.owner),
             _ => {}
         }
-        let width = match headers.family {
-            Family::V4 => 32,
-            Family::V6 => 128,
-            Family::Other => return FlowKey::NotIp,
+        let mac = |address: u128| {
+            let [.., a, b, c, d, e, f] = address.to_be_bytes();
+            FlowKey::Mac([a, b, c, d, e, f])
+        };
+        let width = match (headers.family, self) {
+            (Family::V4, _) => 32,
+            (Family::V6, _) => 128,
+            (Family::Other, Per::SourceIp) => return mac(headers.source),
+            (Family::Other, Per::DestinationIp) => return mac(headers.destination),
+            (Family::Other, _) => return FlowKey::NotIp,
         };
         let subnet = |address: u128, len: u8| {
             let len = len.min(width);
@@ -88,6 +96,10 @@ impl fmt::Display for FlowKey {
         match *self {
             FlowKey::NotIp => f.write_str("not IP"),
             FlowKey::Address(address) => address.fmt(f),
+            FlowKey::Mac([first, rest @ ..]) => {
+                write!(f, "{first:02x}")?;
+                rest.iter().try_for_each(|byte| write!(f, ":{byte:02x}"))
+            }
             FlowKey::Subnet(address, len) => write!(f, "{address}/{len}"),
             FlowKey::FiveTuple {
                 source,

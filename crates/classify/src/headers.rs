@@ -42,7 +42,8 @@ pub enum Fragment {
 pub struct Headers {
     /// The network protocol; the fields of IP are zero or absent unless it is IP.
     pub family: Family,
-    /// Source address; an IPv4 address is in the low 32 bits.
+    /// Source address; an IPv4 address is in the low 32 bits. Of an Ethernet frame that is not IP,
+    /// the source MAC address in the low 48 bits.
     pub source: u128,
     /// Destination address, likewise.
     pub destination: u128,
@@ -61,6 +62,11 @@ pub struct Headers {
     /// Whether it is a part of a datagram. IPv6 with a fragment header around a whole
     /// datagram (RFC 6946) is whole.
     pub fragment: Fragment,
+    /// Whether it is link-layer control, by which neighbours keep the link itself working: ARP,
+    /// neighbour discovery with the hop limit 255 that RFC 4861 asks for, frames to the addresses
+    /// that IEEE 802.1D reserves (STP, LACP, LLDP, 802.1X), PPPoE discovery, and the control
+    /// protocols of PPP (LCP, authentication, IPCP, IPv6CP) in a PPPoE session.
+    pub link_control: bool,
     /// The type in the last Ethernet header; 0 without one.
     pub ethertype: u16,
     /// Where the header behind Ethernet and VLAN tags begins, in bytes.

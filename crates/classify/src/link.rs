@@ -15,6 +15,7 @@ pub struct LinkClassifier {
     rules: Arc<Classifier<u32>>,
     classes: Vec<(ClassId, Option<Per>)>,
     default: u32,
+    link_control: Option<u32>,
     key: DigestKey,
     malformed: u64,
     unmatched: u64,
@@ -23,7 +24,7 @@ pub struct LinkClassifier {
 /// Why a packet goes where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It matches a filter.
+    /// It matches a filter, or is link-layer control that has a class.
     Filter,
     /// It matches none.
     NoFilter,
@@ -69,9 +70,19 @@ impl LinkClassifier {
             rules,
             classes: classes.into_iter().collect(),
             default,
+            link_control: None,
             key,
             malformed: 0,
             unmatched: 0,
+        }
+    }
+
+    /// The same, but [link-layer control](Headers::link_control) goes to the class at this place, whatever
+    /// filter it matches.
+    pub fn with_link_control(self, place: Option<u32>) -> LinkClassifier {
+        LinkClassifier {
+            link_control: place,
+            ..self
         }
     }
 
@@ -228,7 +239,8 @@ impl LinkClassifier {
 
     #[inline]
     fn find_read(&self, headers: &Headers, origin: &Origin) -> (ClassFlow, Found) {
-        let target = self.rules.target(headers, origin);
+        let control = self.link_control.filter(|_| headers.link_control);
+        let target = control.or_else(|| self.rules.target(headers, origin));
         let found = match target {
             Some(_) => Found::Filter,
             None => Found::NoFilter,

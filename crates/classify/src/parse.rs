@@ -12,6 +12,19 @@ const MOST_EXTENSIONS: u8 = 8;
 
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
+const ETHERTYPE_ARP: u16 = 0x0806;
+const ETHERTYPE_PPPOE_DISCOVERY: u16 = 0x8863;
+const ETHERTYPE_PPPOE_SESSION: u16 = 0x8864;
+
+/// The addresses that IEEE 802.1D reserves for the protocols of a link, but for their low four bits.
+const RESERVED: u128 = 0x0180_c200_0000;
+/// Where the number of its protocol begins in a PPPoE session's frame, behind the Ethernet header. A
+/// number from 0x8000 on is of a control protocol (RFC 1661, 2).
+const PPP_PROTOCOL: usize = 6;
+/// ICMPv6 types of router and neighbour solicitation, advertisement and redirection (RFC 4861), and
+/// the hop limit without which a packet is none of them.
+const NEIGHBOUR_DISCOVERY: core::ops::RangeInclusive<u8> = 133..=137;
+const NEIGHBOURS_HOP_LIMIT: u8 = 255;
 
 /// Bytes of the headers, or of the part of one that is looked at.
 const ETHERNET: usize = 14;
@@ -91,10 +104,30 @@ pub(crate) fn read(bytes: &[u8], layer: Layer, headers: &mut Headers) -> Result<
             match link.ethertype {
                 ETHERTYPE_IPV4 => ipv4(ip, headers),
                 ETHERTYPE_IPV6 => ipv6(ip, headers),
-                _ => Ok(()),
+                _ => {
+                    not_ip(bytes, ip, headers);
+                    Ok(())
+                }
             }
         }
     }
+}
+
+/// Reads the MAC addresses of a frame that has an Ethernet header, and whether it is link-layer control.
+/// By itself: few frames are not IP.
+#[inline(never)]
+fn not_ip(frame: &[u8], behind: &[u8], headers: &mut Headers) {
+    let address = |at: usize| {
+        let bytes = frame[at..at + 6].iter();
+        bytes.fold(0, |all, &byte| all << 8 | u128::from(byte))
+    };
+    (headers.destination, headers.source) = (address(0), address(6));
+    let is_ppp_control = || behind.get(PPP_PROTOCOL).is_some_and(|&high| high >= 0x80);
+    headers.link_control = match headers.ethertype {
+        ETHERTYPE_ARP | ETHERTYPE_PPPOE_DISCOVERY => true,
+        ETHERTYPE_PPPOE_SESSION if is_ppp_control() => true,
+        _ => headers.destination & !0xf == RESERVED,
+    };
 }
 
 /// What [`parse`] reads, or what it read from the IP header on before it came to what is wrong:
@@ -208,6 +241,9 @@ fn ipv6(bytes: &[u8], headers: &mut Headers) -> Result<(), Malformed> {
     if next.has_ports() {
         return transport(next, rest, headers);
     }
+    headers.link_control = next == Protocol::ICMPV6
+        && ip[7] == NEIGHBOURS_HOP_LIMIT
+        && (rest.first()).is_some_and(|kind| NEIGHBOUR_DISCOVERY.contains(kind));
     extensions(next, rest, headers)
 }
 

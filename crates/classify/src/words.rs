@@ -11,6 +11,10 @@ use crate::{Family, Headers, Origin, Per};
 /// Words that the headers of a packet are.
 pub const WORDS: usize = V6;
 
+const LINK_CONTROL: u64 = 1 << 4;
+/// The bits of a MAC address.
+const MAC: u64 = (1 << 48) - 1;
+
 /// What a rule asks of the [`words`](words()) of a packet of one family: that they are `value` under
 /// `mask`, and that both ports are within two ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,16 @@ pub struct Asked {
     pub source_port: (u16, u16),
     /// First and last.
     pub destination_port: (u16, u16),
+}
+
+impl Asked {
+    /// Matches link-layer control, in any family.
+    pub const LINK_CONTROL: Asked = Asked {
+        mask: [LINK_CONTROL, 0, 0, 0, 0],
+        value: [LINK_CONTROL, 0, 0, 0, 0],
+        source_port: (0, u16::MAX),
+        destination_port: (0, u16::MAX),
+    };
 }
 
 impl<const N: usize> From<&Pattern<N>> for Asked {
@@ -53,22 +67,36 @@ impl<const N: usize> From<&Pattern<N>> for Asked {
 /// | 31 to 24 | protocol |
 /// | 23 to 18 | DSCP |
 /// | 17 to 6 | VLAN, 0 for none |
+/// | 4 | it is [link-layer control](Headers::link_control) |
 /// | 2 | it is a fragment |
 /// | 1 | there is a protocol |
 /// | 0 | there are ports |
 ///
 /// All others are zero, as is what there is not. Then the addresses: of IPv4 the source in the high
 /// half of the second word and the destination in the low one; of IPv6 two words each, the source
-/// before the destination.
+/// before the destination. Of a frame that is not IP, the MAC addresses of source and destination in
+/// the second and the third word.
 pub fn words(headers: &Headers) -> [u64; WORDS] {
     let origin = Origin::default();
-    match headers.family {
+    let mut words = match headers.family {
         Family::V6 => key(headers, &origin),
-        Family::V4 | Family::Other => {
+        Family::V4 => {
             let [first, addresses] = key::<V4>(headers, &origin);
             [first, addresses, 0, 0, 0]
         }
-    }
+        Family::Other => {
+            let [first, _] = key::<V4>(headers, &origin);
+            [
+                first,
+                headers.source as u64,
+                headers.destination as u64,
+                0,
+                0,
+            ]
+        }
+    };
+    words[0] |= u64::from(headers.link_control) * LINK_CONTROL;
+    words
 }
 
 impl Per {
@@ -87,7 +115,10 @@ impl Per {
                 bits[..V4].copy_from_slice(&narrow);
             }
             Family::V6 => set_addresses(bits, mask(128, source), mask(128, destination)),
-            Family::Other => {}
+            Family::Other => {
+                let whole = |len: u8| if len == 128 { MAC } else { 0 };
+                (bits[1], bits[2]) = (whole(source), whole(destination));
+            }
         };
         match self {
             Per::SourceIp => addresses(&mut bits, 128, 0),
@@ -95,7 +126,9 @@ impl Per {
             Per::SourceSubnet(len) => addresses(&mut bits, len, 0),
             Per::DestinationSubnet(len) => addresses(&mut bits, 0, len),
             Per::FiveTuple => {
-                addresses(&mut bits, 128, 128);
+                if family != Family::Other {
+                    addresses(&mut bits, 128, 128);
+                }
                 bits[0] = 0xffff << SOURCE_PORT
                     | 0xffff << DESTINATION_PORT
                     | 0xff << PROTOCOL

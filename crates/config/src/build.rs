@@ -40,6 +40,7 @@ impl Link {
         });
         let classes = classes.iter().copied().zip(per);
         LinkClassifier::sharing(rules, classes, self.default, key)
+            .with_link_control(self.link_control)
     }
 
     /// The queues as [`discipline`](Link::discipline) makes them, or the place of the first class that

@@ -158,6 +158,10 @@ pub(crate) struct Link {
     /// The most that waits in the whole link. By default, 10000 packets and "16mb" beside what is
     /// kept for the classes (`room`), rounded up to a power of two.
     pub limit: Option<At<Limit>>,
+    /// The class of link-layer control: ARP, neighbour discovery, STP, LACP, LLDP, 802.1X, PPPoE
+    /// discovery and the control protocols of PPP. By default the class "link-control", which is made
+    /// where frames come from an interface and no class has that name. "none": no class of its own.
+    pub link_control: Option<Text>,
     /// The classes. Without any, all packets are in one.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<Arc<At<Class>>>"))]
@@ -239,10 +243,13 @@ pub(crate) struct Class {
     /// Of a grant, which no file has: bytes at once that its room is to be enough for.
     #[serde(skip)]
     pub granted_burst: Option<u64>,
+    /// Whether it is of a grant.
+    #[serde(skip)]
+    pub granted: bool,
 }
 
 impl Class {
-    /// A class that no file has: of a name, with a rate or with a weight, and all else by default.
+    /// A class that no file has, for a grant: of a name, with a rate or with a weight, and all else by default.
     pub(crate) fn made(name: &str, parent: Option<&str>, rate: Option<Rate>) -> Class {
         Class {
             name: At::made(name.to_owned()),
@@ -261,6 +268,7 @@ impl Class {
             default: None,
             borrow: None,
             granted_burst: None,
+            granted: true,
         }
     }
 }

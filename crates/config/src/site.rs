@@ -423,6 +423,9 @@ pub struct Link {
     pub rules: Arc<[Rule<u32>]>,
     /// Where packets go that no rule matches, and malformed ones.
     pub default: u32,
+    /// Where [link-layer control](fairlane_classify::Headers::link_control) goes, whatever rule it matches; none
+    /// where it goes as any other packet.
+    pub link_control: Option<u32>,
     /// What was found out about it. A copy, which may become another link, begins without.
     pub(crate) found: Found,
 }
@@ -510,6 +513,7 @@ impl Link {
             classes,
             rules,
             default,
+            link_control,
             found: _,
         } = self;
         let head = (to, rate, overhead, longest, longest_by, algorithm, limits);
@@ -524,7 +528,8 @@ impl Link {
         );
         *name == other.name
             && head == of_other
-            && (default, rules, classes) == (&other.default, &other.rules, &other.classes)
+            && (default, link_control) == (&other.default, &other.link_control)
+            && (rules, classes) == (&other.rules, &other.classes)
     }
 
     /// The same of the link that these are the terms of.
@@ -589,7 +594,8 @@ impl LinkAlgorithm {
 pub struct Class {
     /// Its name.
     pub name: Arc<str>,
-    /// Its number in the order of the file, from 0; a default class that is not there is last.
+    /// Its number in the order of the file, from 0; those that are not there are last: first the class of
+    /// link-layer control, then the default class.
     pub number: usize,
     /// Its parent's place among the link's classes; none for a child of the root.
     pub parent: Option<usize>,

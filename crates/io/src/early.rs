@@ -29,8 +29,8 @@
 //!
 //! # What is not decided
 //!
-//! A frame whose class is not certain passes: malformed ones, IPv6 with extension headers, more than
-//! one VLAN tag, segments yet to be cut. Of each family, rules that ask for the same bits are looked
+//! A malformed frame is of the default class, and has a limit with all others. A frame whose class is not
+//! certain passes: one that is yet to be segmented, and one that the rules leave open. Of each family, rules that ask for the same bits are looked
 //! up in up to 16 tables, and 64 others are compared one by one; of more, those that come first,
 //! and what only later ones could decide passes.
 //!
@@ -163,7 +163,7 @@ pub struct Class {
 pub struct Rules {
     /// What rules ask of the packets of each [`Family`], in the order of precedence, with classes.
     pub rules: [Vec<(Pattern, u32)>; 3],
-    /// The class of what no rule matches.
+    /// The class of what no rule matches, and of malformed frames.
     pub default: u32,
     /// All classes, by number.
     pub classes: Vec<Class>,
@@ -184,6 +184,8 @@ pub struct Dropped {
 #[derive(Debug)]
 pub struct EarlyDrop {
     classes: Vec<Shape>,
+    /// The class of malformed frames, and where their limit is: that of the class, if it has one queue.
+    malformed: (u32, Shape),
     kinds: Vec<[[u64; WORDS]; 3]>,
     hash: [u64; WORDS],
     limits_at: usize,
@@ -237,7 +239,12 @@ impl EarlyDrop {
             searches.push(search);
         }
         let searches: [Search; 3] = searches.try_into().expect("there are three families");
-        let (classes, kinds, limits) = shapes(&rules.classes);
+        let (classes, kinds, mut limits) = shapes(&rules.classes);
+        let mut malformed = classes[rules.default as usize];
+        if malformed.kind() != 0 {
+            malformed.place = limits.into();
+            limits += 1;
+        }
         let limits_at = HEADER + classes.len() * CLASS_BYTES;
         let bytes = limits_at + limits as usize * LIMIT_BYTES;
         let memory = bpf::shared_memory(bytes)?;
@@ -255,6 +262,7 @@ impl EarlyDrop {
         }
         Ok(EarlyDrop {
             classes,
+            malformed: (rules.default, malformed),
             kinds,
             hash: numbers(),
             limits_at,
@@ -328,7 +336,7 @@ impl EarlyDrop {
     }
 
     /// There was no room for a packet of a class, or it had to give way. `words` says what the
-    /// packet's are, or that it has none; asked for the flow, if the class has flows. O(1).
+    /// packet's are, or that it is malformed and has none; asked for the flow, if the class has flows. O(1).
     pub fn no_room(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
         let Some((shape, [set, left])) = self.limit(class, words) else {
             return;
@@ -365,12 +373,16 @@ impl EarlyDrop {
         class: u32,
         words: impl FnOnce() -> Option<(Family, [u64; WORDS])>,
     ) -> Option<(Shape, &[AtomicU64; 2])> {
-        let shape = *self.classes.get(class as usize)?;
+        let mut shape = *self.classes.get(class as usize)?;
         let mut number = shape.place & u64::from(u32::MAX);
         if let Some(kind) = shape.kind().checked_sub(1) {
-            let (family, words) = words()?;
-            let bits = &self.kinds[kind][family as usize];
-            number += hash(&words, bits, &self.hash) >> (shape.place >> BUCKETS_SHIFT);
+            if let Some((family, words)) = words() {
+                let bits = &self.kinds[kind][family as usize];
+                number += hash(&words, bits, &self.hash) >> (shape.place >> BUCKETS_SHIFT);
+            } else {
+                let (of, malformed) = self.malformed;
+                (shape, number) = (of == class).then_some((malformed, malformed.place))?;
+            }
         }
         let at = self.limits_at / 8 + number as usize * (LIMIT_BYTES / 8);
         Some((shape, self.words()[at..].first_chunk()?))
@@ -403,6 +415,7 @@ impl EarlyDrop {
             memory: self.memory.as_raw_fd(),
             tables: self.tables.descriptor(),
             classes: self.classes.len() as u32,
+            malformed: (self.malformed.0, self.malformed.1.place as u32),
             limits_at: self.limits_at as i32,
             limits: self.limits,
             searches: &self.searches,

@@ -157,7 +157,11 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
         destination_port: asked.destination_port,
     };
     let of_family = |(family, _): (classify::Family, Family)| {
+        let control = link.link_control.map(|class| (Asked::LINK_CONTROL, class));
+        // Of IPv4 nothing is.
+        let control = control.filter(|_| family != classify::Family::V4);
         let asked = filters.rules().asked(family, &origin).into_iter();
+        let asked = control.into_iter().chain(asked);
         asked
             .map(|(asked, class)| (pattern(asked), class))
             .collect()

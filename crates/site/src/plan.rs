@@ -189,7 +189,9 @@ impl Running {
     pub(crate) fn becomes(&self, link: Arc<Link>) -> Next {
         let same_rules =
             Arc::ptr_eq(&link.rules, &self.link.rules) || link.rules == self.link.rules;
-        let same_filters = same_rules && link.default == self.link.default;
+        let same_filters = same_rules
+            && link.default == self.link.default
+            && link.link_control == self.link.link_control;
         let steps = link.steps_from(&self.link);
         let in_place = (steps.as_ref()).filter(|steps| same_filters && steps.is_in_place());
         let outlasts =

@@ -172,6 +172,26 @@ fn what_lacks_the_field_is_one_flow_of_its_own() {
 }
 
 #[test]
+fn frames_that_are_not_ip_are_told_apart_by_their_mac_addresses() {
+    let arp = |source, destination| Headers {
+        source,
+        destination,
+        ..Headers::default()
+    };
+    let (one, two) = (arp(1, 9), arp(2, 9));
+    assert_ne!(of(Per::SourceIp, one), of(Per::SourceIp, two));
+    assert_eq!(of(Per::DestinationIp, one), of(Per::DestinationIp, two));
+    for per in [Per::FiveTuple, Per::SourceSubnet(24), Per::Vlan, Per::Dscp] {
+        assert_eq!(of(per, one), of(per, two), "{per}");
+    }
+    let v4 = Headers {
+        family: Family::V4,
+        ..one
+    };
+    assert_ne!(of(Per::SourceIp, one), of(Per::SourceIp, v4));
+}
+
+#[test]
 fn every_process_is_a_flow() {
     let of = |uid, gid, pid| {
         let owner = Some(Owner { uid, gid, pid });
@@ -262,13 +282,18 @@ fn a_flow_is_called_what_its_packets_have_in_common() {
         vlan: VlanId::new(7),
         ..v4
     };
-    let arp = Headers::default();
+    let arp = Headers {
+        source: 0x0200_0000_0aff,
+        ..Headers::default()
+    };
     for (per, headers, text) in [
         (Per::SourceIp, v4, "10.0.2.3"),
         (Per::DestinationIp, v4, "203.0.113.5"),
         (Per::SourceIp, v6, "2001:db8:1:2::1"),
         (Per::DestinationIp, v6, "::1"),
-        (Per::SourceIp, arp, "not IP"),
+        (Per::SourceIp, arp, "02:00:00:00:0a:ff"),
+        (Per::DestinationIp, arp, "00:00:00:00:00:00"),
+        (Per::SourceSubnet(20), arp, "not IP"),
         (Per::SourceSubnet(20), v4, "10.0.0.0/20"),
         (Per::DestinationSubnet(48), v4, "203.0.113.5/32"),
         (Per::SourceSubnet(48), v6, "2001:db8:1::/48"),

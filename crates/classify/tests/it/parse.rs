@@ -99,6 +99,7 @@ impl Recipe {
             ecn: self.traffic_class & 3,
             vlan: outermost,
             fragment: self.fragment(),
+            link_control: false,
             ethertype: if self.v6 { 0x86dd } else { 0x0800 },
             ip_offset: 14 + 4 * self.tags.len() as u16,
         }
@@ -507,10 +508,55 @@ fn what_is_not_ip_is_not_malformed() {
         let expected = Headers {
             vlan: VlanId::new(7),
             ethertype,
+            link_control: ethertype == 0x0806,
             ip_offset: 18,
             ..Headers::default()
         };
         assert_eq!(read, expected);
+    }
+}
+
+/// STP, LLDP and LACP go to reserved addresses; the other kinds say it in their headers.
+#[test]
+fn link_layer_control_is_recognised() {
+    const ANY: [u8; 6] = [2; 6];
+    let frame = |to: [u8; 6], ethertype: u16, behind: &[u8]| {
+        let from = [2, 0, 0, 0, 0, 7];
+        [&to, &from, &ethertype.to_be_bytes()[..], behind].concat()
+    };
+    let reserved = |last| frame([0x01, 0x80, 0xc2, 0, 0, last], 0x88cc, &[0; 46]);
+    let session = |protocol: u16| {
+        let [high, low] = protocol.to_be_bytes();
+        frame(ANY, 0x8864, &[0x11, 0, 0, 1, 0, 2, high, low])
+    };
+    let icmpv6 = |hop_limit, kind| {
+        let mut datagram = vec![0x60, 0, 0, 0, 0, 8, 58, hop_limit];
+        datagram.extend([0x20; 32]);
+        datagram.extend([kind, 0, 0, 0, 0, 0, 0, 0]);
+        frame(ANY, 0x86dd, &datagram)
+    };
+    for (bytes, is_control) in [
+        (frame(ANY, 0x0806, &[0; 28]), true),
+        (frame(ANY, 0x8863, &[0x11, 9, 0, 0, 0, 0]), true),
+        (reserved(0x00), true),
+        (reserved(0x0f), true),
+        (reserved(0x10), false),
+        (session(0xc021), true),
+        (session(0x8021), true),
+        (session(0x0021), false),
+        (session(0x0057), false),
+        (frame(ANY, 0x8864, &[0x11, 0, 0, 1]), false),
+        (frame(ANY, 0x8847, &[0xff; 46]), false),
+        (icmpv6(255, 133), true),
+        (icmpv6(255, 137), true),
+        (icmpv6(255, 128), false),
+        (icmpv6(64, 135), false),
+    ] {
+        let headers = parse(&bytes, Layer::Ethernet).unwrap();
+        assert_eq!(headers.link_control, is_control, "{bytes:x?}");
+        if headers.family == Family::Other {
+            assert_eq!(headers.source, 0x0200_0000_0007);
+        }
     }
 }
 

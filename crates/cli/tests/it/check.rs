@@ -84,7 +84,12 @@ fn json_has_the_same_in_bits_and_nanoseconds() {
     let printed = fairlane(&["check", "--json", &example("isp.toml")]).success();
     let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
     let classes = report["links"][0]["classes"].as_array().unwrap();
-    assert_eq!(classes.len(), 51);
+    assert_eq!(classes.len(), 52);
+    let last = classes.last().unwrap();
+    assert_eq!(
+        (&last["name"], &last["guaranteed_bps"]),
+        (&"link-control".into(), &1_000_000.into())
+    );
     for class in classes {
         assert!(
             class["guaranteed_bps"].as_u64() >= class["rate_bps"].as_u64(),
@@ -99,7 +104,7 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
     let site = |interfaces: &str| {
         format!(
             "{interfaces}[[link]]\nname = 'up'\nto = 'outside'\nrate = '1gbit'\n\
-             class = [{{ name = 'all', default = true }}]\n"
+             link-control = 'none'\nclass = [{{ name = 'all', default = true }}]\n"
         )
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

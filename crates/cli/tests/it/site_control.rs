@@ -242,7 +242,7 @@ fn a_change_says_what_it_does_and_is_made_whole_or_not_at_all() {
     let voice = of(&dry, "voice");
     assert_eq!(voice["before"]["guaranteed_bps"], 2_000_000);
     assert_eq!(voice["after"]["guaranteed_bps"], 3_000_000);
-    assert_eq!(of(&dry, "web")["after"]["guaranteed_bps"], 17_000_000);
+    assert_eq!(of(&dry, "web")["after"]["guaranteed_bps"], 16_800_000);
     assert_eq!(asked.config(), before, "a dry run changes nothing");
 
     let made = asked.json(&["set", "up/voice", "rate=3mbit"]);
@@ -519,12 +519,12 @@ fn of_a_full_link_it_is_told_who_sends_beside_a_class_and_beside_those_above_it(
     assert!(alone[0].ends_with(" of 1mbit"), "{alone:?}");
     assert!(alone[1].starts_with("class 'office' sends "), "{alone:?}");
     assert!(
-        alone[1].contains(" of the 250kbit that it is guaranteed; "),
+        alone[1].contains(" of the 247500bit that it is guaranteed; "),
         "{alone:?}"
     );
     assert!(alone[2].starts_with("class 'business' sends "), "{alone:?}");
     assert!(
-        alone[2].contains(" of the 500kbit that it is guaranteed; "),
+        alone[2].contains(" of the 495kbit that it is guaranteed; "),
         "{alone:?}"
     );
 

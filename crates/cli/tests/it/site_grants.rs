@@ -102,8 +102,8 @@ fn a_flow_that_is_granted_a_rate_has_a_class_with_the_bound_that_check_computes(
         .iter()
         .find(|effect| effect["class"] == "web")
         .unwrap();
-    assert_eq!(web["before"]["guaranteed_bps"], 18_000_000);
-    assert_eq!(web["after"]["guaranteed_bps"], 18_000_000 - reserved);
+    assert_eq!(web["before"]["guaranteed_bps"], 17_800_000);
+    assert_eq!(web["after"]["guaranteed_bps"], 17_800_000 - reserved);
 
     asked.site.stop();
 }
@@ -246,7 +246,7 @@ fn who_is_refused_is_told_the_best_that_could_be_had_and_has_it_if_he_asks() {
     assert_eq!(status, "404", "{nowhere}");
     let sentence = asked.refused(&["grant", "up", "rate=30mbit", "destination-port=7"]);
     assert!(
-        sentence.contains("the best that could be had is 17999kbit"),
+        sentence.contains("the best that could be had is 17799kbit"),
         "{sentence}"
     );
     asked.site.stop();

@@ -184,7 +184,7 @@ fn a_manager_hears_when_it_is_ready_reads_its_file_again_and_ends() {
     let managed = Managed::start(&wire, &config, &["--quiet"], &[]);
     let ready = managed.word();
     assert!(
-        ready.starts_with("READY=1\nSTATUS=") && ready.contains("the links up, 1 classes"),
+        ready.starts_with("READY=1\nSTATUS=") && ready.contains("the links up, 2 classes"),
         "{ready}"
     );
     assert!(wire.is_through(PATIENCE).unwrap());

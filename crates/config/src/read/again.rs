@@ -42,9 +42,17 @@ impl Reading {
         same.then(|| Arc::clone(&self.family))
     }
 
-    /// Whether each class alone is what it was.
-    pub(super) fn is_alike(&self, algorithm: LinkAlgorithm, longest: Length) -> bool {
+    /// Whether each class alone is the same, and the file says the same of link-layer control and the link's limit.
+    pub(super) fn is_alike(
+        &self,
+        algorithm: LinkAlgorithm,
+        longest: Length,
+        link: &file::Link,
+    ) -> bool {
+        let control = |link: &file::Link| link.link_control.as_ref().map(|at| at.value().clone());
         (self.link.algorithm, self.link.longest) == (algorithm, longest)
+            && control(self.link()) == control(link)
+            && self.link().limit.is_some() == link.limit.is_some()
     }
 }
 

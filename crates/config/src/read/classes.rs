@@ -13,6 +13,7 @@ use super::above::Above;
 use super::again::{Reading, Same};
 use super::entitlements::Basis;
 use super::family::{DEFAULT, Family, Tree};
+use super::link_control::LinkControl;
 use super::queue::{self, DEFAULT_ALGORITHM};
 use super::rooms::kept;
 use super::settle::{self, Owner, Settled};
@@ -38,6 +39,7 @@ const CBQ_BURST: u32 = 16;
 pub(super) struct Classes {
     pub classes: List<Class>,
     pub default: u32,
+    pub link_control: Option<u32>,
     /// What is kept for all of them together: packets and bytes.
     pub kept: (u64, u64),
     pub family: Arc<Family>,
@@ -63,9 +65,8 @@ impl Classes {
 /// The classes of a link, or what is wrong is reported.
 pub(super) fn read(
     link: &file::Link,
-    rate: Rate,
+    (rate, algorithm, link_control): (Rate, LinkAlgorithm, &LinkControl<'_>),
     (longest, shortest): (Length, Length),
-    algorithm: LinkAlgorithm,
     (former, named): (Option<&Reading>, &[Option<&Arc<str>>]),
     report: &mut Report,
 ) -> Option<Classes> {
@@ -77,7 +78,7 @@ pub(super) fn read(
         }
     }
     let tree = Tree::of(link, former, report)?;
-    let former = former.filter(|former| former.is_alike(algorithm, longest));
+    let former = former.filter(|former| former.is_alike(algorithm, longest, link));
     let (alone, known) = alone(&tree, link, longest, algorithm, (former, named), report);
     let lengths = (longest, shortest);
     if let Some(former) = former.filter(|_| report.errors() == before)
@@ -88,6 +89,7 @@ pub(super) fn read(
             kept: kept_again(&former.link, &settled.classes, &again),
             classes: settled.classes,
             default: former.link.default,
+            link_control: former.link.link_control,
             family: tree.family,
             alone,
             known,
@@ -97,10 +99,22 @@ pub(super) fn read(
         });
     }
     let default = tree.default(report);
+    let control = link_control.find(&tree, report);
     if report.errors() > before {
         return None;
     }
     let (mut classes, numbers) = placed(&tree, &alone);
+    let control = match control {
+        Some(at) => Some(numbers[at]),
+        None => {
+            let made = link_control.made(&tree, &classes, (rate, algorithm), longest, report);
+            made.map(|class| {
+                classes.push(class);
+                classes.len() - 1
+            })
+        }
+    };
+    let is_default_made = default.is_none();
     let default = match default {
         Some(at) => numbers[at],
         None => {
@@ -116,17 +130,26 @@ pub(super) fn read(
         guarantees,
         bases,
     } = owner.settle(classes, &places, lengths, before, report);
-    if default == tree.order.len() {
+    if is_default_made {
         warn_of_default(link, &classes, default, algorithm, report);
     }
     // Any of them may be another, and all are in their places.
+    let link_control = control.map(|place| place as u32);
     let same = former.filter(|former| {
+        let Link {
+            default: was,
+            link_control: was_control,
+            classes: former_classes,
+            ..
+        } = &*former.link;
         Arc::ptr_eq(&former.family, &tree.family)
-            && (former.link.default as usize, former.link.classes.len()) == (default, classes.len())
+            && (*was as usize, *was_control, former_classes.len())
+                == (default, link_control, classes.len())
     });
     let again = same.map(|_| std::iter::once(0..classes.len()).collect());
     (report.errors() == before).then_some(Classes {
         default: default as u32,
+        link_control,
         kept: kept(&classes),
         classes,
         family: tree.family,

@@ -63,7 +63,8 @@ pub(super) fn bursts(
         });
     }
     for (at, guarantee) in guarantees.iter().enumerate() {
-        let Some(rate) = classes[at].rate else {
+        // Of a class that the file does not have there is nothing to change.
+        let (Some(rate), Some(place)) = (classes[at].rate, places.get(at)) else {
             continue;
         };
         let gets = match guarantee.rate {
@@ -84,11 +85,7 @@ pub(super) fn bursts(
             _ => "weights are whole numbers up to 1000000, or a class above it has less".to_owned(),
         };
         report.warning(
-            &places[at]
-                .burst
-                .as_deref()
-                .unwrap_or(&places[at].name)
-                .span(),
+            &place.burst.as_deref().unwrap_or(&place.name).span(),
             format!(
                 "class '{}' is guaranteed {} of its {rate}: {why}",
                 classes[at].name,

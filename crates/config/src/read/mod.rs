@@ -8,6 +8,7 @@ mod entitlements;
 mod family;
 mod filters;
 mod grants;
+mod link_control;
 mod longest;
 mod queue;
 mod rooms;
@@ -28,6 +29,7 @@ use crate::list::List;
 pub(crate) use admission::admit;
 pub(crate) use again::Reading;
 pub(crate) use grants::together;
+use link_control::LinkControl;
 pub(crate) use rooms::{grant, kept, kept_for};
 
 use crate::site::{
@@ -749,7 +751,9 @@ fn unfiltered(
     // Where it was read before, it has its names from there.
     let named = running.filter(|_| former.is_none());
     let named = named.map_or_else(Vec::new, |link| classes::named(link));
-    let classes = classes::read(written, rate?, lengths, algorithm, (former, &named), report)?;
+    let link_control = LinkControl::read(written, to, around);
+    let of_link = (rate?, algorithm, &link_control);
+    let classes = classes::read(written, of_link, lengths, (former, &named), report)?;
     let limits = limits?.settle(written, classes.kept, report);
     let (rate, overhead) = (rate?, overhead?);
     let link = limits.map(|limits| Link {
@@ -762,6 +766,7 @@ fn unfiltered(
         algorithm,
         limits,
         default: classes.default,
+        link_control: classes.link_control,
         classes: List::default(),
         rules: Arc::default(),
         found: Found::default(),

@@ -49,6 +49,10 @@ impl Rooms<'_> {
         let all = classes.len() as u64;
         for (at, (class, guarantee)) in classes.iter_mut().zip(guarantees).enumerate() {
             let written = self.places.get(at).copied();
+            if written.is_none() && matches!(class.kind, ClassKind::Flows(_)) {
+                // The class that is made for link-layer control has its room.
+                continue;
+            }
             let bps = match (guarantee.rate, class.rate) {
                 (Ok(bps), _) => bps,
                 (Err(_), rate) => rate.map_or(0, Rate::bps),

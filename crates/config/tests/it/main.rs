@@ -4,6 +4,7 @@ mod changes;
 mod examples;
 mod grants;
 mod guarantees;
+mod link_control;
 mod refusals;
 mod reloads;
 mod schema;

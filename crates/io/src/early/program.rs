@@ -9,8 +9,8 @@
 //! | `R8` | bytes of the datagram, then of what it carries |
 //! | `R9` | the first word of the packet; then the rank and the class that were found |
 //!
-//! Whatever cannot be decided goes on: what is malformed, IPv6 with extension headers, what has two
-//! tags, and what is yet to be cut.
+//! A malformed frame has a limit of its own: what of it could be read says nothing. A frame that is yet to
+//! be segmented passes.
 
 use crate::bpf::{Assembler, Do, If, Label, Register, Register::*, Size};
 
@@ -39,6 +39,8 @@ pub(super) struct Parts<'a> {
     /// Where the limits begin in the shared memory, and how many there are.
     pub limits_at: i32,
     pub limits: u32,
+    /// The class of malformed frames, and their limit.
+    pub malformed: (u32, u32),
     /// By family.
     pub searches: &'a [Search; 3],
     /// The bits that tell flows apart, of each kind, by family.
@@ -74,14 +76,19 @@ const ETHERNET: i16 = IP - 14;
 const OFFSET: i16 = IP - 24;
 /// Bytes of the frame.
 const LENGTH: i16 = OFFSET - 8;
+/// The protocol of the next header.
+const NEXT: i16 = LENGTH - 8;
 
-/// An Ethernet header and a tag, or what is in its place.
-const ETHERNET_BYTES: i32 = 18;
+const ETHERNET_BYTES: i32 = 14;
+const TAG_BYTES: i32 = 4;
+/// Of an IPv6 extension header those that all have.
+const EXTENSION_BYTES: i32 = 8;
 
 // Bits of the first word, beside those of `super::search`.
 const HAS_PORTS: i32 = 1;
 const HAS_PROTOCOL: i32 = 2;
 const FRAGMENT: i32 = 4;
+const LINK_CONTROL: i32 = 16;
 const VLAN: i32 = 6;
 const DSCP: i32 = 18;
 const PROTOCOL: i32 = 24;
@@ -92,9 +99,28 @@ pub(super) const SOURCE_PORT: i32 = 48;
 const WITH_PORTS: [(i32, i32); 5] = [(6, 20), (17, 8), (132, 12), (33, 12), (136, 8)];
 /// A first fragment may be that short.
 const SHORTEST_FIRST: i32 = 8;
-/// IPv6 extension headers.
-const EXTENSIONS: [i32; 8] = [0, 43, 44, 51, 60, 135, 139, 140];
+/// IPv6 extension headers, and by how many bits their length is shifted to be one of bytes, beyond eight.
+const EXTENSIONS: [(i32, Option<i32>); 8] = [
+    (0, Some(3)),
+    (43, Some(3)),
+    (44, None),
+    (51, Some(2)),
+    (60, Some(3)),
+    (135, Some(3)),
+    (139, Some(3)),
+    (140, Some(3)),
+];
+const FRAGMENT_HEADER: i32 = 44;
+/// Extension headers and VLAN tags that the classifier follows.
+const MOST_EXTENSIONS: usize = 9;
+const MOST_TAGS: usize = 4;
 const TAGS: [i32; 3] = [0x8100, 0x88a8, 0x9100];
+const ICMPV6: i32 = 58;
+const PPPOE_SESSION: i32 = 0x8864;
+/// ARP and PPPoE discovery.
+const CONTROL_TYPES: [i32; 2] = [0x0806, 0x8863];
+/// The addresses that IEEE 802.1D reserves, but for four bits.
+const RESERVED: u64 = 0x0180_c200_0000 >> 4;
 
 /// The place of a word on the stack.
 const fn word(number: usize) -> i16 {
@@ -104,11 +130,13 @@ const fn word(number: usize) -> i16 {
 /// Writes what drops a frame early, or goes to `on`, with the context in `R6`; all other registers
 /// are lost.
 pub(super) fn write(asm: &mut Assembler, hook: Hook, parts: &Parts<'_>, on: Label) {
+    let malformed = asm.label();
     let mut writer = Writer {
         asm,
         hook,
         parts,
         on,
+        malformed,
     };
     writer.prologue();
     let [v4, v6] = writer.ethernet();
@@ -119,6 +147,7 @@ pub(super) fn write(asm: &mut Assembler, hook: Hook, parts: &Parts<'_>, on: Labe
     writer.asm.place(v6);
     writer.v6();
     writer.decide(Family::V6);
+    writer.malformed();
 }
 
 struct Writer<'a> {
@@ -126,12 +155,19 @@ struct Writer<'a> {
     hook: Hook,
     parts: &'a Parts<'a>,
     on: Label,
+    malformed: Label,
 }
 
 impl Writer<'_> {
-    /// Copies `bytes` of the frame, from the offset in `R2` on, to the stack.
+    /// Copies `bytes` of the frame, from the offset in `R2` on, to the stack. A frame that ends before is
+    /// malformed.
     fn copy(&mut self, to: i16, bytes: i32) {
-        let Writer { asm, on, .. } = self;
+        self.copy_or(to, bytes, self.malformed);
+    }
+
+    /// The same; goes to `short` if the frame ends before.
+    fn copy_or(&mut self, to: i16, bytes: i32, short: Label) {
+        let asm = &mut *self.asm;
         asm.calculate_by(Do::Set, R1, R6);
         asm.calculate_by(Do::Set, R3, R10);
         asm.calculate(Do::Add, R3, to.into());
@@ -140,7 +176,21 @@ impl Writer<'_> {
             Hook::Socket => SKB_LOAD_BYTES,
             Hook::Interface => XDP_LOAD_BYTES,
         });
-        asm.go_if(If::Differs, R0, 0, *on);
+        asm.go_if(If::Differs, R0, 0, short);
+    }
+
+    /// Copies `bytes` of the frame from its next header on.
+    fn copy_next(&mut self, to: i16, bytes: i32) {
+        self.asm.load(Size::Double, R2, R10, OFFSET);
+        self.copy(to, bytes);
+    }
+
+    /// Moves that place by `R1` bytes.
+    fn skip(&mut self) {
+        let asm = &mut *self.asm;
+        asm.load(Size::Double, R2, R10, OFFSET);
+        asm.calculate_by(Do::Add, R2, R1);
+        asm.store(Size::Double, R10, OFFSET, R2);
     }
 
     /// `to` = two bytes of the stack that came from the network.
@@ -174,37 +224,30 @@ impl Writer<'_> {
     fn ethernet(&mut self) -> [Label; 2] {
         self.asm.calculate(Do::Set, R2, 0);
         self.copy(ETHERNET, ETHERNET_BYTES);
-        self.asm.calculate(Do::Set, R9, 0);
-        let [untagged, tagged, known] = [(); 3].map(|()| self.asm.label());
+        self.half(R5, ETHERNET + 12);
+        let asm = &mut *self.asm;
+        asm.store_number(R10, OFFSET, ETHERNET_BYTES);
+        asm.calculate(Do::Set, R9, 0);
+        let [first, behind_outermost, known] = [(); 3].map(|()| asm.label());
         if self.hook == Hook::Socket {
             // The kernel has taken out the outermost tag.
-            self.asm.load(Size::Word, R1, R6, VLAN_PRESENT);
-            self.asm.go_if(If::Equal, R1, 0, untagged);
-            self.asm.load(Size::Word, R9, R6, VLAN_TCI);
-            self.asm.calculate(Do::And, R9, 0xfff);
-            self.asm.calculate(Do::ShiftLeft, R9, VLAN);
-            self.half(R5, ETHERNET + 12);
-            self.one_tag();
-            self.asm.calculate(Do::Set, R2, 14);
-            self.asm.go(known);
+            asm.load(Size::Word, R1, R6, VLAN_PRESENT);
+            asm.go_if(If::Equal, R1, 0, first);
+            asm.load(Size::Word, R9, R6, VLAN_TCI);
+            asm.calculate(Do::And, R9, 0xfff);
+            asm.calculate(Do::ShiftLeft, R9, VLAN);
+            asm.go(behind_outermost);
         }
-        self.asm.place(untagged);
-        self.half(R5, ETHERNET + 12);
-        self.asm.calculate(Do::Set, R2, 14);
-        for tag in TAGS {
-            self.asm.go_if(If::Equal, R5, tag, tagged);
+        self.asm.place(first);
+        for number in 0..MOST_TAGS {
+            if number == 1 {
+                self.asm.place(behind_outermost);
+            }
+            self.tag(known);
         }
-        self.asm.go(known);
-        self.asm.place(tagged);
-        self.half(R9, ETHERNET + 14);
-        self.asm.calculate(Do::And, R9, 0xfff);
-        self.asm.calculate(Do::ShiftLeft, R9, VLAN);
-        self.half(R5, ETHERNET + 16);
-        self.one_tag();
-        self.asm.calculate(Do::Set, R2, ETHERNET_BYTES);
         self.asm.place(known);
         let asm = &mut *self.asm;
-        asm.store(Size::Double, R10, OFFSET, R2);
+        asm.load(Size::Double, R2, R10, OFFSET);
         asm.calculate_by(Do::Subtract, R8, R2);
         for number in 1..WORDS {
             asm.store_number(R10, word(number), 0);
@@ -212,39 +255,87 @@ impl Writer<'_> {
         let [v4, v6] = [(); 2].map(|()| asm.label());
         asm.go_if(If::Equal, R5, 0x0800, v4);
         asm.go_if(If::Equal, R5, 0x86dd, v6);
+        self.not_ip();
         [v4, v6]
     }
 
-    /// Goes on if the type in `R5` is that of another tag.
-    fn one_tag(&mut self) {
+    /// Reads a tag if the type in `R5` is that of one, and goes to `known` if it is not. The outermost VLAN that is
+    /// not 0 counts.
+    fn tag(&mut self, known: Label) {
+        let asm = &mut *self.asm;
+        let [tagged, has_one] = [(); 2].map(|()| asm.label());
         for tag in TAGS {
-            self.asm.go_if(If::Equal, R5, tag, self.on);
+            asm.go_if(If::Equal, R5, tag, tagged);
         }
+        asm.go(known);
+        asm.place(tagged);
+        self.copy_next(PORTS, TAG_BYTES);
+        self.asm.go_if(If::Differs, R9, 0, has_one);
+        self.half(R9, PORTS);
+        self.asm.calculate(Do::And, R9, 0xfff);
+        self.asm.calculate(Do::ShiftLeft, R9, VLAN);
+        self.asm.place(has_one);
+        self.asm.calculate(Do::Set, R1, TAG_BYTES);
+        self.skip();
+        self.half(R5, PORTS + 2);
     }
 
-    /// Reads IPv4 at the offset in `R2`.
+    /// Notes the MAC addresses of a frame of the type in `R5`, and whether it is link-layer control.
+    fn not_ip(&mut self) {
+        let asm = &mut *self.asm;
+        let [control, done] = [(); 2].map(|()| asm.label());
+        // The source and the type behind it; two and four bytes, since the stack wants them aligned.
+        asm.load(Size::Double, R1, R10, ETHERNET + 6);
+        asm.order_from_network(R1, 64);
+        asm.calculate(Do::ShiftRight, R1, 16);
+        asm.store(Size::Double, R10, word(1), R1);
+        asm.load(Size::Half, R1, R10, ETHERNET);
+        asm.order_from_network(R1, 16);
+        asm.calculate(Do::ShiftLeft, R1, 32);
+        asm.load(Size::Word, R2, R10, ETHERNET + 2);
+        asm.order_from_network(R2, 32);
+        asm.calculate_by(Do::Or, R1, R2);
+        asm.store(Size::Double, R10, word(2), R1);
+        asm.calculate(Do::ShiftRight, R1, 4);
+        asm.set(R2, RESERVED);
+        asm.go_if_by(If::Equal, R1, R2, control);
+        for kind in CONTROL_TYPES {
+            asm.go_if(If::Equal, R5, kind, control);
+        }
+        asm.go_if(If::Differs, R5, PPPOE_SESSION, done);
+        asm.load(Size::Double, R2, R10, OFFSET);
+        asm.calculate(Do::Add, R2, 6);
+        self.copy_or(PORTS, 1, done);
+        let asm = &mut *self.asm;
+        asm.load(Size::Byte, R1, R10, PORTS);
+        asm.go_if(If::Less, R1, 0x80, done);
+        asm.place(control);
+        asm.calculate(Do::Or, R9, LINK_CONTROL);
+        asm.place(done);
+    }
+
+    /// Reads IPv4.
     fn v4(&mut self) {
-        let on = self.on;
-        self.copy(IP, 20);
+        let malformed = self.malformed;
+        self.copy_next(IP, 20);
         let asm = &mut *self.asm;
         asm.load(Size::Byte, R1, R10, IP);
         asm.calculate_by(Do::Set, R2, R1);
         asm.calculate(Do::ShiftRight, R2, 4);
-        asm.go_if(If::Differs, R2, 4, on);
+        asm.go_if(If::Differs, R2, 4, malformed);
         // R1 = bytes of the header.
         asm.calculate(Do::And, R1, 0xf);
         asm.calculate(Do::ShiftLeft, R1, 2);
-        asm.go_if(If::Less, R1, 20, on);
+        asm.go_if(If::Less, R1, 20, malformed);
         // R2 = those of the datagram.
         self.half(R2, IP + 2);
         let asm = &mut *self.asm;
-        asm.go_if_by(If::Greater, R2, R8, on);
-        asm.go_if_by(If::Greater, R1, R2, on);
+        asm.go_if_by(If::Greater, R2, R8, malformed);
+        asm.go_if_by(If::Greater, R1, R2, malformed);
         asm.calculate_by(Do::Set, R8, R2);
         asm.calculate_by(Do::Subtract, R8, R1);
-        asm.load(Size::Double, R2, R10, OFFSET);
-        asm.calculate_by(Do::Add, R2, R1);
-        asm.store(Size::Double, R10, OFFSET, R2);
+        self.skip();
+        let asm = &mut *self.asm;
         asm.load(Size::Byte, R1, R10, IP + 1);
         asm.calculate(Do::ShiftRight, R1, 2);
         asm.calculate(Do::ShiftLeft, R1, DSCP);
@@ -273,22 +364,21 @@ impl Writer<'_> {
         self.asm.place(carried);
     }
 
-    /// Reads IPv6 at the offset in `R2`.
+    /// Reads IPv6.
     fn v6(&mut self) {
-        let on = self.on;
-        self.copy(IP, 40);
+        let malformed = self.malformed;
+        self.copy_next(IP, 40);
         let asm = &mut *self.asm;
         asm.load(Size::Byte, R1, R10, IP);
         asm.calculate(Do::ShiftRight, R1, 4);
-        asm.go_if(If::Differs, R1, 6, on);
+        asm.go_if(If::Differs, R1, 6, malformed);
         asm.calculate(Do::Subtract, R8, 40);
         self.half(R1, IP + 4);
         let asm = &mut *self.asm;
-        asm.go_if_by(If::Greater, R1, R8, on);
+        asm.go_if_by(If::Greater, R1, R8, malformed);
         asm.calculate_by(Do::Set, R8, R1);
-        asm.load(Size::Double, R2, R10, OFFSET);
-        asm.calculate(Do::Add, R2, 40);
-        asm.store(Size::Double, R10, OFFSET, R2);
+        asm.calculate(Do::Set, R1, 40);
+        self.skip();
         self.half(R1, IP);
         let asm = &mut *self.asm;
         asm.calculate(Do::ShiftRight, R1, 6);
@@ -301,13 +391,84 @@ impl Writer<'_> {
             asm.store(Size::Double, R10, word(number), R1);
         }
         asm.load(Size::Byte, R5, R10, IP + 6);
-        for extension in EXTENSIONS {
-            asm.go_if(If::Equal, R5, extension, on);
+        self.neighbours();
+        let [carried, known] = [(); 2].map(|()| self.asm.label());
+        for _ in 0..MOST_EXTENSIONS {
+            self.extension(known, carried);
         }
+        // There are more than are followed.
+        self.asm.go(malformed);
+        self.asm.place(known);
         self.protocol();
-        let carried = self.asm.label();
         self.transport(carried);
         self.asm.place(carried);
+    }
+
+    /// Notes whether a datagram is one of neighbour discovery. `R5`, its protocol, stays.
+    fn neighbours(&mut self) {
+        let asm = &mut *self.asm;
+        let others = asm.label();
+        asm.go_if(If::Differs, R5, ICMPV6, others);
+        asm.load(Size::Byte, R1, R10, IP + 7);
+        asm.go_if(If::Differs, R1, 255, others);
+        asm.go_if(If::Equal, R8, 0, others);
+        self.copy_next(PORTS, 1);
+        let asm = &mut *self.asm;
+        asm.calculate(Do::Set, R5, ICMPV6);
+        asm.load(Size::Byte, R1, R10, PORTS);
+        asm.go_if(If::Less, R1, 133, others);
+        asm.go_if(If::Greater, R1, 137, others);
+        asm.calculate(Do::Or, R9, LINK_CONTROL);
+        asm.place(others);
+    }
+
+    /// Goes behind an extension header if the protocol in `R5` is one; else to `known`. Behind the header of a later
+    /// fragment there is nothing to read: goes to `carried`.
+    fn extension(&mut self, known: Label, carried: Label) {
+        let malformed = self.malformed;
+        let asm = &mut *self.asm;
+        let [fixed, sized, next] = [(); 3].map(|()| asm.label());
+        let all = EXTENSIONS.map(|(extension, shift)| (asm.label(), extension, shift));
+        for (label, extension, _) in all {
+            asm.go_if(If::Equal, R5, extension, label);
+        }
+        asm.go(known);
+        for (label, _, shift) in all {
+            asm.place(label);
+            asm.calculate(Do::Set, R1, shift.unwrap_or(0));
+            asm.go(sized);
+        }
+        asm.place(sized);
+        asm.store(Size::Double, R10, NEXT, R5);
+        asm.store(Size::Double, R10, KEY, R1);
+        asm.go_if(If::Less, R8, EXTENSION_BYTES, malformed);
+        self.copy_next(PORTS, EXTENSION_BYTES);
+        let asm = &mut *self.asm;
+        // R1 = its bytes.
+        asm.load(Size::Double, R2, R10, KEY);
+        asm.calculate(Do::Set, R1, 0);
+        asm.go_if(If::Equal, R2, 0, fixed);
+        asm.load(Size::Byte, R1, R10, PORTS + 1);
+        asm.calculate_by(Do::ShiftLeft, R1, R2);
+        asm.place(fixed);
+        asm.calculate(Do::Add, R1, EXTENSION_BYTES);
+        asm.go_if_by(If::Greater, R1, R8, malformed);
+        asm.calculate_by(Do::Subtract, R8, R1);
+        self.skip();
+        let asm = &mut *self.asm;
+        asm.load(Size::Double, R3, R10, NEXT);
+        asm.load(Size::Byte, R5, R10, PORTS);
+        asm.go_if(If::Differs, R3, FRAGMENT_HEADER, next);
+        self.half(R1, PORTS + 2);
+        let asm = &mut *self.asm;
+        // The place of the fragment, and whether more follow; two bits between them say nothing.
+        asm.calculate(Do::And, R1, 0xfff9);
+        asm.go_if(If::Equal, R1, 0, next);
+        asm.calculate(Do::Or, R9, FRAGMENT);
+        asm.go_if(If::Equal, R1, 1, next);
+        self.protocol();
+        self.asm.go(carried);
+        self.asm.place(next);
     }
 
     /// Notes the protocol in `R5`, which stays there.
@@ -321,7 +482,7 @@ impl Writer<'_> {
 
     /// Notes the ports, if the protocol in `R5` has them; else goes to `carried`.
     fn transport(&mut self, carried: Label) {
-        let on = self.on;
+        let malformed = self.malformed;
         let asm = &mut *self.asm;
         let [checked, whole] = [(); 2].map(|()| asm.label());
         let protocols = WITH_PORTS.map(|(protocol, least)| (asm.label(), protocol, least));
@@ -342,10 +503,9 @@ impl Writer<'_> {
         asm.calculate(Do::Set, R1, SHORTEST_FIRST);
         asm.place(unfragmented);
         asm.go_if_by(If::AtLeast, R8, R1, checked);
-        asm.go(on);
+        asm.go(malformed);
         asm.place(checked);
-        asm.load(Size::Double, R2, R10, OFFSET);
-        self.copy(PORTS, 4);
+        self.copy_next(PORTS, 4);
         self.half(R1, PORTS);
         self.half(R2, PORTS + 2);
         let asm = &mut *self.asm;
@@ -386,6 +546,17 @@ impl Writer<'_> {
         asm.calculate_by(Do::Add, R8, R9);
         asm.load(Size::Double, R9, R8, HEADER as i16);
         self.bucket(family);
+        self.limit();
+    }
+
+    /// A malformed frame has a class and a limit that are known.
+    fn malformed(&mut self) {
+        let (class, limit) = self.parts.malformed;
+        let asm = &mut *self.asm;
+        asm.place(self.malformed);
+        asm.calculate_by(Do::Set, R8, R7);
+        asm.calculate(Do::Add, R8, (class as i32) << CLASS_SHIFT);
+        asm.set(R9, limit.into());
         self.limit();
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fairlane_classify::{Classifier, Family, Fragment, Headers, Match, Rule, parse};
+use fairlane_classify::{Family, Fragment, Headers, Match, Rule, parse};
 use fairlane_config::Site;
 use fairlane_core::tree::ClassId;
 use proptest::prelude::*;
@@ -37,10 +37,15 @@ fn link(rules: &[(i32, Match)]) -> Link {
     link
 }
 
+/// The link's filters; a class has its place as its number.
+fn filters(link: &Link) -> LinkClassifier {
+    let ids = (0..link.classes.len() as u32).map(ClassId::new);
+    link.classifier(&ids.collect::<Vec<_>>(), random_key())
+}
+
 /// Limits of which nothing is left, for all classes.
 fn exhausted(link: &Link) -> io::Result<EarlyDrop> {
-    let ids = vec![ClassId::ROOT; link.classes.len()];
-    let mut rules = rules(link, &link.classifier(&ids, random_key()), Role::Inside);
+    let mut rules = rules(link, &filters(link), Role::Inside);
     for class in &mut rules.classes {
         class.first = 0;
     }
@@ -55,6 +60,13 @@ fn exhausted(link: &Link) -> io::Result<EarlyDrop> {
 /// A frame with these headers.
 fn frame(headers: &Headers) -> Vec<u8> {
     let mut frame = vec![2; 12];
+    if headers.family == Family::Other {
+        let macs = [headers.destination, headers.source].map(|mac| mac as u64);
+        frame = macs
+            .iter()
+            .flat_map(|mac| mac.to_be_bytes()[2..].to_vec())
+            .collect();
+    }
     if let Some(vlan) = headers.vlan {
         frame.extend([0x81, 0]);
         frame.extend(vlan.get().to_be_bytes());
@@ -126,15 +138,13 @@ fn may() -> bool {
 }
 
 /// Where the classifier sends a frame from inside; the default class if it is malformed.
-fn class_of(link: &Link, classifier: &Classifier<u32>, frame: &[u8]) -> u32 {
+fn class_of(classifier: &LinkClassifier, frame: &[u8]) -> u32 {
     let origin = Origin {
         ingress: Role::Inside.ingress(),
         owner: None,
     };
-    let hit = parse(frame, Layer::Ethernet)
-        .ok()
-        .and_then(|headers| classifier.classify(&headers, &origin));
-    hit.map_or(link.default, |hit| hit.target)
+    let (to, _) = classifier.find(frame, Layer::Ethernet, &origin);
+    to.class.number()
 }
 
 fn agree(
@@ -144,32 +154,28 @@ fn agree(
 ) -> Result<(), TestCaseError> {
     let link = link(list);
     let early = exhausted(&link).unwrap();
-    let classifier = Classifier::new(link.rules.iter().copied());
+    let classifier = filters(&link);
     let trials = [false, true].map(|by_xdp| early.trial(by_xdp).unwrap());
     for (number, (headers, _)) in packets.iter().enumerate() {
         let whole = frame(headers);
         let read = parse(&whole, Layer::Ethernet).unwrap();
         let (told, meant) = (classify::words(&read), classify::words(headers));
         prop_assert_eq!(told, meant, "the frame is what was meant");
-        let expected = class_of(&link, &classifier, &whole);
-        let simple = headers.family != Family::V6 || headers.fragment == Fragment::No;
+        let expected = class_of(&classifier, &whole);
         for trial in &trials {
             let of = dropped_of(&early, trial, &whole);
-            match simple {
-                true => prop_assert_eq!(of, Some(expected), "{:?}", headers),
-                false => prop_assert_eq!(of, None, "{:?}", headers),
-            }
+            prop_assert_eq!(of, Some(expected), "{:?}", headers);
         }
-        // Whatever it is that arrives, no other class loses by it.
+        // Whatever it is that arrives, its class loses by it and no other.
         let mut broken = whole;
         for &(at, byte, length) in noise.iter().skip(number % 3) {
             let end = broken.len();
             broken[at % end] = byte;
             broken.truncate(14 + length);
-            let expected = class_of(&link, &classifier, &broken);
+            let expected = class_of(&classifier, &broken);
             for trial in &trials {
                 let of = dropped_of(&early, trial, &broken);
-                prop_assert!(of.is_none_or(|of| of == expected), "{:x?}", broken);
+                prop_assert_eq!(of, Some(expected), "{:x?}", broken);
             }
         }
     }
@@ -187,6 +193,171 @@ proptest! {
             agree(&list, &packets, &noise)?;
         }
     }
+}
+
+/// An Ethernet header with these tags and this type, and what follows.
+fn tagged(tags: &[(u16, u16)], kind: u16, behind: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    for (kind, tag) in tags {
+        frame.extend(kind.to_be_bytes());
+        frame.extend(tag.to_be_bytes());
+    }
+    frame.extend(kind.to_be_bytes());
+    frame.extend(behind);
+    frame
+}
+
+/// An IPv6 datagram to port 5060 of UDP, behind these extension headers.
+fn extended(extensions: &[(u8, &[u8])], hop_limit: u8, protocol: u8, carried: &[u8]) -> Vec<u8> {
+    let next = extensions.iter().skip(1).map(|(kind, _)| *kind);
+    let mut behind = Vec::new();
+    for ((_, bytes), next) in extensions.iter().zip(next.chain([protocol])) {
+        behind.push(next);
+        behind.extend(*bytes);
+    }
+    behind.extend(carried);
+    let first = extensions.first().map_or(protocol, |(kind, _)| *kind);
+    let mut datagram = vec![0x60, 0, 0, 0, 0, behind.len() as u8, first, hop_limit];
+    datagram.extend([0x20; 32]);
+    datagram.extend(behind);
+    datagram
+}
+
+/// Frames of every shape that the classifier knows, and whether each is link-layer control.
+fn shapes() -> Vec<(Vec<u8>, bool)> {
+    let udp = [0x13, 0xc4, 0x13, 0xc4, 0, 8, 0, 0];
+    let v4 = [
+        &[0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0][..],
+        &[10; 8],
+        &udp,
+    ]
+    .concat();
+    let plain = |extensions: &[(u8, &[u8])]| extended(extensions, 64, 17, &udp);
+    let (options, ah) = ([0; 7], [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let (first, later) = ([0, 0, 1, 0, 0, 0, 7], [0, 0, 8, 0, 0, 0, 7]);
+    let mut frames = Vec::new();
+    for tags in [0, 1, 2, 3, 4, 5] {
+        for outermost in [0, 7] {
+            let mut all = vec![(0x8100, 9); tags];
+            all.first_mut()
+                .into_iter()
+                .for_each(|tag| *tag = (0x88a8, outermost));
+            frames.push((tagged(&all, 0x0800, &v4), false));
+            frames.push((tagged(&all, 0x86dd, &plain(&[])), false));
+            frames.push((tagged(&all, 0x0806, &[0; 28]), tags < 5));
+        }
+    }
+    for extensions in [
+        &[(0, &options[..])][..],
+        &[(0, &options[..]), (60, &[1; 15][..])],
+        &[(43, &options[..]), (51, &ah[..])],
+        &[(44, &first[..])],
+        &[(44, &later[..])],
+        &[(0, &options[..]), (44, &later[..])],
+        &[(60, &[255; 7][..])],
+        &[(60, &options[..]); 8],
+        &[(60, &options[..]); 9],
+        &[[(60, &options[..]); 8], [(44, &later[..]); 8]].concat()[..9],
+    ] {
+        frames.push((tagged(&[], 0x86dd, &plain(extensions)), false));
+    }
+    // Headers that contradict themselves, and frames that end in them.
+    for (at, byte) in [(0, 0x55), (0, 0x42), (0, 0x4f), (3, 200), (3, 8)] {
+        let mut broken = v4.clone();
+        broken[at] = byte;
+        frames.push((tagged(&[], 0x0800, &broken), false));
+    }
+    for bytes in [0, 3, 19] {
+        frames.push((tagged(&[], 0x0800, &v4[..bytes]), false));
+        frames.push((tagged(&[(0x8100, 7)], 0x86dd, &v4[..bytes]), false));
+    }
+    frames.push((tagged(&[], 0x8100, &[0, 7]), false));
+    // Neighbour discovery, and packets that look alike.
+    for (hop_limit, kind, is_one) in [(255, 135, true), (255, 128, false), (64, 135, false)] {
+        let datagram = extended(&[], hop_limit, 58, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+        frames.push((tagged(&[(0x8100, 7)], 0x86dd, &datagram), is_one));
+    }
+    frames.push((tagged(&[], 0x86dd, &extended(&[], 255, 58, &[])), false));
+    // PPPoE: discovery, LCP and IPv4 in a session, and one that is cut off.
+    frames.push((tagged(&[], 0x8863, &[0x11, 9, 0, 0, 0, 0]), true));
+    for (protocol, is_one) in [(0xc0, true), (0x80, true), (0x00, false)] {
+        let session = [0x11, 0, 0, 1, 0, 2, protocol, 0x21];
+        frames.push((tagged(&[(0x8100, 7)], 0x8864, &session), is_one));
+    }
+    frames.push((tagged(&[], 0x8864, &[0x11, 0, 0, 1]), false));
+    // STP and LLDP, by their address.
+    for (address, is_one) in [(0x00, true), (0x0e, true), (0x10, false)] {
+        let mut frame = tagged(&[], 0x0026, &[0x42; 46]);
+        frame[..6].copy_from_slice(&[0x01, 0x80, 0xc2, 0, 0, address]);
+        frames.push((frame, is_one));
+    }
+    frames
+}
+
+/// With flows a malformed frame has a limit that no flow shares.
+#[test]
+fn frames_of_every_shape_are_dropped_of_the_class_that_the_classifier_has_for_them() {
+    let vlan = Match {
+        vlan: classify::VlanId::new(7),
+        ..Match::default()
+    };
+    let sip = Match {
+        destination_port: Some("5060".parse().unwrap()),
+        ..Match::default()
+    };
+    let mut link = link(&[(0, vlan), (0, sip)]);
+    for (frame, is_control) in shapes() {
+        let is = parse(&frame, Layer::Ethernet).is_ok_and(|headers| headers.link_control);
+        assert_eq!(is, is_control, "{frame:x?}");
+    }
+    if !may() {
+        return;
+    }
+    for control in [None, Some(2)] {
+        link.link_control = control;
+        let classifier = filters(&link);
+        let early = exhausted(&link).unwrap();
+        for by_xdp in [false, true] {
+            let trial = early.trial(by_xdp).unwrap();
+            for (frame, _) in shapes() {
+                let expected = class_of(&classifier, &frame);
+                let of = dropped_of(&early, &trial, &frame);
+                assert_eq!(of, Some(expected), "{frame:x?} {by_xdp}");
+            }
+        }
+    }
+}
+
+/// A flood of malformed frames takes nothing from a class whose flows are within their limits.
+#[test]
+fn malformed_frames_have_a_limit_of_their_own_in_a_class_of_flows() {
+    if !may() {
+        return;
+    }
+    let text = "[[link]]\nname = \"up\"\nrate = \"1mbit\"\n[[link.class]]\nname = \"all\"\nper = \"source-ip\"\n\
+                default = true\n";
+    let site = Site::parse(text, "site.toml").unwrap();
+    let link = &site.links[0];
+    let early = EarlyDrop::new(&rules(link, &filters(link), Role::Inside)).unwrap();
+    early.start();
+    let broken = tagged(&[], 0x0800, &[0; 46]);
+    let whole = |host: u8| {
+        let mut datagram = [0; 46];
+        (datagram[0], datagram[3], datagram[15]) = (0x45, 20, host);
+        tagged(&[], 0x0800, &datagram)
+    };
+    early.no_room(0, || words(&broken));
+    let trial = early.trial(false).unwrap();
+    let lost = (0..100).filter(|_| trial.drops(&broken).unwrap()).count();
+    assert_eq!(lost, 100 - OF_FLOW.0 as usize);
+    for host in 0..200 {
+        assert!(!trial.drops(&whole(host)).unwrap(), "{host}");
+    }
+    // Each frame that leaves opens the window.
+    for _ in 0..OF_FLOW.1 {
+        early.sent(0, || words(&broken));
+    }
+    assert!(!trial.drops(&broken).unwrap());
 }
 
 #[test]

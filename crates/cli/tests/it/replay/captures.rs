@@ -117,7 +117,7 @@ fn flows_are_numbered_as_their_five_tuples_appear() {
     );
     assert_eq!(
         flows_of(frames, "--flow-by source"),
-        [0, 1, 0, 0, 0, 0, 0, 1, 2, 2, 2, 3]
+        [0, 1, 0, 0, 0, 0, 0, 1, 2, 2, 3, 4]
     );
 }
 

@@ -1,0 +1,199 @@
+//! The class of link-layer control: ARP, neighbour discovery and the like, on which all other traffic
+//! depends.
+
+use fairlane_classify::Per;
+use fairlane_core::aqm::AqmConfig;
+use fairlane_core::room::Room;
+use fairlane_core::sched::{Algorithm, Sharing};
+use fairlane_core::{Length, Limits, Nanos, Rate, Weight};
+
+use super::Surroundings;
+use super::family::Tree;
+use super::queue::MOST;
+use crate::diagnostic::{Report, suggestion};
+use crate::file;
+use crate::site::{Backend, Ceiling, Class, ClassKind, Flows, LinkAlgorithm, Near, Queue, Role};
+
+/// The class that is made, unless the file has one of that name.
+const NAME: &str = "link-control";
+/// A link without such a class.
+const NONE: &str = "none";
+
+/// Its guaranteed rate is this part of the link's, and no more than the most.
+const PART: u64 = 100;
+const MOST_RATE: u64 = 1_000_000;
+/// Its level below `priority`.
+const LEVEL: u32 = 255;
+/// Source addresses that have a queue of their own: one that floods waits for itself.
+const MOST_FLOWS: u32 = 64;
+/// Packets in each of these queues.
+const PACKETS: u32 = 64;
+const FORGET: Nanos = Nanos::from_millis(10_000);
+/// The packets that room is reserved for: of a source, and how many sources.
+const ROOM: u32 = 4;
+const ROOMY: u32 = 32;
+
+/// A link's table, as far as the class of link-layer control follows from it.
+pub(super) struct LinkControl<'a> {
+    link: &'a file::Link,
+    /// Frames of neighbours come in.
+    has_neighbours: bool,
+    /// Room is reserved for it: the file has no limit that other rooms might fill.
+    has_room: bool,
+}
+
+impl<'a> LinkControl<'a> {
+    pub(super) fn read(link: &'a file::Link, to: Role, around: &Surroundings) -> LinkControl<'a> {
+        let interfaces = around.interfaces.flatten();
+        let is_by_xdp = interfaces.is_some_and(|one| one.backend == Backend::Xdp);
+        LinkControl {
+            link,
+            has_neighbours: interfaces
+                .is_some_and(|one| to != Role::Outside || one.near != Near::Nothing),
+            has_room: link.limit.is_none() && !is_by_xdp,
+        }
+    }
+
+    fn named(&self) -> &str {
+        let name = self.link.link_control.as_ref();
+        name.map_or(NAME, |name| name.value())
+    }
+
+    /// The class of the file that it is, by its place there.
+    pub(super) fn find(&self, tree: &Tree, report: &mut Report) -> Option<usize> {
+        let mut classes = tree.written.iter();
+        let found = classes.position(|class| class.name.value() == self.named());
+        let place = match &self.link.link_control {
+            Some(name) => name.span(),
+            None => tree.written[found?].name.span(),
+        };
+        match found {
+            Some(at) if tree.has_children[at] => report.error(
+                &place,
+                format!(
+                    "link-control '{0}': class '{0}' has children, and packets go to a class without",
+                    self.named()
+                ),
+            ),
+            None if ![NAME, NONE].contains(&self.named()) => {
+                let names = tree.written.iter().map(|class| class.name.value().as_str());
+                let near = suggestion(self.named(), names);
+                report.error(
+                    &place,
+                    format!(
+                        "link-control '{}': no class of this link has that name (a class, or \"{NONE}\"){near}",
+                        self.named()
+                    ),
+                );
+            }
+            _ => {}
+        }
+        found
+    }
+
+    /// The class where the file has none, a sibling of the others without a parent: of a rate that these leave, or at
+    /// the highest level below a ceiling. None where the link cannot have one; a warning says so if that is since
+    /// the others are guaranteed everything.
+    pub(super) fn made(
+        &self,
+        tree: &Tree,
+        classes: &[Class],
+        (rate, algorithm): (Rate, LinkAlgorithm),
+        longest: Length,
+        report: &mut Report,
+    ) -> Option<Class> {
+        let LinkAlgorithm::Tree(algorithm) = algorithm else {
+            return None;
+        };
+        let is_wanted = self.has_neighbours && self.named() == NAME;
+        if !is_wanted || algorithm.follows_packets() {
+            return None;
+        }
+        let wanted = (rate.bps() / PART).min(MOST_RATE);
+        let (own, ceiling) = match algorithm.sharing() {
+            Sharing::Weights => (Some(self.left(tree, classes, rate, wanted, report)?), None),
+            Sharing::Levels => (None, Some(ceiling(wanted, longest)?)),
+            Sharing::Offers(_) => return None,
+        };
+        Some(Class {
+            name: NAME.into(),
+            number: classes.len(),
+            parent: None,
+            rate: own,
+            ceiling,
+            weight: Weight::ONE,
+            scale: 1,
+            share: u32::from(own.is_none()),
+            level: LEVEL,
+            borrow: false,
+            cbq_burst: 1,
+            kind: ClassKind::Flows(Box::new(self.flows(longest))),
+        })
+    }
+
+    /// The rate that the file's classes leave, at most the wanted one. Grants come after it.
+    fn left(
+        &self,
+        tree: &Tree,
+        classes: &[Class],
+        rate: Rate,
+        wanted: u64,
+        report: &mut Report,
+    ) -> Option<Rate> {
+        let of_file = classes
+            .iter()
+            .filter(|class| class.parent.is_none() && !tree.written[class.number].granted);
+        let taken: u64 = of_file.filter_map(|class| class.rate).map(Rate::bps).sum();
+        let left = Rate::from_bps(rate.bps().saturating_sub(taken).min(wanted));
+        if left.is_none_or(|left| left.bps() < wanted / 2) {
+            let name = self.link.name.value();
+            report.warning(
+                &self.link.name.span(),
+                format!(
+                    "link '{name}': its classes are guaranteed all of its rate, so ARP, neighbour discovery and other \
+                     link-layer control have no class of their own and may starve: leave {} of the link, or name a class \
+                     with 'link-control'",
+                    Rate::from_bps(wanted).map_or_else(String::new, |rate| rate.to_string())
+                ),
+            );
+            return None;
+        }
+        left
+    }
+
+    fn flows(&self, longest: Length) -> Flows {
+        let room = |packets: u32| match self.has_room {
+            true => Room {
+                packets,
+                bytes: packets.saturating_mul(longest.get()).min(MOST),
+            },
+            false => Room::NONE,
+        };
+        Flows {
+            per: Per::SourceIp,
+            algorithm: Algorithm::Wf2qPlus,
+            most: MOST_FLOWS,
+            forget_after: FORGET,
+            ceiling: None,
+            room: room(ROOM * ROOMY),
+            queue: Queue {
+                limits: Limits {
+                    packets: PACKETS,
+                    bytes: MOST,
+                },
+                room: room(ROOM),
+                aqm: AqmConfig::TailDrop,
+            },
+        }
+    }
+}
+
+/// A ceiling of this rate, if a packet fits into a second of it.
+fn ceiling(bps: u64, longest: Length) -> Option<Ceiling> {
+    let rate = Rate::from_bps(bps.max(u64::from(longest.get()) * 8))?;
+    let burst = rate.bps() / 800 + 2 * u64::from(longest.get());
+    Some(Ceiling {
+        rate,
+        burst: burst as u32,
+    })
+}
