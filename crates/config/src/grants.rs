@@ -140,6 +140,25 @@ pub struct Offer {
     pub delay: Option<Nanos>,
 }
 
+impl Offer {
+    /// The offer that follows one that was not granted after all: less rate than that, or more delay, by steps that
+    /// double.
+    pub(crate) fn below(self, refused: Offer, tries: u32) -> Offer {
+        let step = 1_000 << tries;
+        match (self.delay, refused.delay) {
+            (Some(delay), Some(former)) => Offer {
+                delay: Some(delay.max(Nanos(former.0 + step))),
+                ..self
+            },
+            _ => {
+                let less = Rate::from_bps(refused.rate.bps().saturating_sub(step));
+                let rate = less.map_or(self.rate, |less| less.min(self.rate));
+                Offer { rate, ..self }
+            }
+        }
+    }
+}
+
 impl fmt::Display for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rate.fmt(f)?;
@@ -224,7 +243,7 @@ impl Grant {
     /// reserved, in whole kilobits where that is more than the promise, that keeps its terms whatever
     /// siblings come later, and no other promise suffers. What is `reserved` before is of no account.
     ///
-    /// Reads the link's classes some ten times where it is granted, thirty where it is refused: O(n) each,
+    /// Reads the link's classes some ten times where it is granted, fifty where it is refused: O(n) each,
     /// since what a class says of itself is read once.
     ///
     /// # Errors

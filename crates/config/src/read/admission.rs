@@ -16,7 +16,7 @@ use crate::list::List;
 use crate::site::{Link, MtuOf, Role, Site};
 
 /// The class that stands for all that may come later: no file is likely to have one of this name.
-const LATER: &str = "\u{0}later";
+const LATER: &str = "\u{10ffff}later";
 
 /// See [`Grant::admit`]; of the file's links, it may be known what was read.
 pub(crate) fn admit(
@@ -107,6 +107,9 @@ const STEP: u64 = 1_000;
 /// thousands of siblings a share may later be some hundredths less than it was.
 const SPARE: u64 = 32;
 
+/// How often an offer is made worse until it is granted, by twice as much each time.
+const OFFERS: u32 = 12;
+
 /// How often a rate that is enough is guessed anew before it is looked for around the guess.
 const GUESSES: u32 = 3;
 
@@ -153,14 +156,60 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(mut self) -> Result<Grant, NotGranted> {
+    /// Finds room. The best that could be had in its place is asked for as a request would ask for it, and offered
+    /// only if it is granted: whole weights move by steps, so what was found on the way to a refusal need not be.
+    fn run(&mut self) -> Result<Grant, NotGranted> {
+        let mut refused = self.find();
+        for tries in 0..OFFERS {
+            let Err(NotGranted::Full { reason, best }) = refused else {
+                return refused;
+            };
+            let Some(&offer) = best.first() else {
+                return Err(NotGranted::Full { reason, best });
+            };
+            self.ask(offer);
+            refused = match self.find() {
+                Ok(_) => return Err(NotGranted::Full { reason, best }),
+                Err(NotGranted::Full { best, .. }) => Err(NotGranted::Full {
+                    reason,
+                    best: best.iter().map(|next| next.below(offer, tries)).collect(),
+                }),
+                other => other,
+            };
+        }
+        refused.map_err(|refused| match refused {
+            NotGranted::Full { reason, .. } => NotGranted::Full {
+                reason,
+                best: Vec::new(),
+            },
+            other => other,
+        })
+    }
+
+    /// From now on for these terms.
+    fn ask(&mut self, offer: Offer) {
+        let Offer { rate, delay } = offer;
+        let terms = Terms {
+            rate,
+            delay,
+            ..self.grant.terms
+        };
+        self.grant = Grant {
+            reserved: rate,
+            terms,
+            ..self.grant.clone()
+        };
+        self.last = None;
+    }
+
+    fn find(&mut self) -> Result<Grant, NotGranted> {
         let asked = self.grant.terms.rate.bps();
         let had = match self.at(self.grant.terms.rate) {
             Ok(had) => had,
             Err(reason) => return self.below(reason),
         };
         let Err(reason) = had.keeps(&self.grant.terms) else {
-            return Ok(self.grant);
+            return Ok(self.grant.clone());
         };
         if had.now.rate.is_err() {
             let best = Vec::new();
@@ -171,7 +220,7 @@ impl Search<'_> {
             Ok(steps) => {
                 return Ok(Grant {
                     reserved: Rate::from_bps(steps * STEP).unwrap_or(self.grant.terms.rate),
-                    ..self.grant
+                    ..self.grant.clone()
                 });
             }
             Err(most) => most,
@@ -191,7 +240,7 @@ impl Search<'_> {
     }
 
     /// Refuses, with the highest rate that can be had in place of the one that was asked for.
-    fn below(mut self, reason: String) -> Result<Grant, NotGranted> {
+    fn below(&mut self, reason: String) -> Result<Grant, NotGranted> {
         let terms = self.grant.terms;
         let not = terms.rate.bps().div_ceil(STEP);
         // Whole weights may take some of what is left.
@@ -492,7 +541,7 @@ mod tests {
         // Nor where it is refused with the best that could be had.
         for grant in [asked(mbit(9_500), None), asked(mbit(1), Some(0))] {
             let (refused, looks) = admit(grant);
-            assert!(looks <= 34, "{looks}");
+            assert!(looks <= 50, "{looks}");
             assert!(
                 matches!(refused, Err(NotGranted::Full { .. })),
                 "{refused:?}"
