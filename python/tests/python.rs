@@ -15,9 +15,10 @@ use std::{env, io, thread};
 use fairlane_core::sched::{Algorithm, Qfq, SKps};
 use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 use fairlane_io::{Backend, MemoryBackend, memory};
-use fairlane_netlab::{NO_SKIP, long_tests, skip};
+use fairlane_netlab::{NO_SKIP, skip};
 use fairlane_runtime::attach::{Attach, AttachConfig, Class, Mapping, Who};
 use fairlane_runtime::{Arbiter, ArbiterConfig, Link};
+use fairlane_testkit::long_tests;
 use fairlane_traffic::replay::Rows;
 use fairlane_traffic::replay::by_flow::{self, Setup};
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use fairlane_netlab::{long_tests, skip_unsupported};
+use fairlane_netlab::skip_unsupported;
+use fairlane_testkit::long_tests;
 
 use crate::c;
 use crate::programs::run;

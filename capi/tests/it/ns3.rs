@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use fairlane_netlab::{long_tests, skip, skip_unsupported};
+use fairlane_netlab::{skip, skip_unsupported};
+use fairlane_testkit::long_tests;
 
 use crate::c;
 use crate::programs::run;

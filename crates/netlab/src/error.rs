@@ -19,9 +19,12 @@ pub enum LabError {
         source: io::Error,
     },
     /// A program that makes traffic is not there.
-    #[error("{program} is not installed: it is in Debian's package {program}")]
+    #[error(
+        "{program} is not installed: it is in Debian's package {}",
+        package(program)
+    )]
     Missing {
-        /// Its name, which is that of its package.
+        /// Its name.
         program: String,
     },
     /// Anything else.
@@ -32,6 +35,14 @@ pub enum LabError {
         /// The system's reason.
         source: io::Error,
     },
+}
+
+/// The Debian package of a program; most have its name.
+fn package(program: &str) -> &str {
+    match program {
+        "tc" => "iproute2",
+        _ => program,
+    }
 }
 
 impl LabError {

@@ -57,5 +57,5 @@ pub use link::{Link, cable, cable_with_queues, veth, veth_with_queues};
 pub use namespace::Namespace;
 pub use probe::{Probe, Probed};
 pub use program::{Ended, Program};
-pub use skip::{LONG, NO_SKIP, long_tests, or_skip, skip, skip_unsupported};
+pub use skip::{NO_SKIP, or_skip, skip, skip_unsupported};
 pub use wire::{Host, Wire};

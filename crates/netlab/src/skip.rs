@@ -11,14 +11,6 @@ use crate::LabError;
 /// machines that are meant to have them.
 pub const NO_SKIP: &str = "FAIRLANE_NO_SKIP";
 
-/// With this variable in the environment, tests that are long by nature take their whole form.
-pub const LONG: &str = "FAIRLANE_LONG_TESTS";
-
-/// Whether tests that are long by nature take their whole form.
-pub fn long_tests() -> bool {
-    env::var_os(LONG).is_some()
-}
-
 /// What was made; or `None`, after saying on standard error that `test` is skipped and why, if
 /// this machine or this user cannot have it.
 ///
@@ -53,5 +45,7 @@ pub fn skip_unsupported(test: &str, reason: impl Display) {
     // The harness keeps what `eprintln` says in a test that passes. A thread of a test has its
     // name.
     let name = thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(io::stderr(), "skipped {name}: {test}: {reason}");
+    // In one piece: other tests print too.
+    let line = format!("skipped {name}: {test}: {reason}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
 }

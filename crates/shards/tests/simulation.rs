@@ -6,18 +6,15 @@ use fairlane_core::bounds::{Service, Wfi, Work};
 use fairlane_core::{Length, Rate};
 use fairlane_shards::Config;
 use fairlane_shards::simulation::{Candidate, Core, Member, Report, Scenario, Setup, Source};
+use fairlane_testkit::long_tests;
 use proptest::prelude::*;
 
 /// The longest packet of a simulation.
 const LONGEST: u32 = 1500;
 
-fn long() -> bool {
-    std::env::var_os("FAIRLANE_LONG_TESTS").is_some()
-}
-
 /// For so many shards, less time: what it takes is about the same.
 fn run(scenario: Scenario, shards: u32, candidate: Candidate) -> (Setup, Report) {
-    let all = if long() { 24_000_000 } else { 8_000_000 };
+    let all = if long_tests() { 24_000_000 } else { 8_000_000 };
     let setup = scenario.setup(shards, candidate, all / u64::from(shards), 1);
     let report = setup.run().unwrap();
     (setup, report)
@@ -166,7 +163,7 @@ fn equal_weights_get_equal_service_and_weights_theirs() {
 /// The form of seconds: the aggregate over one second.
 #[test]
 fn over_one_second_the_aggregate_is_within_a_ten_thousandth() {
-    if !long() {
+    if !long_tests() {
         return;
     }
     let setup = Scenario::Weights.setup(3, Candidate::LinkClock, 1_000_000_000, 7);
@@ -208,7 +205,7 @@ fn member() -> impl Strategy<Value = Member> {
 
 fn cases() -> ProptestConfig {
     ProptestConfig {
-        cases: if long() { 100 } else { 24 },
+        cases: if long_tests() { 100 } else { 24 },
         ..ProptestConfig::default()
     }
 }

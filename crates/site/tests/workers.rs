@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use fairlane_config::Site;
 use fairlane_io::packet::Options as Ring;
 use fairlane_io::{Backend, PacketBackend};
-use fairlane_netlab::{Link, Wire, or_skip};
+use fairlane_netlab::{Link, Wire, or_skip, skip_unsupported};
 use fairlane_site::{
     Attaching, Daemon, Handle, Notice, Options, Outcome, PipelineReport, Report, Source,
     pipeline_terms,
@@ -57,7 +57,8 @@ impl Workers {
         let most = self.receive.max(self.transmit).max(self.arbiters);
         let fit = most <= thread::available_parallelism().unwrap().get();
         if !fit {
-            eprintln!("skipped: {most} workers an interface need as many cores");
+            let reason = format_args!("{most} workers an interface need as many cores");
+            skip_unsupported("several workers", reason);
         }
         fit
     }

@@ -12,7 +12,7 @@ const TENANTS: u64 = 250_000;
 
 #[test]
 fn a_million_tenants_take_64_bytes_each() {
-    let long = std::env::var_os("FAIRLANE_LONG_TESTS").is_some();
+    let long = fairlane_testkit::long_tests();
     let tenants = TENANTS * if long { 4 } else { 1 };
     let before = Region::new(ALLOCATOR);
     let semaphore = FairSemaphore::new(Limits::permits(4));

@@ -139,10 +139,7 @@ fn keep(asked: &mut Match, kept: &[usize]) {
 proptest! {
     // Each case tries every packet that the rules could tell apart, for half a second.
     #![proptest_config(ProptestConfig::with_cases(
-        match std::env::var_os("FAIRLANE_LONG_TESTS") {
-            Some(_) => 48,
-            None => 6,
-        }
+        if fairlane_testkit::long_tests() { 48 } else { 6 }
     ))]
 
     #[test]

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::program::{self, Pressure, Running, start};
 use crate::site::PATIENCE;
-use fairlane_netlab::{Namespace, long_tests, skip};
+use fairlane_netlab::{Namespace, skip};
+use fairlane_testkit::long_tests;
 use serde::Deserialize;
 
 /// What `--json` promises.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::program::{Pressure, beside_noise};
 use crate::site::{self, FILLED, PATIENCE, Site, bind, class, interfaces, link, up, wire};
 use fairlane_config::Site as Plan;
-use fairlane_netlab::{Echo, Host, Wire, long_tests};
+use fairlane_netlab::{Echo, Host, Wire};
+use fairlane_testkit::long_tests;
 use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size_force};
 use serde_json::Value;
 

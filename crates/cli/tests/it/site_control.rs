@@ -10,7 +10,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_netlab::{Link, Wire, long_tests};
+use fairlane_netlab::{Link, Wire};
+use fairlane_testkit::long_tests;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_netlab::{long_tests, skip};
+use fairlane_netlab::skip;
+use fairlane_testkit::long_tests;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -95,12 +96,8 @@ fn a_file_that_cannot_be_saved_for_want_of_room_is_as_it_was() {
         assert!(ctl(&["set", "ours", "rate=9mbit"]).status.success());
         let refused = ctl(&["save"]);
         // What comes of it is logged, where nothing more can be.
-        let process = site.id().to_string();
         for _ in 0..20 {
-            Command::new("kill")
-                .args(["-HUP", &process])
-                .status()
-                .unwrap();
+            program::signal(&site, "HUP");
             thread::sleep(Duration::from_millis(50));
         }
         refused
@@ -125,11 +122,7 @@ fn a_file_that_cannot_be_saved_for_want_of_room_is_as_it_was() {
         fs::read_to_string(&file).unwrap(),
         written.replace("8mbit", "7mbit")
     );
-    let process = site.id().to_string();
-    Command::new("kill")
-        .args(["-INT", &process])
-        .status()
-        .unwrap();
+    program::signal(&site, "INT");
     assert!(site.wait().unwrap().success());
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_netlab::long_tests;
+use fairlane_testkit::long_tests;
 use serde_json::{Value, json};
 
 use crate::program::{Pressure, fairlane};

@@ -83,9 +83,7 @@ impl Daemon {
     }
 
     fn signal(&self, name: &str) {
-        let number = self.child.id().to_string();
-        let kill = Command::new("kill").args(["-s", name, &number]).status();
-        assert!(kill.unwrap().success());
+        program::signal(&self.child, name);
     }
 
     /// TERM ends it soon; whatever it printed by then.

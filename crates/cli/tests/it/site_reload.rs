@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_netlab::{Host, long_tests};
+use fairlane_netlab::Host;
+use fairlane_testkit::long_tests;
 
 use crate::program::Pressure;
 use crate::site::{BACKENDS, Site, bind, class, link, total, up, wire};

@@ -86,9 +86,7 @@ impl Managed {
     }
 
     fn signal(&self, name: &str) {
-        let number = self.child.id().to_string();
-        let kill = Command::new("kill").args(["-s", name, &number]).status();
-        assert!(kill.unwrap().success());
+        program::signal(&self.child, name);
     }
 
     /// What the manager hears next, within a time.

@@ -19,7 +19,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlane_io::{Backend, Frame, UdpBackend};
-use fairlane_netlab::{Wire, long_tests, or_skip, skip_unsupported};
+use fairlane_netlab::{Wire, or_skip, skip_unsupported};
+use fairlane_testkit::long_tests;
 use rustix::process::{Pid, getpid, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -261,14 +261,7 @@ fn a_site_is_watched_and_changed_and_comes_back() {
 fn ended_from_outside(socket: &Path) {
     let mut terminal = Terminal::start(socket, 80, 24);
     terminal.until("voice");
-    let kill = format!("kill -TERM {}", terminal.child.id());
-    assert!(
-        Command::new("sh")
-            .args(["-c", &kill])
-            .status()
-            .unwrap()
-            .success()
-    );
+    program::signal(&terminal.child, "TERM");
     assert!(terminal.finish().success());
     terminal.is_given_back();
 

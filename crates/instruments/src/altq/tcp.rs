@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, ensure};
 use fairlane_cli::arguments::seconds;
-use fairlane_netlab::{Flow, Transfer, iperf_is_installed};
+use fairlane_netlab::{Flow, Namespace, Transfer, iperf_is_installed};
 use serde::Serialize;
 
 use crate::bed::Bed;
@@ -116,6 +116,8 @@ pub(super) fn measure(options: &Options, stop: &AtomicBool) -> Result<Measured> 
         stranger.unwrap_or_default(),
         options.senders
     );
+    // Privileges first: without them an installed program does not help.
+    Namespace::new()?;
     iperf_is_installed()?;
     let mut bed = Bed::new(stop, options.senders, options.site.as_deref())?;
     let began = Instant::now();

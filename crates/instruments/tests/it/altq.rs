@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use crate::program;
 use fairlane_netlab::{Namespace, or_skip, skip_unsupported};
+use rustix::process::{Pid, Signal, kill_process};
 
 const TCP: [&str; 4] = ["altq", "tcp", "--flow", "0:5201:0:1"];
 
@@ -42,9 +43,12 @@ fn without_iperf3_one_sentence_says_where_it_is_to_be_had() {
 
 #[test]
 fn without_privilege_one_sentence_says_which_is_needed() {
+    // Without programs either: a lack of one must not hide this.
+    let nothing = tempfile::tempdir().unwrap();
     for arguments in [&TCP[..], &["altq", "round-trip"]] {
         let mut command = program::command();
-        let output = command.args(arguments).uid(65_534).gid(65_534).output();
+        command.args(arguments).env("PATH", nothing.path());
+        let output = command.uid(65_534).gid(65_534).output();
         match output {
             Ok(output) => refuses(&output, &["CAP_NET_ADMIN"]),
             Err(error) => return skip_unsupported("as another user", error),
@@ -95,9 +99,7 @@ fn an_interrupt_ends_the_daemon_too() {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         thread::sleep(Duration::from_millis(20));
     }
-    let id = child.id().to_string();
-    let told = Command::new("kill").args(["-INT", &id]).status().unwrap();
-    assert!(told.success());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes_of(&site), 0);
 }

@@ -397,8 +397,11 @@ impl Interleaved {
 }
 
 fn cases() -> ProptestConfig {
-    let long = std::env::var_os("FAIRLANE_LONG_TESTS").is_some();
-    let cases = if long { 1_000 } else { 120 };
+    let cases = if fairlane_testkit::long_tests() {
+        1_000
+    } else {
+        120
+    };
     ProptestConfig {
         cases,
         ..ProptestConfig::default()

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::program::{Pressure, beside_noise, fairlane};
 use crate::site::{self, BACKENDS, FILLED, PATIENCE, Site, interfaces, wire};
 use fairlane_config::Site as Plan;
-use fairlane_netlab::{Echo, Flow, Host, Wire, iperf_is_installed, long_tests, or_skip};
+use fairlane_netlab::{Echo, Flow, Host, Wire, iperf_is_installed, or_skip};
+use fairlane_testkit::long_tests;
 use serde_json::Value;
 
 /// Bytes of a full segment on the link: frame and `overhead = "ethernet"`.

@@ -219,6 +219,21 @@ pub(crate) fn state(process: u32) -> String {
     threads.collect::<Vec<_>>().join(", ")
 }
 
+/// Sends a signal to a process. A `kill` is not on every machine.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let signal = match name {
+        "CONT" => Signal::CONT,
+        "HUP" => Signal::HUP,
+        "INT" => Signal::INT,
+        "KILL" => Signal::KILL,
+        "STOP" => Signal::STOP,
+        "TERM" => Signal::TERM,
+        other => panic!("no test sends {other}"),
+    };
+    // The number stays its own until it is waited for.
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
 /// A program that runs. It is killed when it is dropped before it ended.
 pub(crate) struct Running {
     child: Child,
@@ -374,18 +389,8 @@ impl Running {
 
     /// Sends it a signal, as Ctrl-C (INT) or a service manager (TERM) does.
     pub(crate) fn signal(&mut self, name: &str) {
-        let signal = match name {
-            "CONT" => Signal::CONT,
-            "HUP" => Signal::HUP,
-            "INT" => Signal::INT,
-            "KILL" => Signal::KILL,
-            "STOP" => Signal::STOP,
-            "TERM" => Signal::TERM,
-            other => panic!("no test sends {other}"),
-        };
         self.since = Instant::now();
-        // Its number is its own until it is waited for.
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        signal(&self.child, name);
     }
 
     /// Stops all its threads until it is sent CONT, and waits until they have stopped.

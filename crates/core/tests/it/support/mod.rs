@@ -10,13 +10,9 @@ use std::env;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowId, Packet, PacketScheduler};
 pub(crate) use fairlane_testkit::flows::{Backlogged, Offer, Random, Wfi};
+use fairlane_testkit::long_tests;
 pub(crate) use fairlane_testkit::numbers::{config, length, scheduler, weight};
 use proptest::prelude::ProptestConfig;
-
-/// Whether tests that are long by nature take their whole form.
-fn long_tests() -> bool {
-    env::var_os("FAIRLANE_LONG_TESTS").is_some()
-}
 
 /// PROPTEST_CASES, or a few cases, or [more](times) where tests are to be long: up to four times as many.
 pub(crate) fn some_cases(few: u32) -> ProptestConfig {
