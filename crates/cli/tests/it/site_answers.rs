@@ -126,7 +126,13 @@ impl Held {
         self.until("/v1/state", &[], |state| {
             state["forwarding"]["scan_us"].is_object()
         });
-        for path in ["/", "/metrics", "/v1/openapi.json", "/v1/config"] {
+        for path in [
+            "/",
+            "/healthz",
+            "/metrics",
+            "/v1/openapi.json",
+            "/v1/config",
+        ] {
             self.read(path, &[], "");
         }
         for path in ["/v1/interfaces", "/v1/links", "/v1/grants"] {

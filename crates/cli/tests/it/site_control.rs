@@ -383,7 +383,7 @@ fn what_runs_is_told_in_words_and_in_the_shape_of_tc() {
     assert!(words.contains("nothing waits in class 'voice'"), "{words}");
     let metrics = asked.ctl(&["metrics"]).success();
     assert!(
-        metrics.contains("fairlane_class_bytes_total{link=\"up\",class=\"voice\"}"),
+        metrics.contains("fairlane_class_bytes_total{link=\"up\",class=\"voice\",leaf=\"true\"}"),
         "{metrics}"
     );
     asked.site.stop();
@@ -487,7 +487,7 @@ impl Asked {
         assert!(forwarding["rounds"].as_u64().unwrap() > 0, "{forwarding}");
         assert_eq!(forwarding["delta_a_us"], Value::Null);
         let metrics = self.ctl(&["metrics"]).success();
-        for (key, name) in [("scan_us", "scan"), ("delta_d_us", "delta_d")] {
+        for (key, name) in [("scan_us", "scan"), ("delta_d_us", "release_delay")] {
             let [mean, max] = ["mean", "max"].map(|of| forwarding[key][of].as_f64().unwrap());
             assert!(0.0 < mean && mean < max, "{forwarding}");
             assert!(metrics.contains(&format!("\nfairlane_{name}_longest_seconds ")));

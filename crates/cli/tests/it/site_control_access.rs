@@ -152,6 +152,9 @@ fn with_a_read_token_alone_nobody_changes_anything_over_http() {
     let site = Served::start(&wire, &[("read-token", READ_TOKEN)]);
     site.is_answered("GET", "/v1/state", None, 401);
     site.is_answered("GET", "/v1/state", Some(READ_TOKEN), 200);
+    // A probe has no token.
+    site.is_answered("GET", "/healthz", None, 200);
+    site.is_answered("POST", "/healthz", Some(READ_TOKEN), 403);
     for token in [None, Some(READ_TOKEN)] {
         let refused = site.is_answered("PATCH", "/v1/links/up", token, 403);
         assert!(refused.contains("names no file token"), "{refused}");

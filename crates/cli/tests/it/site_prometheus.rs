@@ -1,8 +1,10 @@
 //! What a running site tells Prometheus, judged by Prometheus' own programs where they are installed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -87,9 +89,27 @@ fn promtool_finds_nothing_to_complain_of() {
     site.stop();
 }
 
-/// Runs Prometheus beside a site, with `more` arguments, until it knows what is asked for, and gives each
-/// answer; `None`, and said why, where that cannot be.
-fn scraped(test: &str, more: &[&str], asked: &[&str]) -> Option<Vec<Value>> {
+#[test]
+fn the_alert_rules_fire_as_their_tests_say() {
+    if !has("promtool", "alert rules checked by promtool") {
+        return;
+    }
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/prometheus");
+    for (command, file) in [
+        ("check", "fairlane.rules.yml"),
+        ("test", "fairlane.test.yml"),
+    ] {
+        let mut promtool = Command::new("promtool");
+        promtool.args([command, "rules"]).arg(rules.join(file));
+        let verdict = promtool.output().unwrap();
+        assert!(verdict.status.success(), "{verdict:?}");
+    }
+}
+
+/// Runs Prometheus next to a site, with `more` arguments, until each of these queries has an answer, and returns
+/// the answers; `None`, with the reason printed, where there is no Prometheus. It scrapes the site by each of these
+/// addresses.
+fn scraped(test: &str, targets: &[&str], more: &[&str], asked: &[&str]) -> Option<Vec<Value>> {
     if !has("prometheus", test) {
         return None;
     }
@@ -102,7 +122,7 @@ fn scraped(test: &str, more: &[&str], asked: &[&str]) -> Option<Vec<Value>> {
     let file = folder.path().join("prometheus.yml");
     let config = format!(
         "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
-         scrape_configs: [{{job_name: fairlane, static_configs: [{{targets: ['{SITE}']}}]}}]\n"
+         scrape_configs: [{{job_name: fairlane, static_configs: [{{targets: {targets:?}}}]}}]\n"
     );
     fs::write(&file, config).unwrap();
     let mut command = Command::new("prometheus");
@@ -113,14 +133,20 @@ fn scraped(test: &str, more: &[&str], asked: &[&str]) -> Option<Vec<Value>> {
         .arg("--log.level=error")
         .args(more);
     let prometheus = Program::start(middle, &mut command).unwrap();
-    let query =
-        |what: &str| middle.run(|| answered(PROMETHEUS, &format!("/api/v1/query?query={what}")));
+    let query = |what: &str| {
+        let path = format!("/api/v1/query?query={}", encoded(what));
+        middle.run(|| answered(PROMETHEUS, &path))
+    };
     let begun = Instant::now();
     let told = asked.iter().map(|what| {
         loop {
             let answer = query(what);
             let result = answer.as_ref().map(|answer| &answer["data"]["result"]);
-            let found = result.filter(|all| all.as_array().is_some_and(|all| !all.is_empty()));
+            // A sum has no instance; else each of them is there.
+            let found = result.filter(|all| {
+                let all = all.as_array().map(Vec::as_slice).unwrap_or_default();
+                !all.is_empty() && [0, targets.len()].contains(&instances(all))
+            });
             if let Some(found) = found {
                 break found.clone();
             }
@@ -144,6 +170,53 @@ fn scraped(test: &str, more: &[&str], asked: &[&str]) -> Option<Vec<Value>> {
     Some(told)
 }
 
+/// How many instances these series are of.
+fn instances(series: &[Value]) -> usize {
+    let instances = series
+        .iter()
+        .filter_map(|series| series["metric"]["instance"].as_str());
+    instances.collect::<BTreeSet<_>>().len()
+}
+
+/// A text as a value in an address.
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Two addresses make two instances of one site. Each query of the dashboard has series of both, with classic and with
+/// native histograms.
+#[test]
+fn the_dashboard_shows_two_instances_with_either_kind_of_histograms() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/grafana/fairlane.json");
+    let dashboard: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let mut queries = Vec::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let query = target["expr"].as_str().unwrap();
+            let query = query.replace("$__rate_interval", "10s");
+            let query = query.replace("$__range", "1m");
+            let names = ["$instance", "$link", "$class"];
+            queries.push(
+                names
+                    .iter()
+                    .fold(query, |query, name| query.replace(name, ".*")),
+            );
+        }
+    }
+    let asked: Vec<&str> = queries.iter().map(String::as_str).collect();
+    let test = "a dashboard over Prometheus";
+    for more in [&[][..], &["--enable-feature=native-histograms"]] {
+        let Some(told) = scraped(test, &[SITE, "localhost:7172"], more, &asked) else {
+            return;
+        };
+        for (query, told) in asked.iter().zip(told) {
+            let expected = if query.starts_with("sum(") { 0 } else { 2 };
+            let series = told.as_array().unwrap();
+            assert_eq!(instances(series), expected, "{query}: {told:#}");
+        }
+    }
+}
+
 #[test]
 fn prometheus_scrapes_a_running_site() {
     let asked = [
@@ -152,7 +225,7 @@ fn prometheus_scrapes_a_running_site() {
         "fairlane_class_sojourn_seconds_count",
         "fairlane_class_bound_violations_total",
     ];
-    let Some(told) = scraped("a site scraped by Prometheus", &[], &asked) else {
+    let Some(told) = scraped("a site scraped by Prometheus", &[SITE], &[], &asked) else {
         return;
     };
     for (what, told) in asked.iter().zip(told) {
@@ -170,7 +243,8 @@ fn prometheus_takes_delays_as_native_histograms() {
         "histogram_quantile(0.5,sum(fairlane_class_sojourn_seconds))",
         "histogram_quantile(1,sum(fairlane_class_sojourn_seconds))",
     ];
-    let Some(told) = scraped(test, &["--enable-feature=native-histograms"], &asked) else {
+    let native = ["--enable-feature=native-histograms"];
+    let Some(told) = scraped(test, &[SITE], &native, &asked) else {
         return;
     };
     let [bytes, delays @ ..] = &told[..] else {

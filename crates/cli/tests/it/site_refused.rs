@@ -82,8 +82,8 @@ impl<'a> Refusing<'a> {
             let elsewhere = over(&self.served, "Host: rebound.example\r\n");
             let sentence = self.held(operation, 403, &elsewhere);
             assert!(sentence.contains("Host"), "{sentence}");
-            // The page needs none.
-            if path == "/" {
+            // The page needs none, nor does a probe.
+            if ["/", "/healthz"].contains(&&*path) {
                 continue;
             }
             for token in ["", "Authorization: Bearer as long, and another one\r\n"] {

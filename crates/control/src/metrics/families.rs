@@ -3,11 +3,14 @@
 use fairlane_config::class_report::ClassReport;
 use fairlane_site::{Delays, InterfaceReport, LinkReport, Report};
 
-use Number::{Bits, Count, Gauge, Micros};
+use super::PREFIX;
+use super::process::Process;
+
+use Number::{Bits, Count, Gauge, Micros, Seconds};
 
 /// One metric, and a value of it for each of several things.
 pub(super) struct Family {
-    /// Without what all names begin with; with its unit, and of a counter without `_total`.
+    /// Without its [prefix](Family::prefix); with its unit, and of a counter without `_total`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) of: Of,
@@ -25,6 +28,8 @@ pub(super) enum MetricType {
 pub(super) enum Of {
     /// The program: its version.
     Build,
+    /// This process, by the names that Prometheus' own client libraries use.
+    Process(Number<Process>),
     Site(Number<Report>),
     Interface(Number<InterfaceReport>),
     Link(Number<LinkReport>),
@@ -38,6 +43,8 @@ pub(super) enum Of {
 /// A number in a report. All but counts may be missing.
 pub(super) enum Number<T> {
     Count(fn(&T) -> u64),
+    /// A counter of time.
+    Seconds(fn(&T) -> Option<f64>),
     Gauge(fn(&T) -> Option<f64>),
     /// Microseconds, told in seconds.
     Micros(fn(&T) -> Option<f64>),
@@ -48,7 +55,7 @@ pub(super) enum Number<T> {
 impl<T> Number<T> {
     fn metric_type(&self) -> MetricType {
         match self {
-            Count(_) => MetricType::Counter,
+            Count(_) | Seconds(_) => MetricType::Counter,
             Gauge(_) | Micros(_) | Bits(_) => MetricType::Gauge,
         }
     }
@@ -57,6 +64,7 @@ impl<T> Number<T> {
     fn of(&self, it: &T) -> Option<Value<'static>> {
         let (value, divisor) = match self {
             Count(count) => return Some(Value::Count(count(it))),
+            Seconds(seconds) => return seconds(it).map(Value::Seconds),
             Gauge(value) => (value(it), 1.0),
             Micros(value) => (value(it), 1e6),
             Bits(value) => (value(it), 8.0),
@@ -68,16 +76,33 @@ impl<T> Number<T> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'a> {
     Count(u64),
+    Seconds(f64),
     Gauge(f64),
     Delays(&'a Delays),
+}
+
+/// The origin of all values.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) report: &'a Report,
+    pub(super) process: &'a Process,
 }
 
 /// Names and values of labels: what the configuration names.
 pub(super) type Labels<'a> = [(&'static str, &'a str)];
 
 impl Family {
+    /// The start of its name.
+    pub(super) fn prefix(&self) -> &'static str {
+        match self.of {
+            Of::Process(_) => "process_",
+            _ => PREFIX,
+        }
+    }
+
     pub(super) fn metric_type(&self) -> MetricType {
         match &self.of {
+            Of::Process(number) => number.metric_type(),
             Of::Site(number) => number.metric_type(),
             Of::Interface(number) => number.metric_type(),
             Of::Link(number) => number.metric_type(),
@@ -102,7 +127,7 @@ impl Family {
     /// How many things it is about.
     pub(super) fn things(&self, report: &Report) -> usize {
         match self.of {
-            Of::Build | Of::Site(_) => 1,
+            Of::Build | Of::Process(_) | Of::Site(_) => 1,
             Of::Interface(_) => report.interfaces.len(),
             Of::Link(_) => report.links.len(),
             Of::Class(_) | Of::Reasons | Of::Delays => {
@@ -114,11 +139,16 @@ impl Family {
     /// Its values for one of them, by its place; most things have one.
     pub(super) fn values(
         &self,
-        report: &Report,
+        Source { report, process }: Source<'_>,
         place: usize,
         tell: &mut dyn FnMut(&Labels<'_>, Value<'_>),
     ) {
         match &self.of {
+            Of::Process(number) => {
+                if let Some(value) = number.of(process) {
+                    tell(&[], value);
+                }
+            }
             Of::Build => tell(&[("version", env!("CARGO_PKG_VERSION"))], Value::Gauge(1.0)),
             Of::Site(number) => {
                 if let Some(value) = number.of(report) {
@@ -152,7 +182,13 @@ impl Family {
         tell: &mut dyn FnMut(&Labels<'_>, Value<'_>),
     ) {
         let class = &link.classes[place];
-        let labels = [("link", &*link.name), ("class", &*class.terms.name)];
+        let is_leaf = class.terms.kind != "inner";
+        let labels = [
+            ("link", &*link.name),
+            ("class", &*class.terms.name),
+            // Inner classes count the packets of the classes below: a sum is over leaves.
+            ("leaf", if is_leaf { "true" } else { "false" }),
+        ];
         match &self.of {
             Of::Class(number) => {
                 if let Some(value) = number.of(class) {
@@ -160,17 +196,18 @@ impl Family {
                 }
             }
             Of::Reasons => {
-                let [link, class_name] = labels;
+                let [link, class_name, leaf] = labels;
                 for (reason, count) in [
                     ("full", class.dropped),
                     ("managed", class.discarded),
                     ("early", class.early),
                 ] {
-                    tell(&[link, class_name, ("reason", reason)], Value::Count(count));
+                    let labels = [link, class_name, leaf, ("reason", reason)];
+                    tell(&labels, Value::Count(count));
                 }
             }
             // Of an inner class, classes below hold the packets.
-            Of::Delays if class.terms.kind != "inner" => {
+            Of::Delays if is_leaf => {
                 tell(&labels, Value::Delays(&link.delays[place]));
             }
             _ => {}
@@ -202,8 +239,43 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
 }
 
 /// All of them, in the order in which they are told.
-pub(super) static FAMILIES: [Family; 61] = [
+pub(super) static FAMILIES: [Family; 68] = [
     family("build_info", Of::Build, "Which Fairlane this is"),
+    family(
+        "cpu_seconds",
+        Of::Process(Seconds(|it| it.cpu_seconds)),
+        "Processor time of this process, user and system",
+    ),
+    family(
+        "start_time_seconds",
+        Of::Process(Gauge(|it| it.start_seconds)),
+        "Start of this process, in seconds since 1970",
+    ),
+    family(
+        "virtual_memory_bytes",
+        Of::Process(Gauge(|it| it.virtual_bytes)),
+        "Virtual memory of this process",
+    ),
+    family(
+        "resident_memory_bytes",
+        Of::Process(Gauge(|it| it.resident_bytes)),
+        "Resident memory of this process",
+    ),
+    family(
+        "threads",
+        Of::Process(Gauge(|it| it.threads)),
+        "Threads of this process",
+    ),
+    family(
+        "open_fds",
+        Of::Process(Gauge(|it| it.open_files)),
+        "File descriptors that this process has open",
+    ),
+    family(
+        "max_fds",
+        Of::Process(Gauge(|it| it.most_files)),
+        "File descriptors that this process may have open",
+    ),
     family(
         "uptime_seconds",
         Of::Site(Gauge(|it| Some(it.seconds))),
@@ -245,12 +317,12 @@ pub(super) static FAMILIES: [Family; 61] = [
         "Longest time from one look at the mailbox of an attached process to the next that found frames",
     ),
     family(
-        "delta_d_mean_seconds",
+        "release_delay_mean_seconds",
         Of::Site(Micros(|it| Some(it.forwarding.delta_d_us?.mean))),
         "Mean time from when something may leave to the round that sends it",
     ),
     family(
-        "delta_d_longest_seconds",
+        "release_delay_longest_seconds",
         Of::Site(Micros(|it| Some(it.forwarding.delta_d_us?.max))),
         "Longest time from when something may leave to the round that sends it",
     ),

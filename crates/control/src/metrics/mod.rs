@@ -10,13 +10,15 @@ use crate::reading::PIECE;
 
 mod buckets;
 mod families;
+mod process;
 mod protobuf;
 mod text;
 
-use families::{FAMILIES, Family};
+use families::{FAMILIES, Family, Source};
+use process::Process;
 use text::Dialect;
 
-/// What all names begin with.
+/// The start of all names, but of those of the process.
 const PREFIX: &str = "fairlane_";
 
 /// What a state may be told as.
@@ -89,6 +91,8 @@ impl Format {
 #[derive(Debug)]
 pub(crate) struct Exposition {
     format: Format,
+    /// The process at the start of the answer.
+    process: Process,
     /// The metric that is told next, and of which of its things.
     family: usize,
     place: usize,
@@ -101,6 +105,7 @@ impl Exposition {
     pub(crate) fn new(format: Format) -> Exposition {
         Exposition {
             format,
+            process: Process::now(),
             family: 0,
             place: 0,
             scratch: Vec::new(),
@@ -127,19 +132,21 @@ impl Exposition {
     fn step(&mut self, out: &mut Vec<u8>, family: &Family, report: &Report) {
         let Exposition {
             format,
+            process,
             place,
             scratch,
             ..
         } = self;
+        let source = Source { report, process };
         let dialect = format.dialect();
         if *place == 0 {
             match dialect {
                 Some(dialect) => text::write_head(out, family, dialect),
-                None => protobuf::write_head(out, scratch, family, report),
+                None => protobuf::write_head(out, scratch, family, source),
             }
         }
         if *place < family.things(report) {
-            family.values(report, *place, &mut |labels, value| match dialect {
+            family.values(source, *place, &mut |labels, value| match dialect {
                 Some(_) => text::value(out, scratch, family, labels, value),
                 None => protobuf::value(out, labels, value),
             });

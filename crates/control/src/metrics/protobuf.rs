@@ -2,11 +2,11 @@
 //! with its length before it. Of protocol buffers it needs numbers of variable length, doubles and nested
 //! messages.
 
-use fairlane_site::{Delays, Report};
+use fairlane_site::Delays;
 
 use super::Family;
 use super::buckets::{Buckets, Native, SCHEMA, ZERO};
-use super::families::{Labels, MetricType, Value};
+use super::families::{Labels, MetricType, Source, Value};
 
 /// Where things are in the messages, as Prometheus' `metrics.proto` numbers them.
 mod field {
@@ -54,11 +54,11 @@ pub(super) fn write_head(
     out: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
     family: &Family,
-    report: &Report,
+    source: Source<'_>,
 ) {
     let mut length = 0;
-    for place in 0..family.things(report) {
-        family.values(report, place, &mut |labels, told| {
+    for place in 0..family.things(source.report) {
+        family.values(source, place, &mut |labels, told| {
             scratch.clear();
             value(scratch, labels, told);
             length += scratch.len();
@@ -71,7 +71,7 @@ pub(super) fn write_head(
         MetricType::Histogram => ("", 4),
     };
     nested(scratch, field::family::NAME, |name| {
-        for part in [super::PREFIX, family.name, suffix] {
+        for part in [family.prefix(), family.name, suffix] {
             name.extend_from_slice(part.as_bytes());
         }
     });
@@ -93,6 +93,9 @@ pub(super) fn value(out: &mut Vec<u8>, labels: &Labels<'_>, value: Value<'_>) {
         match value {
             Value::Count(count) => nested(out, field::metric::COUNTER, |out| {
                 double(out, field::VALUE, count as f64);
+            }),
+            Value::Seconds(seconds) => nested(out, field::metric::COUNTER, |out| {
+                double(out, field::VALUE, seconds);
             }),
             Value::Gauge(gauge) => nested(out, field::metric::GAUGE, |out| {
                 double(out, field::VALUE, gauge);

@@ -94,14 +94,14 @@ fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
     let text = told(report(), Format::OpenMetrics);
     assert!(text.ends_with("# EOF\n"), "{text}");
     for line in [
-        "fairlane_class_bytes_total{link=\"up\",class=\"voice\"} 4500",
-        "fairlane_class_packets_total{link=\"up\",class=\"voice\"} 3",
-        "fairlane_class_drops_total{link=\"up\",class=\"voice\"} 0",
-        "fairlane_class_marks_total{link=\"up\",class=\"voice\"} 0",
-        "fairlane_class_overlimits_total{link=\"up\",class=\"voice\"} 0",
-        "fairlane_class_bound_violations_total{link=\"up\",class=\"voice\"} 0",
-        "fairlane_class_guaranteed_bytes_per_second{link=\"up\",class=\"voice\"} 250000.0",
-        "fairlane_class_sojourn_seconds_count{link=\"up\",class=\"voice\"} 0",
+        "fairlane_class_bytes_total{link=\"up\",class=\"voice\",leaf=\"true\"} 4500",
+        "fairlane_class_packets_total{link=\"up\",class=\"voice\",leaf=\"true\"} 3",
+        "fairlane_class_drops_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
+        "fairlane_class_marks_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
+        "fairlane_class_overlimits_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
+        "fairlane_class_bound_violations_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
+        "fairlane_class_guaranteed_bytes_per_second{link=\"up\",class=\"voice\",leaf=\"true\"} 250000.0",
+        "fairlane_class_sojourn_seconds_count{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
         "fairlane_link_unmatched_packets_total{link=\"up\"} 3",
         "fairlane_link_shaped{link=\"up\"} 1.0",
         "fairlane_link_passed_packets_total{link=\"up\"} 0",
@@ -150,7 +150,104 @@ fn of_the_forwarding_thread_only_what_was_measured_is_told() {
     ] {
         assert_eq!(values[name], value, "{text}");
     }
-    assert!(!text.contains("\nfairlane_delta_"), "{text}");
+    assert!(!text.contains("\nfairlane_delta_a"), "{text}");
+    assert!(!text.contains("\nfairlane_release_delay"), "{text}");
+}
+
+#[test]
+fn the_process_has_the_metrics_of_client_libraries() {
+    let series = Series::of_text(&told(report(), Format::Plain));
+    let value = |name: &str| series.values[&format!("process_{name}")];
+    let now = std::time::SystemTime::now();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+    let age = now.as_secs_f64() - value("start_time_seconds");
+    // Of the start, ten milliseconds are known; of the boot, a second.
+    assert!((-1.5..86_400.0).contains(&age), "{age}");
+    assert!(value("cpu_seconds_total") < value("threads") * age.max(1.0) + 2.0);
+    assert!(value("resident_memory_bytes") > 1e6);
+    assert!(value("virtual_memory_bytes") > value("resident_memory_bytes"));
+    // Standard input, output and error.
+    assert!((3.0..=value("max_fds")).contains(&value("open_fds")));
+    assert_eq!(series.families["process_cpu_seconds_total"].0, "counter");
+}
+
+#[test]
+fn a_sum_over_leaves_counts_each_packet_once() {
+    let site = "[[link]]\nname = \"up\"\nrate = \"20mbit\"\n[[link.class]]\nname = \"office\"\n\
+        [[link.class]]\nname = \"mail\"\nparent = \"office\"\ndefault = true\n";
+    let mut report = report();
+    let site = Site::parse(site, "site").unwrap();
+    let terms = ClassTerms::of(&site.links[0]);
+    let link = &mut report.links[0];
+    let stats = ClassStats {
+        sent: Count {
+            packets: 5,
+            bytes: 500,
+        },
+        ..ClassStats::default()
+    };
+    let none = Count::default();
+    let classes =
+        (0..terms.len()).map(|at| ClassReport::counted(terms.share(at), &stats, none, 2.0, 9_000));
+    link.classes = classes.collect();
+    link.delays.resize(link.classes.len(), Arc::default());
+    let text = told(report, Format::OpenMetrics);
+    for (class, leaf) in [("office", "false"), ("mail", "true")] {
+        let line = format!(
+            "fairlane_class_packets_total{{link=\"up\",class=\"{class}\",leaf=\"{leaf}\"}} 5\n"
+        );
+        assert!(text.contains(&line), "{line} in {text}");
+    }
+    // Of every metric of classes.
+    for line in text.lines().filter(|line| line.contains("class=\"")) {
+        assert!(line.contains("leaf=\""), "{line}");
+    }
+}
+
+/// The rules of `promtool check metrics` for names (promlint of Prometheus 2.42).
+#[test]
+fn names_are_what_promtool_accepts() {
+    let abbreviated = [
+        "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d",
+    ];
+    let other_units = [
+        "minutes",
+        "hours",
+        "days",
+        "milliseconds",
+        "microseconds",
+        "nanoseconds",
+        "bits",
+        "kilobytes",
+        "megabytes",
+        "gigabytes",
+        "percent",
+    ];
+    let types = ["counter", "gauge", "histogram", "summary", "untyped"];
+    let mut report = delayed(&[Nanos::from_millis(1)]);
+    report.interfaces = ["lan0"].map(interface).into();
+    let families = Series::of_text(&told(report, Format::Plain)).families;
+    assert_eq!(families.len(), FAMILIES.len());
+    for (name, (kind, help)) in families {
+        assert!(!help.is_empty(), "{name} has no help");
+        assert_eq!(
+            kind == "counter",
+            name.ends_with("_total"),
+            "{name} is a {kind}"
+        );
+        for suffix in ["_count", "_sum", "_bucket"] {
+            assert!(!name.ends_with(suffix), "{name}");
+        }
+        assert!(
+            name.chars().all(|c| c.is_ascii_lowercase() || c == '_'),
+            "{name}"
+        );
+        for part in name.split('_') {
+            for wrong in [&abbreviated[..], &other_units, &types] {
+                assert!(!wrong.contains(&part), "{part} in {name}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -199,22 +296,67 @@ fn what_the_dashboard_asks_for_is_there() {
     let there = names(&text);
     let dashboard = include_str!("../../../../examples/grafana/fairlane.json");
     let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
-    let queries = dashboard.to_string();
+    let alerts = include_str!("../../../../examples/prometheus/fairlane.rules.yml");
+    let queries = dashboard.to_string() + alerts;
     let asked = names(&queries);
     assert!(asked.len() > 12, "{asked:?}");
     for name in asked {
-        assert!(there.contains(name), "{name} of {there:?}");
+        // The state of reloads has its own tests.
+        if name.starts_with("fairlane_config_last_reload_") {
+            continue;
+        }
+        // Of these native histograms have the base name.
+        let native = there.contains(format!("{name}_bucket").as_str());
+        assert!(native || there.contains(name), "{name} of {there:?}");
     }
     let selected = selected(&queries);
     assert!(selected.len() > 12, "{selected:?}");
     for (name, labels) in selected {
         let of_name = |line: &&str| {
             let rest = line.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with('{'))
+            rest.is_some_and(|rest| rest.starts_with('{') || rest.starts_with("_bucket{"))
         };
         let series = text.lines().find(of_name);
-        let has = |label: &&str| series.is_some_and(|it| it.contains(&format!("{label}=\"")));
+        // Prometheus adds the instance.
+        let has = |label: &&str| {
+            *label == "instance" || series.is_some_and(|it| it.contains(&format!("{label}=\"")))
+        };
         assert!(labels.iter().all(has), "{name} by {labels:?}: {series:?}");
+    }
+}
+
+/// Each query of the dashboard.
+fn queries(dashboard: &serde_json::Value) -> Vec<&str> {
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    targets
+        .map(|target| target["expr"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_dashboard_tells_instances_apart_and_reads_both_kinds_of_histograms() {
+    let dashboard = include_str!("../../../../examples/grafana/fairlane.json");
+    let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+    let queries = queries(&dashboard);
+    assert!(queries.len() > 10, "{queries:?}");
+    for query in queries {
+        for selected in query.split("fairlane_").skip(1) {
+            assert!(selected.contains("{instance=~\"$instance\""), "{query}");
+        }
+        // A query that groups or matches by labels names the instance among them.
+        for grouping in ["by (", "on (", "by(", "on("] {
+            for labels in query.split(grouping).skip(1) {
+                let labels = labels.split(')').next().unwrap();
+                assert!(labels.contains("instance"), "{grouping}{labels} in {query}");
+            }
+        }
+        let (native, classic) = ("sojourn_seconds{", "sojourn_seconds_bucket{");
+        assert_eq!(query.contains(native), query.contains(classic), "{query}");
+        assert_eq!(
+            query.contains(native),
+            query.contains(" or histogram_quantile(")
+        );
     }
 }
 
@@ -478,9 +620,18 @@ fn the_messages_say_what_the_text_says() {
         report
     };
     let text = Series::of_text(&told(report(), Format::Plain));
-    assert_eq!(Series::of_messages(&decoded(report())), text);
+    let messages = Series::of_messages(&decoded(report()));
+    assert_eq!(messages.families, text.families);
+    // The process is another one a moment later.
+    let lasting = |series: &Series| {
+        let mut values = series.values.clone();
+        values.retain(|name, _| !name.starts_with("process_"));
+        values
+    };
+    assert_eq!(lasting(&messages), lasting(&text));
+    assert!(messages.values.keys().eq(text.values.keys()));
     let bucket = |end| {
-        let labels = format!("{{link=\"up\",class=\"voice\",le=\"{end}\"}}");
+        let labels = format!("{{link=\"up\",class=\"voice\",leaf=\"true\",le=\"{end}\"}}");
         text.values[&format!("fairlane_class_sojourn_seconds_bucket{labels}")]
     };
     let within = [

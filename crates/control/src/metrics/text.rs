@@ -37,7 +37,7 @@ pub(super) fn write_head(out: &mut Vec<u8>, family: &Family, dialect: Dialect) {
                 "# ",
                 what,
                 " ",
-                super::PREFIX,
+                family.prefix(),
                 family.name,
                 suffix,
                 " ",
@@ -77,6 +77,7 @@ pub(super) fn value(
     }
     let mut series = Series {
         out,
+        prefix: family.prefix(),
         name: family.name,
         labels: scratch,
     };
@@ -84,6 +85,10 @@ pub(super) fn value(
         Value::Count(count) => {
             series.name_and_labels(TOTAL);
             series.count(count);
+        }
+        Value::Seconds(seconds) => {
+            series.name_and_labels(TOTAL);
+            series.float(seconds);
         }
         Value::Gauge(gauge) => {
             series.name_and_labels("");
@@ -106,13 +111,14 @@ pub(super) fn value(
 /// Lines with the same labels.
 struct Series<'a> {
     out: &'a mut Vec<u8>,
+    prefix: &'a str,
     name: &'a str,
     labels: &'a [u8],
 }
 
 impl Series<'_> {
     fn name(&mut self, suffix: &str) {
-        push(self.out, super::PREFIX);
+        push(self.out, self.prefix);
         push(self.out, self.name);
         push(self.out, suffix);
     }

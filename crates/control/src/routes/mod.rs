@@ -41,7 +41,8 @@ const STREAMS: [usize; 2] = [1_200, 128];
 const CHANGES: usize = 8;
 /// What there is beside the page: each path, its variable parts in braces, and its methods. Nothing else is
 /// answered.
-const ROUTES: [(&str, &[&str]); 26] = [
+const ROUTES: [(&str, &[&str]); 27] = [
+    ("/healthz", &["GET"]),
     ("/metrics", &["GET"]),
     ("/v1/openapi.json", &["GET"]),
     ("/v1/state", &["GET"]),
@@ -162,6 +163,10 @@ impl Api {
         // There is nothing secret in the page: what it shows it has to ask for.
         if let Some(asset) = page::asset(&asked.path).filter(|_| reads) {
             return Ok(asset.answer(parts.headers.get(IF_NONE_MATCH)));
+        }
+        // Nor in whether the site lives: a probe has no token.
+        if reads && asked.path == ["healthz"] {
+            return self.health().await;
         }
         if access == Access::Http {
             self.admit(&parts, reads)?;

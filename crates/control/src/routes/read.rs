@@ -1,6 +1,7 @@
 //! What is asked of a site and changes nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairlane_config::class_report::ClassReport;
 use fairlane_site::{Error, LinkReport, Report};
@@ -8,7 +9,7 @@ use hyper::header::{CONTENT_TYPE, ETAG, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::access::Access;
 use super::answers::{Answer, Failure, JSON, Result, fail, no_store, object, tag, text, with};
@@ -20,6 +21,11 @@ use crate::history::{Span, Told};
 use crate::reading::Content;
 use crate::service::PATIENCE;
 use crate::stream::Events;
+
+/// The forwarding thread makes a round at least this often.
+const ROUND: Duration = Duration::from_millis(20);
+/// A forwarding thread that makes no round for this long does not forward.
+const STALLED: Duration = Duration::from_secs(2);
 
 /// What became of a class.
 #[derive(Serialize)]
@@ -82,6 +88,18 @@ impl Api {
             ["v1", "history"] => self.history(asked, report),
             _ => not_here(asked),
         }
+    }
+
+    /// Answers whether frames are forwarded: whether the thread that forwards makes a round in time.
+    pub(super) async fn health(&self) -> Result<Answer> {
+        if !grows(|| self.site.rounds(), STALLED).await {
+            let sentence = format!(
+                "the forwarding thread made no round in {} s",
+                STALLED.as_secs()
+            );
+            return fail(StatusCode::SERVICE_UNAVAILABLE, sentence);
+        }
+        Ok(text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"))
     }
 
     /// Answers who sends most: at once where somebody asked lately, else when that is known.
@@ -162,6 +180,17 @@ impl Api {
     }
 }
 
+/// Whether a count grows within a time.
+async fn grows(count: impl Fn() -> u64, within: Duration) -> bool {
+    let before = count();
+    let next = async {
+        while count() == before {
+            sleep(ROUND).await;
+        }
+    };
+    timeout(within, next).await.is_ok()
+}
+
 /// Whether a state was told.
 fn told(report: &Report) -> Result<()> {
     match report.links.is_empty() {
@@ -226,4 +255,31 @@ fn has_flows(report: &Report, question: &Question) -> Result<()> {
         }
     }
     refused
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn a_forwarding_thread_lives_while_it_makes_rounds() {
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true);
+        let runtime = runtime.build().unwrap();
+        let rounds = Cell::new(7);
+        // One more at every tenth look, or none.
+        for (more, lives) in [(1, true), (0, false)] {
+            let looks = Cell::new(0);
+            let count = || {
+                looks.set(looks.get() + 1);
+                rounds.set(rounds.get() + u64::from(looks.get() % 10 == 0) * more);
+                rounds.get()
+            };
+            assert_eq!(runtime.block_on(grows(count, STALLED)), lives);
+        }
+    }
 }
