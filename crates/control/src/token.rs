@@ -1,11 +1,14 @@
 //! What is known to those who may change a site over HTTP, or read it.
 
 use std::fmt;
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use fairlane_config::{SiteError, read_regular_text};
 use subtle::ConstantTimeEq;
+use tracing::warn;
 
 use crate::service::ServeError;
 
@@ -22,12 +25,13 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Of the first line of a regular file.
+    /// The first line of a regular file, which not every user may write. Warns where every user may read it.
     pub(crate) fn read(path: &Path) -> Result<Token, ServeError> {
         let failed = |reason| ServeError {
             what: format!("control: token {}", path.display()),
             reason,
         };
+        let refused = |reason: String| failed(io::Error::other(reason));
         let text = read_regular_text(path).map_err(|error| match error {
             SiteError::Unreadable { reason, .. } => failed(reason),
             other => failed(io::Error::other(other)),
@@ -35,7 +39,16 @@ impl Token {
         let token = text.lines().next().unwrap_or_default().trim();
         if token.len() < SHORTEST {
             let reason = format!("its first line is shorter than {SHORTEST} characters");
-            return Err(failed(io::Error::other(reason)));
+            return Err(refused(reason));
+        }
+        let mode = fs::metadata(path).map_err(failed)?.mode() & 0o777;
+        if mode & 0o002 != 0 {
+            let reason = format!("every user may write it (mode {mode:04o}): chmod 0600 or 0640");
+            return Err(refused(reason));
+        }
+        if mode & 0o004 != 0 {
+            let path = path.display();
+            warn!(name: "token", %path, "the token {path} may be read by every user (mode {mode:04o}): chmod 0600 or 0640");
         }
         Ok(Token(token.as_bytes().to_vec()))
     }
@@ -79,6 +92,36 @@ mod tests {
             assert!(!token.is_in(Some(other.as_bytes())), "{other}");
         }
         assert!(!token.is_in(None));
+    }
+
+    #[test]
+    fn a_token_that_every_user_may_write_is_refused() {
+        use std::fs::Permissions;
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "correct horse battery\n").unwrap();
+        for (mode, refused) in [
+            (0o600, false),
+            (0o640, false),
+            (0o660, false),
+            (0o644, false),
+            (0o602, true),
+            (0o666, true),
+            (0o777, true),
+        ] {
+            fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+            let error = Token::read(file.path())
+                .err()
+                .map(|error| error.to_string());
+            assert_eq!(error.is_some(), refused, "{mode:o}: {error:?}");
+            if let Some(error) = error {
+                let path = file.path().display().to_string();
+                assert!(
+                    error.contains(&path) && error.contains("chmod 0600"),
+                    "{error}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -594,6 +594,18 @@ fn changes_lose_nothing_and_change_no_order() {
     }
 }
 
+/// Writes a token that its owner alone may read.
+pub(crate) fn write_token(file: &Path, token: &str) {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)
+        .unwrap();
+    writeln!(file, "{token}").unwrap();
+}
+
 #[test]
 fn over_http_whoever_has_no_token_changes_nothing() {
     let Some(wire) = wire("a site behind a token", 1) else {
@@ -601,7 +613,7 @@ fn over_http_whoever_has_no_token_changes_nothing() {
     };
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
-    fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    write_token(&token, TOKEN);
     let http: SocketAddr = "127.0.0.1:7172".parse().unwrap();
     Link::find(wire.middle(), "lo").unwrap().up().unwrap();
     let asked = Asked::start(

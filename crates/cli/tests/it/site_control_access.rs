@@ -14,7 +14,7 @@ use fairlane_netlab::{Link, Wire};
 
 use crate::program::{Finished, PROGRAM, fairlane};
 use crate::site::{PATIENCE, wire};
-use crate::site_control::{Asked, exchanged};
+use crate::site_control::{Asked, exchanged, write_token};
 
 pub(crate) const TOKEN: &str = "a token that nobody guesses";
 pub(crate) const READ_TOKEN: &str = "a token with which to read";
@@ -35,7 +35,7 @@ impl<'a> Served<'a> {
         let mut control = format!("http = \"{HTTP}\"\n");
         for (key, token) in tokens {
             let file = folder.path().join(key);
-            fs::write(&file, format!("{token}\n")).unwrap();
+            write_token(&file, token);
             control += &format!("{key} = \"{}\"\n", file.display());
         }
         let asked = Asked::start(wire, "packet", &control);

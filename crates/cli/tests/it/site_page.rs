@@ -1,7 +1,6 @@
 //! The page of a running site, in a browser.
 
 use std::fmt::Write;
-use std::fs;
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 use crate::program::Pressure;
 use crate::site::{Site, up, wire};
+use crate::site_control::write_token;
 use crate::site_reload::numbered;
 
 const PAGE: &str = "http://127.0.0.1:7172/";
@@ -85,7 +85,7 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
     };
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
-    fs::write(&token, TOKEN).unwrap();
+    write_token(&token, TOKEN);
     let site = Site::start(&wire, &config(&few(), token.to_str().unwrap()));
     browser.open(PAGE);
     browser.until(&says("#site-words", "connected"));
@@ -146,7 +146,7 @@ fn a_daemon_that_goes_is_missed_and_followed_again_when_it_is_back() {
     };
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
-    fs::write(&token, TOKEN).unwrap();
+    write_token(&token, TOKEN);
     let config = config(&few(), token.to_str().unwrap());
     let site = Site::start(&wire, &config);
     browser.open(PAGE);
@@ -194,7 +194,7 @@ fn what_drops_packets_or_promises_is_asked_twice_and_said() {
     };
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
-    fs::write(&token, TOKEN).unwrap();
+    write_token(&token, TOKEN);
     let narrow = few().replace(
         "\"2mbit\"\nceil = \"4mbit\"",
         "\"10kbit\"\nceil = \"20kbit\"",
@@ -307,7 +307,7 @@ fn a_phone_in_the_dark_shows_all_within_its_width() {
     };
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
-    fs::write(&token, TOKEN).unwrap();
+    write_token(&token, TOKEN);
     let site = Site::start(&wire, &config(&few(), token.to_str().unwrap()));
     phone_in_the_dark(&mut browser);
     browser.open(PAGE);
@@ -395,7 +395,7 @@ fn a_thousand_classes_leave_no_frame_late() {
     }
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
-    fs::write(&token, TOKEN).unwrap();
+    write_token(&token, TOKEN);
     let site = Site::start(&wire, &config(&classes, token.to_str().unwrap()));
     let pressure = Pressure::begin();
     let categories = json!({

@@ -1,8 +1,8 @@
 //! Who may ask, and who may change.
 
-use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::http::request::Parts;
+use hyper::{StatusCode, Version};
 
 use super::Api;
 use super::answers::{Result, fail};
@@ -45,7 +45,23 @@ impl Api {
     }
 }
 
-/// Whether whoever asks over HTTP has a name of this machine for us.
+/// Refuses a request whose headers two readers could understand differently: RFC 9112 (3.2) wants one `Host` of each
+/// request of HTTP/1.1, and no field of one value may come twice.
+pub(super) fn has_one_meaning(parts: &Parts) -> Result<()> {
+    for name in [HOST, AUTHORIZATION] {
+        if parts.headers.get_all(&name).iter().nth(1).is_some() {
+            let sentence = format!("the header '{name}' came twice: send one");
+            return fail(StatusCode::BAD_REQUEST, sentence);
+        }
+    }
+    if parts.version >= Version::HTTP_11 && !parts.headers.contains_key(HOST) {
+        let sentence = "a request of HTTP/1.1 needs the header 'host'";
+        return fail(StatusCode::BAD_REQUEST, sentence);
+    }
+    Ok(())
+}
+
+/// Whether a request over HTTP names a loopback address of this machine as its host.
 pub(super) fn from_loopback(parts: &Parts) -> Result<()> {
     // A page from elsewhere that a browser on this machine shows has another.
     let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
@@ -70,6 +86,36 @@ fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_has_one_host_and_at_most_one_authorization() {
+        let status = |version, headers: &[(&str, &str)]| {
+            let mut request = hyper::Request::builder().version(version);
+            for &(name, value) in headers {
+                request = request.header(name, value);
+            }
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            has_one_meaning(&parts).err().map(|refused| refused.0)
+        };
+        let (here, other) = (("Host", "localhost"), ("host", "example.org"));
+        let bad = Some(StatusCode::BAD_REQUEST);
+        for (headers, of_11, of_10) in [
+            (&[here][..], None, None),
+            (&[], bad, None),
+            (&[here, here], bad, bad),
+            (&[here, other], bad, bad),
+            (&[here, ("Authorization", "Bearer a")], None, None),
+            (
+                &[here, ("Authorization", "Bearer a"), ("authorization", "")],
+                bad,
+                bad,
+            ),
+        ] {
+            let found =
+                [Version::HTTP_11, Version::HTTP_10].map(|version| status(version, headers));
+            assert_eq!(found, [of_11, of_10], "{headers:?}");
+        }
+    }
 
     #[test]
     fn only_names_of_loopback_are_taken_for_it() {

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tracing::debug;
 
 pub(crate) use access::Access;
-use access::from_loopback;
+use access::{from_loopback, has_one_meaning};
 pub(crate) use answers::{Answer, tag, text};
 use answers::{Failure, Result, fail, refusal};
 use asked::{Asked, whole};
@@ -155,6 +155,7 @@ impl Api {
         access: Access,
     ) -> Result<Answer> {
         let (parts, body) = request.into_parts();
+        has_one_meaning(&parts)?;
         let asked = Asked::of(&parts)?;
         let reads = parts.method == Method::GET || parts.method == Method::HEAD;
         if access == Access::Http {
