@@ -165,7 +165,7 @@ function offerToSave(proposal, fields) {
   const save = make("button", { type: "button" }, "Save to the file");
   save.addEventListener("click", async () => {
     try {
-      const { saved } = await ask("/v1/save", { method: "POST", body: {} });
+      const { saved } = await ask("v1/save", { method: "POST", body: {} });
       save.replaceWith(`Saved to ${saved}.`);
     } catch (error) {
       save.replaceWith(`Not saved: ${error.message}`);

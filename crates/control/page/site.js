@@ -18,7 +18,7 @@ export function keepToken(text) {
 }
 
 /** The path of parts that may be any text. */
-export const path = (...parts) => `/v1/${parts.map(encodeURIComponent).join("/")}`;
+export const path = (...parts) => `v1/${parts.map(encodeURIComponent).join("/")}`;
 
 async function send(where, options) {
   const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
@@ -55,7 +55,7 @@ export async function ask(where, { method = "GET", body, seconds = 20 } = {}) {
 
 /** Each state as it is told, until the stream ends. */
 export async function* states(signal) {
-  const answer = await send("/v1/events", { signal });
+  const answer = await send("v1/events", { signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   // A state is as long as there are classes: its parts are looked at once each.
   let parts = [];

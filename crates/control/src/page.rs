@@ -140,6 +140,26 @@ mod tests {
         found.filter_map(move |(place, _)| text[place + before.len()..].split('"').next())
     }
 
+    /// Behind a proxy the page may have a path of its own, which only relative addresses keep.
+    #[test]
+    fn no_address_in_the_page_begins_at_the_root() {
+        for asset in ASSETS
+            .iter()
+            .filter(|asset| !asset.path.starts_with("uplot/"))
+        {
+            for start in ["\"/", "'/", "`/", "(/"] {
+                let found = content(asset).lines().find(|line| {
+                    line.match_indices(start).any(|(at, _)| {
+                        // Neither a comment nor one slash by itself, which is a key.
+                        let next = line[at + start.len()..].chars().next();
+                        next.is_some_and(char::is_alphanumeric)
+                    })
+                });
+                assert_eq!(found, None, "{}", asset.path);
+            }
+        }
+    }
+
     #[test]
     fn whatever_the_page_names_is_served_and_nothing_else_is() {
         let page = content(at("/").unwrap());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fairlane_config::class_report::ClassReport;
 use fairlane_site::{Error, LinkReport, Report};
-use hyper::header::{CONTENT_TYPE, ETAG, HeaderValue};
+use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -175,6 +175,11 @@ impl Api {
         answer
             .headers_mut()
             .insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        // nginx would hold a stream back until its buffers are full.
+        let at_once = HeaderName::from_static("x-accel-buffering");
+        answer
+            .headers_mut()
+            .insert(at_once, HeaderValue::from_static("no"));
         no_store(&mut answer);
         Ok(answer)
     }
