@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use fairlane_netlab::skip;
+use serde_json::Value;
 
 use crate::program::fairlane;
 
@@ -67,28 +69,32 @@ fn piped(program: &str, arguments: &[&str], input: &str) -> Option<Output> {
 #[test]
 fn every_command_has_a_page_that_names_its_options_and_the_commands_below() {
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("new/man1");
-    let out = out.to_str().unwrap();
-    fairlane(&["manual", "--out", out]).success();
+    let out = folder.path().join("new/man");
+    fairlane(&["manual", "--out", out.to_str().unwrap()]).success();
     let mut all = Vec::new();
     tree(Vec::new(), &mut all);
     let mut pages = BTreeSet::new();
     for (words, options) in &all {
         let name = [&["fairlane".to_owned()], &words[..]].concat().join("-");
-        let text = fs::read_to_string(format!("{out}/{name}.1")).unwrap();
+        let number = section(words);
+        let file = format!("man{number}/{name}.{number}");
+        let text = fs::read_to_string(out.join(&file)).unwrap();
         let text = text.replace("\\-", "-");
-        pages.insert(format!("{name}.1"));
+        pages.insert(file);
         assert!(!options.is_empty(), "{name}");
         for option in options {
             assert!(
                 text.contains(option),
-                "{option} is not in {name}.1:\n{text}"
+                "{option} is not in {name}({number}):\n{text}"
             );
         }
         for (below, _) in &all {
             if below.len() == words.len() + 1 && below.starts_with(words) {
-                let below = format!("{name}-{}(1)", below.last().unwrap());
-                assert!(text.contains(&below), "{below} is not in {name}.1:\n{text}");
+                let below = format!("{name}-{}({})", below.last().unwrap(), section(below));
+                assert!(
+                    text.contains(&below),
+                    "{below} is not in {name}({number}):\n{text}"
+                );
             }
         }
         // A name, what it is for in a line, and the version.
@@ -96,13 +102,74 @@ fn every_command_has_a_page_that_names_its_options_and_the_commands_below() {
         assert!(text.lines().any(|line| line.starts_with(&about)), "{text}");
         assert!(text.contains(&format!("\"fairlane {}\"", env!("CARGO_PKG_VERSION"))));
     }
-    let written = fs::read_dir(out).unwrap();
-    let written = written.map(|page| page.unwrap().file_name().into_string().unwrap());
-    assert_eq!(written.collect::<BTreeSet<_>>(), pages);
+    pages.insert("man5/fairlane.toml.5".to_owned());
+    let written = written(&out);
+    let written = written
+        .iter()
+        .map(|page| page.strip_prefix(&out).unwrap().to_str().unwrap());
+    assert_eq!(written.map(str::to_owned).collect::<BTreeSet<_>>(), pages);
     assert!(pages.len() > 20, "{pages:?}");
-    for page in ["fairlane.1", "fairlane-init.1", "fairlane-ctl-filter-add.1"] {
+    for page in [
+        "man1/fairlane.1",
+        "man1/fairlane-bench.1",
+        "man8/fairlane-init.8",
+        "man8/fairlane-ctl-filter-add.8",
+    ] {
         assert!(pages.contains(page), "{pages:?}");
     }
+}
+
+/// Each page below a folder.
+fn written(out: &Path) -> Vec<PathBuf> {
+    let files = |folder: &Path| {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().path())
+    };
+    files(out).flat_map(|folder| files(&folder)).collect()
+}
+
+/// The section of a command.
+fn section(words: &[String]) -> u8 {
+    let administration = ["check", "ctl", "init", "run", "top"];
+    match words.first() {
+        Some(first) if administration.contains(&first.as_str()) => 8,
+        _ => 1,
+    }
+}
+
+#[test]
+fn the_page_of_the_format_has_every_table_and_key_of_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    fairlane(&["manual", "--out", folder.path().to_str().unwrap()]).success();
+    let text = fs::read_to_string(folder.path().join("man5/fairlane.toml.5")).unwrap();
+    // As `roff` escapes a hyphen, an apostrophe and the start of a line.
+    let text = text
+        .replace("\\-", "-")
+        .replace("\\*(Aq", "'")
+        .replace("\\&", "");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let whole = words(&text);
+    for table in [
+        "[interfaces]",
+        "[[link]]",
+        "[[link.class]]",
+        "[link.class.flows]",
+    ] {
+        assert!(text.contains(&format!(".SH {table}\n")), "{table}: {text}");
+    }
+    let schema: Value = serde_json::from_str(&fairlane(&["check", "--schema"]).success()).unwrap();
+    let tables = schema["$defs"].as_object().unwrap().values();
+    let keys = tables
+        .flat_map(|table| table["properties"].as_object())
+        .flatten();
+    let mut known = 0;
+    for (key, value) in keys {
+        let description = value["description"].as_str().unwrap();
+        assert!(text.contains(&format!("\\fB{key}\\fR")), "{key}: {text}");
+        assert!(whole.contains(&words(description)), "{key}: {description}");
+        known += 1;
+    }
+    assert!(known > 50, "{known}");
 }
 
 #[test]
@@ -110,8 +177,8 @@ fn the_pages_are_what_man_reads() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
     fairlane(&["manual", "--out", out]).success();
-    for page in fs::read_dir(out).unwrap() {
-        let text = fs::read_to_string(page.unwrap().path()).unwrap();
+    for page in written(folder.path()) {
+        let text = fs::read_to_string(page).unwrap();
         let arguments = ["-man", "-Tutf8", "-ww", "-rLL=78n", "-z"];
         let Some(read) = piped("groff", &arguments, &text) else {
             return;
@@ -125,7 +192,7 @@ fn the_pages_are_what_man_reads() {
     let page = fairlane(&["manual"]).success();
     assert_eq!(
         page,
-        fs::read_to_string(format!("{out}/fairlane.1")).unwrap()
+        fs::read_to_string(format!("{out}/man1/fairlane.1")).unwrap()
     );
 }
 

@@ -1,4 +1,4 @@
-//! The pages on the algorithms, `docs/algorithms`: what they say of the program is what it does.
+//! The pages on the algorithms, `docs/algorithms`, agree with the program; packaged documentation has no dead links.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -134,6 +134,66 @@ fn links_lead_somewhere() {
             );
         }
     }
+}
+
+/// Every link of packaged pages leads to a file of the package: to a page, with its anchor.
+#[test]
+fn packaged_pages_have_no_dead_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = root().join("packaging/install-docs");
+    let installed = Command::new(script).arg(folder.path()).output().unwrap();
+    assert!(installed.status.success(), "{installed:?}");
+    let mut folders = vec![folder.path().to_owned()];
+    let mut links = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                links += follow_links(&path);
+            }
+        }
+    }
+    assert!(links > 100, "{links}");
+}
+
+/// Checks the links of a page; how many there are.
+fn follow_links(page: &Path) -> usize {
+    let text = read(page);
+    let targets = text.split("](").skip(1);
+    let targets = targets.map(|rest| rest.split(')').next().unwrap());
+    let mut links = 0;
+    for target in targets.filter(|target| !target.starts_with("http")) {
+        links += 1;
+        let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+        let file = match file {
+            "" => page.to_owned(),
+            file => page.with_file_name(file),
+        };
+        assert!(file.exists(), "{}: nothing at {target}", page.display());
+        if !anchor.is_empty() {
+            let there = read(&file);
+            let headings = there.lines().filter(|line| line.starts_with('#'));
+            let mut anchors = headings.map(anchor_of);
+            assert!(
+                anchors.any(|other| other == anchor),
+                "{}: no heading of {target}",
+                page.display()
+            );
+        }
+    }
+    links
+}
+
+/// The anchor that a heading has where pages are shown.
+fn anchor_of(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    text.chars()
+        .filter(kept)
+        .collect::<String>()
+        .replace(' ', "-")
 }
 
 /// Costs are those of README, examples those of the command, and the plot has both.
