@@ -39,7 +39,7 @@ pub use explain::Explanation;
 pub use hyper::Method;
 pub use metrics::Format;
 pub use save::{create, save};
-pub use service::{Inherited, ServeError, Service};
+pub use service::{Inherited, ServeError, Service, check_tokens};
 
 /// What can be asked, as an OpenAPI 3.1 document.
 pub const OPENAPI: &str = include_str!("../openapi.json");

@@ -125,6 +125,21 @@ impl Inherited {
     }
 }
 
+/// The tokens for changes and for reading, as far as the configuration names files of them.
+fn tokens(control: &Control) -> Result<[Option<Token>; 2], ServeError> {
+    let read = |path: &Option<PathBuf>| path.as_deref().map(Token::read).transpose();
+    Ok([read(&control.token)?, read(&control.read_token)?])
+}
+
+/// Checks that the files of tokens have one each.
+///
+/// # Errors
+///
+/// That of [`Service::start`].
+pub fn check_tokens(control: &Control) -> Result<(), ServeError> {
+    tokens(control).map(drop)
+}
+
 impl Service {
     /// Serves a site where its configuration says, with what was inherited of another process's: then
     /// nobody is answered before the site has told its state. `file` is where it was read from.
@@ -138,8 +153,7 @@ impl Service {
         file: Option<PathBuf>,
         inherited: Inherited,
     ) -> Result<Service, ServeError> {
-        let token = control.token.as_deref().map(Token::read).transpose()?;
-        let read_token = control.read_token.as_deref().map(Token::read).transpose()?;
+        let tokens = tokens(control)?;
         let Inherited { kept, unix, http } = inherited;
         let waits = unix.is_some() || http.is_some();
         let http = match (control.http, http) {
@@ -160,7 +174,7 @@ impl Service {
         let history = History::default();
         let noting = history.clone().follow(states.clone());
         let mut told = states.clone();
-        let api = Arc::new(Api::new(site, states, history, file, [token, read_token]));
+        let api = Arc::new(Api::new(site, states, history, file, tokens));
         api.grants().go_on_with(kept);
         let to_hand_over = ToHandOver {
             grants: api.grants(),

@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 
 use crate::moved;
+use crate::network::Network;
 use crate::sys::interface::Interface;
 
 /// The MTU of the interface of this name in the calling thread's network namespace, in bytes: the
@@ -80,6 +81,46 @@ pub fn is_virtual_cable(name: &str) -> io::Result<bool> {
     Ok(Interface::find(name)?.is_cable().unwrap_or(false))
 }
 
+/// Checks that the interface of this name, in the calling thread's network namespace, carries Ethernet frames. Needs no
+/// privilege. A few system calls.
+///
+/// # Errors
+///
+/// `InvalidInput` with a sentence if it carries something else; `NotFound` or another error of the system's if there
+/// is no such interface.
+///
+/// ```
+/// use fairlane_io::interface::check_ethernet;
+///
+/// check_ethernet("lo")?;
+/// assert!(check_ethernet("nosuch0").is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn check_ethernet(name: &str) -> io::Result<()> {
+    match Interface::find(name)?.carries_ethernet()? {
+        true => Ok(()),
+        false => Err(no_ethernet(name)),
+    }
+}
+
+/// Whether the interface of this name, in the calling thread's network namespace, is a tap device. Needs no privilege. A
+/// few system calls.
+///
+/// # Errors
+///
+/// The kernel cannot be asked.
+///
+/// ```
+/// use fairlane_io::interface::is_tap;
+///
+/// assert!(!is_tap("lo")? && !is_tap("nosuch0")?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn is_tap(name: &str) -> io::Result<bool> {
+    let is_tun = Network::read()?.kind(name) == Some("tun");
+    Ok(is_tun && check_ethernet(name).is_ok())
+}
+
 /// The IP addresses of the interface of this name, with the lengths of their prefixes, and the gateways of its default
 /// routes, in the calling thread's network namespace. Addresses of its link alone are left out. Needs no privilege.
 ///
@@ -91,7 +132,7 @@ pub fn is_virtual_cable(name: &str) -> io::Result<bool> {
 /// use fairlane_io::interface::addresses_and_gateways;
 ///
 /// let (_, gateways) = addresses_and_gateways("lo")?;
-/// assert_eq!(gateways, []);
+/// assert!(gateways.is_empty());
 /// assert!(addresses_and_gateways("nosuch0").is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```

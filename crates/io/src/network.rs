@@ -177,6 +177,13 @@ impl Network {
         device.map(|device| device.mtu)
     }
 
+    /// The kind of the interface of this name, as `ip -details link` shows it; empty for hardware.
+    #[must_use]
+    pub fn kind(&self, name: &str) -> Option<&str> {
+        let device = self.devices.iter().find(|device| device.name == name);
+        device.map(|device| &*device.kind)
+    }
+
     /// The Ethernet address of the interface of this name.
     #[must_use]
     pub fn hardware(&self, name: &str) -> Option<[u8; 6]> {

@@ -358,6 +358,18 @@ pub(crate) fn open(
     Ok([near, outside])
 }
 
+/// Checks that the backend has memory for a site.
+pub(crate) fn check_memory(
+    interfaces: &Interfaces,
+    needs: Needs,
+    workers: &[Option<WorkerOptions>; 2],
+) -> Result<()> {
+    match interfaces.backend {
+        config::Backend::Packet => Ok(()),
+        config::Backend::Xdp => xdp::Plan::new(interfaces, needs, Threads::of(workers)).map(drop),
+    }
+}
+
 /// The same two, of another process that is to hand them over.
 pub(crate) fn go_on_with(
     names: [String; 2],

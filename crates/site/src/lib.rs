@@ -45,6 +45,7 @@ mod flows;
 mod forward;
 mod frame;
 mod hand_over;
+mod here;
 #[doc(hidden)]
 pub mod measured;
 mod meter;
@@ -72,6 +73,7 @@ pub use error::Error;
 pub use fairlane_io::interface::addresses_and_gateways;
 pub use flows::{FlowReport, TopFlows};
 pub use hand_over::{Beside, Running};
+pub use here::fits_here;
 pub use meter::Delays;
 pub use notice::Notice;
 pub use pipeline::pipeline_terms;

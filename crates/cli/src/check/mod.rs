@@ -4,18 +4,22 @@ pub(crate) mod report;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use fairlane_config::Site;
 use fairlane_config::link_report::SiteReport;
 use fairlane_config::schema;
-use fairlane_site::{bypasses, pipeline_terms};
+use fairlane_control::check_tokens;
+use fairlane_site::{bypasses, fits_here, pipeline_terms};
 
 use crate::machine::read_site;
 use crate::output;
 
 const HELP: &str = "\
 No interface is opened. The MTUs of interfaces on this machine are looked up; for others
-1500 is assumed, and the output says so. A warning says where this machine bridges or routes
-between its interfaces, past Fairlane: `run` refuses that. An error is one sentence with its line and
+1500 is assumed, and the output says so. Where one of its interfaces is here, so are
+the reasons for which `run` would refuse it: a device that carries no Ethernet frames,
+queues, cores, a file of a token that is missing. A warning says where this machine
+bridges or routes between the interfaces, past Fairlane: `run` refuses that too. An error is one sentence with its line and
 column, and the exit status is 2; warnings go to standard error and change nothing.
 
 Where the file names interfaces, a line says what a running daemon adds to every delay, as
@@ -59,6 +63,23 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// Checks a site as far as this machine matters. Without any of its interfaces the file is for another machine.
+fn check_here(site: &Site) -> Result<()> {
+    let missing = fits_here(site)?;
+    match site.control.as_ref().map_or(Ok(()), check_tokens) {
+        Err(error) if missing.is_some() => return Err(error.into()),
+        Err(error) => output::warn([error]),
+        Ok(()) => {}
+    }
+    output::warn(
+        missing.into_iter().flatten().map(|name| {
+            format!("interface {name:?} is not on this machine: `run` fails until it is")
+        }),
+    );
+    output::warn(site.interfaces.iter().flat_map(bypasses));
+    Ok(())
+}
+
 /// Checks a file.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Some(config) = &options.config else {
@@ -66,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let site = read_site(config)?;
     output::warn(&site.warnings);
-    output::warn(site.interfaces.iter().flat_map(bypasses));
+    check_here(&site).with_context(|| config.display().to_string())?;
     let report = SiteReport::new(&site, |link| pipeline_terms(&site, link));
     if options.json {
         return output::json(&report);

@@ -292,3 +292,47 @@ fn a_file_that_is_not_there_is_named_once() {
         "{finished:?}"
     );
 }
+
+#[test]
+fn check_refuses_on_this_machine_what_run_would_refuse() {
+    let Some(wire) = crate::site::wire("a check on the machine of a site", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    let control = format!("[control]\nhttp = \"127.0.0.1:0\"\ntoken = {token:?}\n");
+    let site = crate::site::up("packet", "10mbit") + &control;
+    let (_folder, path) = file(&site);
+    let sentence = format!("{path}: control: token {}: No such file", token.display());
+    let check = |path: &str| wire.middle().run(|| fairlane(&["check", path]));
+    let refused = check(&path);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(refused.stderr.contains(&sentence), "{refused:?}");
+    // Elsewhere the file may be there.
+    let elsewhere = fairlane(&["check", &path]);
+    assert!(elsewhere.status.success(), "{elsewhere:?}");
+    let warning = format!("warning: control: token {}: No such", token.display());
+    assert!(elsewhere.stderr.contains(&warning), "{elsewhere:?}");
+    std::fs::write(&token, "a token that is not guessed").unwrap();
+    check(&path).success();
+
+    let (_folder, path) = file(&site.replace("\"outside\"\nbackend", "\"nosuch0\"\nbackend"));
+    let missing = check(&path);
+    assert!(missing.status.success(), "{missing:?}");
+    let warning = "warning: interface \"nosuch0\" is not on this machine";
+    assert!(missing.stderr.contains(warning), "{missing:?}");
+
+    let tap = site.replace("inside = \"inside\"", "tap = \"inside\"");
+    let (_folder, path) = file(&tap);
+    for command in ["check", "run"] {
+        let refused = wire.middle().run(|| fairlane(&[command, &path]));
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("of another kind"), "{refused:?}");
+    }
+
+    let queues = "[workers]\nreceive = 1\ncores = [0, 65535]\n";
+    let (_folder, path) = file(&(site + queues));
+    let refused = check(&path);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("core 65535"), "{refused:?}");
+}

@@ -225,12 +225,14 @@ fn a_device_of_packets_without_ethernet_is_refused() {
              [[link]]\nname = \"up\"\nrate = \"1gbit\"\n"
         );
         std::fs::write(&file, config).unwrap();
-        let refused = namespace.run(|| fairlane(&["run", file.to_str().unwrap()]));
-        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-        assert!(
-            refused.stderr.contains("tun0 carries no Ethernet frames"),
-            "{refused:?}"
-        );
+        for command in ["check", "run"] {
+            let refused = namespace.run(|| fairlane(&[command, file.to_str().unwrap()]));
+            assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+            assert!(
+                refused.stderr.contains("tun0 carries no Ethernet frames"),
+                "{refused:?}"
+            );
+        }
     }
     drop(tun);
 }

@@ -166,12 +166,18 @@ fn xdp_room(
         }
     }
     if in_all > most {
+        let classes = tables.iter().zip(links.iter());
+        let advice = match rooms::fitting(classes.map(|(at, one)| (at.value(), &*one.link)), most) {
+            Some((packets, count)) => format!(
+                "write room = {{ packets = {packets} }} in the {count} classes that have more"
+            ),
+            None => "give classes and flows less 'room'".to_owned(),
+        };
         return report.error(
             &backend.span(),
             format!(
                 "backend 'xdp': at most {most} packets may wait in all links, and room for \
-                 {in_all} is kept for their classes: give classes and flows less 'room', or use \
-                 the backend \"packet\""
+                 {in_all} is kept for their classes: {advice}, or use the backend \"packet\""
             ),
         );
     }

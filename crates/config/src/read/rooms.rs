@@ -3,6 +3,9 @@
 //! Unless the file says otherwise it is what the guarantee needs for a burst of [`granted`] bytes. A
 //! queue's limit and the link's follow where the file has none, so that small files stay small.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use fairlane_core::bounds::Service;
 use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
@@ -11,7 +14,7 @@ use super::queue::{self, MOST};
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::{Guarantee, NoGuarantee};
-use crate::site::{Class, ClassKind, Flows, Queue};
+use crate::site::{Class, ClassKind, Flows, Link, Queue};
 use crate::units::Size;
 use crate::written::At;
 
@@ -246,6 +249,46 @@ pub(crate) fn kept_for(class: &Class) -> (u64, u64) {
 pub(crate) fn kept<'a>(classes: impl IntoIterator<Item = &'a Class>) -> (u64, u64) {
     let each = classes.into_iter().map(kept_for);
     each.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+}
+
+/// The largest room, in packets, that every class without one in the file may have where all classes together have
+/// at most `most`, and how many classes have more. None where the rooms in the file are too many by themselves.
+pub(super) fn fitting<'a>(
+    links: impl Iterator<Item = (&'a file::Link, &'a Link)>,
+    most: u64,
+) -> Option<(u64, usize)> {
+    let (mut fixed, mut open) = (0, Vec::new());
+    for (written, link) in links {
+        let is_open = |class: &&Arc<At<file::Class>>| {
+            let room = class.value().room.as_deref().map(At::value);
+            room.is_none_or(|room| room.packets.is_none())
+        };
+        let names = written.class.iter().filter(is_open);
+        let names: HashSet<&str> = names
+            .map(|class| class.value().name.value().as_str())
+            .collect();
+        for class in &link.classes {
+            match kept_for(class).0 {
+                packets if names.contains(&*class.name) => open.push(packets),
+                packets => fixed += packets,
+            }
+        }
+    }
+    let fits = |room: &u64| {
+        let sum = open.iter().map(|packets| packets.min(room)).sum::<u64>();
+        fixed + sum <= most
+    };
+    // The sum grows with the room: the largest that fits is found by halves.
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        match fits(&middle) {
+            true => low = middle,
+            false => high = middle - 1,
+        }
+    }
+    let more = open.iter().filter(|&&packets| packets > low).count();
+    (low > 0 && fits(&low)).then_some((low, more))
 }
 
 /// The most that waits in a link, as far as the file says it.

@@ -82,6 +82,23 @@ fn room_that_cannot_be_kept() {
         ],
     );
     refuses(&xdp("packet"), &[]);
+    // A room that fits is named, and does fit.
+    let many = |room: &str| {
+        let classes =
+            (0..10_000).map(|n| format!("[[link.class]]\nname = 'c{n}'\nweight = 1\n{room}\n"));
+        let classes: String = classes.collect();
+        "[interfaces]\ninside = 'a'\noutside = 'b'\nbackend = 'xdp'\n[[link]]\nname = 'up'\n\
+         rate = '10gbit'\n"
+            .to_owned()
+            + &classes
+            + "[[link.class]]\nname = 'rest'\nroom = { packets = 200 }\ndefault = true\n"
+    };
+    let sentence = Site::parse(&many(""), "site.toml").unwrap_err().to_string();
+    let advice = "write room = { packets = 12 } in the 10000 classes that have more";
+    assert!(sentence.contains(advice), "{sentence}");
+    let site = Site::parse(&many("room = { packets = 12 }"), "site.toml").unwrap();
+    assert_eq!(site.warnings.len(), 0, "{:?}", site.warnings.first());
+    assert!(Site::parse(&many("room = { packets = 13 }"), "site.toml").is_err());
     // A little less fits, and leaves the rest to share.
     let site = Site::parse(&xdp("xdp").replace("122369", "122000"), "site.toml").unwrap();
     assert_eq!(site.links[0].limits.packets, 122_368);

@@ -132,49 +132,76 @@ fn rx_ring(queues: u32, waiting: u64) -> Option<u32> {
 
 /// Memory for the frames of a site, if AF_XDP serves its interfaces, with these workers there in all.
 pub(super) fn memory(interfaces: &Interfaces, needs: Needs, workers: Threads) -> Result<Memory> {
-    if interfaces.near == Near::Nothing {
-        return unfit(format!(
-            "with the backend xdp nobody but Fairlane hears {}: name inside or tap in \
-             [interfaces], or use the backend packet",
-            interfaces.outside
-        ));
-    }
-    if needs.frames > MOST_WAITING.into() {
-        return unfit(format!(
-            "with the backend xdp at most {MOST_WAITING} packets may wait in all links, and their \
-             limits add up to {}: lower 'limit', or use the backend packet",
-            needs.frames
-        ));
-    }
-    let mut longest = needs.longest;
-    let mut queues = Vec::new();
-    for name in named(interfaces) {
-        // One that is not there is named by who opens it.
-        let mtu = interface::mtu(name).unwrap_or(0);
-        if mtu > LONGEST_LONG_SHARED - HEADER {
-            return unfit(format!(
-                "with the backend xdp an MTU is at most {}, and {name} has {mtu}: lower it \
-                 (ip link set {name} mtu {0}), or use the backend packet",
-                LONGEST_LONG_SHARED - HEADER
-            ));
-        }
-        longest = longest.max(mtu + HEADER);
-        queues.push((name, interface::rx_queues(name).unwrap_or(1)));
-    }
-    let bytes = match longest {
-        ..=LONGEST_SHARED => SHARED_FRAME,
-        _ => LONG_SHARED_FRAME,
-    };
-    let (queues, rx_ring) = rx_ring_of(&queues, needs, workers)?;
-    let rx_places = queues * rx_ring;
-    // No more than MOST_WAITING wait.
-    let frames = needs.frames as u32 + workers.frames() + in_rings(2 * queues, rx_ring);
+    let Plan {
+        frames,
+        bytes,
+        rx_places,
+        rx_ring,
+    } = Plan::new(interfaces, needs, workers)?;
     let umem = umem(interfaces, frames, bytes).doing("memory for AF_XDP")?;
     Ok(Memory {
         umem,
         rx_places,
         rx_ring,
     })
+}
+
+/// The sizes of a memory.
+pub(super) struct Plan {
+    frames: u32,
+    /// Of each frame.
+    bytes: u32,
+    rx_places: u32,
+    rx_ring: u32,
+}
+
+impl Plan {
+    /// Those of a site, if AF_XDP serves its interfaces.
+    pub(super) fn new(interfaces: &Interfaces, needs: Needs, workers: Threads) -> Result<Plan> {
+        if interfaces.near == Near::Nothing {
+            return unfit(format!(
+                "with the backend xdp nobody but Fairlane hears {}: name inside or tap in \
+             [interfaces], or use the backend packet",
+                interfaces.outside
+            ));
+        }
+        if needs.frames > MOST_WAITING.into() {
+            return unfit(format!(
+                "with the backend xdp at most {MOST_WAITING} packets may wait in all links, and their \
+             limits add up to {}: lower 'limit', or use the backend packet",
+                needs.frames
+            ));
+        }
+        let mut longest = needs.longest;
+        let mut queues = Vec::new();
+        for name in named(interfaces) {
+            // A missing interface is an error when it is opened.
+            let mtu = interface::mtu(name).unwrap_or(0);
+            if mtu > LONGEST_LONG_SHARED - HEADER {
+                return unfit(format!(
+                    "with the backend xdp an MTU is at most {}, and {name} has {mtu}: lower it \
+                 (ip link set {name} mtu {0}), or use the backend packet",
+                    LONGEST_LONG_SHARED - HEADER
+                ));
+            }
+            longest = longest.max(mtu + HEADER);
+            queues.push((name, interface::rx_queues(name).unwrap_or(1)));
+        }
+        let bytes = match longest {
+            ..=LONGEST_SHARED => SHARED_FRAME,
+            _ => LONG_SHARED_FRAME,
+        };
+        let (queues, rx_ring) = rx_ring_of(&queues, needs, workers)?;
+        let rx_places = queues * rx_ring;
+        // No more than MOST_WAITING wait.
+        let frames = needs.frames as u32 + workers.frames() + in_rings(2 * queues, rx_ring);
+        Ok(Plan {
+            frames,
+            bytes,
+            rx_places,
+            rx_ring,
+        })
+    }
 }
 
 /// Frames that are aligned where a device may offer to read and write them itself: not between virtual cables.
