@@ -246,6 +246,18 @@ impl Link {
         })
     }
 
+    /// Gives it another MTU, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If its driver has no such MTU, or the link has been deleted.
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), LabError> {
+        let message = link(self.index).with_number(MTU, mtu);
+        self.ask(SET_LINK, 0, &message, || {
+            format!("give {} the MTU {mtu}", self.name)
+        })
+    }
+
     /// Gives it another name. It is known by its former one until it is [found](Self::find) again.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The kernel's own ways past a site: looked for at the start, and while it runs.
+//! The kernel's own ways past a site: looked for at the start, and while it runs. So are other MTUs.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -146,29 +146,37 @@ fn of_host(outside: &str, tap: &str, network: &Network) -> Option<Bypass> {
     })
 }
 
-/// The bypasses of a running site.
-pub(crate) struct BypassWatch {
+/// The bypasses of a running site, and the MTUs of its interfaces.
+pub(crate) struct NetworkWatch {
     /// None where the kernel cannot be asked.
     watch: Option<Watch>,
     /// The interfaces by their indexes, which they keep when they are renamed: near, and outside.
     indexes: [Option<u32>; 2],
+    mtus: [Option<u32>; 2],
     found: Vec<Arc<str>>,
 }
 
-impl BypassWatch {
+impl NetworkWatch {
     /// In the calling thread's network namespace.
-    pub(crate) fn open(notify: &Notify) -> BypassWatch {
+    pub(crate) fn open(notify: &Notify) -> NetworkWatch {
         let watch = Watch::open().doing("watching for ways past the site");
         let watch = watch.map_err(|error| notify(Notice::Warning(error.to_string())));
-        BypassWatch {
+        NetworkWatch {
             watch: watch.ok(),
             indexes: [None; 2],
+            mtus: [None; 2],
             found: Vec::new(),
         }
     }
 
-    /// Looks again, and notifies of what began or ended since. Returns the sentences.
-    pub(crate) fn look(&mut self, mut interfaces: Interfaces, notify: &Notify) -> Vec<Arc<str>> {
+    /// Looks again, and notifies of bypasses that began or ended since, and of other MTUs, with the longest frame of the
+    /// link that leaves by each interface. Returns the sentences.
+    pub(crate) fn look(
+        &mut self,
+        mut interfaces: Interfaces,
+        longest: [Option<u32>; 2],
+        notify: &Notify,
+    ) -> Vec<Arc<str>> {
         let Some(watch) = &mut self.watch else {
             return Vec::new();
         };
@@ -180,11 +188,24 @@ impl BypassWatch {
             Near::Nothing => None,
         };
         let names = [near, Some(&mut interfaces.outside)];
-        for (index, name) in self.indexes.iter_mut().zip(names) {
+        for (side, name) in names.into_iter().enumerate() {
             let Some(name) = name else { continue };
+            let (index, former) = (&mut self.indexes[side], &mut self.mtus[side]);
             *index = network.index(name).or(*index);
             if let Some(renamed) = index.and_then(|index| network.name(index)) {
                 renamed.clone_into(name);
+            }
+            // A missing interface keeps the former MTU until it is back.
+            let Some(mtu) = network.mtu(name) else {
+                continue;
+            };
+            if let Some(former) = former.replace(mtu).filter(|&former| former != mtu) {
+                notify(Notice::MtuChanged {
+                    interface: name.clone(),
+                    mtu,
+                    former,
+                    longest: longest[side],
+                });
             }
         }
         let now = found(&interfaces, network);

@@ -16,7 +16,7 @@ use fairlane_runtime::Clock;
 use fairlane_runtime::attach::Attach;
 use fairlane_runtime::bridge::Side;
 
-use crate::bypass::BypassWatch;
+use crate::bypass::NetworkWatch;
 use crate::daemon::{Handle, Interface, Outcome, SiteBridge, nanos};
 use crate::device::{Needs, Opened, ToKeeper};
 use crate::error::{Doing, Error, Result};
@@ -133,8 +133,8 @@ pub(crate) struct Control {
     pub(crate) longest: Arc<Longest>,
     /// What the devices were opened for.
     pub(crate) needs: Needs,
-    /// The kernel's ways past it.
-    pub(crate) bypasses: BypassWatch,
+    /// The kernel's ways past it, and its interfaces' MTUs.
+    pub(crate) network: NetworkWatch,
     /// On the left and on the right.
     pub(crate) devices: [Interface; 2],
     /// What the way between them adds to all delays.
@@ -208,17 +208,21 @@ impl Control {
         self.state.told = self.state.start;
         // Whoever asks at once is told soon.
         self.state.changed = true;
-        self.look_for_bypasses();
+        self.look_at_network();
         self.state.start
     }
 
-    /// The kernel's ways past the site; none while an interface is detached.
-    fn look_for_bypasses(&mut self) -> Vec<Arc<str>> {
+    /// Looks at the kernel's network: returns its ways past the site; none while an interface is detached.
+    fn look_at_network(&mut self) -> Vec<Arc<str>> {
         let interfaces = self.interfaces_with(&None);
-        let interfaces = interfaces.filter(|_| self.detached == [false; 2]);
-        interfaces.map_or_else(Vec::new, |interfaces| {
-            self.bypasses.look(interfaces, &self.notify)
-        })
+        let Some(interfaces) = interfaces.filter(|_| self.detached == [false; 2]) else {
+            return Vec::new();
+        };
+        let longest = Side::BOTH.map(|side| {
+            let plan = self.plans.iter().find(|plan| plan.side == side)?;
+            Some(plan.link.longest.get() - plan.link.overhead)
+        });
+        self.network.look(interfaces, longest, &self.notify)
     }
 
     /// Until the forwarding thread has ended, or does not end in time; then closes all.
@@ -731,7 +735,7 @@ impl Control {
             recent_seconds: times[1],
             attached: (self.attach.as_ref()).map_or(0, |attach| attach.attached().len()),
             reloads: self.state.reloads,
-            bypasses: self.look_for_bypasses(),
+            bypasses: self.look_at_network(),
             longest_step_us: longest_steps.iter().map(|step| step.us).fold(0.0, f64::max),
             longest_steps,
             forwarding: ForwardingReport::of(counting.thread),

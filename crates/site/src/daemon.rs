@@ -17,7 +17,7 @@ use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, W
 use fairlane_runtime::bridge::{Bridge, Came, Lane, Make, Side};
 use fairlane_runtime::{Clock, Registrar};
 
-use crate::bypass::{self, BypassWatch};
+use crate::bypass::{self, NetworkWatch};
 use crate::control::{Control, Ended, Event, Request, State};
 use crate::device::{self, AnyDevice, Needs, Ports};
 use crate::early::Port;
@@ -407,7 +407,7 @@ impl Daemon {
             clock,
             interval: nanos(options.interval),
             handle,
-            bypasses: BypassWatch::open(&notify),
+            network: NetworkWatch::open(&notify),
             notify,
             attach,
             longest: Arc::clone(&forwarding.longest),

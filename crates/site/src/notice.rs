@@ -23,6 +23,17 @@ pub enum Notice {
     Bypassed(String),
     /// It no longer does.
     BypassEnded(String),
+    /// An interface has another MTU.
+    MtuChanged {
+        /// Its name.
+        interface: String,
+        /// The MTU, in bytes.
+        mtu: u32,
+        /// The one before.
+        former: u32,
+        /// Bytes of the longest frame of the link that leaves by it, if there is one: that does not change.
+        longest: Option<u32>,
+    },
     /// An interface was deleted. What is to leave by it is dropped until there is one of that name.
     Gone(String),
     /// An interface that was deleted is there again, and used.
@@ -77,6 +88,12 @@ impl Notice {
             Notice::Warning(_) => warn!(name: "warning", "{self}"),
             Notice::Bypassed(_) => warn!(name: "bypass", "{self}"),
             Notice::BypassEnded(_) => info!(name: "bypass ended", "{self}"),
+            Notice::MtuChanged {
+                interface,
+                mtu,
+                former,
+                ..
+            } => warn!(name: "mtu changed", interface, mtu, former, "{self}"),
             Notice::Gone(interface) => warn!(name: "gone", interface, "{self}"),
             Notice::Back(interface) => info!(name: "back", interface, "{self}"),
             Notice::Unusable { interface, error } => {
@@ -108,6 +125,21 @@ impl fmt::Display for Notice {
         match self {
             Notice::Warning(text) | Notice::Bypassed(text) => write!(f, "warning: {text}"),
             Notice::BypassEnded(text) => write!(f, "no longer so: {text}"),
+            Notice::MtuChanged {
+                interface,
+                mtu,
+                former,
+                longest,
+            } => {
+                write!(f, "{interface}: the MTU is {mtu} now, {former} before")?;
+                match longest {
+                    Some(longest) => write!(
+                        f,
+                        "; its link carries frames of up to {longest} bytes until the file is read again"
+                    ),
+                    None => Ok(()),
+                }
+            }
             Notice::Gone(name) => write!(
                 f,
                 "{name} is gone: what is to leave by it is dropped until it is back"

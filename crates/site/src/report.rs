@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, SpanReport, bps, part};
 use fairlane_config::link_report::PipelineTerms;
-use fairlane_config::{ClassKind, Link, List, Shared};
+use fairlane_config::{ClassKind, Link, List, LongestBy, Shared};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use fairlane_runtime::Spans;
@@ -215,6 +215,9 @@ pub struct LinkReport {
     pub overhead: u32,
     /// Bytes of the longest frame that it carries.
     pub longest_frame: u32,
+    /// The MTU that this follows from: that of its interface when the file was read. Null where the file says it, or
+    /// nothing was known of the interface.
+    pub longest_mtu: Option<u32>,
     /// The rate that it carried, overhead included.
     pub carried_bps: f64,
     /// The part of its rate that this is.
@@ -375,6 +378,10 @@ impl LinkReport {
             rate: link.rate,
             overhead: link.overhead,
             longest_frame: link.longest.get() - link.overhead,
+            longest_mtu: match link.longest_by {
+                LongestBy::Interface { mtu } => Some(mtu),
+                LongestBy::File | LongestBy::Assumed => None,
+            },
             carried_bps: whole.bps(),
             utilisation: whole.bps() / link.rate.bps() as f64,
             recent_bps: recent.bps(),

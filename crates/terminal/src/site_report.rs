@@ -101,9 +101,17 @@ fn notes(report: &Report) -> String {
     }
     for link in &report.links {
         if link.oversized > 0 {
+            let advice = match link.longest_mtu {
+                Some(mtu) => format!(
+                    "{} had an MTU of {mtu} when the file was read: raise that and read the file again \
+                     (SIGHUP), or set 'longest'",
+                    plain(&link.to)
+                ),
+                None => "raise 'longest'".to_owned(),
+            };
             notes += &format!(
                 "\n{} frames were longer than the {} bytes that link {} carries, and were \
-                 dropped: raise 'longest'",
+                 dropped: {advice}",
                 link.oversized,
                 link.longest_frame,
                 plain(&link.name)

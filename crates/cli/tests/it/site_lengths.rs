@@ -210,6 +210,49 @@ fn what_is_checked_is_the_interface_that_is_there() {
 }
 
 #[test]
+fn an_mtu_raised_during_a_run_is_logged_and_the_report_names_the_limit() {
+    let Some(mut line) = line("an MTU raised during a run", 1_500) else {
+        return;
+    };
+    let (mut running, _folder) = line.run(&config("packet", ""), &["--quiet", "--drain", "0"]);
+    line.until_through();
+    for link in &line._links {
+        link.set_mtu(9_000).unwrap();
+    }
+    let said = "the MTU is 9000 now, 1500 before";
+    running.until_said(&format!("inside: {said}\n"));
+    running.until_said(&format!(
+        "outside: {said}; its link carries frames of up to 1522 bytes until the file is read again"
+    ));
+    // The second one comes when the first was received.
+    line.pass(vec![frame(&[], 9_014, 1), frame(&[], 60, 2)], 1);
+    running.signal("HUP");
+    running.until_said("was read again and taken over");
+    let arrived = line.pass(vec![frame(&[], 9_014, 3)], 1);
+    assert_eq!(arrived.len(), 1);
+    running.signal("INT");
+    let finished = running.finish();
+    assert!(finished.status.success(), "{finished:?}");
+    assert_eq!(finished.stderr.matches(said).count(), 2, "{finished:?}");
+
+    // Without reading it again, the report has the limit that applied.
+    for link in &line._links {
+        link.set_mtu(1_500).unwrap();
+    }
+    let (mut running, _folder) = line.run(&config("packet", ""), &["--quiet", "--drain", "0"]);
+    line.until_through();
+    for link in &line._links {
+        link.set_mtu(9_000).unwrap();
+    }
+    line.pass(vec![frame(&[], 9_014, 1), frame(&[], 60, 2)], 1);
+    running.signal("INT");
+    let finished = running.finish();
+    let note = "1 frames were longer than the 1522 bytes that link up carries, and were dropped: outside had an \
+                MTU of 1500 when the file was read: raise that and read the file again (SIGHUP), or set 'longest'";
+    assert!(finished.stdout.contains(note), "{finished:?}");
+}
+
+#[test]
 fn a_device_of_packets_without_ethernet_is_refused() {
     let Some(namespace) = or_skip("a device without Ethernet", Namespace::new()) else {
         return;

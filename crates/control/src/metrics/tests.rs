@@ -41,6 +41,7 @@ pub(crate) fn report() -> Report {
         rate: link.rate,
         overhead: 24,
         longest_frame: 1_514,
+        longest_mtu: None,
         carried_bps: 36_000.0,
         utilisation: 0.0018,
         recent_bps: 36_000.0,
