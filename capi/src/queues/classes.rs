@@ -75,7 +75,8 @@ impl Queues for Classes {
     }
 
     fn classify(&mut self, frame: &[u8], layer: Layer) -> Result<(fl_flow, u64), fl_status> {
-        let place = self.filters.classify(frame, layer, &Origin::default());
+        let (origin, now) = (Origin::default(), self.latest);
+        let place = self.filters.classify(frame, layer, &origin, now);
         Ok((named(place.class), place.flow))
     }
 

@@ -57,6 +57,7 @@ pub(crate) struct Begin {
 #[derive(Clone, Debug)]
 pub struct Classifier<T = u32> {
     rules: usize,
+    asks_ports: bool,
     v4: Words<T, V4, V4_ORIGIN>,
     v6: Words<T, V6, V6_ORIGIN>,
     other: Words<T, V4, V4_ORIGIN>,
@@ -230,6 +231,7 @@ impl<T: Copy> Classifier<T> {
         order.sort_by_key(|&rule| Reverse(rules[rule].priority));
         Classifier {
             rules: rules.len(),
+            asks_ports: rules.iter().any(|rule| rule.matches.asks_ports()),
             v4: Words::new(&rules, &order, Family::V4),
             v6: Words::new(&rules, &order, Family::V6),
             other: Words::new(&rules, &order, Family::Other),
@@ -259,6 +261,11 @@ impl<T: Copy> Classifier<T> {
             Family::V6 => self.v6.target(headers, origin),
             Family::Other => self.other.target(headers, origin),
         }
+    }
+
+    /// Whether a rule asks for ports, which later fragments do not have.
+    pub(crate) fn asks_ports(&self) -> bool {
+        self.asks_ports
     }
 
     /// Whether the rules are so many that a look-up waits for memory.

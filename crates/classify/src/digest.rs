@@ -19,14 +19,14 @@ impl fmt::Debug for DigestKey {
 
 /// SipHash-1-3 (Aumasson and Bernstein, INDOCRYPT 2012) of whole words, without the buffer that
 /// anything shorter would need.
-struct SipHash13 {
+pub(crate) struct SipHash13 {
     state: [u64; 4],
     words: u64,
 }
 
 impl SipHash13 {
     #[inline]
-    fn new(DigestKey([first, second]): &DigestKey) -> Self {
+    pub(crate) fn new(DigestKey([first, second]): &DigestKey) -> Self {
         let state = [
             first ^ 0x736f_6d65_7073_6575,
             second ^ 0x646f_7261_6e64_6f6d,
@@ -47,7 +47,7 @@ impl SipHash13 {
     }
 
     #[inline]
-    fn write(&mut self, word: u64) {
+    pub(crate) fn write(&mut self, word: u64) {
         self.state[3] ^= word;
         self.round();
         self.state[0] ^= word;
@@ -55,7 +55,7 @@ impl SipHash13 {
     }
 
     #[inline]
-    fn finish(mut self) -> u64 {
+    pub(crate) fn finish(mut self) -> u64 {
         // The last block: the low byte of the number of bytes, above none that are left.
         self.write((8 * self.words) << 56);
         self.state[2] ^= 0xff;

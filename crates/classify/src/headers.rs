@@ -62,6 +62,12 @@ pub struct Headers {
     /// Whether it is a part of a datagram. IPv6 with a fragment header around a whole
     /// datagram (RFC 6946) is whole.
     pub fragment: Fragment,
+    /// Of a fragment: which datagram it is a part of, between its addresses.
+    pub identification: u32,
+    /// Of a fragment: bytes of the datagram's payload that it carries.
+    pub fragment_bytes: u16,
+    /// Of the last fragment: bytes of the payload of the whole datagram; 0 of any other.
+    pub fragmented_bytes: u32,
     /// Whether it is link-layer control, by which neighbours keep the link itself working: ARP,
     /// neighbour discovery with the hop limit 255 that RFC 4861 asks for, frames to the addresses
     /// that IEEE 802.1D reserves (STP, LACP, LLDP, 802.1X), PPPoE discovery, and the control

@@ -87,6 +87,7 @@
 //!     Match, Origin, Per, Protocol, Reason, Rule, Segment, Unreachable, WORDS, mark_ce,
 //!     parse_partly, segment, words,
 //! };
+//! use fairlane_core::Nanos;
 //! use fairlane_core::tree::ClassId;
 //!
 //! let udp = Match { protocol: Some(Protocol::UDP), ..Match::default() };
@@ -116,11 +117,12 @@
 //! // By the classes' numbers in the queues; what cannot be read is of the default class.
 //! let classes = [(ClassId::new(7), None), (ClassId::new(8), Some(Per::SourceIp))];
 //! let mut link = LinkClassifier::new(rules, classes, 1, DigestKey([1, 2]));
-//! assert_eq!(link.classify(&packet, Layer::Ip, &origin).class, ClassId::new(8));
+//! let now = Nanos::ZERO;
+//! assert_eq!(link.classify(&packet, Layer::Ip, &origin, now).class, ClassId::new(8));
 //! assert_eq!(link.malformed(), 1);
 //! // By a thread that shares the filters, and counts nothing.
 //! let (to, found) = link.find(&packet, Layer::Ip, &origin);
-//! assert_eq!((to.class, found), (ClassId::new(8), Found::Unreadable));
+//! assert_eq!((to.class, found), (ClassId::new(8), Found::UNREADABLE));
 //!
 //! assert!(mark_ce(&mut packet, Layer::Ip) && packet[1] == 0b11);
 //! let of_tcp: Option<Segment> = segment(&packet, Layer::Ip);
@@ -143,6 +145,7 @@ mod digest;
 mod ecn;
 mod field;
 mod flow_key;
+mod fragments;
 mod headers;
 mod link;
 pub mod offload;

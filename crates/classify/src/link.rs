@@ -3,11 +3,15 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
 
 use crate::classifier::Begin;
-use crate::parse::read;
-use crate::{Classifier, DigestKey, FlowKey, Headers, Layer, Origin, Per, Rule, parse};
+use crate::fragments::Fragments;
+use crate::parse::{network, read};
+use crate::{
+    Classifier, DigestKey, Family, FlowKey, Fragment, Headers, Layer, Origin, Per, Rule, parse,
+};
 
 /// The filters of a link: which class, and which flow in it, a packet is of.
 #[derive(Clone, Debug)]
@@ -17,23 +21,64 @@ pub struct LinkClassifier {
     default: u32,
     link_control: Option<u32>,
     key: DigestKey,
+    /// Where a filter asks for ports, which later fragments do not have.
+    fragments: Option<Fragments>,
+    /// The classes of orphans, until they are taken.
+    orphans: Vec<ClassId>,
     malformed: u64,
     unmatched: u64,
+    opaque: u64,
+    opaque_type: u16,
 }
 
-/// Why a packet goes where it goes.
+/// Why a packet goes where it goes, and what else is counted of it: one of the first three, and any of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub struct Found(u8);
+
+impl Found {
     /// It matches a filter, or is link-layer control that has a class.
-    Filter,
+    pub const FILTER: Found = Found(0);
     /// It matches none.
-    NoFilter,
+    pub const NO_FILTER: Found = Found(1);
     /// It cannot be read.
-    Unreadable,
+    pub const UNREADABLE: Found = Found(2);
+    /// It is a fragment, which has the class and flow of the first fragment of its datagram, whatever filters say.
+    pub const FRAGMENT: Found = Found(4);
+    /// It is of a protocol that no filter looks into: neither IP nor link-layer control.
+    pub const OPAQUE: Found = Found(8);
+    /// Bits that it takes.
+    pub const BITS: u32 = 4;
+
+    /// Whether this is so.
+    #[inline]
+    pub fn has(self, other: Found) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both.
+    #[inline]
+    #[must_use]
+    pub fn and(self, other: Found) -> Found {
+        Found(self.0 | other.0)
+    }
+
+    /// As a number of [`BITS`](Self::BITS) bits.
+    #[inline]
+    pub fn to_bits(self) -> u8 {
+        self.0
+    }
+
+    /// Reads such a number; of a larger one the lowest bits count.
+    #[inline]
+    pub fn from_bits(bits: u8) -> Found {
+        Found(bits & ((1 << Self::BITS) - 1))
+    }
 }
 
 /// Fewer packets are looked up one by one.
 const TOGETHER: usize = 8;
+/// Orphans that are noted until they are taken: those of a batch, and more.
+const MOST_ORPHANS: usize = 256;
 
 /// Room for what is known of packets between two steps of [`LinkClassifier::find_all`].
 #[derive(Clone, Debug, Default)]
@@ -67,13 +112,17 @@ impl LinkClassifier {
         key: DigestKey,
     ) -> LinkClassifier {
         LinkClassifier {
+            fragments: rules.asks_ports().then(|| Fragments::new(key)),
             rules,
             classes: classes.into_iter().collect(),
             default,
             link_control: None,
             key,
+            orphans: Vec::new(),
             malformed: 0,
             unmatched: 0,
+            opaque: 0,
+            opaque_type: 0,
         }
     }
 
@@ -96,12 +145,21 @@ impl LinkClassifier {
         for ((class, _), &id) in self.classes.iter_mut().zip(classes) {
             *class = id;
         }
+        if let Some(fragments) = &mut self.fragments {
+            fragments.clear();
+        }
+    }
+
+    /// Whether fragments go where the first one of their datagram went: filters ask for ports.
+    pub fn follows_fragments(&self) -> bool {
+        self.rules.asks_ports()
     }
 
     /// Goes on with the counts of the filters that these take the place of.
     pub fn resume(&mut self, former: &LinkClassifier) {
         self.malformed = former.malformed;
         self.unmatched = former.unmatched;
+        (self.opaque, self.opaque_type) = (former.opaque, former.opaque_type);
     }
 
     /// Where a packet of a known class goes, by the class's place in the link; counts nothing.
@@ -132,10 +190,29 @@ impl LinkClassifier {
     /// Where a packet goes: to the class of the first filter that it matches; to the default
     /// class if it matches none, or cannot be read, which is counted. Its flow is 0 in a class
     /// without flows, and if it cannot be read.
+    ///
+    /// Where a filter asks for ports, a fragment goes where the first one of its datagram went, if that was seen in the
+    /// last second; of up to 4,096 datagrams this is known, of 16 of a source. A later fragment of any other datagram
+    /// is an [orphan](Self::take_orphans), and is classified without ports.
     #[inline]
-    pub fn classify(&mut self, bytes: &[u8], layer: Layer, origin: &Origin) -> ClassFlow {
-        let (to, found) = self.find(bytes, layer, origin);
-        self.count(found);
+    pub fn classify(
+        &mut self,
+        bytes: &[u8],
+        layer: Layer,
+        origin: &Origin,
+        now: Nanos,
+    ) -> ClassFlow {
+        let mut headers = Headers::default();
+        let (mut to, found) = match read(bytes, layer, &mut headers) {
+            Ok(()) => self.find_read(&headers, origin),
+            Err(_) => self.unreadable(),
+        };
+        if found.has(Found::FRAGMENT)
+            && let Some(fragments) = &mut self.fragments
+        {
+            to = follow(fragments, &mut self.orphans, (&headers, origin), to, now);
+        }
+        self.count(found, bytes);
         to
     }
 
@@ -144,6 +221,7 @@ impl LinkClassifier {
     ///
     /// ```
     /// use fairlane_classify::{DigestKey, Layer, LinkClassifier, Match, Origin, Rule, Scratch};
+    /// use fairlane_core::Nanos;
     /// use fairlane_core::tree::ClassId;
     ///
     /// let dns = Match { destination_port: Some("53".parse()?), ..Match::default() };
@@ -160,7 +238,7 @@ impl LinkClassifier {
     /// let packets = [to_port(53), to_port(80), to_port(53)];
     /// let (mut scratch, mut to) = (Scratch::default(), Vec::new());
     /// let bytes = packets.iter().map(|packet| (&packet[..], Origin::default()));
-    /// link.classify_all(bytes, Layer::Ip, &mut scratch, &mut to);
+    /// link.classify_all(bytes, Layer::Ip, Nanos::ZERO, &mut scratch, &mut to);
     /// assert!(to.iter().map(|to| to.class.number()).eq([7, 8, 7]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -169,17 +247,32 @@ impl LinkClassifier {
         &mut self,
         packets: impl ExactSizeIterator<Item = (&'a [u8], Origin)>,
         layer: Layer,
+        now: Nanos,
         scratch: &mut Scratch,
         to: &mut Vec<ClassFlow>,
     ) {
         let (mut unmatched, mut malformed) = (0, 0);
-        self.find_all(packets, layer, scratch, |class_flow, found| {
-            unmatched += u64::from(found == Found::NoFilter);
-            malformed += u64::from(found == Found::Unreadable);
+        let (mut opaque, mut opaque_type) = (0, self.opaque_type);
+        let mut fragments = self.fragments.take();
+        let mut orphans = core::mem::take(&mut self.orphans);
+        self.each(packets, layer, scratch, |of, class_flow, found| {
+            let mut class_flow = class_flow;
+            unmatched += u64::from(found.has(Found::NO_FILTER));
+            malformed += u64::from(found.has(Found::UNREADABLE));
+            if found.has(Found::FRAGMENT)
+                && let Some(fragments) = &mut fragments
+            {
+                class_flow = follow(fragments, &mut orphans, of, class_flow, now);
+            }
+            if found.has(Found::OPAQUE) {
+                (opaque, opaque_type) = (opaque + 1, of.0.ethertype);
+            }
             to.push(class_flow);
         });
+        (self.fragments, self.orphans) = (fragments, orphans);
         self.unmatched += unmatched;
         self.malformed += malformed;
+        (self.opaque, self.opaque_type) = (self.opaque + opaque, opaque_type);
     }
 
     /// The same without counting, and what is to be [counted](Self::count): for threads that share the
@@ -205,10 +298,26 @@ impl LinkClassifier {
         scratch: &mut Scratch,
         mut found: impl FnMut(ClassFlow, Found),
     ) {
+        self.each(packets, layer, scratch, |_, to, what| found(to, what));
+    }
+
+    /// The same, with the headers of each packet and where it came from.
+    #[inline]
+    fn each<'a>(
+        &self,
+        packets: impl ExactSizeIterator<Item = (&'a [u8], Origin)>,
+        layer: Layer,
+        scratch: &mut Scratch,
+        mut found: impl FnMut((&Headers, &Origin), ClassFlow, Found),
+    ) {
         if packets.len() < TOGETHER || !self.rules.is_large() {
             for (bytes, origin) in packets {
-                let (to, what) = self.find(bytes, layer, &origin);
-                found(to, what);
+                let mut headers = Headers::default();
+                let (to, what) = match read(bytes, layer, &mut headers) {
+                    Ok(()) => self.find_read(&headers, &origin),
+                    Err(_) => self.unreadable(),
+                };
+                found((&headers, &origin), to, what);
             }
             return;
         }
@@ -227,24 +336,31 @@ impl LinkClassifier {
                 true => self.find_read(&headers, &origin),
                 false => self.unreadable(),
             };
-            found(to, what);
+            found((&headers, &origin), to, what);
         }
     }
 
     #[inline]
     fn unreadable(&self) -> (ClassFlow, Found) {
         let default = self.classes[self.default as usize].0;
-        (default.into(), Found::Unreadable)
+        (default.into(), Found::UNREADABLE)
     }
 
     #[inline]
     fn find_read(&self, headers: &Headers, origin: &Origin) -> (ClassFlow, Found) {
         let control = self.link_control.filter(|_| headers.link_control);
         let target = control.or_else(|| self.rules.target(headers, origin));
-        let found = match target {
-            Some(_) => Found::Filter,
-            None => Found::NoFilter,
+        let mut found = match target {
+            Some(_) => Found::FILTER,
+            None => Found::NO_FILTER,
         };
+        if headers.fragment != Fragment::No {
+            if self.follows_fragments() {
+                found = found.and(Found::FRAGMENT);
+            }
+        } else if headers.family == Family::Other && !headers.link_control {
+            found = found.and(Found::OPAQUE);
+        }
         let place = target.unwrap_or(self.default);
         let (class, per) = self.classes[place as usize];
         let flow = per.map_or(0, |per| per.digest(headers, origin, &self.key));
@@ -253,12 +369,26 @@ impl LinkClassifier {
 
     /// Counts what was found of a packet by these filters.
     #[inline]
-    pub fn count(&mut self, found: Found) {
-        match found {
-            Found::Filter => {}
-            Found::NoFilter => self.unmatched += 1,
-            Found::Unreadable => self.malformed += 1,
+    pub fn count(&mut self, found: Found, bytes: &[u8]) {
+        self.unmatched += u64::from(found.has(Found::NO_FILTER));
+        self.malformed += u64::from(found.has(Found::UNREADABLE));
+        if found.has(Found::OPAQUE) {
+            self.opaque += 1;
+            self.opaque_type = network(bytes).map_or(0, |(ethertype, _)| ethertype);
         }
+    }
+
+    /// Packets so far of protocols that no filter looks into: neither IP nor link-layer control; and the type in the
+    /// Ethernet header of the last one.
+    pub fn opaque(&self) -> (u64, u16) {
+        (self.opaque, self.opaque_type)
+    }
+
+    /// Takes the classes that orphans went to since the last time, once for each of them: later fragments of datagrams
+    /// of which no first fragment is known. 256 are noted at most.
+    #[inline]
+    pub fn take_orphans(&mut self) -> impl Iterator<Item = ClassId> {
+        self.orphans.drain(..)
     }
 
     /// Packets so far that could not be read.
@@ -270,4 +400,20 @@ impl LinkClassifier {
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
+}
+
+/// Where a fragment goes that filters sort into `to`.
+#[cold]
+fn follow(
+    fragments: &mut Fragments,
+    orphans: &mut Vec<ClassId>,
+    (headers, origin): (&Headers, &Origin),
+    to: ClassFlow,
+    now: Nanos,
+) -> ClassFlow {
+    let followed = fragments.follow(headers, origin, to, now);
+    if followed.is_none() && orphans.len() < MOST_ORPHANS {
+        orphans.push(to.class);
+    }
+    followed.unwrap_or(to)
 }

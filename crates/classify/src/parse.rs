@@ -210,11 +210,11 @@ fn ipv4(bytes: &[u8], headers: &mut Headers) -> Result<(), Malformed> {
     headers.dscp = Dscp::of_traffic_class(ip[1]);
     headers.ecn = ip[1] & 3;
     let place = u16_at(ip, 6);
-    headers.fragment = match (place & 0x1fff, place & 0x2000) {
-        (0, 0) => Fragment::No,
-        (0, _) => Fragment::First,
-        _ => Fragment::Later,
-    };
+    if place & 0x3fff != 0 {
+        let offset = u32::from(place & 0x1fff) * 8;
+        let id = u16_at(ip, 4).into();
+        note_fragment(headers, id, offset, place & 0x2000 != 0, payload);
+    }
     transport(Protocol(ip[9]), payload, headers)
 }
 
@@ -273,11 +273,11 @@ fn extensions<'a>(
         (next, rest) = (Protocol(extension[0]), behind);
         if fragment {
             let place = u16_at(extension, 2);
-            headers.fragment = match (place >> 3, place & 1) {
-                (0, 0) => headers.fragment,
-                (0, _) => Fragment::First,
-                _ => Fragment::Later,
-            };
+            if place & 0xfff9 != 0 {
+                let id =
+                    u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]);
+                note_fragment(headers, id, (place & 0xfff8).into(), place & 1 != 0, rest);
+            }
             if headers.fragment == Fragment::Later {
                 headers.protocol = Some(next);
                 return Ok(());
@@ -286,6 +286,22 @@ fn extensions<'a>(
     }
     let reason = Reason::TooMany(MOST_EXTENSIONS);
     Err(malformed(Header::Ipv6Extension, reason))
+}
+
+/// Notes the place of a fragment in its datagram. Out of line, since few packets are fragments.
+#[cold]
+#[inline(never)]
+fn note_fragment(headers: &mut Headers, id: u32, offset: u32, has_more: bool, payload: &[u8]) {
+    headers.fragment = match offset {
+        0 => Fragment::First,
+        _ => Fragment::Later,
+    };
+    headers.identification = id;
+    headers.fragment_bytes = payload.len() as u16;
+    headers.fragmented_bytes = match has_more {
+        true => 0,
+        false => offset + payload.len() as u32,
+    };
 }
 
 #[inline]

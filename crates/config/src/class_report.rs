@@ -286,6 +286,8 @@ pub struct ClassReport {
     pub marked: u64,
     /// Received while the interface lost others: what was lost is likely to have been alike.
     pub beside_lost: u64,
+    /// Fragments of datagrams whose first fragment was not seen: they have no ports, and were classified without.
+    pub orphan_fragments: u64,
     /// Its part of the frames that were lost before they were classified: an estimate, by what was
     /// received of it while they were lost.
     pub lost_estimate: u64,
@@ -360,6 +362,7 @@ impl ClassReport {
             early: early.packets,
             marked: stats.marked,
             beside_lost: 0,
+            orphan_fragments: 0,
             lost_estimate: 0,
             throttled: stats.throttled,
             flows: stats.flows,

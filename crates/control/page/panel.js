@@ -28,6 +28,7 @@ const FURTHER = [
   ["Bound broken", ({ told }) => (told.bound_us === null ? "–" : `${told.recent?.violations ?? 0} times`)],
   ["Waiting", ({ told }) => `${count(told.queued_packets)} packets${told.room_packets ? `, room for ${count(told.room_packets)}` : ""}`],
   ["Drops", ({ told }) => `${count(told.dropped)} full, ${count(told.discarded)} managed, ${count(told.early)} early`],
+  ["Orphan fragments", ({ told }) => count(told.orphan_fragments)],
   ["Weight", ({ told }) => `${told.weight}`],
   ["Flows", ({ told }) => (told.each ? `${count(told.flows)} of ${count(told.each.most)}, per ${told.each.per}` : `${count(told.flows)}`)],
 ];
@@ -38,6 +39,7 @@ const OF_LINK = [
   ["Algorithm", ({ told }) => told.algorithm],
   ["Waiting", ({ told }) => `${count(told.queued_packets)} packets`],
   ["No filter matched", ({ told }) => `${count(told.unmatched)} frames`],
+  ["No filter looks into", ({ told }) => `${count(told.opaque_frames)} frames${told.opaque_protocol ? `, of ${told.opaque_protocol}` : ""}`],
   ["Malformed, too long", ({ told }) => `${count(told.malformed)}, ${count(told.oversized)} frames`],
 ];
 

@@ -3,6 +3,7 @@
 
 use std::error::Error;
 
+use fairlane::Nanos;
 use fairlane::classify::{DigestKey, Layer, Origin};
 use fairlane::config::Site;
 
@@ -57,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (queues, ids) = link.discipline::<Vec<u8>>();
         let mut classifier = link.classifier(&ids, DigestKey([1, 2]));
         for (what, dscp) in [("EF", 46), ("none", 0)] {
-            let to = classifier.classify(&packet(dscp), Layer::Ip, &Origin::default());
+            let to = classifier.classify(&packet(dscp), Layer::Ip, &Origin::default(), Nanos::ZERO);
             let place = ids.iter().position(|&id| id == to.class);
             let name = place.map_or("nowhere", |place| &*link.classes[place].name);
             println!("DSCP {what}: to {name}");

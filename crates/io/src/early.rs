@@ -29,7 +29,8 @@
 //!
 //! # What is not decided
 //!
-//! A malformed frame is of the default class, and has a limit with all others. A frame whose class is not
+//! A malformed frame is of the default class, and has a limit with all others; so has a later fragment where such
+//! follow the first one of their datagram, and counts for the default class. A frame whose class is not
 //! certain passes: one that is yet to be segmented, and one that the rules leave open. Of each family, rules that ask for the same bits are looked
 //! up in up to 16 tables, and 64 others are compared one by one; of more, those that come first,
 //! and what only later ones could decide passes.
@@ -56,7 +57,8 @@
 //!     source_port: (0, u16::MAX),
 //!     destination_port: (0, u16::MAX),
 //! };
-//! let mut rules = Rules { rules: Default::default(), default: 0, classes: vec![class; 2] };
+//! let classes = vec![class; 2];
+//! let mut rules = Rules { rules: Default::default(), default: 0, follows_fragments: false, classes };
 //! rules.rules[Family::V6 as usize].push((anything, 1));
 //!
 //! /// How many of ten frames a class loses that the scheduler has no room for.
@@ -165,6 +167,8 @@ pub struct Rules {
     pub rules: [Vec<(Pattern, u32)>; 3],
     /// The class of what no rule matches, and of malformed frames.
     pub default: u32,
+    /// Whether later fragments follow the first one of their datagram, which these rules do not know.
+    pub follows_fragments: bool,
     /// All classes, by number.
     pub classes: Vec<Class>,
 }
@@ -184,8 +188,10 @@ pub struct Dropped {
 #[derive(Debug)]
 pub struct EarlyDrop {
     classes: Vec<Shape>,
-    /// The class of malformed frames, and where their limit is: that of the class, if it has one queue.
-    malformed: (u32, Shape),
+    /// The class of frames that say no other, and where their limit is: that of the class, if it has one queue.
+    unclear: (u32, Shape),
+    /// Whether later fragments are among them.
+    follows_fragments: bool,
     kinds: Vec<[[u64; WORDS]; 3]>,
     hash: [u64; WORDS],
     limits_at: usize,
@@ -240,9 +246,9 @@ impl EarlyDrop {
         }
         let searches: [Search; 3] = searches.try_into().expect("there are three families");
         let (classes, kinds, mut limits) = shapes(&rules.classes);
-        let mut malformed = classes[rules.default as usize];
-        if malformed.kind() != 0 {
-            malformed.place = limits.into();
+        let mut unclear = classes[rules.default as usize];
+        if unclear.kind() != 0 || rules.follows_fragments {
+            unclear.place = limits.into();
             limits += 1;
         }
         let limits_at = HEADER + classes.len() * CLASS_BYTES;
@@ -262,7 +268,8 @@ impl EarlyDrop {
         }
         Ok(EarlyDrop {
             classes,
-            malformed: (rules.default, malformed),
+            unclear: (rules.default, unclear),
+            follows_fragments: rules.follows_fragments,
             kinds,
             hash: numbers(),
             limits_at,
@@ -336,7 +343,7 @@ impl EarlyDrop {
     }
 
     /// There was no room for a packet of a class, or it had to give way. `words` says what the
-    /// packet's are, or that it is malformed and has none; asked for the flow, if the class has flows. O(1).
+    /// packet's are, or that they say no class; asked for the flow, if the class has flows. O(1).
     pub fn no_room(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
         let Some((shape, [set, left])) = self.limit(class, words) else {
             return;
@@ -375,13 +382,19 @@ impl EarlyDrop {
     ) -> Option<(Shape, &[AtomicU64; 2])> {
         let mut shape = *self.classes.get(class as usize)?;
         let mut number = shape.place & u64::from(u32::MAX);
-        if let Some(kind) = shape.kind().checked_sub(1) {
-            if let Some((family, words)) = words() {
-                let bits = &self.kinds[kind][family as usize];
-                number += hash(&words, bits, &self.hash) >> (shape.place >> BUCKETS_SHIFT);
-            } else {
-                let (of, malformed) = self.malformed;
-                (shape, number) = (of == class).then_some((malformed, malformed.place))?;
+        let kind = shape.kind().checked_sub(1);
+        if kind.is_some() || self.follows_fragments {
+            let (default, unclear) = self.unclear;
+            match (kind, words()) {
+                (Some(kind), Some((family, words))) => {
+                    let bits = &self.kinds[kind][family as usize];
+                    number += hash(&words, bits, &self.hash) >> (shape.place >> BUCKETS_SHIFT);
+                }
+                (None, Some(_)) => {}
+                (_, None) if class == default || self.follows_fragments => {
+                    (shape, number) = (unclear, unclear.place);
+                }
+                (_, None) => return None,
             }
         }
         let at = self.limits_at / 8 + number as usize * (LIMIT_BYTES / 8);
@@ -415,7 +428,8 @@ impl EarlyDrop {
             memory: self.memory.as_raw_fd(),
             tables: self.tables.descriptor(),
             classes: self.classes.len() as u32,
-            malformed: (self.malformed.0, self.malformed.1.place as u32),
+            unclear: (self.unclear.0, self.unclear.1.place as u32),
+            follows_fragments: self.follows_fragments,
             limits_at: self.limits_at as i32,
             limits: self.limits,
             searches: &self.searches,

@@ -37,6 +37,7 @@ fn rules(flows: bool) -> Rules {
     Rules {
         rules: [vec![(pattern, 1)], Vec::new(), Vec::new()],
         default: 0,
+        follows_fragments: false,
         classes: vec![class(flows.then_some([by_port; 3])), class(None)],
     }
 }
@@ -202,6 +203,7 @@ fn the_longest_program_is_short_enough() {
     let all = Rules {
         rules: [(); 3].map(|()| (0..300).map(rule).collect()),
         default: 0,
+        follows_fragments: false,
         classes: (0..300).map(class).collect(),
     };
     let early = match EarlyDrop::new(&all) {

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use fairlane_classify::{DigestKey, Layer, LinkClassifier, Scratch};
+use fairlane_classify::{DigestKey, Found, Layer, LinkClassifier, Scratch};
 use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
@@ -13,7 +13,7 @@ use fairlane_runtime::Classify;
 use crate::early::words;
 use crate::flows::names::{self, Naming};
 use crate::frame::Received;
-use crate::meter::{Meter, Recorder};
+use crate::meter::{Meter, Recorder, duration};
 use crate::passing::Watch;
 use crate::workers::Note;
 
@@ -25,6 +25,10 @@ pub(crate) struct FrameClassifier {
     /// By the number of the class.
     recorders: Vec<Option<Recorder>>,
     early: Option<Arc<EarlyDrop>>,
+    /// During an overload, whether each class keeps to its guarantee, by number; empty where nothing is dropped early.
+    conduct: Vec<Conduct>,
+    /// Bytes that a frame takes on the wire besides its own.
+    pub(crate) overhead: u32,
     /// What looks at TCP in passing.
     pub(crate) watch: Option<Box<Watch>>,
     /// The places of classes by their numbers; of classes that go, none.
@@ -55,11 +59,18 @@ impl FrameClassifier {
     ) -> FrameClassifier {
         let metered = metered.into_iter();
         let recorders = metered.map(|(id, meter)| (id, Recorder::new(Arc::clone(meter))));
+        let recorders = by_number(recorders);
+        let conduct = match early {
+            Some(_) => vec![Conduct::default(); recorders.len()],
+            None => Vec::new(),
+        };
         FrameClassifier {
             filters,
             scratch: Scratch::default(),
-            recorders: by_number(recorders),
+            recorders,
             early,
+            conduct,
+            overhead: 0,
             watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
             naming: None,
@@ -86,7 +97,8 @@ impl FrameClassifier {
     #[inline(never)]
     fn leaves_beside_limits(&self, class: ClassId, received: &Received) {
         if let Some((early, place)) = self.overloaded(class, received) {
-            early.sent(place, || words(received.frame.bytes()));
+            let follows = self.filters.follows_fragments();
+            early.sent(place, || words(received.frame.bytes(), follows));
         }
     }
 
@@ -94,6 +106,36 @@ impl FrameClassifier {
     #[inline]
     fn place(&self, class: ClassId) -> Option<u32> {
         self.places.get(class.number() as usize).copied()?
+    }
+
+    /// Notes by a frame that has come whether its class keeps to its guarantee: by when it came to the interface, however
+    /// long the thread has stood still since. By itself: there is an overload.
+    #[cold]
+    #[inline(never)]
+    fn judge(&mut self, class: ClassId, received: &Received) {
+        let number = class.number() as usize;
+        let (Some(conduct), Some(Some(recorder))) =
+            (self.conduct.get_mut(number), self.recorders.get(number))
+        else {
+            return;
+        };
+        if let Some((bps, burst)) = recorder.meter().guaranteed() {
+            let bytes = received.frame.bytes().len() as u64 + u64::from(self.overhead);
+            conduct.arrive(duration(bytes, bps), burst, received.came);
+        }
+    }
+
+    /// Whether a class has sent no more than it is guaranteed, as far as is known since the overload began.
+    fn keeps_to_guarantee(&self, class: ClassId) -> bool {
+        let number = class.number() as usize;
+        let guaranteed = match self.recorders.get(number) {
+            Some(Some(recorder)) => recorder.meter().guaranteed(),
+            _ => None,
+        };
+        let conduct = self.conduct.get(number);
+        guaranteed
+            .zip(conduct)
+            .is_some_and(|((_, burst), conduct)| conduct.is_within(burst))
     }
 
     /// Notes what the flow of a frame is, if that is not known. By itself: seldom does anybody ask.
@@ -137,15 +179,30 @@ impl FrameClassifier {
     #[inline]
     pub(crate) fn by_filters(&mut self, received: &Received) -> ClassFlow {
         let bytes = received.frame.bytes();
-        (self.filters).classify(bytes, Layer::Ethernet, &received.origin)
+        let (layer, origin) = (Layer::Ethernet, &received.origin);
+        let to = (self.filters).classify(bytes, layer, origin, received.came);
+        self.note_orphans();
+        to
+    }
+
+    /// Counts the fragments that have just been classified without the first one of their datagram.
+    #[inline]
+    fn note_orphans(&mut self) {
+        for class in self.filters.take_orphans() {
+            if let Some(Some(recorder)) = self.recorders.get(class.number() as usize) {
+                recorder.meter().record_orphan();
+            }
+        }
     }
 
     /// The same of a frame of which a worker has said it, if that was by these filters.
     #[inline]
     pub(crate) fn classified(&mut self, received: &Received, note: Note) -> ClassFlow {
-        let to = match note.table != 0 && note.table == self.table {
+        // Which datagram a fragment is of is known here alone.
+        let is_known = note.table == self.table && !note.found.has(Found::FRAGMENT);
+        let to = match note.table != 0 && is_known {
             true => {
-                self.filters.count(note.found);
+                self.filters.count(note.found, received.frame.bytes());
                 note.to
             }
             false => self.by_filters(received),
@@ -162,6 +219,9 @@ impl FrameClassifier {
         {
             recorder.meter().record_beside_lost();
         }
+        if self.early.as_deref().is_some_and(EarlyDrop::is_on) {
+            self.judge(to.class, received);
+        }
         if let Some(watch) = &mut self.watch {
             watch.see(received.frame.bytes(), to, received.came);
         }
@@ -176,6 +236,33 @@ impl FrameClassifier {
         (self.filters).within(place, bytes, Layer::Ethernet, &received.origin)
     }
 }
+
+/// How a class has sent during an overload, as a virtual schedule (GCRA, ITU-T I.371): when all that has come will have
+/// left at the guaranteed rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Conduct {
+    done: Nanos,
+    /// When the last frame came.
+    last: Nanos,
+}
+
+impl Conduct {
+    /// A frame has come that takes `span` at the guaranteed rate, at which the burst takes `burst`.
+    fn arrive(&mut self, span: Nanos, burst: Nanos, came: Nanos) {
+        self.last = self.last.max(came);
+        let done = self.done.max(self.last) + span;
+        // A flood is forgotten as long after it as a burst takes, or a second.
+        let most = self.last + burst.max(FORGET) + burst;
+        self.done = done.min(most);
+    }
+
+    fn is_within(self, burst: Nanos) -> bool {
+        self.done.since(self.last) <= burst
+    }
+}
+
+/// How long a flood counts after its end, at least.
+const FORGET: Nanos = Nanos::from_secs(1);
 
 /// What is known of each, by number.
 fn by_number<T>(known: impl IntoIterator<Item = (ClassId, T)>) -> Vec<Option<T>> {
@@ -202,13 +289,14 @@ impl Classify<Received> for FrameClassifier {
     fn classify_all<'a>(
         &mut self,
         all: impl ExactSizeIterator<Item = (&'a Received, Length)> + Clone,
-        _: Nanos,
+        now: Nanos,
         to: &mut Vec<ClassFlow>,
     ) {
         let packets = all.clone();
         let packets = packets.map(|(received, _)| (received.frame.bytes(), received.origin));
         let before = to.len();
-        (self.filters).classify_all(packets, Layer::Ethernet, &mut self.scratch, to);
+        (self.filters).classify_all(packets, Layer::Ethernet, now, &mut self.scratch, to);
+        self.note_orphans();
         let to = &to[before..];
         self.prefetch(to);
         for (&to, (received, _)) in to.iter().zip(all) {
@@ -216,9 +304,15 @@ impl Classify<Received> for FrameClassifier {
         }
     }
 
+    /// A class that keeps to its guarantee and finds no room has met this thread standing still, or the link: a limit
+    /// would take more of it.
     fn no_room(&mut self, class: ClassId, received: &Received) {
+        if self.keeps_to_guarantee(class) {
+            return;
+        }
         if let Some((early, place)) = self.overloaded(class, received) {
-            early.no_room(place, || words(received.frame.bytes()));
+            let follows = self.filters.follows_fragments();
+            early.no_room(place, || words(received.frame.bytes(), follows));
         }
     }
 

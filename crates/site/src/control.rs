@@ -178,6 +178,8 @@ pub(crate) struct State {
     /// From whom this one took over, until that was told.
     pub(crate) took: Option<Took>,
     reloads: u32,
+    /// The links that many frames were reported of which no filter looks into.
+    opaque_links: Vec<Arc<str>>,
     start: Nanos,
     /// Something was taken over since the state was last told.
     pub(crate) changed: bool,
@@ -772,6 +774,17 @@ impl Control {
             let counted = std::mem::take(&mut counting.links[side as usize]);
             let link = LinkReport::new(plan, counted, count, to, times, lost, pipeline);
             let early = link.early() + plan.early_of_gone;
+            let told = &mut self.state.opaque_links;
+            let opaque = (link.opaque_protocol.as_ref()).filter(|_| !told.contains(&link.name));
+            if let Some(protocol) = opaque {
+                told.push(Arc::clone(&link.name));
+                (self.notify)(Notice::Opaque {
+                    link: Arc::clone(&link.name),
+                    protocol: Arc::clone(protocol),
+                    frames: link.opaque_frames,
+                    received: link.received_frames,
+                });
+            }
             from.recently_early = early.saturating_sub(from.early);
             from.early = early;
             report.links.push(link);

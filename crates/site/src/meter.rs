@@ -93,6 +93,11 @@ pub(crate) struct Meter {
     longest: AtomicU64,
     /// Frames that came while their interface was losing others: a sample of those.
     beside_lost: AtomicU64,
+    /// The guaranteed rate of the class in bits per second, 0 for none, and how long its burst takes at that rate in
+    /// nanoseconds.
+    guaranteed: [AtomicU64; 2],
+    /// Fragments that came without the first one of their datagram.
+    orphans: AtomicU64,
     /// Last, so that all that is looked at for each is in one cache line, but for where it is noted.
     notes: Notes,
 }
@@ -113,6 +118,12 @@ pub(crate) struct Recorder {
 }
 
 const _: () = assert!(size_of::<Option<Recorder>>() == 32 && DOUBLINGS < Recorder::NONE as usize);
+
+/// The time that some bytes take at a rate in bits per second.
+pub(crate) fn duration(bytes: u64, bps: u64) -> Nanos {
+    let nanos = u128::from(bytes) * 8_000_000_000 / u128::from(bps.max(1));
+    Nanos(nanos.min(u64::MAX.into()) as u64)
+}
 
 impl Recorder {
     const NONE: u8 = u8::MAX;
@@ -205,9 +216,35 @@ impl Meter {
         self.beside_lost.store(counted + 1, Ordering::Relaxed);
     }
 
+    /// Counts a fragment that came without the first one of its datagram. Of one thread only.
+    pub(crate) fn record_orphan(&self) {
+        let counted = self.orphans.load(Ordering::Relaxed);
+        self.orphans.store(counted + 1, Ordering::Relaxed);
+    }
+
+    /// Fragments that came without the first one of their datagram.
+    pub(crate) fn orphans(&self) -> u64 {
+        self.orphans.load(Ordering::Relaxed)
+    }
+
     /// Frames that came while others were lost.
     pub(crate) fn beside_lost(&self) -> u64 {
         self.beside_lost.load(Ordering::Relaxed)
+    }
+
+    /// Notes the guaranteed rate of its class in bits per second, and the burst in bytes.
+    pub(crate) fn set_guaranteed(&self, bps: Option<u64>, burst: u64) {
+        let bps = bps.unwrap_or(0);
+        let span = duration(burst, bps);
+        for (word, value) in self.guaranteed.iter().zip([bps, span.0]) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The guaranteed rate in bits per second, if there is one, and how long its burst takes.
+    pub(crate) fn guaranteed(&self) -> Option<(u64, Nanos)> {
+        let [bps, span] = [0, 1].map(|word: usize| self.guaranteed[word].load(Ordering::Relaxed));
+        (bps > 0).then_some((bps, Nanos(span)))
     }
 
     /// What came since it was last read, which is `told` from now on. The buckets themselves count only to 2^32, so it

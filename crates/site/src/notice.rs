@@ -57,6 +57,17 @@ pub enum Notice {
         /// What the system says.
         reason: io::Error,
     },
+    /// Many frames of a link are of a protocol that no filter looks into. Logged once a link.
+    Opaque {
+        /// The link's name.
+        link: Arc<str>,
+        /// The protocol of most of them.
+        protocol: Arc<str>,
+        /// How many they are by now.
+        frames: u64,
+        /// How many frames were received for the link.
+        received: u64,
+    },
     /// Processes were refused to attach: one notice a report, however many they are.
     NotAttached(Refusals),
     /// A configuration has taken over; the file that it was read from, if it was.
@@ -103,6 +114,15 @@ impl Notice {
             Notice::Attached(interface) => info!(name: "attached", interface, "{self}"),
             Notice::NoEarlyDrop { interface, reason } => {
                 warn!(name: "no early drop", interface, error = %reason, "{self}");
+            }
+            Notice::Opaque {
+                link,
+                protocol,
+                frames,
+                received,
+            } => {
+                let (link, protocol) = (&**link, &**protocol);
+                warn!(name: "opaque protocol", link, protocol, frames, received, "{self}");
             }
             Notice::NotAttached(_) => warn!(name: "not attached", "{self}"),
             Notice::Reloaded(path) => {
@@ -156,6 +176,16 @@ impl fmt::Display for Notice {
             Notice::NoEarlyDrop { interface, reason } => write!(
                 f,
                 "{interface}: nothing can be dropped early under overload, all else works: {reason}"
+            ),
+            Notice::Opaque {
+                link,
+                protocol,
+                frames,
+                received,
+            } => write!(
+                f,
+                "link {link}: no filter looks into {frames} of {received} frames, of {protocol}: all of them share the \
+                 class and flow that their MAC addresses and VLAN say"
             ),
             Notice::NotAttached(refusals) => refusals.fmt(f),
             Notice::Reloaded(Some(path)) => {

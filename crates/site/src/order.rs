@@ -134,6 +134,8 @@ pub(crate) struct LinkCount {
     counted: usize,
     pub(crate) malformed: u64,
     pub(crate) unmatched: u64,
+    /// Frames of protocols that no filter looks into, and the type of the last one.
+    pub(crate) opaque: (u64, u16),
     pub(crate) queued: u32,
 }
 
@@ -249,6 +251,7 @@ impl LinkCount {
         }
         let filters = &queue.classifier().filters;
         (self.malformed, self.unmatched) = (filters.malformed(), filters.unmatched());
+        self.opaque = filters.opaque();
         self.queued = queue.classes().len();
         true
     }

@@ -298,7 +298,8 @@ impl Plan {
         };
         plan.enter();
         let early = plan.early.as_ref().map(|tables| Arc::clone(&tables.early));
-        let classifier = FrameClassifier::new(filters, plan.metered(), early, &plan.ids);
+        let mut classifier = FrameClassifier::new(filters, plan.metered(), early, &plan.ids);
+        classifier.overhead = link.overhead;
         let config = ArbiterConfig {
             max_clients: processes.max(1),
             scan_limit: SCAN_LIMIT,
@@ -335,6 +336,7 @@ impl Plan {
     pub(crate) fn describe(&mut self, next: Next) {
         self.link = next.link;
         self.terms = next.terms;
+        self.note_guarantees();
     }
 
     /// Its frames are dropped early by its tables, and counted in them, from now on.
@@ -343,6 +345,7 @@ impl Plan {
         for (place, account) in self.accounts.iter_mut().enumerate() {
             account.early.enter(early, place);
         }
+        self.note_guarantees();
         if let Some(port) = &self.port {
             port.exchange(early.cloned());
         }
@@ -365,6 +368,15 @@ impl Plan {
             rules: Arc::clone(&self.rules),
             port: self.port.clone(),
             early: self.early.clone(),
+        }
+    }
+
+    /// Notes at each meter what its class is guaranteed by now.
+    fn note_guarantees(&self) {
+        let longest = u64::from(self.link.longest.get());
+        for (account, terms) in self.accounts.iter().zip(self.terms.iter()) {
+            let burst = terms.guaranteed_burst.unwrap_or(0).max(longest);
+            (account.meter).set_guaranteed(terms.guaranteed_bps, burst + longest);
         }
     }
 
@@ -511,6 +523,7 @@ impl Plan {
         // Those that go still have packets to send until they have moved.
         let metered = self.metered().chain(plan.metered());
         let mut classifier = FrameClassifier::new(filters, metered, early, &plan.ids);
+        classifier.overhead = plan.link.overhead;
         plan.publish(&mut classifier);
         let changed = steps.changed.iter().map(|&place| (place, plan.ids[place]));
         let mut taking = Taking::new(self.side, link, changed.collect(), Some(classifier), gone);

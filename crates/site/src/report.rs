@@ -238,6 +238,10 @@ pub struct LinkReport {
     pub malformed: u64,
     /// Frames that no filter matched; in the default class.
     pub unmatched: u64,
+    /// Frames of protocols that no filter looks into: neither IP nor link-layer control.
+    pub opaque_frames: u64,
+    /// The protocol of the last one, where they are at least 100 and more than a hundredth of all; null elsewhere.
+    pub opaque_protocol: Option<Arc<str>>,
     /// Frames that the interface took.
     pub transmitted: u64,
     /// Packets that wait.
@@ -392,6 +396,8 @@ impl LinkReport {
             oversized: device.lane.oversized.frames,
             malformed: count.malformed,
             unmatched: count.unmatched,
+            opaque_frames: count.opaque.0,
+            opaque_protocol: opaque_protocol(count.opaque, device.lane.received.frames),
             transmitted: device.lane.transmitted,
             queued_packets: count.queued.into(),
             pipeline,
@@ -446,6 +452,7 @@ fn tell(
     account.violations += u64::from(beyond_bound);
     ClassReport {
         beside_lost: account.meter.beside_lost(),
+        orphan_fragments: account.meter.orphans(),
         lost_estimate: sums.lost.round() as u64,
         delay_us: delays.in_micros(Some(delays.longest())),
         recent: Some(Recent {
@@ -461,6 +468,22 @@ fn tell(
         }),
         ..counted
     }
+}
+
+/// The protocol that no filter looks into, where frames of such are many among those received.
+fn opaque_protocol((frames, ethertype): (u64, u16), received: u64) -> Option<Arc<str>> {
+    const LEAST: u64 = 100;
+    const PART: u64 = 100;
+    let name = match ethertype {
+        0x8864 => "PPPoE session",
+        0x8847 | 0x8848 => "MPLS",
+        0x22f3 => "TRILL",
+        0x88e7 => "provider backbone bridging",
+        0x88e5 => "MACsec",
+        _ => "Ethernet type",
+    };
+    (frames >= LEAST && frames.saturating_mul(PART) > received)
+        .then(|| format!("{name} ({ethertype:#06x})").into())
 }
 
 /// Divides what was lost before it was classified as those frames are divided that came while

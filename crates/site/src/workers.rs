@@ -47,7 +47,9 @@ pub(crate) const SLOTS: usize = 1_024;
 const TELLS: Nanos = Nanos::from_millis(10);
 
 /// Numbers of tables; a worker's note has room for as many.
-const NUMBERS: u32 = 1 << 29;
+const NUMBERS: u32 = 1 << (u32::BITS - TABLE);
+/// Bits of a note below the table's number.
+const TABLE: u32 = 1 + Found::BITS;
 
 /// Filters that workers go by.
 struct Table {
@@ -114,7 +116,7 @@ impl Note {
             class: ClassId::ROOT,
             flow: 0,
         },
-        found: Found::Filter,
+        found: Found::FILTER,
     };
 }
 
@@ -125,7 +127,7 @@ pub(crate) struct ClassifiedFrame {
     came: Nanos,
     flow: u64,
     class: ClassId,
-    /// The table's number, what was found (two bits), and whether others were lost beside it.
+    /// The table's number, the findings, and whether others were lost meanwhile.
     packed: u32,
 }
 
@@ -134,17 +136,14 @@ const _: () = assert!(size_of::<ClassifiedFrame>() <= 56);
 
 impl ClassifiedFrame {
     fn new(frame: Frame, came: Came, note: Note) -> ClassifiedFrame {
-        let found = match note.found {
-            Found::Filter => 0,
-            Found::NoFilter => 1,
-            Found::Unreadable => 2,
-        };
         ClassifiedFrame {
             frame,
             came: came.at,
             flow: note.to.flow,
             class: note.to.class,
-            packed: note.table << 3 | found << 1 | u32::from(came.losing),
+            packed: note.table << TABLE
+                | u32::from(note.found.to_bits()) << 1
+                | u32::from(came.losing),
         }
     }
 
@@ -157,16 +156,12 @@ impl ClassifiedFrame {
 
     pub(crate) fn note(&self) -> Note {
         Note {
-            table: self.packed >> 3,
+            table: self.packed >> TABLE,
             to: ClassFlow {
                 class: self.class,
                 flow: self.flow,
             },
-            found: match self.packed >> 1 & 3 {
-                0 => Found::Filter,
-                1 => Found::NoFilter,
-                _ => Found::Unreadable,
-            },
+            found: Found::from_bits((self.packed >> 1) as u8),
         }
     }
 }

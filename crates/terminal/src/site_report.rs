@@ -100,6 +100,26 @@ fn notes(report: &Report) -> String {
         }
     }
     for link in &report.links {
+        if let Some(protocol) = &link.opaque_protocol {
+            notes += &format!(
+                "\nno filter looks into {} of the {} frames for link {}, of {protocol}",
+                link.opaque_frames,
+                link.received_frames,
+                plain(&link.name)
+            );
+        }
+        for class in link
+            .classes
+            .iter()
+            .filter(|class| class.orphan_fragments > 0)
+        {
+            notes += &format!(
+                "\n{} fragments of class {} were classified without ports, since the first fragment of their datagram \
+                 was not seen",
+                class.orphan_fragments,
+                plain(&class.terms.name)
+            );
+        }
         if link.oversized > 0 {
             let advice = match link.longest_mtu {
                 Some(mtu) => format!(

@@ -56,7 +56,13 @@ impl Classifying<'_> {
         let (memory, to) = (self.memory, &mut self.to);
         let packets = frames.iter();
         let packets = packets.map(|&frame| (memory.bytes(frame), *memory.origin(frame)));
-        (self.classifier).classify_all(packets, Layer::Ethernet, &mut self.scratch, to);
+        (self.classifier).classify_all(
+            packets,
+            Layer::Ethernet,
+            Nanos::ZERO,
+            &mut self.scratch,
+            to,
+        );
         self.classified.clear();
         let classified = to.drain(..).zip(frames);
         (self.classified).extend(classified.map(|(to, &frame)| Classified { to, frame }));

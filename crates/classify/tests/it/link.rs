@@ -3,6 +3,7 @@
 use fairlane_classify::{
     DigestKey, Layer, LinkClassifier, Match, Origin, Owner, Per, Rule, Scratch,
 };
+use fairlane_core::Nanos;
 use fairlane_core::random::splitmix64;
 use fairlane_core::tree::ClassId;
 
@@ -59,11 +60,12 @@ fn packets_that_come_together_go_where_each_goes_by_itself() {
             together.classify_all(
                 packets.iter().copied(),
                 Layer::Ethernet,
+                Nanos::ZERO,
                 &mut scratch,
                 &mut to,
             );
-            let each =
-                frames().map(|(frame, origin)| alone.classify(frame, Layer::Ethernet, origin));
+            let each = frames()
+                .map(|(frame, origin)| alone.classify(frame, Layer::Ethernet, origin, Nanos::ZERO));
             assert_eq!(to, each.collect::<Vec<_>>());
         }
         assert_eq!(together.malformed(), alone.malformed());

@@ -4,6 +4,7 @@ mod classifier;
 mod digest;
 mod ecn;
 mod fields;
+mod fragments;
 mod link;
 #[path = "../../benches/classify/lists.rs"]
 mod lists;

@@ -33,6 +33,8 @@ struct Recipe {
     padding: usize,
 }
 
+const IDENTIFICATION: u16 = 0x1234;
+
 fn recipe() -> impl Strategy<Value = Recipe> {
     let protocols = prop::sample::select(vec![1u8, 6, 17, 33, 47, 50, 58, 59, 132, 136, 200]);
     let fragment = of((prop_oneof![Just(0u16), 1..8191u16], any::<bool>()));
@@ -77,6 +79,13 @@ impl Recipe {
         }
     }
 
+    /// Bytes of extension headers behind the fragment header.
+    fn behind_fragment(&self) -> usize {
+        let authentication = 24 * usize::from(self.v6 && self.extensions[2]);
+        let has_options = self.v6 && self.extensions[1] && self.options > 0;
+        authentication + usize::from(has_options) * (8 + 8 * usize::from(self.options))
+    }
+
     fn headers(&self) -> Headers {
         let outermost = self.tags.iter().find_map(|&id| VlanId::new(id));
         // A later fragment does not say what follows the destination options in it.
@@ -85,6 +94,15 @@ impl Recipe {
             () if behind && self.extensions[2] => 51,
             () if behind && self.options > 0 && self.extensions[1] => 60,
             () => self.protocol,
+        };
+        let (offset, has_more) = self.fragment.unwrap_or_default();
+        let (identification, bytes) = match self.fragment() {
+            Fragment::No => (0, 0),
+            _ => (IDENTIFICATION.into(), self.payload + self.behind_fragment()),
+        };
+        let all = match self.fragment() {
+            Fragment::Later if !has_more => u32::from(offset) * 8 + bytes as u32,
+            _ => 0,
         };
         Headers {
             family: if self.v6 { Family::V6 } else { Family::V4 },
@@ -99,6 +117,9 @@ impl Recipe {
             ecn: self.traffic_class & 3,
             vlan: outermost,
             fragment: self.fragment(),
+            identification,
+            fragment_bytes: bytes as u16,
+            fragmented_bytes: all,
             link_control: false,
             ethertype: if self.v6 { 0x86dd } else { 0x0800 },
             ip_offset: 14 + 4 * self.tags.len() as u16,
@@ -137,6 +158,7 @@ impl Recipe {
                 ecn: (self.traffic_class & 3).try_into().unwrap(),
                 more_fragments: more,
                 fragment_offset,
+                identification: IDENTIFICATION,
                 time_to_live: 64,
                 source: (self.source as u32).to_be_bytes(),
                 destination: (self.destination as u32).to_be_bytes(),
@@ -158,9 +180,9 @@ impl Recipe {
                 routing: raw(1),
                 final_destination_options: options,
             }),
-            fragment: self
-                .fragment
-                .map(|_| Ipv6FragmentHeader::new(IpNumber(59), fragment_offset, more, 7)),
+            fragment: self.fragment.map(|_| {
+                Ipv6FragmentHeader::new(IpNumber(59), fragment_offset, more, IDENTIFICATION.into())
+            }),
             auth: authentication.then(|| IpAuthHeader::new(IpNumber(59), 1, 2, &[3; 12]).unwrap()),
         };
         let header = Ipv6Header {

@@ -63,7 +63,7 @@ fn classifier(link: &Link) -> Names<'_> {
 
 impl Names<'_> {
     fn classify(&mut self, bytes: &[u8], origin: &Origin) -> ClassFlow {
-        self.classifier.classify(bytes, Layer::Ip, origin)
+        (self.classifier).classify(bytes, Layer::Ip, origin, Nanos::ZERO)
     }
 
     fn class(&mut self, bytes: &[u8], origin: &Origin) -> &str {

@@ -178,7 +178,7 @@ impl Driven<'_> {
     }
 
     fn enqueue(&mut self, frame: &[u8], whose: u32, now: Nanos) -> &str {
-        let to = (self.filters).classify(frame, Layer::Ethernet, &Origin::default());
+        let to = (self.filters).classify(frame, Layer::Ethernet, &Origin::default(), now);
         let len = Length::try_from(frame.len()).unwrap();
         let _ = (self.queues).enqueue(to.class, to.flow, len, whose, now, drop);
         let at = self.ids.iter().position(|&id| id == to.class).unwrap();

@@ -239,7 +239,7 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
 }
 
 /// All of them, in the order in which they are told.
-pub(super) static FAMILIES: [Family; 68] = [
+pub(super) static FAMILIES: [Family; 69] = [
     family("build_info", Of::Build, "Which Fairlane this is"),
     family(
         "cpu_seconds",
@@ -442,6 +442,11 @@ pub(super) static FAMILIES: [Family; 68] = [
         "Frames that no filter matched",
     ),
     family(
+        "link_opaque_packets",
+        Of::Link(Count(|it| it.opaque_frames)),
+        "Frames of protocols that no filter looks into: neither IP nor link-layer control",
+    ),
+    family(
         "link_shaped",
         Of::Link(Gauge(|it| yes(it.shaped))),
         "Whether the link shapes; else frames pass by its classes",
@@ -495,6 +500,11 @@ pub(super) static FAMILIES: [Family; 68] = [
         "class_lost_estimate",
         Of::Class(Count(|it| it.lost_estimate)),
         "Its part of the frames that were lost before they were classified",
+    ),
+    family(
+        "class_orphan_fragments",
+        Of::Class(Count(|it| it.orphan_fragments)),
+        "Fragments whose first fragment was not seen, classified without ports",
     ),
     family(
         "class_overflowed",

@@ -52,6 +52,8 @@ pub(crate) fn report() -> Report {
         oversized: 0,
         malformed: 0,
         unmatched: 3,
+        opaque_frames: 0,
+        opaque_protocol: None,
         transmitted: 6,
         queued_packets: 0,
         pipeline: PipelineReport {

@@ -9,7 +9,7 @@
 //! | `R8` | bytes of the datagram, then of what it carries |
 //! | `R9` | the first word of the packet; then the rank and the class that were found |
 //!
-//! A malformed frame has a limit of its own: what of it could be read says nothing. A frame that is yet to
+//! A malformed frame has a limit with all others, and so has a later fragment whose class another frame says. A frame that is yet to
 //! be segmented passes.
 
 use crate::bpf::{Assembler, Do, If, Label, Register, Register::*, Size};
@@ -39,8 +39,9 @@ pub(super) struct Parts<'a> {
     /// Where the limits begin in the shared memory, and how many there are.
     pub limits_at: i32,
     pub limits: u32,
-    /// The class of malformed frames, and their limit.
-    pub malformed: (u32, u32),
+    /// The class of frames that say no other, and their limit; whether later fragments are among them.
+    pub unclear: (u32, u32),
+    pub follows_fragments: bool,
     /// By family.
     pub searches: &'a [Search; 3],
     /// The bits that tell flows apart, of each kind, by family.
@@ -130,13 +131,13 @@ const fn word(number: usize) -> i16 {
 /// Writes what drops a frame early, or goes to `on`, with the context in `R6`; all other registers
 /// are lost.
 pub(super) fn write(asm: &mut Assembler, hook: Hook, parts: &Parts<'_>, on: Label) {
-    let malformed = asm.label();
+    let unclear = asm.label();
     let mut writer = Writer {
         asm,
         hook,
         parts,
         on,
-        malformed,
+        unclear,
     };
     writer.prologue();
     let [v4, v6] = writer.ethernet();
@@ -147,7 +148,7 @@ pub(super) fn write(asm: &mut Assembler, hook: Hook, parts: &Parts<'_>, on: Labe
     writer.asm.place(v6);
     writer.v6();
     writer.decide(Family::V6);
-    writer.malformed();
+    writer.unclear();
 }
 
 struct Writer<'a> {
@@ -155,14 +156,14 @@ struct Writer<'a> {
     hook: Hook,
     parts: &'a Parts<'a>,
     on: Label,
-    malformed: Label,
+    unclear: Label,
 }
 
 impl Writer<'_> {
     /// Copies `bytes` of the frame, from the offset in `R2` on, to the stack. A frame that ends before is
     /// malformed.
     fn copy(&mut self, to: i16, bytes: i32) {
-        self.copy_or(to, bytes, self.malformed);
+        self.copy_or(to, bytes, self.unclear);
     }
 
     /// The same; goes to `short` if the frame ends before.
@@ -316,22 +317,22 @@ impl Writer<'_> {
 
     /// Reads IPv4.
     fn v4(&mut self) {
-        let malformed = self.malformed;
+        let unclear = self.unclear;
         self.copy_next(IP, 20);
         let asm = &mut *self.asm;
         asm.load(Size::Byte, R1, R10, IP);
         asm.calculate_by(Do::Set, R2, R1);
         asm.calculate(Do::ShiftRight, R2, 4);
-        asm.go_if(If::Differs, R2, 4, malformed);
+        asm.go_if(If::Differs, R2, 4, unclear);
         // R1 = bytes of the header.
         asm.calculate(Do::And, R1, 0xf);
         asm.calculate(Do::ShiftLeft, R1, 2);
-        asm.go_if(If::Less, R1, 20, malformed);
+        asm.go_if(If::Less, R1, 20, unclear);
         // R2 = those of the datagram.
         self.half(R2, IP + 2);
         let asm = &mut *self.asm;
-        asm.go_if_by(If::Greater, R2, R8, malformed);
-        asm.go_if_by(If::Greater, R1, R2, malformed);
+        asm.go_if_by(If::Greater, R2, R8, unclear);
+        asm.go_if_by(If::Greater, R1, R2, unclear);
         asm.calculate_by(Do::Set, R8, R2);
         asm.calculate_by(Do::Subtract, R8, R1);
         self.skip();
@@ -357,8 +358,12 @@ impl Writer<'_> {
         asm.go_if(If::Equal, R2, 0, whole);
         asm.calculate(Do::Or, R9, FRAGMENT);
         asm.calculate(Do::And, R1, 0x1fff);
-        // What is no first fragment has no ports.
-        asm.go_if(If::Differs, R1, 0, carried);
+        // Only a first fragment has ports.
+        let later = match self.parts.follows_fragments {
+            true => unclear,
+            false => carried,
+        };
+        asm.go_if(If::Differs, R1, 0, later);
         asm.place(whole);
         self.transport(carried);
         self.asm.place(carried);
@@ -366,16 +371,16 @@ impl Writer<'_> {
 
     /// Reads IPv6.
     fn v6(&mut self) {
-        let malformed = self.malformed;
+        let unclear = self.unclear;
         self.copy_next(IP, 40);
         let asm = &mut *self.asm;
         asm.load(Size::Byte, R1, R10, IP);
         asm.calculate(Do::ShiftRight, R1, 4);
-        asm.go_if(If::Differs, R1, 6, malformed);
+        asm.go_if(If::Differs, R1, 6, unclear);
         asm.calculate(Do::Subtract, R8, 40);
         self.half(R1, IP + 4);
         let asm = &mut *self.asm;
-        asm.go_if_by(If::Greater, R1, R8, malformed);
+        asm.go_if_by(If::Greater, R1, R8, unclear);
         asm.calculate_by(Do::Set, R8, R1);
         asm.calculate(Do::Set, R1, 40);
         self.skip();
@@ -397,7 +402,7 @@ impl Writer<'_> {
             self.extension(known, carried);
         }
         // There are more than are followed.
-        self.asm.go(malformed);
+        self.asm.go(unclear);
         self.asm.place(known);
         self.protocol();
         self.transport(carried);
@@ -425,7 +430,7 @@ impl Writer<'_> {
     /// Goes behind an extension header if the protocol in `R5` is one; else to `known`. Behind the header of a later
     /// fragment there is nothing to read: goes to `carried`.
     fn extension(&mut self, known: Label, carried: Label) {
-        let malformed = self.malformed;
+        let unclear = self.unclear;
         let asm = &mut *self.asm;
         let [fixed, sized, next] = [(); 3].map(|()| asm.label());
         let all = EXTENSIONS.map(|(extension, shift)| (asm.label(), extension, shift));
@@ -441,7 +446,7 @@ impl Writer<'_> {
         asm.place(sized);
         asm.store(Size::Double, R10, NEXT, R5);
         asm.store(Size::Double, R10, KEY, R1);
-        asm.go_if(If::Less, R8, EXTENSION_BYTES, malformed);
+        asm.go_if(If::Less, R8, EXTENSION_BYTES, unclear);
         self.copy_next(PORTS, EXTENSION_BYTES);
         let asm = &mut *self.asm;
         // R1 = its bytes.
@@ -452,7 +457,7 @@ impl Writer<'_> {
         asm.calculate_by(Do::ShiftLeft, R1, R2);
         asm.place(fixed);
         asm.calculate(Do::Add, R1, EXTENSION_BYTES);
-        asm.go_if_by(If::Greater, R1, R8, malformed);
+        asm.go_if_by(If::Greater, R1, R8, unclear);
         asm.calculate_by(Do::Subtract, R8, R1);
         self.skip();
         let asm = &mut *self.asm;
@@ -466,8 +471,13 @@ impl Writer<'_> {
         asm.go_if(If::Equal, R1, 0, next);
         asm.calculate(Do::Or, R9, FRAGMENT);
         asm.go_if(If::Equal, R1, 1, next);
-        self.protocol();
-        self.asm.go(carried);
+        match self.parts.follows_fragments {
+            true => self.asm.go(unclear),
+            false => {
+                self.protocol();
+                self.asm.go(carried);
+            }
+        }
         self.asm.place(next);
     }
 
@@ -482,7 +492,7 @@ impl Writer<'_> {
 
     /// Notes the ports, if the protocol in `R5` has them; else goes to `carried`.
     fn transport(&mut self, carried: Label) {
-        let malformed = self.malformed;
+        let unclear = self.unclear;
         let asm = &mut *self.asm;
         let [checked, whole] = [(); 2].map(|()| asm.label());
         let protocols = WITH_PORTS.map(|(protocol, least)| (asm.label(), protocol, least));
@@ -503,7 +513,7 @@ impl Writer<'_> {
         asm.calculate(Do::Set, R1, SHORTEST_FIRST);
         asm.place(unfragmented);
         asm.go_if_by(If::AtLeast, R8, R1, checked);
-        asm.go(malformed);
+        asm.go(unclear);
         asm.place(checked);
         self.copy_next(PORTS, 4);
         self.half(R1, PORTS);
@@ -549,11 +559,11 @@ impl Writer<'_> {
         self.limit();
     }
 
-    /// A malformed frame has a class and a limit that are known.
-    fn malformed(&mut self) {
-        let (class, limit) = self.parts.malformed;
+    /// A frame that says no class has one that is known, and a limit.
+    fn unclear(&mut self) {
+        let (class, limit) = self.parts.unclear;
         let asm = &mut *self.asm;
-        asm.place(self.malformed);
+        asm.place(self.unclear);
         asm.calculate_by(Do::Set, R8, R7);
         asm.calculate(Do::Add, R8, (class as i32) << CLASS_SHIFT);
         asm.set(R9, limit.into());

@@ -73,6 +73,7 @@ fn dropping() -> io::Result<EarlyDrop> {
     let early = EarlyDrop::new(&Rules {
         rules: Default::default(),
         default: 0,
+        follows_fragments: false,
         classes: vec![class],
     })?;
     early.start();

@@ -786,7 +786,12 @@ fn a_note_goes_by_the_mailbox_as_it_is() {
         class: ClassId::new(123_456),
         flow: u64::MAX - 1,
     };
-    for found in [Found::Filter, Found::NoFilter, Found::Unreadable] {
+    for found in [
+        Found::FILTER,
+        Found::NO_FILTER.and(Found::OPAQUE),
+        Found::UNREADABLE,
+        Found::FRAGMENT,
+    ] {
         for (table, losing) in [(1, true), (NUMBERS - 1, false)] {
             let (note, at) = (Note { table, to, found }, Nanos::from_millis(7));
             let classified = ClassifiedFrame::new(vec![0_u8; 64].into(), Came { at, losing }, note);

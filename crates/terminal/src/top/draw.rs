@@ -159,6 +159,12 @@ fn interfaces(pen: &mut Pen<'_>, state: &State, (y, width): (u16, u16)) {
         parts.push(format!("{}: {count} too long", link.name));
         mood = mood.max(Mood::Plain);
     }
+    for link in &state.links {
+        if let Some(protocol) = &link.opaque_protocol {
+            parts.push(format!("{}: no filter looks into {protocol}", link.name));
+            mood = Mood::Warn;
+        }
+    }
     for link in state.links.iter().filter(|link| !link.shaped) {
         parts.insert(0, format!("! {} is not shaped", link.name));
         mood = Mood::Warn;

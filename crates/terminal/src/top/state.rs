@@ -46,6 +46,8 @@ pub(super) struct Link {
     pub oversized: u64,
     /// Whether it is shaped now; else frames pass by its classes.
     pub shaped: bool,
+    /// The protocol of many of its frames, if no filter looks into it.
+    pub opaque_protocol: Option<String>,
     pub classes: Vec<Class>,
 }
 
@@ -198,6 +200,7 @@ impl Link {
             queued: count(told, "queued_packets"),
             oversized: count(told, "oversized"),
             shaped: told["shaped"] != false,
+            opaque_protocol: told["opaque_protocol"].as_str().map(str::to_owned),
             classes: list(told, "classes", Class::of),
         };
         let mut places = HashMap::new();

@@ -711,6 +711,20 @@ fn help_is_scrolled_where_it_is_longer_than_the_terminal() {
 }
 
 #[test]
+fn a_protocol_that_no_filter_looks_into_is_shown() {
+    let mut app = App::new("here".to_owned());
+    app.on_state(State::of(&json!({
+        "interfaces": [{"name": "lan0"}, {"name": "wan0"}],
+        "links": [{"name": "up", "to": "wan0", "shaped": true, "opaque_protocol": "MPLS (0x8847)", "classes": []}],
+    })));
+    let lines = lines(&mut app, (80, 24), MONOCHROME);
+    assert!(
+        lines[1].starts_with("up: no filter looks into MPLS (0x8847)"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
 fn a_link_that_is_not_shaped_and_an_interface_that_is_not_used_are_told() {
     let mut app = App::new("here".to_owned());
     app.on_state(State::of(&json!({

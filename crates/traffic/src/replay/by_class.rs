@@ -153,7 +153,7 @@ impl<R: Read> Arrivals<ClassFlow, Frame> for Classified<R> {
         let (seen, layer, headers) = self.view.of(&packet);
         Ok(Some(Arrival {
             time: packet.time,
-            to: self.classifier.classify(seen, layer, &self.origin),
+            to: (self.classifier).classify(seen, layer, &self.origin, packet.time.to_nanos()),
             len: packet.len,
             body: Frame::of(&packet.bytes, headers),
         }))

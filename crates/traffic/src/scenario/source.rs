@@ -7,6 +7,7 @@ use fairlane_classify::{
     Family, Layer, LinkClassifier, Origin, Owner, PortRange, Prefix, Protocol, VlanId,
 };
 use fairlane_config::{At, ClassKind, Link, Report, Role, Scalar, Site, Text, suggestion};
+use fairlane_core::Nanos;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{ClassFlow, ClassSource};
 
@@ -52,7 +53,7 @@ impl Source {
                 }
                 To::Classified(headers, origin) => {
                     let frame = headers.frame(number, self.sends.count);
-                    classifier.classify(&frame, Layer::Ethernet, origin)
+                    classifier.classify(&frame, Layer::Ethernet, origin, Nanos::ZERO)
                 }
             };
             ClassSource {
