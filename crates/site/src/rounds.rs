@@ -113,7 +113,7 @@ mod tests {
         (count, watch)
     }
 
-    /// Looks in a row until the daemon hangs, of so many.
+    /// The number of looks until the daemon hangs, `most` at most.
     fn looks_until_it_hangs(watch: &mut RoundWatch, most: u32) -> Option<u32> {
         (1..=most).find(|_| watch.look())
     }
