@@ -504,7 +504,7 @@ fn burst_is_kept(link: &Link, lengths: &[u32], flows: u64) {
     let burst = guarantee.burst.unwrap() as f64;
     let rate = guarantee.rate.unwrap() as f64 / 8e9;
     let (mut sent, mut now, mut number) = (0.0, 0, 0u32);
-    while now < 400_000_000 {
+    while now < 200_000_000 {
         // Voice is always backlogged, so that the class has no more than its guarantee.
         let voice = Length::new(LONGEST as u32).unwrap();
         while queues.stats(ids[0]).unwrap().queued.packets < 2 {
