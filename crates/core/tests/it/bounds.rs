@@ -1,12 +1,11 @@
 //! The bounds: the papers' own examples, how they depend on their terms, and that none of QFQ,
 //! S-KPS and DRR ever exceeds its own.
 
-use std::collections::VecDeque;
-
-use crate::support::{FRACTION, Offer, Random, config, length, next, scheduler, slot, weight};
+use crate::support::wire::Wire;
+use crate::support::{FRACTION, Offer, Random, length, slot, weight};
 use fairlane_core::bounds::*;
 use fairlane_core::sched::{self, AUTOMATIC_MEMBERS, Drr, Plus, Qfq, SKps};
-use fairlane_core::{FlowId, Nanos, Rate, Scheduler, VirtualTime, Weight};
+use fairlane_core::{Nanos, Rate, Scheduler, VirtualTime, Weight};
 use proptest::prelude::*;
 
 const L: u32 = 1500;
@@ -429,189 +428,13 @@ proptest! {
     }
 }
 
-/// A packet on its way: its flow, its length, its arrival and backlog then, its period.
-#[derive(Clone, Copy)]
-struct Sent {
-    flow: usize,
-    bytes: u32,
-    arrival: i128,
-    backlog: i128,
-    period: usize,
-}
-
-/// A time in which a flow holds packets.
-struct Period {
-    /// Least phi W - W^k since it began, times the sum of weights.
-    least: i128,
-    ended: bool,
-}
-
-#[derive(Default)]
-struct Measured {
-    waiting: VecDeque<Sent>,
-    backlog: i128,
-    served: i128,
-    periods: Vec<Period>,
-    service: i128,
-    delay: i128,
-}
-
-/// A link that sends a byte in a unit of time, with a transmit queue in front, and the
-/// indexes of every flow, exact in bytes times the sum of weights (times phi, for T-WFI).
-struct Wire<A: Scheduler> {
-    link: fairlane_core::PacketScheduler<A, ()>,
-    offers: Vec<Offer>,
-    sum: i128,
-    flows: Vec<Measured>,
-    queue: VecDeque<Sent>,
-    queued: u64,
-    capacity: u64,
-    /// Bytes sent; while the wire idles, nothing counts.
-    sent: i128,
-    now: i128,
-}
-
-impl<A: Scheduler> Wire<A> {
-    fn new(algorithm: A, offers: &[Offer], capacity: u64) -> Self {
-        let mut link = scheduler(algorithm);
-        for offer in offers {
-            link.add_flow(config(offer.weight, offer.max_length))
-                .unwrap();
-        }
-        Wire {
-            link,
-            offers: offers.to_vec(),
-            sum: offers.iter().map(|offer| i128::from(offer.weight)).sum(),
-            flows: offers.iter().map(|_| Measured::default()).collect(),
-            queue: VecDeque::new(),
-            queued: 0,
-            capacity,
-            sent: 0,
-            now: 0,
-        }
-    }
-
-    /// phi W - W^k at `sent` bytes.
-    fn behind(&self, flow: usize, sent: i128) -> i128 {
-        i128::from(self.offers[flow].weight) * sent - self.flows[flow].served * self.sum
-    }
-
-    /// A packet arrives when the wire has sent `sent` bytes.
-    fn arrive(&mut self, flow: usize, bytes: u32, sent: i128) {
-        let now = self.now + sent - self.sent;
-        self.link
-            .enqueue(FlowId::new(flow as u32), length(bytes), ())
-            .unwrap();
-        let least = self.behind(flow, sent);
-        let measured = &mut self.flows[flow];
-        if measured.waiting.is_empty() {
-            measured.periods.push(Period {
-                least,
-                ended: false,
-            });
-        }
-        measured.backlog += i128::from(bytes);
-        measured.waiting.push_back(Sent {
-            flow,
-            bytes,
-            arrival: now,
-            backlog: measured.backlog,
-            period: measured.periods.len() - 1,
-        });
-    }
-
-    fn take(&mut self) -> Option<Sent> {
-        if self.link.is_empty() {
-            return None;
-        }
-        let flow = next(&mut self.link).owner.number() as usize;
-        let behind = self.behind(flow, self.sent);
-        let measured = &mut self.flows[flow];
-        let packet = measured.waiting.pop_front().unwrap();
-        measured.backlog -= i128::from(packet.bytes);
-        if measured.waiting.is_empty() {
-            let period = &mut measured.periods[packet.period];
-            period.least = period.least.min(behind);
-            period.ended = true;
-        }
-        Some(packet)
-    }
-
-    fn fill(&mut self) {
-        while let Some(head) = self.link.peek() {
-            let bytes = u64::from(head.len.get());
-            if self.queued + bytes > self.capacity {
-                return;
-            }
-            self.queued += bytes;
-            let packet = self.take().unwrap();
-            self.queue.push_back(packet);
-        }
-    }
-
-    /// The packet that goes to the wire now, if any.
-    fn next_packet(&mut self) -> Option<Sent> {
-        self.fill();
-        let packet = match self.queue.pop_front() {
-            Some(packet) => {
-                self.queued -= u64::from(packet.bytes);
-                packet
-            }
-            None => self.take()?,
-        };
-        self.fill();
-        let behind = self.behind(packet.flow, self.sent);
-        let measured = &mut self.flows[packet.flow];
-        let least = measured.periods[packet.period].least;
-        measured.service = measured.service.max(behind - least);
-        Some(packet)
-    }
-
-    fn end(&mut self, packet: Sent) {
-        let flow = packet.flow;
-        self.sent += i128::from(packet.bytes);
-        self.now += i128::from(packet.bytes);
-        self.flows[flow].served += i128::from(packet.bytes);
-        let behind = self.behind(flow, self.sent);
-        let (of, sum) = (i128::from(self.offers[flow].weight), self.sum);
-        let measured = &mut self.flows[flow];
-        if let Some(period) = measured.periods.last_mut().filter(|period| !period.ended) {
-            period.least = period.least.min(behind);
-        }
-        let late = (self.now - packet.arrival) * of - packet.backlog * sum;
-        measured.delay = measured.delay.max(late);
-    }
-
-    /// Up to six packets of a flow, when this much of the next packet is sent.
-    fn burst(&mut self, sent: u32, random: &mut Random) {
-        let flow = random.below(self.offers.len() as u32) as usize;
-        for _ in 0..1 + random.below(6) {
-            let bytes = random.pick(&self.offers[flow].lengths);
-            self.arrive(flow, bytes, self.sent + i128::from(sent));
-        }
-    }
-
-    /// Measured B-WFI and T-WFI over what is allowed, the largest of any flow.
-    fn of_bounds(&self, bound: impl Fn(usize) -> Wfi) -> (f64, f64) {
-        let mut worst = (0.0f64, 0.0f64);
-        for (flow, measured) in self.flows.iter().enumerate() {
-            let bound = bound(flow);
-            let service = measured.service as f64 / self.sum as f64;
-            let delay = measured.delay as f64 / f64::from(self.offers[flow].weight);
-            worst.0 = worst.0.max(service / bound.service.bytes());
-            worst.1 = worst.1.max(delay / bound.delay.bytes());
-        }
-        worst
-    }
-}
-
 /// Random flows come and go in bursts; some, whose numbers are low, are hardly ever idle.
 fn run<A: Scheduler>(wire: &mut Wire<A>, transmit: Transmit, random: &mut Random) {
     let flows = wire.offers.len() as u32;
     let busy = random.below(flows + 1);
     for _ in 0..3_000 {
         for flow in 0..busy as usize {
-            while wire.flows[flow].waiting.len() < 2 {
+            while wire.meter.waiting(flow) < 2 {
                 let bytes = random.pick(&wire.offers[flow].lengths);
                 wire.arrive(flow, bytes, wire.sent);
             }
@@ -704,7 +527,7 @@ fn never_exceeds_among<A: Scheduler>(
         let transmit = any_queue(&mut random);
         let mut wire = Wire::new(algorithm(), &offers, capacity(transmit));
         run(&mut wire, transmit, &mut random);
-        let work = wire.sent as u64;
+        let work = wire.sent;
         let of_bounds = wire.of_bounds(|flow| bound(&offers, flow, transmit, work));
         assert!(of_bounds.0 <= 1.0, "{seed}: B-WFI {} of it", of_bounds.0);
         assert!(of_bounds.1 <= 1.0, "{seed}: T-WFI {} of it", of_bounds.1);
@@ -802,14 +625,14 @@ fn two_short_packets_after_a_long_one_nearly_reach_the_bound() {
     }
     wire.end(packet);
     wire.arrive(0, 1, wire.sent);
-    while !wire.flows[0].waiting.is_empty() {
+    while wire.meter.waiting(0) > 0 {
         let packet = wire.next_packet().unwrap();
         wire.end(packet);
     }
     let terms = terms_of(&offers, 0, Transmit::Direct);
     let sigma = Slot::Actual.of(&terms).bytes();
     assert_eq!(sigma, 1024.0 * 1024.0);
-    let measured = wire.flows[0].delay as f64;
+    let measured = wire.meter.delay(0);
     let bound = qfq(&terms, Slot::Actual).delay.bytes();
     assert!((0.95..1.0).contains(&(measured / bound)), "{measured}");
     assert!(measured > 3.0 * sigma + 2.0 * 65_000.0);

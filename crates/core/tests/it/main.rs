@@ -25,6 +25,7 @@ mod no_std;
 mod nodes;
 mod operations;
 mod priority;
+mod returning_flows;
 mod scales;
 mod scfq;
 mod shares;

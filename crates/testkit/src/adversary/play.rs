@@ -96,7 +96,7 @@ impl Play<'_> {
                     self.meter.started(packet, now);
                     self.react(flow, now);
                     let end = now + u64::from(bytes);
-                    self.arrivals(end)?;
+                    self.arrivals(end - 1)?;
                     now = end;
                     self.meter.sent(packet, now);
                     sent += 1;

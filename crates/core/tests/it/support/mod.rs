@@ -4,6 +4,7 @@
 pub(crate) mod algorithms;
 pub(crate) mod rounded;
 pub(crate) mod tree;
+pub(crate) mod wire;
 
 use std::env;
 
