@@ -20,7 +20,7 @@ fn packets(short: u64, long: u64) -> u64 {
 
 /// Prints the ratio: the long form is also the measurement.
 fn stays_within(name: &str, seed: usize, adversary: Adversary) {
-    let packets = packets(20_000, 250_000);
+    let packets = packets(20_000, 400_000);
     let adversary = adversary.seed(seed as u64).packets(packets);
     match adversary.check() {
         Ok(nearest) => println!("{name}: {:.3}, {}", nearest.ratio, nearest.what),
