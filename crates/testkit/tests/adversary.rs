@@ -8,19 +8,11 @@ use fairlane_core::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
 use fairlane_core::{Charge, VirtualTime, Weight, with_algorithm};
-use fairlane_testkit::Adversary;
-
-/// `short` packets and flows of all scenarios, or `long` in the long form.
-fn packets(short: u64, long: u64) -> u64 {
-    match std::env::var_os("FAIRLANE_LONG_TESTS") {
-        Some(_) => long,
-        None => short,
-    }
-}
+use fairlane_testkit::{Adversary, long_tests};
 
 /// Prints the ratio: the long form is also the measurement.
 fn stays_within(name: &str, seed: usize, adversary: Adversary) {
-    let packets = packets(20_000, 400_000);
+    let packets = if long_tests() { 400_000 } else { 20_000 };
     let adversary = adversary.seed(seed as u64).packets(packets);
     match adversary.check() {
         Ok(nearest) => println!("{name}: {:.3}, {}", nearest.ratio, nearest.what),
