@@ -2,6 +2,7 @@
 
 pub(crate) mod report;
 
+use std::io::ErrorKind::PermissionDenied;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -67,7 +68,10 @@ pub(crate) struct Options {
 fn check_here(site: &Site) -> Result<()> {
     let missing = fits_here(site)?;
     match site.control.as_ref().map_or(Ok(()), check_tokens) {
-        Err(error) if missing.is_some() => return Err(error.into()),
+        // The user of the run may read what this one may not.
+        Err(error) if missing.is_some() && error.reason.kind() != PermissionDenied => {
+            return Err(error.into());
+        }
         Err(error) => output::warn([error]),
         Ok(()) => {}
     }
