@@ -121,23 +121,41 @@ pub fn is_tap(name: &str) -> io::Result<bool> {
     Ok(is_tun && check_ethernet(name).is_ok())
 }
 
-/// The IP addresses of the interface of this name, with the lengths of their prefixes, and the gateways of its default
-/// routes, in the calling thread's network namespace. Addresses of its link alone are left out. Needs no privilege.
+/// The IP addresses of the interface of this name, with the lengths of their prefixes, in the calling thread's network
+/// namespace. Addresses of its link alone are left out. Needs no privilege.
 ///
 /// # Errors
 ///
 /// `NotFound` or another error of the system's if there is no such interface.
 ///
 /// ```
-/// use fairlane_io::interface::addresses_and_gateways;
+/// use fairlane_io::interface::addresses;
 ///
-/// let (_, gateways) = addresses_and_gateways("lo")?;
-/// assert!(gateways.is_empty());
-/// assert!(addresses_and_gateways("nosuch0").is_err());
+/// println!("{:?}", addresses("lo")?);
+/// assert!(addresses("nosuch0").is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn addresses_and_gateways(name: &str) -> io::Result<(Vec<(IpAddr, u8)>, Vec<IpAddr>)> {
-    moved::addresses_and_gateways(name)
+pub fn addresses(name: &str) -> io::Result<Vec<(IpAddr, u8)>> {
+    Interface::find(name)?;
+    Ok(Network::read()?.addresses(name))
+}
+
+/// The gateways of default routes by the interface of this name, in the calling thread's network namespace. Needs no
+/// privilege.
+///
+/// # Errors
+///
+/// `NotFound` or another error of the system's if there is no such interface.
+///
+/// ```
+/// use fairlane_io::interface::gateways;
+///
+/// assert!(gateways("lo")?.is_empty());
+/// assert!(gateways("nosuch0").is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn gateways(name: &str) -> io::Result<Vec<IpAddr>> {
+    moved::gateways(Interface::find(name)?.index())
 }
 
 /// The sentence for an interface that carries something else than Ethernet frames.

@@ -15,6 +15,7 @@ const NEW_ADDRESS: u16 = 20;
 const DELETE_ADDRESS: u16 = 21;
 const GET_ADDRESS: u16 = 22;
 const NEW_ROUTE: u16 = 24;
+const DELETE_ROUTE: u16 = 25;
 const GET_ROUTE: u16 = 26;
 
 // Attributes, by the message they are in.
@@ -121,9 +122,14 @@ impl Moved {
     }
 
     fn delete(&self, socket: &Socket, from: u32) {
-        for address in &self.addresses {
-            // One that is gone with another, or by a setting.
-            let _ = socket.request(DELETE_ADDRESS, 0, &address_at(address, from));
+        let addresses = self.addresses.iter();
+        let addresses = addresses.map(|it| (DELETE_ADDRESS, address_at(it, from)));
+        // IPv6 routes stay without the addresses, and then those of the other interface are rejected.
+        let routes = self.routes.iter().rev();
+        let routes = routes.map(|it| (DELETE_ROUTE, route_by(it, from)));
+        for (kind, message) in routes.chain(addresses) {
+            // One may be gone with another, or by a setting.
+            let _ = socket.request(kind, 0, &message);
         }
     }
 
@@ -177,16 +183,13 @@ impl Moved {
     }
 }
 
-/// The addresses that `ip address` shows for this interface, but for those of its link alone, and the gateways of
-/// its default routes.
-pub(crate) fn addresses_and_gateways(name: &str) -> io::Result<(Vec<(IpAddr, u8)>, Vec<IpAddr>)> {
+/// The gateways of default routes by the interface of this index.
+pub(crate) fn gateways(index: u32) -> io::Result<Vec<IpAddr>> {
     let socket = Socket::open(Protocol::ROUTE)?;
-    let routes = routes_by(&socket, index(name)?)?
-        .into_iter()
-        .map(Answer::new);
+    let routes = routes_by(&socket, index)?.into_iter().map(Answer::new);
     let defaults = routes.filter(|route| route.attribute(ROUTE_FIXED, TO).is_none());
     let gateways = defaults.filter_map(|route| network::ip(route.attribute(ROUTE_FIXED, GATEWAY)?));
-    Ok((Network::read()?.addresses(name), gateways.collect()))
+    Ok(gateways.collect())
 }
 
 /// Gives an interface this hardware address, and an MTU of at most `mtu` bytes.

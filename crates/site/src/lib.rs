@@ -70,7 +70,7 @@ mod workers;
 pub use bypass::{Bypass, bypasses};
 pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
 pub use error::Error;
-pub use fairlane_io::interface::addresses_and_gateways;
+pub use fairlane_io::interface::{addresses, gateways};
 pub use flows::{FlowReport, TopFlows};
 pub use hand_over::{Beside, Running};
 pub use here::fits_here;

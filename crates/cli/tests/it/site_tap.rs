@@ -5,7 +5,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_io::interface::addresses_and_gateways;
+use fairlane_io::interface::{addresses, gateways};
 use fairlane_io::network::Network;
 use fairlane_netlab::{Link, Namespace, or_skip, veth};
 use serde_json::Value;
@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::program::{Running, fairlane, start};
 use crate::site::{PATIENCE, link};
+use crate::site_control::until_it_tells;
 
 /// Of the host, and of the gateway on its network.
 const ADDRESSES: [[&str; 2]; 2] = [["192.0.2.7", "192.0.2.1"], ["2001:db8::7", "2001:db8::1"]];
@@ -55,9 +56,13 @@ impl Host {
         };
         let (outside, gateway) = or_skip(test, made())?;
         let folder = tempfile::tempdir().unwrap();
-        let file = "[interfaces]\noutside = \"outside\"\ntap = \"fair0\"\nmove-addresses = true\n\
-                    [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"100mbit\"\n\
-                    [[link]]\nname = \"down\"\nto = \"tap\"\nrate = \"100mbit\"\n";
+        let socket = folder.path().join("ctl.sock");
+        let file = format!(
+            "[interfaces]\noutside = \"outside\"\ntap = \"fair0\"\nmove-addresses = true\n\
+             [control]\nsocket = {socket:?}\n\
+             [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"100mbit\"\n\
+             [[link]]\nname = \"down\"\nto = \"tap\"\nrate = \"100mbit\"\n"
+        );
         fs::write(folder.path().join("site.toml"), file).unwrap();
         Some(Host {
             outside,
@@ -74,6 +79,15 @@ impl Host {
         self.folder.path().join("site.toml").display().to_string()
     }
 
+    /// Runs `fairlane ctl`.
+    #[track_caller]
+    fn ctl(&self, arguments: &[&str]) {
+        let socket = self.folder.path().join("ctl.sock");
+        until_it_tells(&socket);
+        let socket = ["ctl", "--socket", socket.to_str().unwrap()];
+        fairlane(&[&socket, arguments].concat()).success();
+    }
+
     fn start(&self) -> Running {
         let file = self.file();
         let running = || start(&["run", &file, "--json", "--drain", "0"]);
@@ -81,8 +95,9 @@ impl Host {
     }
 
     fn known(&self, interface: &str) -> Known {
-        let known = self.namespace().run(|| addresses_and_gateways(interface));
-        let mut known = known.unwrap_or_default();
+        let known = || (addresses(interface), gateways(interface));
+        let (addresses, gateways) = self.namespace().run(known);
+        let mut known = (addresses.unwrap_or_default(), gateways.unwrap_or_default());
         known.0.sort();
         known.1.sort();
         known
@@ -192,6 +207,10 @@ fn addresses_and_routes_move_to_the_tap_device_and_back_also_after_a_kill() {
         assert_ne!(of_tap, own);
         host.until_neighbour_knows(of_tap);
         host.exchange();
+        host.ctl(&["detach", "outside"]);
+        host.until_moved(["fair0", "outside"], &before);
+        host.ctl(&["attach", "outside"]);
+        host.until_moved(["outside", "fair0"], &before);
         running.signal(signal);
         let finished = running.finish();
         assert!(!finished.stderr.contains("is not shaped"), "{finished:?}");
@@ -199,7 +218,8 @@ fn addresses_and_routes_move_to_the_tap_device_and_back_also_after_a_kill() {
             assert_eq!(host.known("outside"), Known::default());
             continue;
         }
-        let report: Value = serde_json::from_str(&finished.success()).unwrap();
+        assert!(finished.status.success(), "{finished:?}");
+        let report: Value = serde_json::from_str(&finished.stdout).unwrap();
         for name in ["up", "down"] {
             let sent = link(&report, name)["transmitted"].as_u64();
             assert!(sent >= Some(2), "{report:#}");

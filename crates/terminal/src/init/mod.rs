@@ -13,7 +13,7 @@ use clap::Args;
 use fairlane_config::{INTERFACE_NAME, Site, is_interface_name};
 use fairlane_control::{create, save};
 use fairlane_core::Rate;
-use fairlane_site::addresses_and_gateways;
+use fairlane_site::{addresses, gateways};
 
 use crate::{figures, output};
 use ends::{Ends, Near};
@@ -143,14 +143,15 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// The addresses and gateways that are to move to a tap device, a line each.
 fn known(ends: &Ends) -> Vec<String> {
-    let known = match ends.near {
-        Near::Tap => addresses_and_gateways(&ends.outside).unwrap_or_default(),
-        Near::Inside(_) => Default::default(),
-    };
-    let addresses = known.0.iter();
+    if ends.near != Near::Tap {
+        return Vec::new();
+    }
+    let addresses = addresses(&ends.outside).unwrap_or_default().into_iter();
     let addresses = addresses.map(|(address, length)| format!("address {address}/{length}"));
-    let gateways = known.1.iter().map(|gateway| format!("gateway {gateway}"));
-    addresses.chain(gateways).collect()
+    let gateways = gateways(&ends.outside).unwrap_or_default().into_iter();
+    addresses
+        .chain(gateways.map(|gateway| format!("gateway {gateway}")))
+        .collect()
 }
 
 /// A file of this text, whole or not at all.
