@@ -1,5 +1,7 @@
 """Links of SimPy: departures as a replay has them."""
 
+import pickle
+
 import fairlane
 import numpy as np
 import pytest
@@ -123,3 +125,132 @@ def test_monitors_see_what_waits():
     assert server.packet_in_service() is not None
     assert server.size("a") + server.size("b") == 3
     assert server.byte_size("b") == 2000 and server.all_flows() == ["a", "b"]
+
+
+def within_a_process(env, act):
+    """The error of ``act`` in a process of SimPy, which raises a copy of it from ``env.run``."""
+
+    def process():
+        yield env.timeout(0)
+        act()
+
+    env.process(process())
+    with pytest.raises(fairlane.FairlaneError) as raised:
+        env.run()
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("flow", "size", "kind", "says"),
+    [
+        ("c", 100, fairlane.errors.UnknownFlow, "a packet of class 'c': the classes are 'a', 'b'"),
+        ("a", 9000, fairlane.errors.LengthError, "a packet of 9000 bytes: packets have 1 to 1500 bytes (max_len)"),
+        ("b", 0, fairlane.errors.LengthError, "a packet of 0 bytes: packets have 1 to 1500 bytes (max_len)"),
+        ("b", 0.5, fairlane.errors.LengthError, "a packet of 0.5 bytes: packets have 1 to 1500 bytes (max_len)"),
+        ("b", 1.5, fairlane.errors.LengthError, "a packet of 1.5 bytes: a length is a whole number"),
+    ],
+)
+def test_a_packet_that_cannot_be_sent_raises_within_a_process(flow, size, kind, says):
+    env = simpy.Environment()
+    server = Server(env, 8000, {"a": 1, "b": 2})
+    error = within_a_process(env, lambda: server.put(Packet(flow, size)))
+    assert type(error) is kind and str(error) == says
+    assert error.argument in ("flow_classes", "max_len", "length")
+    assert server.packets_received == server.packets_dropped == 0
+
+
+def test_a_link_raises_for_an_unknown_flow_and_a_long_packet_and_counts_a_full_queue():
+    env = simpy.Environment()
+    scheduler = fairlane.Scheduler("qfq")
+    flow = scheduler.add_flow(1, 1000)
+    link = Link(env, scheduler, 8000)
+    for unknown, size, reason in ((flow + 1, 100, "unknown"), (flow, 1001, "too-long")):
+        error = within_a_process(env, lambda: link.put(Packet(unknown, size)))
+        assert error.reason == reason and str(error).startswith(f"a packet of {size} bytes for flow {unknown}: ")
+    assert link.packets_received == link.packets_dropped == 0
+    tree = fairlane.Tree("qfq")
+    leaf = tree.leaf(max_len=1000, limit_packets=2)
+    link = Link(simpy.Environment(), tree, 8000)
+    assert [link.put(Packet(leaf, 1000)) for _ in range(3)] == [True, True, False]
+    assert (link.packets_received, link.packets_dropped) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        fairlane.errors.ArgumentError("a sentence", "rate", 3),
+        fairlane.errors.UnknownFlow("a sentence", "flow"),
+        fairlane.errors.Rejected("a sentence", "queue-full"),
+        fairlane.errors.SiteError("a sentence", [("site.toml", 1, 2, "no key")]),
+        fairlane.errors.AttachRefused("a sentence"),
+        fairlane.errors.MailboxFull("a sentence"),
+    ],
+)
+def test_a_copy_of_an_error_says_the_same(error):
+    for copy in (type(error)(*error.args), pickle.loads(pickle.dumps(error))):
+        assert str(copy) == "a sentence"
+        assert vars(copy) == vars(error)
+
+
+@pytest.mark.parametrize(
+    ("weights", "taken"),
+    [
+        ([3, 1_000_000], [3, 1_000_000]),
+        ([0.5, 1.5], [1, 3]),
+        ([0.1, 0.2, 0.7], [1, 2, 7]),
+        ([2_000_000, 6_000_000], [1, 3]),
+        ([2.0, 4], [2, 4]),
+        ([1 / 3, 1000.0], [333, 1_000_000]),
+        ([10**9, 10**9 - 1, 1], [1_000_000, 1_000_000, 1]),
+    ],
+)
+def test_weights_are_scaled_and_keep_their_shares(weights, taken):
+    scaled = fairlane.simpy._weights(dict(enumerate(weights)))
+    assert list(scaled.values()) == taken
+    for given, weight in zip(taken, weights):
+        assert abs(given / sum(taken) - weight / sum(weights)) <= 1e-5
+    Server(simpy.Environment(), 8000, weights)
+
+
+@pytest.mark.parametrize("weight", [0, -1, 0.0, float("nan"), float("inf"), "many", None])
+def test_a_weight_that_is_none_is_named(weight):
+    with pytest.raises(fairlane.WeightError, match=r"weights\['b'\] is .*: it is a positive number"):
+        Server(simpy.Environment(), 8000, {"a": 1, "b": weight})
+
+
+def test_weights_whose_shares_cannot_be_kept_are_refused():
+    with pytest.raises(fairlane.WeightError, match="10\\^-5"):
+        Server(simpy.Environment(), 8000, [10**7] + [1.5] * 10_000)
+
+
+class Unbuffered:
+    """An element of ns.py without a buffer: it takes each packet out of the one before a second later."""
+
+    def __init__(self, env):
+        self.env, self.taken = env, []
+
+    def put(self, packet, upstream_update=None, upstream_store=None):
+        def take():
+            yield self.env.timeout(10**9)
+            stored = yield upstream_store.get()
+            upstream_update(packet)
+            self.taken.append((self.env.now, stored is packet))
+
+        self.env.process(take())
+
+
+def test_packets_stay_in_the_buffer_before_one_that_has_none():
+    env = simpy.Environment()
+    source, freed = simpy.Store(env), []
+    first = Server(env, 8000, [1], zero_buffer=True, zero_downstream_buffer=True, unit=10**9)
+    first.out = Unbuffered(env)
+    packets = [Packet(0, 1000) for _ in range(2)]
+    for packet in packets:
+        source.put(packet)
+        first.put(packet, freed.append, source)
+    env.run(until=15 * 10**8)
+    # The first has left the link, and is still in the buffer.
+    assert len(source.items) == 2 and freed == []
+    env.run()
+    assert first.out.taken == [(2 * 10**9, True), (3 * 10**9, True)]
+    assert freed == packets and source.items == []

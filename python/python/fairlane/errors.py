@@ -4,7 +4,14 @@ from __future__ import annotations
 
 
 class FairlaneError(Exception):
-    """Anything that this package raises of its own."""
+    """Anything that this package raises of its own.
+
+    ``args`` has all arguments of the constructor, the sentence first, so that a copy can be made with
+    ``type(error)(*error.args)``, as SimPy does and as ``pickle`` does.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class ArgumentError(FairlaneError, ValueError):
@@ -15,12 +22,9 @@ class ArgumentError(FairlaneError, ValueError):
     """
 
     def __init__(self, sentence: str, argument: str, index: int | None = None) -> None:
-        super().__init__(sentence)
+        super().__init__(sentence, argument, index)
         self.argument = argument
         self.index = index
-
-    def __reduce__(self):
-        return type(self), (self.args[0], self.argument, self.index)
 
 
 class DtypeError(ArgumentError, TypeError):
@@ -59,11 +63,8 @@ class Rejected(FairlaneError):
     """
 
     def __init__(self, sentence: str, reason: str) -> None:
-        super().__init__(sentence)
+        super().__init__(sentence, reason)
         self.reason = reason
-
-    def __reduce__(self):
-        return type(self), (self.args[0], self.reason)
 
 
 class SiteError(FairlaneError):
@@ -74,11 +75,8 @@ class SiteError(FairlaneError):
     """
 
     def __init__(self, text: str, places: list[tuple[str, int, int, str]]) -> None:
-        super().__init__(text)
+        super().__init__(text, places)
         self.places = places
-
-    def __reduce__(self):
-        return type(self), (self.args[0], self.places)
 
 
 class AttachError(FairlaneError, ConnectionError):

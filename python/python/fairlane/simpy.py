@@ -8,14 +8,16 @@ of a nanosecond later, behind all that comes at it. That holds up to some 10^6 s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import simpy
 
 from . import NotBefore, Scheduler, Tree
-from .errors import ArgumentError, Rejected
+from .errors import ArgumentError, LengthError, Rejected, UnknownFlow, WeightError
 from .records import DEPARTURES
 
 _PICOS = 10**12
@@ -38,13 +40,65 @@ class _Late(simpy.Event):
         env.schedule(self, priority=priority, delay=delay)
 
 
+#: Reasons to reject a packet that a simulation counts as drops. The others are mistakes of its own.
+_DROPS = ("queue-full", "link-full", "congestion")
+
+#: The largest weight of a scheduler.
+_HEAVIEST = 10**6
+
+#: The most by which scaling may change a flow's share of the link.
+_SHARE_ERROR = Fraction(1, 10**5)
+
+
+def _weights(named: dict[Any, Any]) -> dict[Any, int]:
+    """Whole weights from 1 to 1,000,000 in the proportions of these, within ``_SHARE_ERROR`` of each share."""
+    exact = {}
+    for name, weight in named.items():
+        try:
+            # In decimal, as it was written: 0.1 is a tenth.
+            exact[name] = Fraction(str(weight))
+        except ValueError:
+            exact[name] = Fraction(0)
+        if exact[name] <= 0:
+            sentence = f"weights[{name!r}] is {weight!r}: it is a positive number"
+            raise WeightError(sentence, "weights") from None
+    if all(w.denominator == 1 and w <= _HEAVIEST for w in exact.values()):
+        return {name: int(w) for name, w in exact.items()}
+    factor = _whole_factor(exact.values())
+    if max(exact.values()) * factor > _HEAVIEST:
+        factor = _HEAVIEST / max(exact.values())
+    scaled = {name: max(1, round(w * factor)) for name, w in exact.items()}
+    of, scaled_of = sum(exact.values()), sum(scaled.values())
+    for name, weight in exact.items():
+        if abs(Fraction(scaled[name], scaled_of) - weight / of) > _SHARE_ERROR:
+            sentence = (
+                f"weights[{name!r}] is {named[name]!r}: among these weights its share cannot be kept within "
+                "10^-5 by whole weights from 1 to 1000000"
+            )
+            raise WeightError(sentence, "weights")
+    return scaled
+
+
+def _whole_factor(weights: Iterable[Fraction]) -> Fraction:
+    """The least factor that makes whole numbers of all of them."""
+    denominator, numerator = 1, 0
+    for weight in weights:
+        denominator = math.lcm(denominator, weight.denominator)
+        numerator = math.gcd(numerator, weight.numerator)
+    return Fraction(denominator, numerator)
+
+
 class Link:
     """A link of ``rate`` bit/s that sends the packets of ``queue``, a :class:`~fairlane.Scheduler` or a
     :class:`~fairlane.Tree`.
 
-    :meth:`put` takes a packet in; what left goes to ``out.put``, if there is an ``out``. ``flow_of`` and
-    ``length_of`` tell the flow (or class) and the length of a packet, in bytes. With ``record``,
-    :meth:`departures` has what left.
+    :meth:`put` enqueues a packet; packets that left go to ``out.put``, if there is an ``out``. ``flow_of``
+    and ``length_of`` return the flow (or class) and the length of a packet, in bytes. With ``record``,
+    :meth:`departures` has the packets that left.
+
+    ``packets_dropped`` counts packets that found a full queue or that queue management dropped. A packet
+    of an unknown flow, or longer than its flow's packets may be, is a mistake of the simulation and raises
+    :class:`~fairlane.errors.Rejected`.
     """
 
     def __init__(
@@ -80,20 +134,24 @@ class Link:
         self._waiting = False
 
     def put(self, packet: Any) -> bool:
-        """A packet arrives; whether it was accepted."""
+        """A packet arrives. Returns whether it was accepted, and not dropped."""
         now = self._now()
-        self.packets_received += 1
         flow, length = self.flow_of(packet), self.length_of(packet)
         if length != int(length):
-            raise ArgumentError(f"a packet of {length} bytes: it is a whole number", "length")
+            raise LengthError(f"a packet of {length} bytes: a length is a whole number", "length")
         held = (packet, now)
+        self.packets_received += 1
         try:
             if self._clocked:
                 self.queue.enqueue(flow, int(length), held, now)
                 self._count_discarded()
             else:
                 self.queue.enqueue(flow, int(length), held)
-        except Rejected:
+        except Rejected as rejected:
+            if rejected.reason not in _DROPS:
+                self.packets_received -= 1
+                sentence = f"a packet of {int(length)} bytes for flow {flow!r}: {rejected}"
+                raise Rejected(sentence, rejected.reason) from rejected
             self.packets_dropped += 1
             return False
         if self._sending is None and not self._waiting:
@@ -182,59 +240,94 @@ class Link:
 class Server(Link):
     """A scheduler of ns.py: takes the place of its ``WFQServer``, ``DRRServer`` and ``SPServer``.
 
-    ``weights`` are a list, or a dictionary by class; ``flow_classes`` tells the class of a packet, its
-    flow unless said otherwise. Weights and sizes are whole numbers, packets up to ``max_len`` bytes.
+    ``weights`` are a list, or a dictionary by class; ``flow_classes`` returns the class of a packet, by
+    default its flow. Sizes are whole numbers of bytes, ``max_len`` at most: a longer packet raises
+    :class:`~fairlane.errors.LengthError`, a packet of another class :class:`~fairlane.errors.UnknownFlow`.
+
+    Weights are any positive numbers. Whole ones up to 1,000,000 are taken as they are. Others are scaled:
+    by the least factor that makes all of them whole, or, where the largest would exceed 1,000,000, so that
+    it is 1,000,000 and the others are rounded. Each share of the link stays within 10^-5;
+    :class:`~fairlane.errors.WeightError` where that is not possible.
+
+    ``zero_buffer`` and ``zero_downstream_buffer`` are as in ns.py: this element, or the one behind it, keeps
+    its packets in the buffer of the element before.
     """
 
     def __init__(
         self,
         env: simpy.Environment,
         rate: int,
-        weights: list[int] | dict[Any, int],
+        weights: list[float] | dict[Any, float],
         algorithm: str = "qfq",
         *,
         flow_classes: Callable[[Any], Any] = lambda packet: packet.flow_id,
         max_len: int = 1500,
         aggregate: int = 8,
         zero_buffer: bool = False,
+        zero_downstream_buffer: bool = False,
         unit: int = 1,
         record: bool = False,
     ) -> None:
         scheduler = Scheduler(algorithm, aggregate=aggregate)
         named = weights if isinstance(weights, dict) else dict(enumerate(weights))
-        for name, weight in named.items():
-            if weight != int(weight):
-                raise ArgumentError(f"weights[{name!r}] is {weight}: it is a whole number", "weights")
-        self.flow_classes = flow_classes
+        self.flow_classes, self.max_len = flow_classes, max_len
         self._numbers = {
-            name: scheduler.add_flow(int(weight), max_len) for name, weight in named.items()
+            name: scheduler.add_flow(weight, max_len) for name, weight in _weights(named).items()
         }
         self._zero_buffer = zero_buffer
+        #: Packets that left and that the element behind has not taken, where they stay here.
+        self._retained = simpy.Store(env) if zero_downstream_buffer else None
         self._upstream: dict[Any, tuple[Any, Any]] = {}
         super().__init__(
             env,
             scheduler,
             rate,
             unit=unit,
-            flow_of=lambda packet: self._numbers[self.flow_classes(packet)],
+            flow_of=self._flow_of,
+            length_of=self._length_of,
             record=record,
         )
 
     def put(self, packet: Any, upstream_update: Any = None, upstream_store: Any = None) -> bool:
-        """A packet arrives, from an element whose buffer is this one's where that has none."""
+        """A packet arrives. Where this element has no buffer, it stays in that of the element before."""
         if self._zero_buffer and upstream_update is not None and upstream_store is not None:
             self._upstream[packet] = (upstream_update, upstream_store)
-        accepted = super().put(packet)
-        if not accepted:
-            self._upstream.pop(packet, None)
+        accepted = False
+        try:
+            accepted = super().put(packet)
+        finally:
+            if not accepted:
+                self._upstream.pop(packet, None)
         return accepted
 
-    def sent(self, packet: Any) -> None:
-        update, store = self._upstream.pop(packet, (None, None)) if self._zero_buffer else (None, None)
+    def update(self, packet: Any) -> None:
+        """A packet has left this element's buffer: it leaves the buffer of the element before, if it is there."""
+        update, store = self._upstream.pop(packet, (None, None))
         if update is not None:
             store.get()
             update(packet)
-        super().sent(packet)
+
+    def sent(self, packet: Any) -> None:
+        if self._retained is None:
+            self.update(packet)
+            super().sent(packet)
+        elif self.out is not None:
+            self._retained.put(packet)
+            self.out.put(packet, upstream_update=self.update, upstream_store=self._retained)
+
+    def _flow_of(self, packet: Any) -> int:
+        name = self.flow_classes(packet)
+        if name not in self._numbers:
+            known = ", ".join(map(repr, self._numbers))
+            raise UnknownFlow(f"a packet of class {name!r}: the classes are {known}", "flow_classes")
+        return self._numbers[name]
+
+    def _length_of(self, packet: Any) -> int:
+        if not 1 <= packet.size <= self.max_len:
+            raise LengthError(
+                f"a packet of {packet.size} bytes: packets have 1 to {self.max_len} bytes (max_len)", "max_len"
+            )
+        return packet.size
 
     def packet_in_service(self) -> Any:
         """As ns.py's monitors ask."""
