@@ -239,7 +239,7 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
 }
 
 /// All of them, in the order in which they are told.
-pub(super) static FAMILIES: [Family; 69] = [
+pub(super) static FAMILIES: &[Family] = &[
     family("build_info", Of::Build, "Which Fairlane this is"),
     family(
         "cpu_seconds",
