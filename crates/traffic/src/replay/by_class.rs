@@ -11,7 +11,7 @@ use fairlane_config::class_report::{ClassReport, ClassTerms};
 use fairlane_config::{ClassKind, Link, List, Role, Site};
 use fairlane_core::tree::ClassId;
 use fairlane_core::units::MAX_WEIGHT;
-use fairlane_core::{Discipline, Length, Weight};
+use fairlane_core::{Discipline, Length, Nanos, Weight};
 use fairlane_sim::{ClassFlow, Picos, Server, TransmitQueue, Waiting};
 use serde::Serialize;
 
@@ -153,7 +153,7 @@ impl<R: Read> Arrivals<ClassFlow, Frame> for Classified<R> {
         let (seen, layer, headers) = self.view.of(&packet);
         Ok(Some(Arrival {
             time: packet.time,
-            to: (self.classifier).classify(seen, layer, &self.origin, packet.time.to_nanos()),
+            to: (self.classifier).classify(seen, layer, &self.origin, Nanos(packet.time)),
             len: packet.len,
             body: Frame::of(&packet.bytes, headers),
         }))
