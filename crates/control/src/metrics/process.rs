@@ -5,7 +5,7 @@ use std::fs;
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-/// What the kernel says of this process at one time. What it does not say is missing.
+/// Figures of the kernel on this process at one time. One that the kernel does not have is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Process {
     /// Processor time, user and system together.
