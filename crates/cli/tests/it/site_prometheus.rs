@@ -229,7 +229,8 @@ fn prometheus_scrapes_a_running_site() {
         return;
     };
     for (what, told) in asked.iter().zip(told) {
-        assert_eq!(told.as_array().unwrap().len(), 2, "{what}: {told:#}");
+        // Two classes, and that of link-layer control.
+        assert_eq!(told.as_array().unwrap().len(), 3, "{what}: {told:#}");
     }
 }
 
@@ -250,7 +251,7 @@ fn prometheus_takes_delays_as_native_histograms() {
     let [bytes, delays @ ..] = &told[..] else {
         unreachable!("as many answers as questions");
     };
-    assert_eq!(bytes.as_array().unwrap().len(), 2, "{bytes:#}");
+    assert_eq!(bytes.as_array().unwrap().len(), 3, "{bytes:#}");
     let value = |told: &Value| {
         told[0]["value"][1]
             .as_str()
