@@ -81,7 +81,7 @@ pub(crate) fn bounds<'py>(
             cell(Some(siblings.share(weight))),
             terms.map_or(0, |terms| terms.guaranteed_rate(link.rate)),
             cell(wfi.map(|wfi| nanos(wfi.delay.time(link.rate)))),
-            cell(wfi.map(|wfi| wfi.service.bytes())),
+            cell(wfi.filter(|wfi| wfi.strict).map(|wfi| wfi.service.bytes())),
             cell(
                 promised.map(|(wfi, terms)| {
                     nanos(terms.worst_delay(wfi, length.get().into(), link.rate))

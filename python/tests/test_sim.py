@@ -131,3 +131,11 @@ def test_a_scenario_is_simulated():
     assert again == outcome and again.rates is None
     with pytest.raises(fairlane.ArgumentError):
         fairlane.scenario(evening, seconds=-1.0)
+
+
+def test_wf2q_bounds_the_delay_and_not_the_service_over_every_interval():
+    flows = fairlane.flows([8, 4, 1], 1500)
+    wf2q, plus = (fairlane.bounds(name, "100mbit", flows) for name in ("wf2q", "wf2q+"))
+    assert np.isnan(wf2q["b_wfi_bytes"]).all() and not np.isnan(plus["b_wfi_bytes"]).any()
+    for name in ("t_wfi_ns", "delay_ns"):
+        assert (wf2q[name] == plus[name]).all()

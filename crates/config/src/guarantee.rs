@@ -26,7 +26,7 @@ pub struct Guarantee {
     pub delay: Option<Result<Nanos, NoGuarantee>>,
     /// Of a class of flows: what each has while there are as many as there may be.
     pub each: Option<Box<Each>>,
-    /// What it is served, in more than the rate alone.
+    /// Its service, in more than the rate alone. Under WF2Q it is not strict: [`Service::is_strict`].
     pub service: Result<Service, NoGuarantee>,
     /// Bytes that it may send at once, in addition to its rate, without a loss to a full queue: the burst
     /// that fits into the room that is kept for it and, for a class of flows, into the limit of one

@@ -33,7 +33,8 @@
 //!
 //! // The least there is, and what rounded timestamps add to it.
 //! let least: Wfi = bounds::wf2q_plus(&terms);
-//! assert_eq!(bounds::wf2q(&terms), least);
+//! // WF2Q has the same, but its B-WFI is not for every interval.
+//! assert_eq!(bounds::wf2q(&terms), Wfi { strict: false, ..least });
 //! let exact = Errors { start: Work::ZERO, finish: Finish::AfterFinish(Work::ZERO) };
 //! assert_eq!(bounds::sched(&terms, exact), least);
 //! let gfq = bounds::gfq(&terms, Slot::Actual);
@@ -220,6 +221,9 @@ impl Add for Work {
 /// The worst-case fair indexes of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wfi {
+    /// Whether the B-WFI holds over every interval in which the flow is backlogged. Under WF2Q it holds only
+    /// while the fluid server has packets of the flow too ([`wf2q`]). The T-WFI holds always.
+    pub strict: bool,
     /// B-WFI: service that the flow may be behind its share.
     pub service: Work,
     /// T-WFI as work: what the link may do beyond the flow's fair completion time.
@@ -229,6 +233,7 @@ pub struct Wfi {
 impl Wfi {
     fn of(share: f64, delay: f64) -> Wfi {
         Wfi {
+            strict: true,
             service: Work(share * delay),
             delay: Work(delay),
         }
@@ -246,6 +251,7 @@ impl Add for Wfi {
     type Output = Wfi;
     fn add(self, other: Wfi) -> Wfi {
         Wfi {
+            strict: self.strict && other.strict,
             service: self.service + other.service,
             delay: self.delay + other.delay,
         }

@@ -75,6 +75,7 @@ fn assert_service(setup: &Setup, report: &Report) {
         let share = f64::from(weight) / whole;
         let service = config.b_wfi(&weights, shard);
         let wfi = Wfi {
+            strict: true,
             service: Work::new(service).unwrap(),
             delay: Work::new(service / share).unwrap(),
         };

@@ -82,8 +82,8 @@ pub struct Nearest {
 impl Adversary {
     /// The adversary of an algorithm that guarantees its flows what `guarantees` does.
     ///
-    /// An algorithm that follows every packet has its B-WFI only while a fluid server has packets of the flow
-    /// ([`wf2q`](fairlane_core::bounds::wf2q)): only its T-WFI is measured. Without a known bound nothing is.
+    /// A B-WFI that is not [strict](fairlane_core::bounds::Wfi::strict) is not measured, only the T-WFI. Without
+    /// a known bound nothing is.
     pub fn of<A: Scheduler + 'static>(
         make: impl Fn() -> A + 'static,
         guarantees: Algorithm,

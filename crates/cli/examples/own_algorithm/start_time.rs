@@ -190,6 +190,7 @@ impl CustomAlgorithm for StartTime {
         let queued = transmit.work(siblings.longest()).bytes();
         let delay = all - bytes(length) + (1.0 / share - 1.0) * bytes(length) + queued;
         Some(Wfi {
+            strict: true,
             service: Work::new(share * delay)?,
             delay: Work::new(delay)?,
         })

@@ -3,8 +3,11 @@
 use super::{Transmit, Wfi, Work};
 use crate::units::{Length, Nanos, Rate};
 
-/// What a class is served, whatever the others do: over any time T in which it has something
-/// to send, at least `rate T - lag`. Counted is what the [tree](crate::tree) hands out.
+/// The service of a class, whatever the others do: over any time T in which it has something to send, the
+/// [tree](crate::tree) hands out at least `rate T - lag` of it. In the terms of network calculus this is a
+/// strict service curve. Directly under WF2Q it is a service curve that is not
+/// [strict](Service::is_strict): [less](#wf2q), and enough for the delay of each packet and for the
+/// [room](Service::room) of a class.
 ///
 /// # Down the tree
 ///
@@ -72,6 +75,37 @@ use crate::units::{Length, Nanos, Rate};
 /// it. Where each of these has a ceiling, they take `b_j + c_j T` at most, so that `r - sum c_j`
 /// and `s + sum b_j` remain ([`behind`](Service::behind)). Without a ceiling there is no bound.
 ///
+/// # WF2Q
+///
+/// WF2Q follows the fluid server. That may finish a packet of a class while a long packet of another class
+/// is sent, and gives the class nothing until its next packet arrives; WF2Q never makes up for that. So a
+/// class that enqueues its next packet when the last one was handed out falls behind its share without
+/// limit, though it always has something to send. Its service is not strict: of a class with arrivals A and
+/// departures D, it says that for every t there is a t0 <= t with
+///
+/// ```text
+/// D(t) >= A(t0) + rate (t - t0) - lag
+/// ```
+///
+/// *Proof*, at first in the node's own work. Let p, of length l, be the oldest packet of the class at t, and t0
+/// the time from which on the fluid server had packets of the class until it finished p. Let q be the last
+/// packet handed out whose finish is later than p's, and L_q its length, 0 if there is none. When q was
+/// selected, p and all packets with earlier finishes that were handed out since (call them E) were not
+/// eligible, so the fluid server began them later. At t - L_q it has done as much work since q was selected as
+/// E is long. If x of that was p's, then at least x of E remains. That is of other classes, and is
+/// finished no later than p, so x <= (l - x) (1 - phi) / phi: x is (1 - phi) l at most. Until t - L_q the
+/// fluid server gave the class phi (t - L_q - t0) since t0, or more: the class's packets before p, which
+/// are handed out, and x. So
+///
+/// ```text
+/// D(t) >= A(t0) + phi (t - t0) - phi L - (1 - phi) L_k
+/// ```
+///
+/// and with the node's `r T - s`, `phi s + phi L + (1 - phi) L_k` behind, which [`lag`](Service::lag) covers.
+///
+/// WF2Q orders only leaves without ceilings, so nothing stands on such a service: of one,
+/// [`below_ceiling`](Service::below_ceiling) and [`behind`](Service::behind) return `None`.
+///
 /// # Arithmetic
 ///
 /// Shares in force are within 10^-6 of the weights (10^-5 of an aggregate's), so rates are too.
@@ -81,6 +115,7 @@ pub struct Service {
     rate: f64,
     /// Bytes.
     lag: f64,
+    strict: bool,
 }
 
 impl Service {
@@ -89,27 +124,39 @@ impl Service {
         Service {
             rate: rate.bps() as f64 / 8.0,
             lag: longest.get().into(),
+            strict: true,
         }
     }
 
-    /// A child of share phi with these indexes, taken with [`Transmit::Between`].
+    /// A child of share phi with these indexes, taken with [`Transmit::Between`]. Only a
+    /// [strict](Self::is_strict) service has children.
     pub fn child(self, share: f64, wfi: Wfi) -> Service {
         Service {
             rate: share * self.rate,
             lag: share * self.lag + wfi.service.bytes(),
+            strict: self.strict && wfi.strict,
         }
     }
 
+    /// Whether it holds over every time in which the class has something to send. If not, as under
+    /// [WF2Q](Self#wf2q), the class has its delay and its room, but may fall behind `rate T - lag` where it
+    /// waits for its own packets to leave before it sends more.
+    pub fn is_strict(self) -> bool {
+        self.strict
+    }
+
     /// The same under a ceiling of `rate` and `burst` bytes, for packets up to `longest`; `None`
-    /// where the burst is one packet, which short packets may use for nothing.
+    /// where the burst is one packet, which short packets may use for nothing, or the service is not
+    /// [strict](Self::is_strict).
     pub fn below_ceiling(self, rate: Rate, burst: u32, longest: Length) -> Option<Service> {
         let ceiling = rate.bps() as f64 / 8.0;
         let tick = ceiling / 1e9;
         let room = f64::from(burst) - f64::from(longest.get()) - tick;
         let part = (room / self.lag).min(1.0);
-        (part > 0.0).then(|| Service {
+        (part > 0.0 && self.strict).then(|| Service {
             rate: ceiling.min(self.rate * part),
             lag: self.lag + f64::from(longest.get()) + tick,
+            ..self
         })
     }
 
@@ -129,12 +176,13 @@ impl Service {
 
     /// A child of a node with strict priority, behind or beside others whose ceilings add up to
     /// `bps` bits per second and `burst` bytes, of which each has its longest packet at least;
-    /// `None` if they may take everything.
+    /// `None` if they may take everything, or the service is not [strict](Self::is_strict).
     pub fn behind(self, bps: u64, burst: u64) -> Option<Service> {
         let rate = self.rate - bps as f64 / 8.0;
-        (rate > 0.0).then_some(Service {
+        (rate > 0.0 && self.strict).then_some(Service {
             rate,
             lag: self.lag + burst as f64,
+            ..self
         })
     }
 
@@ -259,6 +307,7 @@ mod tests {
         let service = Service {
             rate: 1_000_000.0,
             lag: 5000.0,
+            strict: true,
         };
         let long = length(1000);
         // Room for all of the lag: the ceiling's rate and a packet more.
@@ -295,6 +344,33 @@ mod tests {
         assert_eq!(low.lag(), Work(1000.0 + 4500.0));
         assert_eq!(link.behind(8_000_000, 1000), None);
         assert_eq!(link.behind(0, 0), Some(link));
+    }
+
+    #[test]
+    fn nothing_stands_on_a_service_that_is_not_strict() {
+        let (one, long) = (weight(1), length(1000));
+        let [wf2q, plus] = [Algorithm::Wf2q, Algorithm::Wf2qPlus].map(|algorithm| {
+            let siblings = Siblings::new(algorithm, [(one, long, 2)]);
+            let wfi = siblings.bound(one, long, Head::Known, Transmit::Between);
+            Service::of_link(mbit(8), long).child(siblings.share(one), wfi.unwrap())
+        });
+        assert!(plus.is_strict() && !wf2q.is_strict());
+        // The figures are the same: delays and rooms hold for both.
+        assert_eq!((wf2q.bps(), wf2q.lag()), (plus.bps(), plus.lag()));
+        assert_eq!(
+            (wf2q.delay(1000), wf2q.room(0, long)),
+            (plus.delay(1000), plus.room(0, long))
+        );
+        let below = |service: Service| service.below_ceiling(mbit(2), 9000, long);
+        assert!(below(plus).is_some() && below(wf2q).is_none());
+        let behind = |service: Service| service.behind(1_000_000, 3000);
+        assert!(behind(plus).is_some() && behind(wf2q).is_none());
+        let wfi = Wfi {
+            strict: true,
+            service: Work(0.0),
+            delay: Work(0.0),
+        };
+        assert!(!wf2q.child(0.5, wfi).is_strict());
     }
 
     #[test]

@@ -10,10 +10,14 @@ impl Service {
     ///
     /// # The theorem
     ///
-    /// Let a class have this service, `W(t1, t2) >= rate (t2 - t1) - lag` and never less than 0
-    /// over any time in which it has something to send. Let it send, over any time t,
-    /// `burst + rate t` at most, where each packet counts for no less than `shortest`. Then it
-    /// never holds more than
+    /// Let a class have this service: at any time t, with its arrivals A and departures D,
+    ///
+    /// ```text
+    /// D(t) >= A(t0) + rate (t - t0) - lag          for some t0 <= t
+    /// ```
+    ///
+    /// Let it send, over any time t, `burst + rate t` at most, where each packet counts for no less than
+    /// `shortest`. Then it never holds more than
     ///
     /// ```text
     /// B = burst + lag          bytes, and          B / shortest          packets
@@ -25,12 +29,13 @@ impl Service {
     ///
     /// # Its proof
     ///
-    /// Take any time t at which it holds something, and let t0 be when it last began to: just
-    /// before, it held nothing. Let A' be what has come since and W' what was handed out, each
-    /// packet counted for `shortest` at least, so that W' >= W. What it holds counts for
+    /// A [strict](Service::is_strict) service has that t0: the time at which the class last began to hold
+    /// something, before which all that arrived was handed out. Under WF2Q it is
+    /// [another](Service#wf2q). Let A' and D' be arrivals and departures with each packet counted for
+    /// `shortest` at least, so that D' - D grows with every packet that leaves. At t the class holds
     ///
     /// ```text
-    /// A' - W' <= burst + rate (t - t0) - W(t0, t) <= burst + min(rate (t - t0), lag)
+    /// A'(t) - D'(t) <= A'(t) - A'(t0) - rate (t - t0) + lag <= burst + lag
     /// ```
     ///
     /// which is B at most, and no less than its packets' lengths, nor than `shortest` for each. So

@@ -114,14 +114,18 @@ pub fn sched(terms: &Terms, errors: Errors) -> Wfi {
     }
 }
 
-/// WF2Q: as [`wf2q_plus`]; the B-WFI only while the fluid server has packets of the flow too.
+/// WF2Q: as [`wf2q_plus`]; the B-WFI only while the fluid server has packets of the flow too, so that it is
+/// not [strict](Wfi::strict).
 ///
 /// A packet is sent up to L / R after the fluid server has finished it. If the flow's next one
 /// comes only then, the fluid server gives it nothing in between, and WF2Q does not make up
 /// for that, though a packet of the flow was always waiting. The T-WFI counts from an arrival
 /// and holds for all.
 pub fn wf2q(terms: &Terms) -> Wfi {
-    sched(terms, Errors::EXACT)
+    Wfi {
+        strict: false,
+        ..sched(terms, Errors::EXACT)
+    }
 }
 
 /// WF2Q+, the least there is: T-WFI R = L_k / phi + L - L_k + Q.

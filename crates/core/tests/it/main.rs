@@ -39,4 +39,5 @@ mod tree_shares;
 mod tree_steps;
 mod tree_tally;
 mod views;
+mod wf2q_service;
 mod wheels;

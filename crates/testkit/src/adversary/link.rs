@@ -79,20 +79,18 @@ pub(super) fn flat<A: Scheduler + 'static>(
     let mut bounds = Vec::with_capacity(configs.len());
     for senders in &scenario.senders {
         let wfi = promised.of(&config(senders.weight, senders.longest));
-        let bound = Bound::of(f64::from(senders.weight) / sum, wfi, A::FOLLOWS_PACKETS);
+        let bound = Bound::of(f64::from(senders.weight) / sum, wfi);
         bounds.extend((0..senders.count).map(|_| bound));
     }
     Ok((Box::new(Flat(link)), bounds))
 }
 
 impl Bound {
-    fn of(rate: f64, wfi: Option<Wfi>, follows_packets: bool) -> Bound {
+    fn of(rate: f64, wfi: Option<Wfi>) -> Bound {
         let of = |index: Option<f64>| index.unwrap_or(f64::INFINITY);
         Bound {
             rate,
-            service: of(wfi
-                .filter(|_| !follows_packets)
-                .map(|wfi| wfi.service.bytes())),
+            service: of(wfi.filter(|wfi| wfi.strict).map(|wfi| wfi.service.bytes())),
             delay: of(wfi.map(|wfi| wfi.delay.bytes())),
         }
     }
@@ -245,7 +243,7 @@ impl Bound {
     /// Of a flow that has this share and these indexes in a class that is served so.
     fn below(above: Option<Served>, within: Option<(f64, Wfi)>) -> Bound {
         let Some((above, (share, wfi))) = above.zip(within) else {
-            return Bound::of(1.0, None, false);
+            return Bound::of(1.0, None);
         };
         Bound {
             rate: above.rate * share,

@@ -171,7 +171,7 @@ pub struct FlowReport {
     pub t_wfi_bound_ns: Option<u64>,
     /// How far it fell behind its share, at most.
     pub b_wfi_bytes: f64,
-    /// What that cannot exceed.
+    /// The bound of that; none for WF2Q, whose bound holds only while the fluid server has packets of the flow.
     pub b_wfi_bound_bytes: Option<f64>,
     /// From arrival to the end of transmission; of no packet, and where only all of them are asked for, zero.
     pub delay_ns: DelayReport,
@@ -212,7 +212,9 @@ impl Report {
                     t_wfi_ns: wfi.t_wfi.0 as f64 / 1e3,
                     t_wfi_bound_ns: bound.map(|bound| bound.delay.time(setup.rate).0),
                     b_wfi_bytes: wfi.b_wfi_backlogged.as_bytes_f64(),
-                    b_wfi_bound_bytes: bound.map(|bound| bound.service.bytes()),
+                    b_wfi_bound_bytes: bound
+                        .filter(|bound| bound.strict)
+                        .map(|bound| bound.service.bytes()),
                     delay_ns: delays
                         .map_or_else(DelayReport::default, |delays| delays_in(nanos, delays)),
                 }
