@@ -515,3 +515,18 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
         account.lost += lost as f64 * part as f64 / total.max(1) as f64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::opaque_protocol;
+
+    #[test]
+    fn an_opaque_protocol_is_reported_from_a_hundred_frames_and_more_than_one_percent_on() {
+        let of = |frames, received| opaque_protocol((frames, 0x8847), received);
+        assert_eq!(of(99, 99), None);
+        assert_eq!(of(100, 10_000), None);
+        assert_eq!(of(101, 10_000).as_deref(), Some("MPLS (0x8847)"));
+        let other = opaque_protocol((100, 0x88b5), 100);
+        assert_eq!(other.as_deref(), Some("Ethernet type (0x88b5)"));
+    }
+}

@@ -86,10 +86,8 @@ fn json_has_the_same_in_bits_and_nanoseconds() {
     let classes = report["links"][0]["classes"].as_array().unwrap();
     assert_eq!(classes.len(), 52);
     let last = classes.last().unwrap();
-    assert_eq!(
-        (&last["name"], &last["guaranteed_bps"]),
-        (&"link-control".into(), &1_000_000.into())
-    );
+    assert_eq!(last["name"], "link-control");
+    assert_eq!(last["rate_bps"], 1_000_000);
     for class in classes {
         assert!(
             class["guaranteed_bps"].as_u64() >= class["rate_bps"].as_u64(),

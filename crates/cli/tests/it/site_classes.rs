@@ -318,6 +318,36 @@ family = "ipv4"
 }
 
 #[test]
+fn frames_that_no_filter_looks_into_are_counted_and_their_protocol_is_reported() {
+    let Some(wire) = wire("an opaque protocol", 1) else {
+        return;
+    };
+    let site = Site::start(&wire, &up("packet", "10mbit"));
+    let host = wire.sender(0).link().clone();
+    let mut backend = host
+        .namespace()
+        .run(|| fairlane_io::PacketBackend::open(host.name(), &Default::default()).unwrap());
+    // IPv4 in a PPPoE session.
+    let mut frame = vec![0xff; 6];
+    frame.extend(host.mac());
+    frame.extend([0x88, 0x64, 0x11, 0, 0, 1, 0, 40, 0, 0x21]);
+    frame.resize(60, 0);
+    let mut batch: std::collections::VecDeque<Vec<u8>> = vec![frame; 150].into();
+    while !batch.is_empty() {
+        fairlane_io::Backend::transmit(&mut backend, &mut batch).unwrap();
+    }
+    assert!(wire.is_through(PATIENCE).unwrap());
+    let finished = site.end();
+    assert!(finished.status.success(), "{finished:?}");
+    let line = "link up: no filter looks into 150 of ";
+    assert_eq!(finished.stderr.matches(line).count(), 1, "{finished:?}");
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let up = link(&report, "up");
+    assert_eq!(up["opaque_frames"], 150);
+    assert_eq!(up["opaque_protocol"], "PPPoE session (0x8864)");
+}
+
+#[test]
 fn a_congested_class_marks_what_can_be_marked_and_drops_the_rest() {
     let Some(wire) = wire("a congested class marks", 1) else {
         return;

@@ -549,9 +549,9 @@ fn of_a_full_link_it_is_told_who_sends_beside_a_class_and_beside_those_above_it(
         told
     });
     for (sentence, guaranteed) in [
-        (&office[1], "250kbit"),
-        (&office[2], "500kbit"),
-        (&rest[1], "500kbit"),
+        (&office[1], "247500bit"),
+        (&office[2], "495kbit"),
+        (&rest[1], "495kbit"),
     ] {
         assert!(
             sentence.ends_with(&format!("(guaranteed {guaranteed})")),

@@ -54,8 +54,8 @@ fn frame(tags: &[u16], length: usize, number: u8) -> Vec<u8> {
         frame.extend(u16::to_be_bytes(protocol));
         frame.extend(tag.to_be_bytes());
     }
-    // For experiments.
-    frame.extend(0x88b5_u16.to_be_bytes());
+    // A padded ARP packet: link-layer control may have any length.
+    frame.extend(0x0806_u16.to_be_bytes());
     frame.resize(length, number);
     frame
 }

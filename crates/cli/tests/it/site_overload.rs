@@ -34,7 +34,8 @@ fn host(wire: &Wire) -> PacketBackend {
 }
 
 fn frame() -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 253]);
     frame.resize(60, 0);
     frame
 }

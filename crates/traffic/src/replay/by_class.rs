@@ -111,6 +111,9 @@ const NOBODY: Owner = Owner {
 pub struct Classified<R: Read> {
     packets: Packets<R>,
     classifier: LinkClassifier,
+    /// The numbers of the classes, and the fragments of each without a first one.
+    ids: Vec<ClassId>,
+    orphans: Vec<u64>,
     origin: Origin,
     view: View,
 }
@@ -128,6 +131,8 @@ impl<R: Read> Classified<R> {
             packets,
             // The same in every run.
             classifier: link.classifier(ids, DigestKey([0; 2])),
+            ids: ids.to_vec(),
+            orphans: vec![0; ids.len()],
             origin,
             view: View::default(),
         }
@@ -138,10 +143,13 @@ impl<R: Read> Classified<R> {
         &self.packets
     }
 
-    /// Adds how many packets could not be read, and how many no filter matched.
+    /// Adds how many packets could not be read, how many no filter matched, and the orphans of each class.
     pub fn complete(&self, report: &mut Report) {
         report.malformed = self.classifier.malformed();
         report.unmatched = self.classifier.unmatched();
+        for (class, &orphans) in report.classes.iter_mut().zip(&self.orphans) {
+            class.orphan_fragments = orphans;
+        }
     }
 }
 
@@ -151,9 +159,16 @@ impl<R: Read> Arrivals<ClassFlow, Frame> for Classified<R> {
             return Ok(None);
         };
         let (seen, layer, headers) = self.view.of(&packet);
+        let now = Nanos(packet.time);
+        let to = (self.classifier).classify(seen, layer, &self.origin, now);
+        for class in self.classifier.take_orphans() {
+            if let Some(place) = self.ids.iter().position(|&id| id == class) {
+                self.orphans[place] += 1;
+            }
+        }
         Ok(Some(Arrival {
             time: packet.time,
-            to: (self.classifier).classify(seen, layer, &self.origin, Nanos(packet.time)),
+            to,
             len: packet.len,
             body: Frame::of(&packet.bytes, headers),
         }))

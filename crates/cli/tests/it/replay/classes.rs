@@ -171,6 +171,45 @@ fn packets_of_a_capture_go_where_the_filters_send_them() {
     }
 }
 
+/// 250 datagrams in two fragments each, of a class that has a part of a link that others fill: all arrive whole, where the
+/// second fragments were of the full class before. Orphans are counted where they go.
+#[test]
+fn fragments_go_where_the_first_of_their_datagram_went() {
+    let folder = Folder::new();
+    folder.write(
+        "site.toml",
+        "[[link]]\nname = 'wan'\nrate = '8mbit'\n\
+         class = [{ name = 'voice', rate = '4mbit' }, { name = 'rest', default = true, limit = { packets = 20 } }]\n\
+         filter = [{ class = 'voice', protocol = 'udp', destination-port = 80 }]\n",
+    );
+    let part = |id: u16, place: u16| {
+        let mut packet = ipv4(1, 17, [5, 80], place);
+        packet[4..6].copy_from_slice(&id.to_be_bytes());
+        ethernet(None, 0x0800, &packet)
+    };
+    let bulk = || ethernet(None, 0x0800, &ipv4(2, 17, [5, 81], 0));
+    let mut all = Vec::new();
+    for id in 0..250 {
+        let at = 10_000_000 * u64::from(id);
+        all.extend((0..10).map(|_| (at, 1_500, bulk())));
+        all.extend([(at, 42, part(id, 0x2000)), (at, 42, part(id, 1))]);
+    }
+    all.extend([
+        (2_500_000_000, 42, part(999, 1)),
+        (2_500_000_000, 42, part(998, 2)),
+    ]);
+    folder.write("in.pcap", capture(header(), &all));
+    let report = report(&folder, "@in.pcap");
+    let (voice, rest) = (class(&report, "voice"), class(&report, "rest"));
+    assert_eq!(
+        (&voice["sent_packets"], &voice["dropped"]),
+        (&500.into(), &0.into())
+    );
+    assert_eq!(voice["orphan_fragments"], 0);
+    assert!(rest["dropped"].as_u64() > Some(250), "{rest:#}");
+    assert_eq!(rest["orphan_fragments"], 2);
+}
+
 #[test]
 fn a_packet_captured_in_part_is_sorted_by_its_headers() {
     let folder = folder();
