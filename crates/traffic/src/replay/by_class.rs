@@ -5,7 +5,7 @@ use std::io::{BufRead, Read};
 use std::iter;
 use std::ops::RangeInclusive;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use fairlane_classify::{DigestKey, LinkClassifier, Origin, Owner};
 use fairlane_config::class_report::{ClassReport, ClassTerms};
 use fairlane_config::{ClassKind, Link, List, Role, Site};
@@ -43,6 +43,8 @@ pub fn rows<'a>(
     let by_number: HashMap<u64, usize> = places()
         .map(|(at, class)| (class.number as u64, at))
         .collect();
+    let most = link.longest.get() - link.overhead;
+    let rows = rows.within(2, 1..=most.into());
     Ok(Listed::new(rows, move |rows| {
         let time = rows.number(0)?;
         // By its name, else by its number in the file.
@@ -51,13 +53,6 @@ pub fn rows<'a>(
         let found = by_name.get(word).or_else(numbered).copied();
         let at = class_of(link, word, found, || rows.place())?;
         let len = rows.number(2)?;
-        let most = link.longest.get() - link.overhead;
-        ensure!(
-            (1..=u64::from(most)).contains(&len),
-            "{}: len {len} is not from 1 to {most}, the longest packet of link '{}'",
-            rows.place(),
-            link.name
-        );
         let key = if rows.has(3) { rows.number(3)? } else { 0 };
         let flows = matches!(link.classes[at].kind, ClassKind::Flows(_));
         Ok(Arrival {

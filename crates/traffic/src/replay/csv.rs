@@ -4,6 +4,7 @@
 //! CRLF and blank lines, so lines are counted here; there is no quoting to know of.
 
 use std::io::{BufRead, Read};
+use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail};
 
@@ -15,6 +16,8 @@ pub(super) struct Rows<R, const N: usize> {
     input: R,
     name: String,
     columns: [&'static str; N],
+    /// The least and the largest number of each column.
+    ranges: [(u64, u64); N],
     /// Columns that there are.
     present: usize,
     line: u64,
@@ -40,6 +43,7 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
             input,
             name,
             columns,
+            ranges: [(0, u64::MAX); N],
             present: N,
             line: 0,
             text: Vec::new(),
@@ -79,6 +83,12 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
         }
         rows.present = present;
         Ok(rows)
+    }
+
+    /// Numbers of the column at this place lie in this range.
+    pub(super) fn within(mut self, place: usize, range: RangeInclusive<u64>) -> Self {
+        self.ranges[place] = range.into_inner();
+        self
     }
 
     /// The next row of numbers, or `None` at the end. Blank lines are passed over.
@@ -157,14 +167,14 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
     /// A field of the row as a number.
     pub(super) fn number(&self, place: usize) -> Result<u64> {
         let field = self.field(place);
-        match number_of(field) {
+        let (least, most) = self.ranges[place];
+        match number_of(field).filter(|number| (least..=most).contains(number)) {
             Some(number) => Ok(number),
             None => bail!(
-                "{}: {} '{}' is not a whole number from 0 to {}",
+                "{}: {} '{}' is not a whole number from {least} to {most}",
                 self.place(),
                 self.columns[place],
-                shown(field),
-                u64::MAX
+                shown(field)
             ),
         }
     }

@@ -46,16 +46,16 @@ fn a_bad_row_of_arrivals_is_named() {
             ":4:",
             &["time_ns 6", "before the 1000007", "up to 1 ms"],
         ),
-        ("time_ns,flow,len\n0,2,1\n", ":2:", &["no flow 2", "0 to 1"]),
+        ("time_ns,flow,len\n0,2,1\n", ":2:", &["flow '2'", "0 to 1"]),
         (
             "time_ns,flow,len\n0,4294967296,1\n",
             ":2:",
-            &["no flow 4294967296"],
+            &["flow '4294967296'", "0 to 1"],
         ),
         (
             "time_ns,flow,len\n0,0,0\n",
             ":2:",
-            &["len 0", "from 1", "1000"],
+            &["len '0'", "1 to 65535"],
         ),
         (
             "time_ns,flow,len\n0,1,1001\n",
@@ -65,7 +65,7 @@ fn a_bad_row_of_arrivals_is_named() {
         (
             "time_ns,flow,len\n0,0,4294967297\n",
             ":2:",
-            &["len 4294967297", "1000"],
+            &["len '4294967297'", "1 to 65535"],
         ),
     ] {
         let folder = Folder::with_flows();
@@ -103,26 +103,30 @@ fn a_bad_row_of_flows_is_named() {
         ),
         ("flow,weight,max_len\n0,1\n", ":2:", &["max_len", "missing"]),
         ("flow,weight,max_len\n0,1,9,9\n", ":2:", &["'9'", "extra"]),
-        ("flow,weight,max_len\n0,one,9\n", ":2:", &["weight 'one'"]),
+        (
+            "flow,weight,max_len\n0,1.5,9\n",
+            ":2:",
+            &["weight '1.5'", "from 1 to 1000000"],
+        ),
         (
             "flow,weight,max_len\n0,0,9\n",
             ":2:",
-            &["weight 0", "1 to 1000000"],
+            &["weight '0'", "1 to 1000000"],
         ),
         (
             "flow,weight,max_len\n0,1000000,9\n1,1000001,9\n",
             ":3:",
-            &["weight 1000001", "1 to 1000000"],
+            &["weight '1000001'", "1 to 1000000"],
         ),
         (
             "flow,weight,max_len\n0,1,0\n",
             ":2:",
-            &["max_len 0", "1 to 65535"],
+            &["max_len '0'", "1 to 65535"],
         ),
         (
             "flow,weight,max_len\n0,1,65536\n",
             ":2:",
-            &["max_len 65536", "1 to 65535"],
+            &["max_len '65536'", "1 to 65535"],
         ),
         (
             "flow,weight,max_len\n0,1,9\n1,1,9\n0,1,9\n",

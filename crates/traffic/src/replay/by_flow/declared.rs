@@ -49,7 +49,10 @@ pub fn read(path: &Path) -> Result<Vec<Flow>> {
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("opening {name}"))?;
     let columns = ["flow", "weight", "max_len"];
-    let mut rows = Rows::new(BufReader::new(file), name.clone(), columns)?;
+    let rows = Rows::new(BufReader::new(file), name.clone(), columns)?;
+    let mut rows = (rows.within(0, 0..=MAX_ENTITIES as u64 - 1))
+        .within(1, 1..=MAX_WEIGHT.into())
+        .within(2, 1..=MAX_LENGTH.into());
     let mut read = Vec::new();
     while let Some([flow, weight, max_len]) = rows.next()? {
         let place = rows.place();
@@ -57,15 +60,14 @@ pub fn read(path: &Path) -> Result<Vec<Flow>> {
             read.len() < MAX_ENTITIES,
             "{place}: there are {MAX_ENTITIES} flows at most"
         );
-        let weight = u32::try_from(weight)
-            .ok()
-            .and_then(Weight::new)
-            .with_context(|| format!("{place}: weight {weight} is not from 1 to {MAX_WEIGHT}"))?;
-        let max_len = u32::try_from(max_len)
-            .ok()
-            .and_then(Length::new)
-            .with_context(|| format!("{place}: max_len {max_len} is not from 1 to {MAX_LENGTH}"))?;
-        read.push((flow, rows.line(), Flow { weight, max_len }));
+        let weight = u32::try_from(weight).ok().and_then(Weight::new);
+        let max_len = u32::try_from(max_len).ok().and_then(Length::new);
+        let in_range = "each column has its range";
+        let flow_of = Flow {
+            weight: weight.expect(in_range),
+            max_len: max_len.expect(in_range),
+        };
+        read.push((flow, rows.line(), flow_of));
     }
     ensure!(
         !read.is_empty(),

@@ -8,7 +8,7 @@ mod report;
 use std::io::BufRead;
 use std::num::NonZeroU32;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{AnyScheduler, FlowConfig, FlowId, Length, Limits, Rate, SchedulerLimits};
@@ -57,16 +57,11 @@ pub fn rows(
     overhead: u32,
 ) -> Result<impl Arrivals<FlowId, ()>> {
     let rows = csv::Rows::new(input, name, ["time_ns", "flow", "len"])?;
+    let last = flows.len().saturating_sub(1) as u64;
+    let rows = rows.within(1, 0..=last).within(2, 1..=MAX_LENGTH.into());
     Ok(Listed::new(rows, move |rows| {
         let [time, flow, len] = rows.numbers()?;
-        let declared = usize::try_from(flow).ok().and_then(|n| flows.get(n));
-        let Some(declared) = declared else {
-            bail!(
-                "{}: there is no flow {flow}, the flows are 0 to {}",
-                rows.place(),
-                flows.len() - 1
-            );
-        };
+        let declared = &flows[flow as usize];
         let len = check_length(len, flow, declared, overhead, || rows.place())?;
         Ok(Arrival {
             time,
