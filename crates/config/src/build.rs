@@ -157,6 +157,7 @@ impl Link {
             weight: Weight::ONE,
             ceiling: flows.ceiling,
             room: flows.room,
+            aqm_floor: flows.aqm_floor,
             leaf: self.leaf(&flows.queue, flows.ceiling),
         }
     }

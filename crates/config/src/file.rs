@@ -226,7 +226,8 @@ pub(crate) struct Class {
     /// What is kept for it, or for all its flows together, however full the link is. By default, what
     /// its guarantee needs for bursts of 10 ms of its rate, at least two packets and at most 64 kB.
     pub room: Option<Box<At<Limit>>>,
-    /// Queue management: "tail-drop" (the default), "red", "codel", or a table.
+    /// Queue management: "codel", "red", "tail-drop", or a table. "codel" by default, below fifo, sfq and wf2q and in
+    /// cbq "tail-drop".
     pub queue: Option<Box<At<Queue>>>,
     /// Makes a queue for each flow in this class, as its first packet comes. A flow is all that
     /// agrees in: "source-ip", "destination-ip", "5-tuple", "source-subnet/N",

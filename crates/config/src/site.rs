@@ -658,6 +658,8 @@ pub struct Flows {
     pub ceiling: Option<Ceiling>,
     /// What is kept for all of them together: for as many as it holds the room of one.
     pub room: Room,
+    /// A backlog of all of them together in which CoDel drops nothing.
+    pub aqm_floor: Room,
     /// Each one's queue.
     pub queue: Queue,
 }

@@ -56,6 +56,14 @@ impl Room {
             .map_or(0, |(packets, bytes)| packets.min(bytes))
     }
 
+    /// The smaller number of packets and of bytes.
+    pub(crate) fn least(self, other: Room) -> Room {
+        Room {
+            packets: self.packets.min(other.packets),
+            bytes: self.bytes.min(other.bytes),
+        }
+    }
+
     /// So much of either as one of the two has.
     pub(crate) fn or_more(self, other: Room) -> Room {
         Room {
@@ -70,6 +78,12 @@ impl Room {
             packets: self.packets.min(limits.packets),
             bytes: self.bytes.min(limits.bytes),
         }
+    }
+
+    /// Whether such a backlog fits into it.
+    #[inline]
+    pub(crate) fn fits(self, backlog: Count) -> bool {
+        backlog.packets <= self.packets.into() && backlog.bytes <= self.bytes.into()
     }
 
     pub(crate) fn count(self) -> Count {

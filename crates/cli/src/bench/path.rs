@@ -117,6 +117,7 @@ fn report(options: &Options) -> Result<Report> {
 }
 
 /// A link of 10 Gbit/s whose classes have `top` others each `middle`, and those `leaves`, with a filter for each leaf.
+/// Queues have no queue management, as those of HTB, with which the figures are compared.
 fn tree_of(top: u32, middle: u32, leaves: u32) -> String {
     let mut classes = String::new();
     let mut filters = String::new();
@@ -142,7 +143,11 @@ fn tree_of(top: u32, middle: u32, leaves: u32) -> String {
                 // Four rates, five times the least on average.
                 let kbit = leaf * [2, 3, 5, 10][number as usize % 4];
                 let host = format!("host-{number}");
-                add(&host, &format!(", parent = \"{site}\""), kbit);
+                add(
+                    &host,
+                    &format!(", parent = \"{site}\", queue = \"tail-drop\""),
+                    kbit,
+                );
                 let [_, high, middle, low] = number.to_be_bytes();
                 _ = writeln!(
                     filters,

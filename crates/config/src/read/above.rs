@@ -4,6 +4,7 @@ use fairlane_core::sched::{Algorithm, Sharing};
 
 use crate::diagnostic::Report;
 use crate::file;
+use crate::site::LinkAlgorithm;
 
 /// What a class is below: which of its keys count.
 #[derive(Clone, Copy, PartialEq)]
@@ -13,6 +14,14 @@ pub(super) enum Above {
 }
 
 impl Above {
+    /// Of a class without a parent.
+    pub(super) fn of_link(algorithm: LinkAlgorithm) -> Above {
+        match algorithm {
+            LinkAlgorithm::Cbq => Above::Cbq,
+            LinkAlgorithm::Tree(algorithm) => Above::Node(algorithm),
+        }
+    }
+
     /// Reports keys that do not count here.
     pub(super) fn check(self, class: &file::Class, has_children: bool, report: &mut Report) {
         let Above::Node(algorithm) = self else {

@@ -343,7 +343,7 @@ fn made(
         level: 0,
         borrow: algorithm == LinkAlgorithm::Cbq,
         cbq_burst: CBQ_BURST,
-        kind: ClassKind::Leaf(queue::plain_queue(longest)),
+        kind: ClassKind::Leaf(queue::plain_queue(Above::of_link(algorithm), longest)),
     }
 }
 
@@ -357,8 +357,7 @@ fn class(
     let written = tree.written[at];
     let name = written.name.value();
     let above = match (link, tree.parents[at]) {
-        (LinkAlgorithm::Cbq, _) => Above::Cbq,
-        (LinkAlgorithm::Tree(algorithm), None) => Above::Node(algorithm),
+        (LinkAlgorithm::Cbq, _) | (_, None) => Above::of_link(link),
         (_, Some(parent)) => Above::Node(match &tree.written[parent].algorithm {
             // What is wrong with it is reported where it stands.
             Some(text) => algorithms::named(text.value())?,
@@ -408,7 +407,7 @@ fn class(
     let kind = match (tree.has_children[at], &written.per) {
         (true, _) => inner(written, link, report),
         (false, Some(per)) => flows(written, per, longest, report),
-        (false, None) => leaf(written, longest, link, report),
+        (false, None) => leaf(written, (above, longest), link, report),
     };
     if let (LinkAlgorithm::Tree(_), Some(borrow)) = (link, &written.borrow) {
         report.error(
@@ -504,7 +503,7 @@ fn stray_flows(class: &file::Class, report: &mut Report) {
 
 fn leaf(
     class: &file::Class,
-    longest: Length,
+    (above, longest): (Above, Length),
     link: LinkAlgorithm,
     report: &mut Report,
 ) -> Option<ClassKind> {
@@ -520,7 +519,7 @@ fn leaf(
     } else {
         own_algorithm(class, link, report)?;
     }
-    queue::queue(class, longest, report).map(ClassKind::Leaf)
+    queue::queue(class, above, longest, report).map(ClassKind::Leaf)
 }
 
 fn flows(
@@ -534,7 +533,8 @@ fn flows(
         Some(text) => queue::algorithm(text, &[], report),
         None => Some(DEFAULT_ALGORITHM),
     };
-    let queue = queue::queue(class, longest, report);
+    let order = Above::Node(algorithm.unwrap_or(DEFAULT_ALGORITHM));
+    let queue = queue::queue(class, order, longest, report);
     let given = class.flows.as_deref().map(At::value);
     let most = match given.and_then(|flows| flows.most.as_ref()) {
         Some(most) => most.within("most", 1..MOST_FLOWS + 1, report),
@@ -564,6 +564,7 @@ fn flows(
         forget_after: forget?,
         ceiling,
         room: Room::NONE,
+        aqm_floor: Room::NONE,
         queue: queue?,
     })))
 }

@@ -176,6 +176,7 @@ impl<'a> LinkControl<'a> {
             forget_after: FORGET,
             ceiling: None,
             room: room(ROOM * ROOMY),
+            aqm_floor: Room::NONE,
             queue: Queue {
                 limits: Limits {
                     packets: PACKETS,

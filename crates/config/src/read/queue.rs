@@ -7,6 +7,7 @@ use fairlane_core::aqm::{
 use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Nanos};
 
+use super::above::Above;
 use super::{unknown, word};
 use crate::algorithms;
 use crate::diagnostic::Report;
@@ -63,42 +64,57 @@ pub(super) fn at_least(
     Some(size.0)
 }
 
-/// A queue as it is unless the file says otherwise. Bytes are limited too: however many short packets a
-/// reservation adds to the limit, long ones wait no longer than the default number of them.
-pub(super) fn plain_queue(longest: Length) -> Queue {
+/// The queue of a class, or of a flow, whose table says nothing about it. Bytes are limited too: however many short
+/// packets a reservation adds to the limit, long ones wait no longer than the default number of them.
+pub(super) fn plain_queue(above: Above, longest: Length) -> Queue {
     Queue {
         limits: Limits {
             packets: DEFAULT_PACKETS,
             bytes: DEFAULT_PACKETS.saturating_mul(longest.get()).min(MOST),
         },
         room: Room::NONE,
-        aqm: AqmConfig::TailDrop,
+        aqm: plain(default_management(above), longest),
     }
 }
 
-/// The queue of a class, or of each of its flows.
-pub(super) fn queue(class: &file::Class, longest: Length, report: &mut Report) -> Option<Queue> {
+/// CoDel, so that a queue that TCP fills stays short. Algorithms that follow every packet are references that
+/// other ones are compared with, and WF2Q among them cannot lose the head of a queue; CBQ is what ALTQ had.
+fn default_management(above: Above) -> Management {
+    match above {
+        Above::Node(algorithm) if !algorithm.follows_packets() => Management::Codel,
+        _ => Management::TailDrop,
+    }
+}
+
+/// The queue of a class, or of each of its flows, in the order of this algorithm.
+pub(super) fn queue(
+    class: &file::Class,
+    above: Above,
+    longest: Length,
+    report: &mut Report,
+) -> Option<Queue> {
+    let plain = plain_queue(above, longest);
     let limit = class.limit.as_deref().map(At::value);
     let packets = match limit.and_then(|limit| limit.packets.as_ref()) {
         Some(packets) => packets.within("limit packets", 1..i64::from(MOST) + 1, report),
-        None => Some(DEFAULT_PACKETS),
+        None => Some(plain.limits.packets),
     };
     let bytes = match (limit, limit.and_then(|limit| limit.bytes.as_ref())) {
         (_, Some(bytes)) => at_least(bytes, "limit bytes", longest, MOST.into(), report),
         (Some(_), None) => Some(MOST.into()),
-        (None, None) => Some(plain_queue(longest).limits.bytes.into()),
+        (None, None) => Some(plain.limits.bytes.into()),
     };
     let aqm = match &class.queue {
         Some(queue) => management(queue, longest, report),
-        None => Some(AqmConfig::TailDrop),
+        None => Some(plain.aqm),
     };
     Some(Queue {
         limits: Limits {
             packets: packets?,
             bytes: bytes? as u32,
         },
-        room: Room::NONE,
         aqm: aqm?,
+        ..plain
     })
 }
 

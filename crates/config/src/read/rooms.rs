@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use fairlane_core::aqm::AqmConfig;
 use fairlane_core::bounds::Service;
 use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
@@ -86,6 +87,7 @@ impl Rooms<'_> {
                     };
                     let own = written.and_then(|class| class.room.as_deref());
                     flows.room = written_room(own, by_default, self.longest, report);
+                    flows.aqm_floor = needed;
                     fit(&mut flows.queue.limits, written, of_one_flow(flows.room));
                     self.look(&class.name, held(flows), guarantee.service, written, report);
                 }
@@ -230,9 +232,14 @@ fn of_one_flow(room: Room) -> Room {
     }
 }
 
-/// The part of a class's reservation that its flows can use in any order: all packets may belong to one flow.
+/// The part of a class's reservation in which no packet is dropped, even if all of them belong to one flow.
 fn held(flows: &Flows) -> Room {
-    flows.room.within(flows.queue.limits)
+    let room = flows.room.within(flows.queue.limits);
+    let Room { packets, bytes } = flows.aqm_floor;
+    match flows.queue.aqm {
+        AqmConfig::Codel(_) => room.within(Limits { packets, bytes }),
+        _ => room,
+    }
 }
 
 /// What is kept for a class: packets and bytes.
@@ -350,15 +357,18 @@ impl Written {
 
 /// What a class's guarantee is good for in the room it has.
 pub(crate) fn grant(guarantee: &mut Guarantee, kind: &ClassKind, shortest: Length) {
-    let fits =
-        |service: Result<Service, NoGuarantee>, room| service.ok()?.burst_within(room, shortest);
+    let fits = |service: Result<Service, NoGuarantee>, queue: &Queue, room| match queue.aqm {
+        // It drops packets of a class that keeps to its guarantee, too.
+        AqmConfig::Red(_) => None,
+        _ => service.ok()?.burst_within(room, shortest),
+    };
     match kind {
         ClassKind::Inner(_) => {}
-        ClassKind::Leaf(queue) => guarantee.burst = fits(guarantee.service, queue.room),
+        ClassKind::Leaf(queue) => guarantee.burst = fits(guarantee.service, queue, queue.room),
         ClassKind::Flows(flows) => {
-            guarantee.burst = fits(guarantee.service, held(flows));
+            guarantee.burst = fits(guarantee.service, &flows.queue, held(flows));
             if let Some(each) = &mut guarantee.each {
-                each.burst = fits(each.service, flows.queue.room);
+                each.burst = fits(each.service, &flows.queue, flows.queue.room);
             }
         }
     }

@@ -540,16 +540,24 @@ fn burst_is_kept(link: &Link, lengths: &[u32], flows: u64) {
 
 #[test]
 fn a_class_of_flows_has_its_burst_in_packets_of_any_length_and_flow() {
-    let open = hosts("");
+    let open = hosts("queue = 'tail-drop'");
     let burst = |link: &Link| link.guarantees()[1].burst.unwrap();
     let short = link_bytes(&open, 300);
     // Few packets of one flow: the burst that is left is smaller, and still holds.
-    let limited = hosts("limit = { packets = 300 }");
+    let limited = hosts("queue = 'tail-drop'\nlimit = { packets = 300 }");
     assert!(burst(&limited) < short && burst(&open) > 10 * burst(&limited));
     let in_bytes = hosts("limit = { bytes = '30kb' }");
     assert!(burst(&in_bytes) < 30_720, "{}", burst(&in_bytes));
+    // CoDel drops what exceeds the burst of 10 ms, and nothing within it.
+    let managed = hosts("");
+    assert!(
+        (38_000..60_000).contains(&burst(&managed)),
+        "{}",
+        burst(&managed)
+    );
     for link in [
         &open,
+        &managed,
         &limited,
         &in_bytes,
         &hosts("limit = { packets = 20000 }"),

@@ -70,7 +70,9 @@ impl Service {
     ///   class has something to send, what was handed out and has not been sent is Q all the time,
     ///   but for a packet, which the link's lag has. How late a program wakes up does: what comes
     ///   meanwhile must find room in the burst.
-    /// * *Queue management* drops by design: RED and CoDel of who stays within his bounds, too.
+    /// * *Queue management*: CoDel drops nothing while a queue holds no more than its room, or its class of flows no
+    ///   more than [`FlowsConfig::aqm_floor`](crate::tree::FlowsConfig::aqm_floor), which the theorem says of the
+    ///   class in all. RED drops by design, also from a class within its bounds.
     /// * *CBQ* has no bound, so there is no room that would do: what is kept there is a courtesy.
     pub fn room(self, burst: u64, shortest: Length) -> Room {
         let bytes = burst as f64 + self.lag().bytes();

@@ -30,6 +30,7 @@ use super::{Body, ClassId, FlowsConfig, Tree, TreeError};
 pub(super) struct Changing {
     /// What the class will have.
     room: Room,
+    aqm_floor: Room,
     /// What a flow with room of its own had.
     had: Room,
     /// How many such there will be.
@@ -41,13 +42,6 @@ pub(super) struct Changing {
     second_round: bool,
     /// Slot of the flow that is next in the round.
     next: u32,
-}
-
-fn lesser(one: Room, other: Room) -> Room {
-    Room {
-        packets: one.packets.min(other.packets),
-        bytes: one.bytes.min(other.bytes),
-    }
 }
 
 impl<P> Tree<P> {
@@ -104,13 +98,15 @@ impl<P> Tree<P> {
         };
         table.config = FlowsConfig {
             room: meanwhile,
+            aqm_floor: old.aqm_floor.or_more(flows.aqm_floor),
             ..flows
         };
-        table.lower = lesser(old.leaf.room, leaf.room);
+        table.lower = old.leaf.room.least(leaf.room);
         table.roomy = old.roomy().min(flows.roomy());
         let management = (leaf.aqm, leaf.rate) != (old.leaf.aqm, old.leaf.rate);
         table.changing = Some(Changing {
             room: flows.room,
+            aqm_floor: flows.aqm_floor,
             had: old.leaf.room,
             roomy: flows.roomy(),
             queues: management || (flows.weight, flows.ceiling) != (old.weight, old.ceiling),
@@ -212,6 +208,7 @@ impl<P> Tree<P> {
         }
         let had: Count = flows.config.room.count();
         flows.config.room = changing.room;
+        flows.config.aqm_floor = changing.aqm_floor;
         (flows.lower, flows.roomy) = (flows.config.leaf.room, changing.roomy);
         self.kept = self.kept.minus(had).plus(changing.room.count());
         self.settle_room(id.number());

@@ -98,7 +98,7 @@ pub struct LeafConfig {
     /// What is kept for it: as long as it holds no more, its packets are accepted and stay,
     /// however full the link is. No more than `limits` is.
     pub room: Room,
-    /// Its queue management.
+    /// Its queue management. CoDel drops nothing while no more than `room` is queued; RED does.
     pub aqm: AqmConfig,
     /// What it drains at while it is alone: the link's rate, as a rule. Only RED asks, how
     /// much could have been sent while the queue was empty.
@@ -141,6 +141,9 @@ pub struct FlowsConfig {
     /// share is one of them. Flows that come while all of it is given away have none: within the
     /// class, theirs goes first.
     pub room: Room,
+    /// A backlog of all flows together in which no packet is dropped as it leaves, whatever `leaf.aqm` says: as
+    /// large as the guaranteed rate and burst of the class need.
+    pub aqm_floor: Room,
     /// Queue of each flow.
     pub leaf: LeafConfig,
 }
@@ -157,6 +160,7 @@ impl FlowsConfig {
             weight: Weight::ONE,
             ceiling: None,
             room: Room::NONE,
+            aqm_floor: Room::NONE,
             leaf: LeafConfig::default(),
         }
     }

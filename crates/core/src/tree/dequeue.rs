@@ -6,8 +6,8 @@ use crate::units::{Length, Nanos};
 
 use super::ceiling::NONE;
 use super::child::{Child, ChildKind, flag};
-use super::{ClassId, Discarded, ROOT, Reason, Tree};
-use crate::packet::{Dequeue, Packet, Stamped, Waited};
+use super::{Body, ClassId, Discarded, ROOT, Reason, Tree};
+use crate::packet::{Count, Dequeue, Packet, Stamped, Waited};
 
 impl<P> Tree<P> {
     /// Hands out the next packet at time `now`; what queue management drops on the way goes to
@@ -191,9 +191,12 @@ impl<P> Tree<P> {
         now: Nanos,
     ) -> bool {
         let queued = child.queued(self.limits_of(at, child));
-        let left = Backlog {
-            packets: queued.packets as u32,
-            bytes: queued.bytes,
+        let left = match self.is_within_reservation(at, slot, child, queued, len) {
+            true => Backlog::default(),
+            false => Backlog {
+                packets: queued.packets as u32,
+                bytes: queued.bytes,
+            },
         };
         let extra = self.extra_of(child);
         let Some(extra) = self.extras.get_mut(extra as usize) else {
@@ -219,6 +222,31 @@ impl<P> Tree<P> {
             self.refresh(at);
         }
         false
+    }
+
+    /// Whether a queue held no more than its buffer reservation, or its class of flows no more than its floor, with
+    /// the packet of this length that has just left it. Such a backlog is never too long: a sender that keeps to
+    /// its guarantee never exceeds it.
+    fn is_within_reservation(
+        &self,
+        at: u32,
+        slot: u32,
+        child: &Child,
+        left: Count,
+        len: Length,
+    ) -> bool {
+        let mut leaving = Count::default();
+        leaving.add(len);
+        if let Some(flows) = &self.nodes[at as usize].flows {
+            let all = flows.queued.plus(leaving);
+            return flows.config.aqm_floor.fits(all)
+                || flows.own(slot, child).fits(left.plus(leaving));
+        }
+        let class = self.classes[child.side as usize].as_ref();
+        class.is_some_and(|class| match &class.body {
+            Body::Leaf { config, .. } => config.room.fits(left.plus(leaving)),
+            _ => false,
+        })
     }
 
     /// A queue with a ceiling sent a packet: whether the ceiling holds what it has more of.

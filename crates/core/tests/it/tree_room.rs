@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use crate::support::{length, weight};
+use fairlane_core::aqm::{AqmConfig, CodelConfig};
 use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{
@@ -253,6 +254,57 @@ fn hosts(most: u32, own: Room, each: Room) -> FlowsConfig {
         },
         ..FlowsConfig::new(Algorithm::Qfq)
     }
+}
+
+/// Sends a burst of 20 packets, and then one each millisecond as one leaves, so that each waits 20 ms: how many CoDel
+/// drops of 2,000.
+fn codel_drops(add: impl Fn(&mut Tree<u64>) -> ClassId) -> usize {
+    let mut tree = link(Algorithm::Qfq, 300);
+    let class = add(&mut tree);
+    let mut drops = 0;
+    for ms in 0..2_000 {
+        let now = Nanos::from_millis(ms);
+        for _ in 0..if ms == 0 { 20 } else { 1 } {
+            tree.offer(class, 7, length(1500), ms, now, |_| {
+                panic!("the link has room")
+            })
+            .unwrap();
+        }
+        let packet = tree.dequeue(now, |gone| {
+            assert_eq!(gone.reason, Reason::Congestion);
+            drops += 1;
+        });
+        assert!(matches!(packet, Dequeue::Packet(_)));
+    }
+    drops
+}
+
+#[test]
+fn codel_drops_nothing_within_a_reservation() {
+    let managed = |packets| LeafConfig {
+        aqm: AqmConfig::Codel(CodelConfig::default()),
+        ..leaf(packets)
+    };
+    let of_leaf = |packets| {
+        codel_drops(|tree| {
+            tree.add_leaf(ClassId::ROOT, class(1), managed(packets))
+                .unwrap()
+        })
+    };
+    assert_eq!(of_leaf(20), 0);
+    assert!(of_leaf(19) > 0, "CoDel has nothing to drop");
+    // Of a flow, its own room or the floor of its class.
+    let of_flow = |each, floor| {
+        let config = FlowsConfig {
+            aqm_floor: room(floor, floor * 1500),
+            leaf: managed(each),
+            ..hosts(4, room(100, 150_000), Room::NONE)
+        };
+        codel_drops(|tree| tree.add_flows(ClassId::ROOT, class(1), config).unwrap())
+    };
+    assert_eq!(of_flow(20, 0), 0);
+    assert_eq!(of_flow(2, 20), 0);
+    assert!(of_flow(2, 19) > 0, "CoDel has nothing to drop");
 }
 
 #[test]

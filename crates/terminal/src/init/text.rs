@@ -52,7 +52,7 @@ impl First {
             ("near", _) => either("inside", "tap"),
             ("from", _) => either("source-ip", "5-tuple"),
             ("to", _) => either("destination-ip", "5-tuple"),
-            ("everybody", _) => either(EVERY_MACHINE, EVERY_CONNECTION),
+            ("flows", _) => either(PER_HOST, PER_CONNECTION),
             ("up", _) => self.up.to_string(),
             ("down", _) => self.down.to_string(),
             (_, "less") => part(rate, 10, 9, u64::MAX).to_string(),
@@ -123,15 +123,14 @@ const HOST: &str = "\
 # client must name TAP.
 ";
 
-const EVERY_MACHINE: &str = "\
-There is a queue for each machine (per): whoever sends much waits
-# behind himself. Where a router between here and the machines translates their addresses, all of them
-# look like one: then write per = \"5-tuple\", for a queue for each connection.";
+const PER_HOST: &str = "\
+Each host gets its own queue (per), so a heavy sender delays only itself. If a router between here and
+# the hosts translates their addresses, all of them look like one host: then use per = \"5-tuple\", so
+# that each connection gets its own queue.";
 
-const EVERY_CONNECTION: &str = "\
-There is a queue for each connection (per): whichever sends much
-# waits behind itself. On a router that translates no addresses, per = \"source-ip\" (up) and
-# \"destination-ip\" (down) make a queue for each machine.";
+const PER_CONNECTION: &str = "\
+Each connection gets its own queue (per), so a heavy connection delays only itself. On a router that
+# translates no addresses, per = \"source-ip\" (up) and \"destination-ip\" (down) give each host a queue.";
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use serde_json::Value;
 const SITE: &str = "[[link]]\nname = \"wan\"\nrate = \"8mbit\"\nalgorithm = \"wf2q+\"\nclass = [\n\
     { name = \"X\", rate = \"6mbit\", algorithm = \"wf2q+\" },\n\
     { name = \"Y\", rate = \"2mbit\", algorithm = \"wf2q+\" },\n\
-    { name = \"x-calls\", parent = \"X\", ceil = \"1mbit\" },\n\
+    { name = \"x-calls\", parent = \"X\", ceil = \"1mbit\", queue = \"tail-drop\" },\n\
     { name = \"y-users\", parent = \"Y\", per = \"source-ip\" },\n\
     { name = \"x-rest\", parent = \"X\", default = true, limit = { packets = 5 } },\n]\n\
     filter = [{ class = \"x-calls\", source = \"10.0.0.1\" }, { class = \"y-users\", source = \"10.0.0.0/24\" }]\n";
@@ -293,7 +293,7 @@ fn what_does_not_fit_a_site_is_named() {
         ("--link up @a.csv", "", &["link 'up' does not exist", "wan"]),
         ("@a.csv", "@a.csv:2:", &["flow 'z'", "link 'wan'", "0 to 4"]),
         ("@b.csv", "@b.csv:3:", &["class 'Y' has children"]),
-        ("@c.csv", "@c.csv:2:", &["len 1523", "1 to 1522"]),
+        ("@c.csv", "@c.csv:2:", &["len '1523'", "1 to 1522"]),
         (
             "@d.csv",
             "@d.csv:1:",
@@ -389,7 +389,7 @@ fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
     assert_eq!(voice, (4_000, 0));
     assert!(flood.1 > 10_000, "{flood:?} is no flood");
     // The same where next to nothing is shared, so that the link is full and somebody gives way.
-    let full = "overhead = \"ethernet\"\nlimit = { packets = 8800 }";
+    let full = "overhead = \"ethernet\"\nlimit = { packets = 13100 }";
     let site = readme().replace("overhead = \"ethernet\"", full);
     for site in [site.replace("wf2q+", "qfq"), site] {
         let [voice, _] = Beside::readme(&site).voice(1_000, 1000, dozen);
@@ -417,6 +417,53 @@ fn calls_lose_nothing_in_the_example_of_a_home_beside_a_dozen_flows_that_fill_it
             assert!(flood.1 > 8_000, "{link}: {flood:?} is no flood");
         }
     }
+}
+
+/// A call of one host next to 12 Mbit/s marked EF of another, in the voice class: packets of the call that were sent
+/// in ten seconds, of 500, and the longest delay in microseconds.
+fn call_next_to_a_flood(site: &str) -> (usize, u64) {
+    const CALL: u64 = 200;
+    let folder = Folder::with_flows();
+    folder.write("site.toml", site);
+    let calls = (0..500u64).map(|n| (n * 20_000_000 + 1, CALL, 1));
+    let flood = (0..15_000u64).map(|n| (n * 10_000_000_000 / 15_000, 1_000, 2));
+    let mut all: Vec<(u64, u64, u64)> = calls.chain(flood).collect();
+    all.sort_unstable();
+    let rows = all.iter();
+    let rows = rows.map(|(time, len, host)| format!("{time},voice,{len},{host}\n"));
+    folder.write(
+        "a.csv",
+        "time_ns,flow,len,key\n".to_owned() + &rows.collect::<String>(),
+    );
+    let sent = departures(&folder, &format!("{CONFIG} --link up @a.csv"));
+    let delays = sent.iter().filter(|row| row[3] == CALL);
+    let delays: Vec<u64> = delays.map(|row| (row[1] - row[4]) / 1_000).collect();
+    (delays.len(), delays.iter().copied().max().unwrap())
+}
+
+#[test]
+fn one_host_cannot_ruin_the_voice_class_of_the_first_site_file() {
+    let named = [
+        "--outside",
+        "out%d",
+        "--inside",
+        "in%d",
+        "--rate-up",
+        "20mbit",
+    ];
+    let site = fairlane(&[&["init"], &named[..], &["-"]].concat());
+    let site = site.stdout;
+    let (sent, longest) = call_next_to_a_flood(&site);
+    assert!(sent == 500 && longest < 5_000, "{sent} sent, {longest} us");
+    // The same flood ruins one FIFO for all hosts.
+    let own = "per = \"source-ip\"\nflows = { most = 32 }\nalgorithm = \"wf2q+\"\n";
+    let shared = site.replacen(own, "queue = \"tail-drop\"\n", 1);
+    assert_ne!(shared, site);
+    let (sent, longest) = call_next_to_a_flood(&shared);
+    assert!(
+        sent < 300 && longest > 1_500_000,
+        "{sent} sent, {longest} us"
+    );
 }
 
 #[test]

@@ -185,7 +185,11 @@ fn a_packet_that_may_be_marked_is_marked_where_another_is_dropped() {
 fn what_is_offered_was_sent_or_dropped_or_waits() {
     let scenario = [
         "seconds = 3\n",
-        &site("1mbit", "qfq", "limit = { packets = 20 }"),
+        &site(
+            "1mbit",
+            "qfq",
+            "queue = \"tail-drop\", limit = { packets = 20 }",
+        ),
         &source(
             "a",
             "traffic = \"poisson\"\nrate = \"3mbit\"\nlength = \"64-1514\"\nstart = \"1s\"\nstop = \"2s\"",

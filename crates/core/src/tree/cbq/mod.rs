@@ -459,8 +459,16 @@ impl<P> Cbq<P> {
             };
             let here = &mut self.classes[class as usize];
             let left = here.leaf.backlog();
+            let is_empty = left.packets == 0;
+            let mut held = here.leaf.queued;
+            held.add(len);
+            // No backlog within the reservation is too long.
+            let left = match here.leaf.config.room.fits(held) {
+                true => Backlog::default(),
+                false => left,
+            };
             let verdict = here.leaf.aqm.leaving(now, now - came, left);
-            if left.packets == 0 {
+            if is_empty {
                 here.leaf.aqm.emptied(now);
             }
             let marked = verdict == Verdict::Mark && (self.mark)(&mut payload);
