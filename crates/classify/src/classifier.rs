@@ -328,7 +328,9 @@ impl<T: Copy> Classifier<T> {
     ///
     /// None is listed that can match. Found are all that one rule covers, and those that
     /// several cover together which differ in one field: prefixes or ranges of ports that
-    /// add up to a larger one, families, fragments and whole datagrams.
+    /// add up to a larger one, families, fragments and whole datagrams. Rules with ranges of both ports are
+    /// left out where there are more than 4,096 of them, and up to 64 rules for each family are listed as those
+    /// before one.
     pub fn unreachable(&self) -> Vec<Unreachable> {
         let mut known = alloc::vec![Known::default(); self.rules];
         self.v4.covered(&mut known);

@@ -14,8 +14,34 @@ use crate::space::Space;
 /// halves of a prefix or of "fragment or not" add up to, and what ranges of ports do that
 /// touch or overlap, where all else is equal; again for what these make. As many such
 /// unions are followed as there are patterns, so it takes O(n log n) and a look into
-/// the tables for each.
+/// the tables for each. No table divides ranges of both ports, and each pattern would be compared with all
+/// such ones: of more than [`PAIRS`] of them none is looked at. Of what covers a pattern together, up to
+/// [`LISTED`] are returned.
 pub(crate) fn covered<const N: usize>(patterns: &[Pattern<N>]) -> Vec<Option<Vec<usize>>> {
+    let is_range = |pattern: &Pattern<N>, source| {
+        let (first, last) = pattern.range(source);
+        first != last && !pattern.has_any_port(source)
+    };
+    let is_pair = |pattern: &Pattern<N>| is_range(pattern, true) && is_range(pattern, false);
+    let is_one = |&rank: &usize| !is_pair(&patterns[rank]);
+    let ranks: Vec<usize> = (0..patterns.len()).filter(is_one).collect();
+    if patterns.len() - ranks.len() <= PAIRS {
+        return covered_among(patterns);
+    }
+    let some: Vec<_> = ranks.iter().map(|&rank| patterns[rank]).collect();
+    let mut all = vec![None; patterns.len()];
+    for (&rank, by) in ranks.iter().zip(covered_among(&some)) {
+        all[rank] = by.map(|by| by.into_iter().map(|at| ranks[at]).collect());
+    }
+    all
+}
+
+/// Most patterns with ranges of both ports that are compared with one another: about a second's work.
+const PAIRS: usize = 4_096;
+/// Most patterns that are listed as what covers another.
+const LISTED: usize = 64;
+
+fn covered_among<const N: usize>(patterns: &[Pattern<N>]) -> Vec<Option<Vec<usize>>> {
     let unions = Unions::of(patterns);
     let covers = Covers::of(&unions.parts);
     let cover_of = |(rank, pattern): (usize, &Pattern<N>)| {
@@ -296,12 +322,15 @@ impl<const N: usize> Unions<N> {
         }
     }
 
-    /// The ranks that parts are made of.
+    /// The ranks that parts are made of, or the first [`LISTED`] that are found.
     fn leaves(&self, mut waiting: Vec<usize>) -> Vec<usize> {
         let mut leaves = Vec::new();
         // A part may be in several of those that others are made of.
         let mut seen = BTreeSet::new();
         while let Some(at) = waiting.pop() {
+            if leaves.len() == LISTED {
+                break;
+            }
             if !seen.insert(at) {
                 continue;
             }

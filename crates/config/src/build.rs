@@ -51,6 +51,20 @@ impl Link {
         self.build_those(|_| true)
     }
 
+    /// Whether the queues of the classes at some places can be built: some at a time, since all of them together take
+    /// much memory, tens of kilobytes for a class of flows.
+    pub(crate) fn check(
+        &self,
+        is_one: impl Fn(usize) -> bool,
+    ) -> Result<(), (usize, DisciplineError)> {
+        const TOGETHER: usize = 2_048;
+        for from in (0..self.classes.len()).step_by(TOGETHER) {
+            let some = from..from + TOGETHER;
+            self.build_those::<()>(|at| some.contains(&at) && is_one(at))?;
+        }
+        Ok(())
+    }
+
     /// The same of the classes at some places and those above them; the others have no number.
     pub(crate) fn build_those<P: Payload>(
         &self,

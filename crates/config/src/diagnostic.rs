@@ -1,7 +1,9 @@
 //! What is wrong with a file, and where.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
+use std::panic::Location;
 
 use crate::grants::Broken;
 
@@ -67,13 +69,22 @@ fn lines(diagnostics: &[Diagnostic]) -> String {
     lines.join("\n")
 }
 
-/// The text that sentences are about, and those collected so far.
+/// Warnings of one kind that are kept with their sentences; of the rest, their number.
+const WARNINGS_OF_A_KIND: usize = 3;
+/// Errors that are kept with their sentences.
+const ERRORS: usize = 100;
+
+/// The text that sentences are about, and those collected so far: of thousands that are alike, some and their number.
 #[derive(Debug)]
 pub struct Report<'a> {
     file: &'a str,
     text: &'a str,
     errors: Vec<(usize, String)>,
+    /// Errors in all.
+    failures: usize,
     warnings: Vec<(usize, String)>,
+    /// By the line of code that warns: how many warnings, and where the last one of those kept is.
+    kinds: HashMap<&'static Location<'static>, (usize, usize)>,
 }
 
 impl<'a> Report<'a> {
@@ -83,18 +94,34 @@ impl<'a> Report<'a> {
             file,
             text,
             errors: Vec::new(),
+            failures: 0,
             warnings: Vec::new(),
+            kinds: HashMap::new(),
         }
     }
 
     /// Something is wrong at these bytes of the text.
     pub fn error(&mut self, at: &Range<usize>, sentence: impl Into<String>) {
-        self.errors.push((at.start, sentence.into()));
+        self.failures += 1;
+        if !self.is_full() {
+            self.errors.push((at.start, sentence.into()));
+        }
     }
 
-    /// Something is hardly meant.
+    /// Something is hardly meant. Each caller has its kind of warnings, of which the first few are kept.
+    #[track_caller]
     pub fn warning(&mut self, at: &Range<usize>, sentence: impl Into<String>) {
-        self.warnings.push((at.start, sentence.into()));
+        let (count, last) = self.kinds.entry(Location::caller()).or_default();
+        *count += 1;
+        if *count <= WARNINGS_OF_A_KIND {
+            *last = self.warnings.len();
+            self.warnings.push((at.start, sentence.into()));
+        }
+    }
+
+    /// Whether further errors are only counted: an expensive sentence need not be made.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.len() >= ERRORS
     }
 
     /// Whether there is an error.
@@ -115,20 +142,38 @@ impl<'a> Report<'a> {
 
     /// How many errors there are.
     pub fn errors(&self) -> usize {
-        self.errors.len()
+        self.failures
     }
 
     /// The warnings, or the errors if there are any.
-    pub fn finish(self) -> Result<Vec<Diagnostic>, SiteError> {
+    pub fn finish(mut self) -> Result<Vec<Diagnostic>, SiteError> {
         if self.errors.is_empty() {
+            for &(count, last) in self.kinds.values() {
+                let more = count.saturating_sub(WARNINGS_OF_A_KIND);
+                let sentence = &mut self.warnings[last].1;
+                add_count(sentence, more, "warning like this", "warnings like this");
+            }
             Ok(located(self.file, self.text, self.warnings))
         } else {
+            let more = self.failures - self.errors.len();
+            if let Some((_, sentence)) = self.errors.last_mut() {
+                add_count(sentence, more, "error", "errors");
+            }
             Err(SiteError::Invalid(located(
                 self.file,
                 self.text,
                 self.errors,
             )))
         }
+    }
+}
+
+/// Says how many more there are, if any.
+fn add_count(sentence: &mut String, more: usize, one: &str, several: &str) {
+    match more {
+        0 => {}
+        1 => *sentence += &format!(" (and one more {one})"),
+        _ => *sentence += &format!(" (and {more} more {several})"),
     }
 }
 
@@ -158,13 +203,19 @@ fn located(file: &str, text: &str, mut found: Vec<(usize, String)>) -> Vec<Diagn
         .collect()
 }
 
-/// ", did you mean 'x'?" where a known name is near; else nothing.
+/// ", did you mean 'x'?" where a known name is near; else nothing. A name of more than a hundred characters is near none:
+/// the comparison takes time and memory by the product of both lengths.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    const LONGEST: usize = 100;
     let length = name.chars().count();
+    if length > LONGEST {
+        return String::new();
+    }
     // Any letter is near a name of one.
     let most = (length / 3).max(1).min(length.saturating_sub(1));
     known
         .into_iter()
+        .filter(|known| known.len() <= 4 * LONGEST)
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .filter(|&(distance, _)| (1..=most).contains(&distance))
         .min_by_key(|&(distance, _)| distance)
@@ -192,10 +243,51 @@ mod tests {
     }
 
     #[test]
+    fn many_warnings_of_a_kind_are_three_and_a_count() {
+        let text = "\n".repeat(20_000);
+        let mut report = Report::new("f", &text);
+        for at in 0..10_000 {
+            report.warning(&(at..at), format!("first kind, {at}"));
+            if at < 4 {
+                report.warning(&(at..at), format!("second kind, {at}"));
+            }
+        }
+        let found = report.finish().unwrap();
+        let shown: Vec<_> = found.iter().map(Diagnostic::to_string).collect();
+        let expected = [
+            "f:1:1: first kind, 0",
+            "f:1:1: second kind, 0",
+            "f:2:1: first kind, 1",
+            "f:2:1: second kind, 1",
+            "f:3:1: first kind, 2 (and 9997 more warnings like this)",
+            "f:3:1: second kind, 2 (and one more warning like this)",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn many_errors_are_a_hundred_and_a_count() {
+        let mut report = Report::new("f", "");
+        for at in 0..5_000 {
+            report.error(&(0..0), format!("wrong, {at}"));
+        }
+        assert_eq!(report.errors(), 5_000);
+        let Err(SiteError::Invalid(found)) = report.finish() else {
+            panic!("there are errors");
+        };
+        let last = "wrong, 99 (and 4900 more errors)";
+        assert_eq!((found.len(), &*found[99].sentence), (100, last));
+    }
+
+    #[test]
     fn only_a_near_name_is_suggested() {
         let known = ["rate", "ceil", "burst"];
         assert_eq!(suggestion("rat", known), ", did you mean 'rate'?");
         assert_eq!(suggestion("brust", known), ", did you mean 'burst'?");
         assert_eq!(suggestion("colour", known), "");
+        // The product of these lengths would be 10^14.
+        let long = "a".repeat(10_000_000);
+        assert_eq!(suggestion(&long, [&*long]), "");
+        assert_eq!(suggestion("aaaa", [&*long]), "");
     }
 }

@@ -19,6 +19,7 @@ use crate::grants::{Grant, NotGranted};
 use crate::parse::parse;
 use crate::read::{Reading, admit, site_again, together};
 use crate::site::{MtuOf, Site};
+use crate::text::excess;
 use crate::written::At;
 
 /// A table of a draft, by the places of its link and of itself in that, each from 0.
@@ -491,7 +492,8 @@ impl Draft {
 /// The tables of a text, each with the comments above it; `None` where one could be cut in two.
 fn parts(text: &str) -> Option<Vec<Part>> {
     let lines_in_text = ["\"\"\"", "'''", "\r"];
-    if lines_in_text.iter().any(|mark| text.contains(mark)) || !text.ends_with('\n') {
+    let is_cut = lines_in_text.iter().any(|mark| text.contains(mark)) || !text.ends_with('\n');
+    if is_cut || excess(text).is_some() {
         return None;
     }
     let mut parts: Vec<Part> = Vec::new();

@@ -4,9 +4,20 @@ use serde::de::DeserializeOwned;
 use toml::de::Error;
 
 use crate::diagnostic::{Report, suggestion};
+use crate::text::{MOST_ELEMENTS, excess};
 
 /// The tables of a TOML text, or the reason why it has not got them is reported.
 pub fn parse<T: DeserializeOwned>(text: &str, report: &mut Report) -> Option<T> {
+    if let Some(at) = excess(text) {
+        report.error(
+            &(at..at),
+            format!(
+                "too much text: this is beyond {MOST_ELEMENTS} words, numbers and marks (a class of five keys has \
+                 about 30)"
+            ),
+        );
+        return None;
+    }
     match toml::from_str(text) {
         Ok(file) => Some(file),
         Err(error) => {

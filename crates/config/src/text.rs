@@ -8,9 +8,26 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::diagnostic::SiteError;
 
-/// Longest file that is read, in bytes: some hundred thousand classes with their filters. What
-/// has no end, such as a device, is given up on there.
-pub const MAX_FILE: u64 = 64 << 20;
+/// Longest file that is read, in bytes: some tens of thousands of classes with their filters, and their comments.
+/// A device without an end is read up to there.
+pub const MAX_FILE: u64 = 16 << 20;
+
+/// Most elements of a text: a parser has a record of some 80 bytes for each.
+pub(crate) const MOST_ELEMENTS: usize = 2_000_000;
+
+/// Where a text has more than [`MOST_ELEMENTS`]: words, runs of blanks, and each other mark and end of a line. Those in
+/// texts and comments count too, so that no quote or hash hides any. O(n), without memory.
+pub(crate) fn excess(text: &str) -> Option<usize> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
+    let is_blank = |byte: u8| byte == b' ' || byte == b'\t';
+    let mut before = b'\n';
+    let begins = text.bytes().enumerate().filter(|&(_, byte)| {
+        let goes_on = (is_word(byte) && is_word(before)) || (is_blank(byte) && is_blank(before));
+        before = byte;
+        !goes_on
+    });
+    begins.map(|(at, _)| at).nth(MOST_ELEMENTS)
+}
 
 /// The text of a file, or of whatever else the path leads to.
 ///
@@ -87,7 +104,7 @@ mod tests {
         let sentence = refused(read(Path::new("/dev/zero")));
         assert_eq!(
             sentence,
-            "/dev/zero: longer than 64 MiB, the most that is read"
+            "/dev/zero: longer than 16 MiB, the most that is read"
         );
     }
 
@@ -99,6 +116,22 @@ mod tests {
             text(MAX_FILE + 1).unwrap_err().kind(),
             ErrorKind::FileTooLarge
         );
+    }
+
+    #[test]
+    fn elements_are_words_blanks_and_marks() {
+        let most = |element: &str| excess(&element.repeat(MOST_ELEMENTS));
+        for element in ["\n", "[", "1,", "a.", "a=", "# ", "\"", "[]"] {
+            let count = if element.len() == 1 { 0 } else { 1 };
+            assert_eq!(most(element).is_some(), count == 1, "{element:?}");
+            let beyond = element.repeat(MOST_ELEMENTS + 1);
+            assert!(excess(&beyond).is_some(), "{element:?}");
+        }
+        for text in ["a", " ", "ü", "1"] {
+            assert_eq!(excess(&text.repeat(3 * MOST_ELEMENTS)), None, "{text}");
+        }
+        let text = format!("name{}", "\n".repeat(MOST_ELEMENTS));
+        assert_eq!(excess(&text), Some(text.len() - 1));
     }
 
     #[test]

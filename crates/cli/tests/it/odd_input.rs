@@ -29,7 +29,7 @@ fn what_is_no_file_of_text_is_refused_with_one_sentence() {
     let name = path.to_str().unwrap();
     refuses(
         "/dev/zero",
-        "/dev/zero: longer than 64 MiB, the most that is read",
+        "/dev/zero: longer than 16 MiB, the most that is read",
     );
     let here = folder.path().to_str().unwrap();
     refuses(here, &format!("{here}: Is a directory (os error 21)"));
@@ -160,4 +160,56 @@ fn who_may_open_next_to_nothing_is_told_what_was_being_opened() {
         write!(sentences, "{files}: {told}").unwrap();
     }
     assert!(sentences.contains("cannot listen at "), "{sentences}");
+}
+
+/// Texts up to the longest that is read, of which a parser or a check might make much: each is refused with few
+/// sentences, or checked, in bounded memory.
+#[test]
+fn no_text_exhausts_memory() {
+    const LONGEST: usize = 16 << 20;
+    let head =
+        "[[link]]\nname = \"up\"\nrate = \"1gbit\"\n[[link.class]]\nname = \"a\"\ndefault = true\n";
+    let fill = |part: &str| part.repeat((LONGEST - head.len() - 100) / part.len());
+    let classes: String = (0..20_000)
+        .map(|at| format!("[[link.class]]\nname = \"c{at}\"\nper = \"source-ip\"\n"))
+        .collect();
+    let filters = "[[link.filter]]\nclass = \"a\"\ndscp = 5\n".repeat(5_000);
+    let unknown = "[[link.filter]]\nclass = \"b\"\n".repeat(20_000);
+    let long = format!("[[link.filter]]\nclass = \"{}\"\n", fill("b"));
+    let beyond = "is beyond 2000000 words, numbers and marks";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site.toml");
+    let path = path.to_str().unwrap();
+    for (text, status, says) in [
+        (fill("\n"), 2, beyond),
+        (head.to_owned() + &fill("\n"), 2, beyond),
+        (head.to_owned() + &fill("#\n"), 2, beyond),
+        (head.to_owned() + &fill("[[link.class]]\n"), 2, beyond),
+        ("a=[".to_owned() + &fill("1,") + "]", 2, beyond),
+        ("a".to_owned() + &fill(".a") + "=1", 2, beyond),
+        (head.to_owned() + &fill(" "), 0, ""),
+        (head.to_owned() + &classes, 0, ""),
+        (
+            head.to_owned() + &filters,
+            0,
+            "(and 4996 more warnings like this)",
+        ),
+        (head.to_owned() + &unknown, 2, "(and 19900 more errors)"),
+        (head.to_owned() + &long, 2, "does not exist"),
+    ] {
+        fs::write(path, &text).unwrap();
+        let limited = format!("ulimit -v 500000; exec {PROGRAM} check --json {path}");
+        let output = Command::new("sh").args(["-c", &limited]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let begins = &text[..text.len().min(200)];
+        let (first, lines) = (
+            said.lines().next().unwrap_or_default(),
+            said.lines().count(),
+        );
+        assert_eq!(output.status.code(), Some(status), "{begins}: {first:.300}");
+        assert!(
+            lines <= 101 && said.contains(says),
+            "{begins}: {first:.300}"
+        );
+    }
 }

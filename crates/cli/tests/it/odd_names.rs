@@ -9,10 +9,17 @@ use crate::program::{Finished, fairlane};
 use crate::site::{Site, up, wire};
 use crate::site_control::until_it_tells;
 
-/// A title for the window, letters that are turned around, and a line that the program did not write.
-const NAME: &str = "a\u{1b}]0;pwned\u{7}\u{9b}2J\u{202e}\u{200b}b\nforged";
+/// Letters that are turned around, and one that is not seen.
+const NAME: &str = "a\u{202e}\u{200b}pwned";
 /// The same as a site file has it.
-const WRITTEN: &str = r#""a\u001b]0;pwned\u0007\u009b2J\u202e\u200bb\nforged""#;
+const WRITTEN: &str = r#""a\u202e\u200bpwned""#;
+/// A title for the window, and a line that the program did not write.
+const CONTROLS: [&str; 4] = [
+    r#""a\u001b]0;pwned\u0007""#,
+    r#""a\u009b2J""#,
+    r#""a\nforged""#,
+    r#""\u0000""#,
+];
 
 fn config(socket: &str) -> String {
     let link = up("packet", "20mbit").replace("\"up\"", WRITTEN);
@@ -51,11 +58,21 @@ fn no_command_says_to_the_terminal_what_a_name_says() {
     fs::write(&file, config(socket)).unwrap();
     let file = file.to_str().unwrap();
     let table = prints(fairlane(&["check", file]));
-    assert!(table.contains("a\u{fffd}]0;pwned"), "{table}");
+    assert!(table.contains("a\u{fffd}\u{fffd}pwned"), "{table}");
     let checked: Value =
         serde_json::from_str(&prints(fairlane(&["check", file, "--json"]))).unwrap();
     assert_eq!(checked["links"][0]["classes"][0]["name"], NAME);
-    // A mistake beside it names it.
+    for name in CONTROLS {
+        fs::write(file, config(socket).replace("\"other\"", name)).unwrap();
+        let refused = fairlane(&["check", file]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(
+            refused.stderr.contains("is a control character"),
+            "{refused:?}"
+        );
+        harmless(&refused.stderr);
+    }
+    // A mistake in a class names it.
     fs::write(file, config(socket).replace("8mbit", "1kbit")).unwrap();
     let refused = fairlane(&["check", file]);
     assert!(refused.stderr.contains("pwned"), "{refused:?}");
@@ -83,10 +100,13 @@ fn no_command_says_to_the_terminal_what_a_name_says() {
     ] {
         let printed = ctl(arguments);
         let named = ["show", "explain"].contains(&arguments[0]);
-        assert!(!named || printed.contains("a\u{fffd}]0;pwned"), "{printed}");
+        assert!(
+            !named || printed.contains("a\u{fffd}\u{fffd}pwned"),
+            "{printed}"
+        );
     }
     let state: Value = serde_json::from_str(&ctl(&["show", "--json"])).unwrap();
     assert_eq!(state["links"][0]["classes"][0]["name"], NAME);
     let words = prints(site.end());
-    assert!(words.contains("a\u{fffd}]0;pwned"), "{words}");
+    assert!(words.contains("a\u{fffd}\u{fffd}pwned"), "{words}");
 }

@@ -332,7 +332,7 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
         "{fifo}"
     );
     assert!(
-        long.contains("running configuration kept") && long.contains("64 MiB"),
+        long.contains("running configuration kept") && long.contains("16 MiB"),
         "{long}"
     );
     assert!(whole.contains("taken over"), "{whole}");

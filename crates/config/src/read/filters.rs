@@ -159,7 +159,10 @@ fn target(
     report: &mut Report,
 ) -> Option<u32> {
     let Some(&class) = places.get(name.value().as_str()) else {
-        let near = suggestion(name.value(), classes.names());
+        let near = match report.is_full() {
+            true => String::new(),
+            false => suggestion(name.value(), classes.names()),
+        };
         report.error(
             &name.span(),
             format!("class '{}' does not exist in this link{near}", name.value()),

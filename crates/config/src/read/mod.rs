@@ -20,8 +20,9 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fairlane_core::Rate;
+use fairlane_core::tree::TreeError;
 use fairlane_core::units::MAX_LENGTH;
+use fairlane_core::{DisciplineError, Rate};
 
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
@@ -76,6 +77,7 @@ pub(crate) fn site_again(
             "there is no [[link]]: at least one direction is shaped",
         );
     }
+    refuse_too_many_classes(file, report);
     let mut names = Names::new("link");
     let mut ways = HashMap::new();
     let mut links: Vec<Reading> = Vec::new();
@@ -129,6 +131,23 @@ pub(crate) fn site_again(
         };
         (site, links)
     })
+}
+
+/// A class takes up to some tens of kilobytes of memory.
+fn refuse_too_many_classes(file: &file::File, report: &mut Report) {
+    const MOST: usize = 65_536;
+    let mut count = 0;
+    for link in &file.link {
+        count += link.value().class.len();
+        if count > MOST {
+            let name = &link.value().name;
+            let sentence = format!(
+                "link '{}': too many classes (at most {MOST} in all links)",
+                name.value()
+            );
+            return report.error(&name.span(), sentence);
+        }
+    }
 }
 
 /// With AF_XDP, all that waits lies in memory that is shared with the kernel: links whose file has
@@ -642,9 +661,21 @@ impl<'a> Names<'a> {
         Names { what, known }
     }
 
-    /// Counts up from 0; a name that is there already, or empty, is reported.
+    /// Counts up from 0. Reports a name that is there already, is empty, or has a control character, which a
+    /// terminal or a log would not show.
     fn insert(&mut self, name: &'a Text, report: &mut Report) {
         let number = self.known.len();
+        let is_control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+        if let Some(letter) = name.value().chars().find(|&c| is_control(c)) {
+            report.error(
+                &name.span(),
+                format!(
+                    "name '{}': {} is a control character (any other character is allowed)",
+                    name.value().escape_debug(),
+                    letter.escape_unicode()
+                ),
+            );
+        }
         if name.value().is_empty() {
             report.error(
                 &name.span(),
@@ -711,15 +742,25 @@ fn link(
         .iter()
         .find(|running| running.says_what(&link));
     if runs.is_none()
-        && let Err((class, reason)) = link.build_those::<()>(looked_at)
+        && let Err((class, reason)) = link.check(looked_at)
     {
         let name = &link.classes[class].name;
-        let mut places = written.class.iter().map(|class| &class.value().name);
-        let place = places.find(|place| place.value().as_str() == &**name);
-        report.error(
-            &place.unwrap_or(&written.name).span(),
-            format!("class '{name}': {reason}"),
-        );
+        let mut tables = written.class.iter().map(|class| class.value());
+        let table = tables.find(|table| table.name.value().as_str() == &**name);
+        let queue = table.and_then(|table| table.queue.as_deref());
+        match (reason, queue) {
+            (DisciplineError::Tree(TreeError::Unfit { algorithm, what }), Some(queue)) => report.error(
+                &queue.span(),
+                format!(
+                    "queue: algorithm \"{algorithm}\" cannot order {what} (use \"tail-drop\" or \"red\", or \
+                     another algorithm)"
+                ),
+            ),
+            (reason, _) => report.error(
+                &table.map_or(&written.name, |table| &table.name).span(),
+                format!("class '{name}': {reason}"),
+            ),
+        }
     }
     Some(Reading {
         written: Arc::clone(at),

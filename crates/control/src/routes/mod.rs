@@ -34,6 +34,8 @@ use crate::token::Token;
 
 /// The longest body of a request that is no configuration.
 const MAX_BODY: usize = 1 << 20;
+/// The longest list of changes: its values take up to 16 times as much memory.
+const MAX_CHANGES: usize = 8 << 20;
 /// Streams that are open at a time, of the socket and over HTTP: fewer than connections, so that there is
 /// always one for a question.
 const STREAMS: [usize; 2] = [1_200, 128];
@@ -179,7 +181,8 @@ impl Api {
             return self.read(&asked, access).await;
         }
         let most = match asked.path.last().map(String::as_str) {
-            Some("config" | "changes") => MAX_FILE as usize,
+            Some("config") => MAX_FILE as usize,
+            Some("changes") => MAX_CHANGES,
             _ => MAX_BODY,
         };
         let body = whole(body, most).await?;
