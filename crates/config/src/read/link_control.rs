@@ -110,6 +110,8 @@ impl<'a> LinkControl<'a> {
             return None;
         }
         let wanted = (rate.bps() / PART).min(MOST_RATE);
+        // Of a link below 100 kbit/s that is no rate.
+        Rate::from_bps(wanted)?;
         let (own, ceiling) = match algorithm.sharing() {
             Sharing::Weights => (Some(self.left(tree, classes, rate, wanted, report)?), None),
             Sharing::Levels => (None, Some(ceiling(wanted, longest)?)),
