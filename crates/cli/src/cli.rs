@@ -81,7 +81,7 @@ mod tests {
             (vec!["fairlane", "prune"], "prune"),
         ] {
             let error = Cli::try_parse_from(&arguments).unwrap_err();
-            let sentence = one_sentence(&error.render().to_string());
+            let sentence = one_sentence(&error);
             assert!(sentence.contains(names), "{sentence}");
             assert!(
                 !sentence.contains('\n') && !sentence.contains("Usage"),

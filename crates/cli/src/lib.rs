@@ -19,7 +19,6 @@ mod source;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use fairlane_config::SiteError;
 use fairlane_config::algorithms::{self, RegisterError};
 use fairlane_core::sched::CustomAlgorithm;
 pub use fairlane_terminal::{algorithm, interrupt, output, plain, table};
@@ -81,14 +80,8 @@ pub fn exit(outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::reader_left(&error) => ExitCode::SUCCESS,
-        // Each sentence has its place in the file in front, as editors read it.
-        Err(error) if matches!(error.downcast_ref(), Some(SiteError::Invalid(_))) => {
-            output::stderr(error.root_cause());
-            ExitCode::from(2)
-        }
         Err(error) => {
-            // The context says where, the cause says what.
-            output::aside(format_args!("{error:#}"));
+            output::failure(&error);
             ExitCode::from(2)
         }
     }

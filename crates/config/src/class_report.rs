@@ -4,7 +4,9 @@
 //!
 //! ```
 //! use fairlane_config::{List, Site};
-//! use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, FlowTerms, Recent};
+//! use fairlane_config::class_report::{
+//!     ClassReport, ClassTerms, DelayReport, FlowTerms, Promise, Recent, differing,
+//! };
 //! use fairlane_core::Count;
 //! use fairlane_core::tree::ClassStats;
 //!
@@ -35,17 +37,25 @@
 //!     ..ClassReport::counted(terms.share(0), &stats, Count::default(), 1.0, 25_000)
 //! };
 //! assert_eq!((report.sent_bps, report.share), (100_000.0, 0.5));
+//!
+//! // The effect of a change on promises.
+//! let faster = Site::parse(&text.replace("10mbit", "20mbit"), "site.toml")?;
+//! let after = ClassTerms::of(&faster.links[0]);
+//! assert_eq!(differing(&terms, &after), [(Some(0), Some(0))]);
+//! let promise: Promise = Promise::of(&after[0]);
+//! assert_eq!((promise.guaranteed_bps, promise.weight), (Some(20_000_000), Some(1)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use fairlane_core::sched::Algorithm;
+use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use serde::Serialize;
 
-use crate::{Class, ClassKind, Flows, Guarantee, Link, List, NoGuarantee, Shared};
+use crate::{Class, ClassKind, Flows, Guarantee, Link, LinkAlgorithm, List, NoGuarantee, Shared};
 
 /// What a class is, and what it is promised; null where there is none. `cap_bps`, `bound_us` and
 /// `none` repeat what another key says, for readers of either.
@@ -67,8 +77,11 @@ pub struct ClassTerms {
     pub kind: &'static str,
     /// Whether it takes what no filter matches.
     pub default: bool,
-    /// Its weight beside the other children of its parent.
-    pub weight: u32,
+    /// Its weight as the file says it, 1 where it says neither a weight nor a rate; none where it has only a
+    /// rate, or its parent's algorithm knows no weights.
+    pub weight: Option<u32>,
+    /// The weight that the scheduler gives it, made of the rates and weights of its siblings: for debugging.
+    pub scheduler_weight: u32,
     /// The rate that the file asks for.
     pub rate_bps: Option<u64>,
     /// The rate that it never exceeds.
@@ -154,7 +167,8 @@ impl ClassTerms {
             queues: room.is_some(),
             kind,
             default: false,
-            weight: class.weight.get(),
+            weight: None,
+            scheduler_weight: class.weight.get(),
             rate_bps: class.rate.map(Rate::bps),
             ceil_bps,
             cap_bps: ceil_bps,
@@ -206,9 +220,10 @@ fn terms_of(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
     let mut words = Words::default();
     let mut of = |at: usize, depth| {
         let class = &link.classes[at];
-        let parent = class.parent.map(|parent| &link.classes[parent].name);
+        let parent = class.parent.map(|parent| &link.classes[parent]);
         ClassTerms {
-            parent: parent.map(Arc::clone),
+            parent: parent.map(|parent| Arc::clone(&parent.name)),
+            weight: (class.share > 0 && has_weights(link, parent)).then_some(class.share),
             depth,
             default: at == link.default as usize,
             ..ClassTerms::alone(class, &guarantees[at], &mut words)
@@ -233,6 +248,79 @@ fn terms_of(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
     let all = depths.iter().enumerate();
     let all = all.map(|(at, &depth)| of(at, depth));
     List::after(former, all, ClassTerms::eq)
+}
+
+/// Whether the children of a class, or of the link, share it by weight.
+fn has_weights(link: &Link, parent: Option<&Class>) -> bool {
+    let above = match (parent.map(|parent| &parent.kind), link.algorithm) {
+        (Some(ClassKind::Inner(algorithm)), LinkAlgorithm::Tree(_)) => *algorithm,
+        (None, LinkAlgorithm::Tree(algorithm)) => algorithm,
+        _ => return false,
+    };
+    above.sharing() == Sharing::Weights
+}
+
+/// The promises of a class to its packets; null where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Promise<'a> {
+    /// The class above it.
+    pub parent: Option<&'a str>,
+    /// Its weight as the file says it.
+    pub weight: Option<u32>,
+    /// The rate that it never exceeds.
+    pub ceil_bps: Option<u64>,
+    /// The rate that it has at least.
+    pub guaranteed_bps: Option<u64>,
+    /// Worst-case delay of a packet that arrives at an empty queue.
+    pub bound_us: Option<f64>,
+    /// Packets that are kept for it.
+    pub room_packets: Option<u32>,
+}
+
+impl Promise<'_> {
+    /// Returns the promises among the terms of a class.
+    pub fn of(terms: &ClassTerms) -> Promise<'_> {
+        Promise {
+            parent: terms.parent.as_deref(),
+            weight: terms.weight,
+            ceil_bps: terms.ceil_bps,
+            guaranteed_bps: terms.guaranteed_bps,
+            bound_us: terms.bound_us,
+            room_packets: terms.room_packets,
+        }
+    }
+}
+
+/// Returns the classes with other [promises](Promise) in `after` than in `before`, as their places in both:
+/// in the order of the file, removed classes last. O(classes).
+pub fn differing(
+    before: &List<ClassTerms>,
+    after: &List<ClassTerms>,
+) -> Vec<(Option<usize>, Option<usize>)> {
+    // Where no class is added, removed or renamed, names need not be looked up.
+    let others: Option<Vec<usize>> = before.unlike(after).map(Iterator::collect);
+    let others = others.filter(|places| {
+        let mut places = places.iter();
+        places.all(|&at| before[at].name == after[at].name)
+    });
+    let in_place = others.is_some();
+    let mut former: HashMap<&str, usize> = HashMap::new();
+    if !in_place {
+        former.extend(before.iter().map(|terms| &*terms.name).zip(0..));
+    }
+    let mut pairs = Vec::new();
+    for at in others.unwrap_or_else(|| (0..after.len()).collect()) {
+        let was = match in_place {
+            true => Some(at),
+            false => former.remove(&*after[at].name),
+        };
+        if was.map(|was| Promise::of(&before[was])) != Some(Promise::of(&after[at])) {
+            pairs.push((was, Some(at)));
+        }
+    }
+    let gone = (0..before.len()).filter(|&at| former.contains_key(&*before[at].name));
+    pairs.extend(gone.map(|at| (Some(at), None)));
+    pairs
 }
 
 impl FlowTerms {
@@ -313,14 +401,21 @@ pub struct ClassReport {
 /// What became of a class of late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Recent {
+    /// The mean rate of arrivals.
+    pub offered_bps: f64,
     /// The mean rate of what left.
     pub sent_bps: f64,
     /// Its part of the bytes that the link sent.
     pub share: f64,
+    /// Packets dropped, for whatever reason.
+    pub drops: u64,
     /// Null where nothing left.
     pub delay_us: Option<DelayReport>,
     /// Times that its ceiling held it back.
     pub throttled: u64,
+    /// Whether the class stayed within its guarantee, in its arrivals and its backlog, so that its bound
+    /// applies; null where it has no bound.
+    pub bound_applies: Option<bool>,
     /// It was offered no more than it is promised, and packets took longer than the bound.
     pub beyond_bound: bool,
     /// Times that this was so, since the start.
@@ -335,6 +430,11 @@ pub struct Recent {
 }
 
 impl ClassReport {
+    /// Packets dropped since the start, for whatever reason.
+    pub fn drops(&self) -> u64 {
+        self.dropped + self.discarded + self.early
+    }
+
     /// By what a queue counted, over so many seconds in which the link sent `all` bytes; `early`
     /// were dropped before they came to it. What a queue does not count is zero, or `None`.
     pub fn counted(

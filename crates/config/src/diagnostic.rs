@@ -203,13 +203,19 @@ fn located(file: &str, text: &str, mut found: Vec<(usize, String)>) -> Vec<Diagn
         .collect()
 }
 
-/// ", did you mean 'x'?" where a known name is near; else nothing. A name of more than a hundred characters is near none:
-/// the comparison takes time and memory by the product of both lengths.
+/// Returns `, did you mean 'x'?` where a known name is near; else nothing.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let near = nearest(name, known);
+    near.map_or(String::new(), |near| format!(", did you mean '{near}'?"))
+}
+
+/// Returns the nearest of some known names, if one is near. A name of more than a hundred characters is near none:
+/// the comparison takes time and memory by the product of both lengths.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 100;
     let length = name.chars().count();
     if length > LONGEST {
-        return String::new();
+        return None;
     }
     // Any letter is near a name of one.
     let most = (length / 3).max(1).min(length.saturating_sub(1));
@@ -219,8 +225,7 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .filter(|&(distance, _)| (1..=most).contains(&distance))
         .min_by_key(|&(distance, _)| distance)
-        .map(|(_, known)| format!(", did you mean '{known}'?"))
-        .unwrap_or_default()
+        .map(|(_, known)| known)
 }
 
 #[cfg(test)]

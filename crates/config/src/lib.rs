@@ -85,7 +85,7 @@
 //! use fairlane_config::link_report::{ClassRow, LinkReport, SiteReport};
 //! use fairlane_config::{
 //!     Draft, Grant, List, NotGranted, Offer, ParseSizeError, ParseTimeError, Shared, Site, Size, Steps,
-//!     Table, Terms, Time, algorithms, is_interface_name, read_regular_text, schema, suggestion,
+//!     Table, Terms, Time, algorithms, is_interface_name, nearest, read_regular_text, schema, suggestion,
 //! };
 //! use fairlane_core::tree::ClassStats;
 //! use fairlane_core::{Count, Nanos};
@@ -163,6 +163,7 @@
 //! // Nobody waits for the other end of what is no file.
 //! assert!(read_regular_text("/dev/zero".as_ref()).is_err());
 //! assert_eq!(suggestion("wieght", ["rate", "weight"]), ", did you mean 'weight'?");
+//! assert_eq!(nearest("wieght", ["rate", "weight"]), Some("weight"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -174,11 +175,13 @@ mod change;
 pub mod class_report;
 mod diagnostic;
 mod draft;
+pub mod figures;
 mod file;
 mod grants;
 mod guarantee;
 pub mod link_report;
 mod list;
+mod packet;
 mod parse;
 mod read;
 mod schema;
@@ -190,11 +193,12 @@ mod unmatched;
 mod written;
 
 pub use change::Steps;
-pub use diagnostic::{Diagnostic, Report, SiteError, suggestion};
+pub use diagnostic::{Diagnostic, Report, SiteError, nearest, suggestion};
 pub use draft::{Draft, Table};
 pub use grants::{Broken, Grant, NotGranted, Offer, Terms};
 pub use guarantee::{Each, Guarantee, NoGuarantee};
 pub use list::{Elements, List, Shared};
+pub use packet::{Classified, ClassifiedBy, DescribedPacket, ParsePacketError};
 pub use parse::parse;
 pub use read::{INTERFACE_NAME, XDP_MOST_WAITING, is_interface_name};
 pub use schema::schema;

@@ -61,8 +61,7 @@ impl Site {
 
     fn unmatched_in(&self, link: &Link) -> Vec<Unmatched> {
         // The filters of grants come first.
-        let grants = self.grants.iter().filter(|grant| grant.link == link.name);
-        let granted = grants.map(|grant| grant.filters.len()).sum();
+        let granted = self.granted_filters(&link.name);
         let rules: &[Rule<u32>] = &link.rules[granted..];
         let class = |place: usize| Arc::clone(&link.classes[rules[place].target as usize].name);
         let unmatched = |place, by: Vec<usize>| Unmatched {

@@ -9,7 +9,7 @@ const LISTED = 40;
 
 const PROMISES = [
   ["guaranteed_bps", "guaranteed", rate, "no guarantee"],
-  ["bound_us", "delay at most", delay, "no bound"],
+  ["bound_us", "delay bound", delay, "no bound"],
   ["ceil_bps", "ceiling", rate, "no ceiling"],
   ["weight", "weight", count, "none"],
   ["room_packets", "room for packets", count, "none"],
@@ -21,7 +21,7 @@ const said = (value, format, none) => (value === null || value === undefined ? n
 function effectOn({ before, after }) {
   if (!before || !after) {
     const { guaranteed_bps: least, bound_us: bound } = before ?? after;
-    const promise = `guaranteed ${said(least, rate, "nothing")}, ${bound ? `delay at most ${delay(bound)}` : "no bound"}`;
+    const promise = `guaranteed ${said(least, rate, "nothing")}, ${bound ? `delay bound ${delay(bound)}` : "no bound"}`;
     return before ? `goes; it was ${promise}` : `comes: ${promise}`;
   }
   const changes = [];
@@ -42,11 +42,12 @@ export function effectsOf(changed) {
   const list = effects.map((effect) => make("li", {}, make("b", {}, effect.class), ` ${effectOn(effect)}`));
   if (all > effects.length) {
     const less = changed.effects_worse;
-    list.push(make("li", {}, `and ${all - effects.length} more; ${less} of all ${all} are promised less`));
+    list.push(make("li", {}, `and ${all - effects.length} more; ${less} of ${all} are guaranteed less`));
   }
-  const many = all === 0 ? "no promise" : all === 1 ? "one promise:" : `${all} promises:`;
-  const words = changed.applied ? `Done. It changed ${many}` : `It would change ${many}`;
-  const warnings = (changed.warnings ?? []).map((warning) => make("li", {}, `Mind: ${warning}`));
+  const many = all === 0 ? "No guarantees" : all === 1 ? "1 guarantee" : `${all} guarantees`;
+  const end = all === 0 ? "." : ":";
+  const words = changed.applied ? `Applied. ${many} changed${end}` : `${many} would change${end}`;
+  const warnings = (changed.warnings ?? []).map((warning) => make("li", {}, `Warning: ${warning}`));
   return [make("p", {}, words), make("ul", { class: "effects" }, ...list, ...warnings)];
 }
 
@@ -56,7 +57,7 @@ export function effectsOf(changed) {
  * answer in elements; `done` hears of what was made.
  */
 export class Proposal {
-  constructor(request, { look = "What would it do?", make: making = "Apply", told = effectsOf, done = () => {} } = {}) {
+  constructor(request, { look = "Preview", make: making = "Apply", told = effectsOf, done = () => {} } = {}) {
     Object.assign(this, { request, told, done });
     // Enter in a field looks; it never makes.
     this.look = make("button", { type: "submit" }, look);
@@ -174,7 +175,7 @@ function offerToSave(proposal, fields) {
   proposal.add("It holds until the daemon ends.", save);
 }
 
-const NOTHING = "nothing is changed: write what is to be another";
+const NOTHING = "nothing changed: edit a field first";
 
 function changesOfClass(node, nodes) {
   const { told } = node;
@@ -189,7 +190,7 @@ function changesOfClass(node, nodes) {
   const fields = [
     new Field("rate", "Rate (guaranteed)", written(told.rate_bps), { hint: "as in 2mbit" }),
     new Field("ceil", "Ceiling", written(told.ceil_bps), { hint: "as in 4mbit" }),
-    new Field("weight", "Weight", "", { hint: `${told.weight} now`, number: true }),
+    new Field("weight", "Weight", told.weight === null ? "" : `${told.weight}`, { hint: "none", number: true }),
     new Field("burst", "Burst at the ceiling", "", { hint: told.burst ? `${told.burst} bytes now` : "as in 16kb" }),
     new Field("parent", "Part of", told.parent ?? "", {
       choices: [["", "the link"], ...others.map((it) => [it.name, it.name])],
@@ -234,23 +235,23 @@ function removing(node) {
   return make("details", {}, make("summary", {}, "Remove it"), form([], proposal));
 }
 
-/** Drops what waits, once somebody meant it. */
+/** Drops the packets of a queue, after a confirmation. */
 function emptying(node) {
   const what = node.isLink ? `link ${node.name}` : `class ${node.name}`;
   const below = node.children.length ? " and below it" : "";
   const where = path("links", node.link.name, ...(node.isLink ? [] : ["classes", node.name]), "flush");
   const outcome = new Outcome();
-  const button = doing("Drop what waits", outcome, () => ({
+  const button = doing("Flush queue", outcome, () => ({
     method: "POST",
     where,
     sure: [
-      `Drop what waits in ${what}?`,
-      `${count(node.queued)} packets wait there${below} now. They are lost, unless their senders send them again.`,
-      "Drop them",
+      `Flush the queue of ${what}?`,
+      `${count(node.queued)} packets are queued there${below} now. They are lost unless their senders retransmit them.`,
+      "Flush",
     ],
     told: (dropped) => `Dropped ${count(dropped.packets)} packets, ${count(dropped.bytes)} bytes.`,
   }));
-  return make("details", {}, make("summary", {}, "Empty it"), make("p", { class: "buttons" }, button), outcome.element);
+  return make("details", {}, make("summary", {}, "Flush queue"), make("p", { class: "buttons" }, button), outcome.element);
 }
 
 /** All that can be done with a node. */

@@ -8,31 +8,34 @@ function digits(value) {
   return value >= 9.995 ? value.toFixed(1) : value.toFixed(2);
 }
 
+/** Four digits in the largest unit below a value, as all output of the program: it can be typed back. */
 function scaled(value, units) {
   let [factor, unit] = units[0];
-  for (const [next, name] of units) if (value >= next * 0.9995) [factor, unit] = [next, name];
-  return `${digits(value / factor)} ${unit}`;
+  for (const [next, name] of units) if (value >= next) [factor, unit] = [next, name];
+  const part = value / factor;
+  const decimals = Math.max(3 - Math.floor(Math.log10(Math.max(part, 1))), 0);
+  return `${Number(part.toFixed(decimals))}${unit}`;
 }
 
-/** A rate, from bit/s. */
+/** A rate, from bit/s: `46.99mbit`. */
 export function rate(bps) {
   if (bps === null || bps === undefined) return NONE;
-  if (bps < 0.5) return "0";
-  if (bps < 999.5) return `${Math.round(bps)} bit/s`;
-  return scaled(bps, [[1e3, "kbit/s"], [1e6, "Mbit/s"], [1e9, "Gbit/s"], [1e12, "Tbit/s"]]);
+  return scaled(Math.round(bps), [[1, "bit"], [1e3, "kbit"], [1e6, "mbit"], [1e9, "gbit"], [1e12, "tbit"]]);
 }
 
-/** A time, from microseconds. */
+/** A time, from microseconds: `15.7ms`. */
 export function delay(us) {
   if (us === null || us === undefined) return NONE;
-  return scaled(us, [[1, "µs"], [1e3, "ms"], [1e6, "s"]]);
+  return scaled(Math.floor(us * 1e3), [[1, "ns"], [1e3, "us"], [1e6, "ms"], [1e9, "s"]]);
 }
 
 /** A number of packets, say. */
 export function count(number) {
   if (number === null || number === undefined) return NONE;
   if (number < 9_999.5) return `${Math.round(number)}`;
-  return scaled(number, [[1e3, "k"], [1e6, "M"], [1e9, "G"], [1e12, "T"]]).replace(" ", "");
+  let [factor, unit] = [1e3, "k"];
+  for (const [next, name] of [[1e6, "M"], [1e9, "G"], [1e12, "T"]]) if (number >= next * 0.9995) [factor, unit] = [next, name];
+  return `${digits(number / factor)}${unit}`;
 }
 
 /** A part of something. */

@@ -72,9 +72,9 @@ export class Flows extends Asking {
   constructor() {
     super("flows", 2_000);
     this.none = "This daemon does not tell who sends most.";
-    this.table = new Table("Who sent most of late", [
-      ["Flow"], ["Class"], ["Link"], ["Rate", true], ["Share", true], ["Packets", true],
-      ["Round trip", true], ["Came again", true], ["Came marked", true],
+    this.table = new Table("Top talkers", [
+      ["Flow"], ["Class"], ["Link"], ["Offered", true], ["Sent", true], ["Share", true], ["Packets", true],
+      ["Round trip", true], ["Retransmitted", true], ["CE-marked", true],
     ]);
     this.link = make("select", { onchange: () => this.again() }, make("option", { value: "" }, "all"));
     this.known = "";
@@ -96,10 +96,10 @@ export class Flows extends Asking {
     const wanted = new URLSearchParams({ top: 20, ...(this.link.value ? { link: this.link.value } : {}) });
     const { flows, seconds } = await ask(`${path("flows")}?${wanted}`);
     this.table.show(flows.map((it) => [
-      it.flow, it.class, it.link, rate(it.bps), percent(it.share), count(it.packets),
+      it.flow, it.class, it.link, rate(it.offered_bps), rate(it.bps), percent(it.share), count(it.packets),
       delay(it.rtt_us?.p50), count(it.came_again), count(it.came_marked),
     ]));
-    return flows.length ? null : `Nobody sent anything in the last ${span(seconds)}.`;
+    return flows.length ? null : `No flow sent anything in the last ${span(seconds)}.`;
   }
 
   there(is) {
@@ -126,8 +126,8 @@ export class Grants extends Asking {
     super("grants", 3_000);
     this.none = "This daemon grants nothing.";
     this.table = new Table("What is granted", [
-      ["Grant"], ["Link"], ["Packets"], ["Rate", true], ["Sends", true], ["Delay at most", true],
-      ["Longest", true], ["Ends in", true], [""],
+      ["Grant"], ["Link"], ["Packets"], ["Rate", true], ["Sends", true], ["Delay bound", true],
+      ["Max", true], ["Ends in", true], [""],
     ]);
     this.links = new Field("link", "Link", "", { choices: [] });
     const filter = new Field("filter", "Packets", "", { hint: "destination-port=5060" });
@@ -141,7 +141,7 @@ export class Grants extends Asking {
       const written = fields.filter((field) => field.text).map((field) => [field.key, field.text]);
       const body = { filter: pairs(filter.text), ...Object.fromEntries(written) };
       return { method: "POST", where: path("links", this.links.text, "grants"), body };
-    }, { look: "Could it be granted?", make: "Ask for it", told: granted, done: () => this.again() });
+    }, { look: "Preview", make: "Request", told: granted, done: () => this.again() });
     this.form = make("div", {}, make("h3", {}, "Ask for a flow"), form([this.links, filter, ...fields], proposal));
     this.section.append(this.words, this.table.element, this.form);
   }
@@ -199,7 +199,7 @@ function granted(answer) {
   const facts = [
     ["Class", grant.class],
     ["Rate", `${rate(grant.granted.guaranteed_bps)} guaranteed, ${rate(grant.rate_bps)} asked for`],
-    ["Delay at most", delay(grant.granted.delay_us)],
+    ["Delay bound", delay(grant.granted.delay_us)],
     ["Room", `${count(grant.granted.room_packets)} packets`],
     ["For", span(grant.lifetime_s)],
   ];
@@ -211,7 +211,7 @@ function granted(answer) {
 /** What the interfaces carry and lose, and whether they are used. */
 export class Interfaces {
   constructor() {
-    this.table = new Table("Frames that were lost before they were shaped, or after", [
+    this.table = new Table("Interface drops", [
       ["Interface"], ["Shaped"], ["Use"], ["Read by"], ["Lost as they arrived", true], ["Dropped early", true],
       ["Refused by it", true], ["While it was away", true],
     ]);
@@ -270,10 +270,11 @@ export class Interfaces {
     this.place.choose(places);
     const open = state.open.map((it) => `towards ${it.to || "processes"} nothing is shaped: ${count(it.frames)} frames`);
     say(this.words, [
-      `The longest time that frames waited for a change or a count was ${Math.round(state.longest_step_us)} µs.`,
-      `${state.reloads} changes and reloads; ${state.attached} processes attached.`,
+      `Longest forwarding pause (config change or statistics): ${delay(state.longest_step_us)}`,
+      `${state.reloads} changes and reloads`,
+      `${state.attached} attached processes`,
       ...open,
-    ].join(" "));
+    ].join(" · "));
   }
 }
 

@@ -47,10 +47,21 @@ function tell() {
   document.body.classList.toggle("gone-by", Boolean(gone && last));
 }
 
-/** What somebody should know at once. */
+/** Changes that are not in the file, and a refused reload. */
+function unsaved({ configuration }) {
+  const { unsaved_changes: changes = 0, last_reload_error: error = null } = configuration ?? {};
+  const words = [
+    changes ? `${changes === 1 ? "1 change" : `${changes} changes`} not in the file: fairlane ctl save writes ${changes === 1 ? "it" : "them"}.` : null,
+    error ? `Last reload refused: ${error}` : null,
+  ].filter(Boolean);
+  find("unsaved").hidden = words.length === 0;
+  say(find("unsaved"), words.join(" "));
+}
+
+/** Losses under overload. */
 function alarms(state) {
   const words = state.interfaces.filter((it) => it.recently_lost || it.recently_early).map((it) => {
-    const lost = `${count(it.recently_lost)} frames of ${it.name} were lost before they were received`;
+    const lost = `${count(it.recently_lost)} frames of ${it.name} were lost before reception`;
     const early = `${count(it.recently_early)} frames of ${it.name} were dropped as they arrived, of classes beyond their share`;
     return [it.recently_lost ? lost : null, it.recently_early ? early : null].filter(Boolean).join(", and ");
   });
@@ -69,6 +80,7 @@ function show(state) {
   panel.update(tree.nodes);
   for (const view of Object.values(views)) view.state(state);
   alarms(state);
+  unsaved(state);
   const busiest = state.links.reduce((most, link) => (most && most.recent_bps > link.recent_bps ? most : link), null);
   document.title = busiest ? `${rate(busiest.recent_bps)} ${busiest.name} – Fairlane` : "Fairlane";
   tell();
@@ -108,7 +120,7 @@ async function follow() {
 const dialog = find("token");
 
 function askForToken(why) {
-  if (why) say(find("token-why"), `Refused: ${why}`);
+  if (why) say(find("token-why"), why);
   if (!dialog.open) dialog.showModal();
 }
 

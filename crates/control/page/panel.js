@@ -13,23 +13,30 @@ const RANGES = [
 /** Lines of one plot at most. */
 const LINED = LINES.length;
 
-/** What is said of a class at first: a name, and how its value is found. */
+/** Whether the delay bound of a class applies now. */
+function applies(node) {
+  const when = "valid while the class stays within its guarantee";
+  return node.exceeds ? `${when}; it does not now` : when;
+}
+
+/** The first facts of a class: a name, and how its value is found. */
 const FIRST = [
   ["Guaranteed", ({ told }) => (told.guaranteed_bps === null ? told.no_bound ?? "nothing" : rate(told.guaranteed_bps))],
   ["Rate", (node) => `${rate(node.rate)}${node.guaranteed ? `, ${percent(node.share)} of the guarantee` : ""}`],
-  ["Delay at most", ({ told }) => (told.bound_us === null ? "no bound" : delay(told.bound_us))],
-  ["Delay of late", (node) => (node.worst === null ? "–" : `99 of 100 within ${delay(node.p99)}, worst ${delay(node.worst)}`)],
+  ["Delay bound", (node) => (node.told.bound_us === null ? "none" : `${delay(node.told.bound_us)} (${applies(node)})`)],
+  ["Recent delay", (node) => (node.worst === null ? "–" : `p99 ${delay(node.p99)}, max ${delay(node.worst)}`)],
 ];
 
 /** What is said below. */
 const FURTHER = [
   ["Ceiling", ({ told }) => rate(told.ceil_bps)],
-  ["Worst so far", ({ told }) => delay(told.delay_us?.max)],
-  ["Bound broken", ({ told }) => (told.bound_us === null ? "–" : `${told.recent?.violations ?? 0} times`)],
-  ["Waiting", ({ told }) => `${count(told.queued_packets)} packets${told.room_packets ? `, room for ${count(told.room_packets)}` : ""}`],
+  ["Max delay", ({ told }) => delay(told.delay_us?.max)],
+  ["Bound violations", (node) => (node.told.bound_us === null ? "–"
+    : `${count(node.told.recent?.violations ?? 0)}${node.exceeds ? " (bound not applicable now)" : ""}`)],
+  ["Queued", ({ told }) => `${count(told.queued_packets)} packets${told.room_packets ? `, room for ${count(told.room_packets)}` : ""}`],
   ["Drops", ({ told }) => `${count(told.dropped)} full, ${count(told.discarded)} managed, ${count(told.early)} early`],
   ["Orphan fragments", ({ told }) => count(told.orphan_fragments)],
-  ["Weight", ({ told }) => `${told.weight}`],
+  ["Weight", ({ told }) => count(told.weight)],
   ["Flows", ({ told }) => (told.each ? `${count(told.flows)} of ${count(told.each.most)}, per ${told.each.per}` : `${count(told.flows)}`)],
 ];
 
@@ -37,7 +44,7 @@ const OF_LINK = [
   ["Carries", (node) => `${rate(node.rate)}, ${percent(node.rate / node.most)} of ${rate(node.most)}`],
   ["Leaves by", ({ told }) => told.to || "processes"],
   ["Algorithm", ({ told }) => told.algorithm],
-  ["Waiting", ({ told }) => `${count(told.queued_packets)} packets`],
+  ["Queued", ({ told }) => `${count(told.queued_packets)} packets`],
   ["No filter matched", ({ told }) => `${count(told.unmatched)} frames`],
   ["No filter looks into", ({ told }) => `${count(told.opaque_frames)} frames${told.opaque_protocol ? `, of ${told.opaque_protocol}` : ""}`],
   ["Malformed, too long", ({ told }) => `${count(told.malformed)}, ${count(told.oversized)} frames`],
@@ -71,7 +78,7 @@ export class Panel {
     }, range[0]));
     this.figures = make("div");
     this.why = make("ul", { class: "why" });
-    const why = node.isLink ? [] : [make("h3", {}, "Why packets wait"), this.why];
+    const why = node.isLink ? [] : [make("h3", {}, "Explanation"), this.why];
     this.element.replaceChildren(
       make("div", { class: "top" }, this.title, make("button", { type: "button", onclick: () => this.close() }, "Close")),
       ...(node.isLink ? [] : [make("p", { class: "hint" }, `of link ${node.link.name}`)]), this.gone,
@@ -119,12 +126,12 @@ export class Panel {
     this.plots = [this.plot("Rate", lines, rate)];
     if (!node.isLink && node.told.kind !== "inner") {
       const bound = node.bound ? [{ value: () => this.node?.told.bound_us, label: "Bound" }] : [];
-      const p99 = { of: node, key: "p99_us", label: "99 of 100" };
-      const worst = { of: node, key: "max_us", label: "Worst" };
+      const p99 = { of: node, key: "p99_us", label: "p99" };
+      const worst = { of: node, key: "max_us", label: "Max" };
       this.plots.push(this.plot("Delay", [p99, worst, ...bound], delay, { log: true }));
-      const waiting = { of: node, key: "queued_packets", label: "Waiting" };
+      const waiting = { of: node, key: "queued_packets", label: "Queued" };
       const step = this.range[2] === "week" ? "minute" : "second";
-      const drops = { of: node, key: "drops", label: `Drops in a ${step}` };
+      const drops = { of: node, key: "drops", label: `Drops per ${step}` };
       this.plots.push(this.plot("Packets", [waiting, drops], count, { height: 130 }));
     }
     this.figures.replaceChildren(...this.plots.map(({ plot }) => plot.element));
@@ -158,11 +165,12 @@ export class Panel {
     if (this.explaining) return;
     this.explaining = true;
     try {
-      const { because } = await ask(path("links", node.link.name, "classes", node.name, "explain"));
+      const { because, advice } = await ask(path("links", node.link.name, "classes", node.name, "explain"));
       if (this.node?.key !== node.key) return;
       // Whoever listens is not told the same again.
       const said = [...this.why.children].map((item) => item.textContent);
-      if (said.join("\n") !== because.join("\n")) this.why.replaceChildren(...because.map((text) => make("li", {}, text)));
+      const all = [...because, ...advice.map((text) => `→ ${text}`)];
+      if (said.join("\n") !== all.join("\n")) this.why.replaceChildren(...all.map((text) => make("li", {}, text)));
     } catch {
       // The page says whether the daemon answers.
     } finally {

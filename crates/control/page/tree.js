@@ -43,6 +43,8 @@ class Node {
     this.p99 = recent?.delay_us?.p99 ?? null;
     this.worst = recent?.delay_us?.max ?? null;
     this.bound = told.bound_us;
+    // Above its guarantee its bound does not apply.
+    this.exceeds = recent?.bound_applies === false;
     // A packet or two wait in any class that sends; a tenth of a second of its guarantee does not.
     this.backlogged = told.queued_bytes * 8 > 0.1 * (this.guaranteed ?? Infinity);
     this.waited = waited && this.backlogged;
@@ -71,7 +73,7 @@ class Node {
     if (this.waited && !held && !this.children.length && (this.share ?? 1) < 0.9) return ["▼ below", true];
     if (this.dropRate > 0) return ["◆ drops", false];
     if (held && (this.told.ceil_bps || this.told.each?.ceil_bps)) return ["■ at ceiling", false];
-    if (this.queued > 0) return ["● waits", false];
+    if (this.queued > 0) return ["● queued", false];
     return [this.rate > 0 ? "● sends" : "○ idle", false];
   }
 }
@@ -87,8 +89,8 @@ const ORDERS = {
 
 /** Two delays, whose unit is said once if it is the same. */
 function both(one, other) {
-  const [figure, unit] = one.split(" ");
-  return `${other.endsWith(` ${unit}`) ? figure : one}, ${other}`;
+  const [figure, unit] = [parseFloat(one), one.replace(/^[\d.]+/, "")];
+  return `${other.replace(/^[\d.]+/, "") === unit ? figure : one}, ${other}`;
 }
 
 /** What a row is made of. Its texts are written in place. */
@@ -161,7 +163,7 @@ class Row {
       : node.isLink ? ` ${percent(node.rate / node.most)} of ${rate(node.most)}` : " no guarantee");
     const delays = node.worst === null || node.isLink ? "" : both(delay(node.p99), delay(node.worst));
     say(this.delay, delays);
-    say(this.bound, node.bound ? ` bound ${delay(node.bound)}` : "");
+    say(this.bound, node.bound ? ` bound ${node.exceeds ? "n/a" : delay(node.bound)}` : "");
     say(this.queue, count(node.queued));
     say(this.drops, node.isLink ? "" : node.dropRate > 0 ? `${count(Math.max(node.dropRate, 1))}/s` : count(node.drops));
     const [words, bad] = node.is;

@@ -1,10 +1,9 @@
 //! A change of a running site: written into its configuration, checked as any file is, and taken
 //! over whole or not at all. What it does to what classes are promised is told beforehand.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use fairlane_config::class_report::ClassTerms;
+use fairlane_config::class_report::{ClassTerms, Promise, differing};
 use fairlane_config::{Broken, Grant, Link, List, NotGranted, Shared, Site, SiteError};
 use fairlane_site::{Error, Handle, Source};
 use serde::ser::SerializeStruct;
@@ -66,23 +65,6 @@ pub struct Effect {
     pub before: Option<Shared<ClassTerms>>,
     /// What it is promised then; `None` where it goes.
     pub after: Option<Shared<ClassTerms>>,
-}
-
-/// What a class is promised, of all that is told of it; null where it is not.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Promise<'a> {
-    /// The class above it.
-    pub parent: Option<&'a str>,
-    /// Its weight beside its siblings.
-    pub weight: u32,
-    /// The rate that it never exceeds.
-    pub ceil_bps: Option<u64>,
-    /// The rate that it has at least.
-    pub guaranteed_bps: Option<u64>,
-    /// Worst-case delay of a packet that arrives at an empty queue.
-    pub bound_us: Option<f64>,
-    /// Packets that are kept for it.
-    pub room_packets: Option<u32>,
 }
 
 /// Why a change was not made. Nothing has changed then.
@@ -154,14 +136,27 @@ pub(crate) fn change_beside(
                 made = draft;
                 Source::Site(Box::new(site))
             }
-            None => all_edited(&before, grants.unwrap_or(&before.grants), edits)?,
+            None => all_edited(&before, grants.unwrap_or(&before.grants), edits)
+                .map_err(|refused| of_edits(edits, refused))?,
         };
-        let changed = replace(handle, beside(source, grants), base(dry, &before), &before)?;
+        let changed = replace(handle, beside(source, grants), base(dry, &before), &before)
+            .map_err(|refused| of_edits(edits, refused))?;
         if let Some(draft) = made.filter(|_| !dry) {
             drafts.keep(draft);
         }
         Ok(changed)
     })
+}
+
+/// Names the edit that an error is about, instead of a place in a text that is no file.
+fn of_edits(edits: &Edits, refused: Refused) -> Refused {
+    match refused {
+        Refused::Site(Error::Site(SiteError::Invalid(found))) => {
+            let sentences = found.iter().map(|one| edits.blamed(&one.sentence));
+            Error::Unfit(sentences.collect::<Vec<_>>().join("; ")).into()
+        }
+        other => other,
+    }
 }
 
 /// Makes a change anew, where another one came first.
@@ -316,20 +311,6 @@ impl Serialize for Effect {
     }
 }
 
-impl Promise<'_> {
-    /// Of all that is told of a class.
-    pub fn of(terms: &ClassTerms) -> Promise<'_> {
-        Promise {
-            parent: terms.parent.as_deref(),
-            weight: terms.weight,
-            ceil_bps: terms.ceil_bps,
-            guaranteed_bps: terms.guaranteed_bps,
-            bound_us: terms.bound_us,
-            room_packets: terms.room_packets,
-        }
-    }
-}
-
 /// The classes that are promised something else then, by link, in the order of the file; those that
 /// go last. O(classes).
 pub(crate) fn effects(before: &Site, after: &Site) -> Vec<Effect> {
@@ -343,33 +324,13 @@ pub(crate) fn effects(before: &Site, after: &Site) -> Vec<Effect> {
 fn effects_on(before: Option<&Link>, after: &Link) -> Vec<Effect> {
     let was = before.map_or_else(List::default, ClassTerms::of);
     let is = ClassTerms::after(after, &was);
-    // Where nobody comes or goes, nobody is to be looked for.
-    let others: Option<Vec<usize>> = was.unlike(&is).map(Iterator::collect);
-    let others = others.filter(|places| places.iter().all(|&at| was[at].name == is[at].name));
-    let in_place = others.is_some();
-    let mut former: HashMap<&str, usize> = HashMap::new();
-    if !in_place {
-        former.extend(was.iter().map(|terms| &*terms.name).zip(0..));
-    }
     let link: Arc<str> = Arc::from(after.name.as_str());
-    let effect = |before: Option<usize>, after: Option<usize>| Effect {
+    let effect = |(before, after): (Option<usize>, Option<usize>)| Effect {
         link: Arc::clone(&link),
         before: before.map(|at| was.share(at)),
         after: after.map(|at| is.share(at)),
     };
-    let mut effects = Vec::new();
-    for at in others.unwrap_or_else(|| (0..is.len()).collect()) {
-        let before = match in_place {
-            true => Some(at),
-            false => former.remove(&*is[at].name),
-        };
-        if before.map(|at| Promise::of(&was[at])) != Some(Promise::of(&is[at])) {
-            effects.push(effect(before, Some(at)));
-        }
-    }
-    let gone = (0..was.len()).filter(|&at| former.contains_key(&*was[at].name));
-    effects.extend(gone.map(|at| effect(Some(at), None)));
-    effects
+    differing(&was, &is).into_iter().map(effect).collect()
 }
 
 #[cfg(test)]

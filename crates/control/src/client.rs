@@ -34,8 +34,10 @@ pub enum Target {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody could be reached.
-    #[error("{at}: {reason}")]
+    /// No site could be reached.
+    #[error(
+        "cannot reach fairlane at {at}: {reason} (is it running, and does [control] of the site file name this place?)"
+    )]
     Unreachable {
         /// Where.
         at: String,

@@ -3,6 +3,7 @@
 //! What comes out is text to be read and checked as any file is; here only what has to be found is
 //! looked for.
 
+use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
@@ -32,6 +33,20 @@ impl EditError {
             EditError::Value(sentence) => EditError::Value(named(sentence)),
         }
     }
+}
+
+/// A filter of the text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FilterText {
+    /// Its link.
+    pub link: String,
+    /// Its place among the filters of the link, from 0.
+    pub number: usize,
+    /// The class that it leads to.
+    pub class: String,
+    /// Its conditions, as `key=value` with spaces between.
+    #[serde(rename = "match")]
+    pub matches: String,
 }
 
 /// A table, wherever it stands.
@@ -83,6 +98,33 @@ impl Document {
             }
         }
         places
+    }
+
+    /// The filters of all links, in their order.
+    #[must_use]
+    pub fn filters(mut self) -> Vec<FilterText> {
+        let mut all = Vec::new();
+        for link in self.links() {
+            let Ok(mut tables) = self.link(&link) else {
+                continue;
+            };
+            let filters = tables.list("filter");
+            all.extend((0..filters.len()).filter_map(|number| {
+                let filter = filters.get(number)?;
+                let keys = filter.iter().filter(|(key, _)| *key != "class");
+                let pairs = keys.map(|(key, item)| match item.as_str() {
+                    Some(text) => format!("{key}={text}"),
+                    None => format!("{key}={}", item.to_string().trim()),
+                });
+                Some(FilterText {
+                    link: link.clone(),
+                    number,
+                    class: text_of(filter, "class").unwrap_or_default().to_owned(),
+                    matches: pairs.collect::<Vec<_>>().join(" "),
+                })
+            }));
+        }
+        all
     }
 
     /// The class that each filter of a link leads to; nothing of a link that is not there.

@@ -1,6 +1,8 @@
 //! A change as it is asked for: a method, a path below `/v1/links`, and keys; alone, or several that are
 //! made together.
 
+use std::fmt;
+
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -152,6 +154,18 @@ impl Edit {
         edits.collect()
     }
 
+    /// The link and the class that it is about; of a link, none.
+    fn place(&self) -> (&str, Option<&str>) {
+        match self {
+            Edit::ChangeLink { link, .. } | Edit::RemoveFilter { link, .. } => (link, None),
+            Edit::ChangeClass { link, class, .. } | Edit::RemoveClass { link, class } => {
+                (link, Some(class))
+            }
+            Edit::AddClass { link, keys } => (link, keys.get("name").and_then(Json::as_str)),
+            Edit::AddFilter { link, keys, .. } => (link, keys.get("class").and_then(Json::as_str)),
+        }
+    }
+
     /// Link and name of the class that is changed or removed.
     pub(crate) fn class(&self) -> Option<(&str, &str)> {
         match self {
@@ -179,6 +193,30 @@ impl Edit {
     }
 }
 
+impl fmt::Display for Edit {
+    /// As an operator writes it: `up/voice rate=60mbit`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = |keys: &Keys| {
+            let pairs = keys.iter().map(|(key, value)| match value {
+                Json::String(text) => format!("{key}={text}"),
+                Json::Null => format!("{key}="),
+                other => format!("{key}={other}"),
+            });
+            pairs.collect::<Vec<_>>().join(" ")
+        };
+        match self {
+            Edit::ChangeLink { link, keys } => write!(f, "{link} {}", pairs(keys)),
+            Edit::AddClass { link, keys } => write!(f, "new class of {link}, {}", pairs(keys)),
+            Edit::ChangeClass { link, class, keys } => write!(f, "{link}/{class} {}", pairs(keys)),
+            Edit::RemoveClass { link, class } => write!(f, "removal of {link}/{class}"),
+            Edit::AddFilter { link, keys, .. } => {
+                write!(f, "new filter of {link}, {}", pairs(keys))
+            }
+            Edit::RemoveFilter { link, at } => write!(f, "removal of filter {at} of {link}"),
+        }
+    }
+}
+
 /// Changes that are made as one.
 #[derive(Debug)]
 pub(crate) enum Edits {
@@ -201,6 +239,31 @@ impl Edits {
         match self {
             Edits::One(_) => error,
             Edits::Together(edits) => error.of(number, edits.len()),
+        }
+    }
+
+    /// Puts the edit in front of a sentence about their result: there is no file that a place could be in. Of
+    /// several edits, it is the first whose class or link the sentence names.
+    pub(crate) fn blamed(&self, sentence: &str) -> String {
+        let all = self.all();
+        let names = |edit: &&Edit| {
+            let (link, class) = edit.place();
+            [class, Some(link)]
+                .into_iter()
+                .flatten()
+                .any(|name| sentence.contains(&format!("'{name}'")))
+        };
+        match (self, all) {
+            (_, [edit]) => format!("{edit}: {sentence}"),
+            _ => match all.iter().position(|edit| names(&edit)) {
+                Some(at) => format!(
+                    "change {} of {}: {}: {sentence}",
+                    at + 1,
+                    all.len(),
+                    all[at]
+                ),
+                None => format!("changes 1 to {} together: {sentence}", all.len()),
+            },
         }
     }
 

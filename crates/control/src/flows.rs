@@ -1,4 +1,4 @@
-//! Who sends most: what is asked of it, and the answer.
+//! Top talkers: a question for them, and the answer.
 
 use fairlane_site::{FlowReport, TopFlows};
 use serde::Serialize;
@@ -102,6 +102,9 @@ mod tests {
             link: link.into(),
             class: class.into(),
             flow: format!("{bps}"),
+            offered_packets: 1,
+            offered_bytes: 100,
+            offered_bps: bps,
             packets: 1,
             bytes: 100,
             bps,

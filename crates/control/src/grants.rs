@@ -381,10 +381,12 @@ impl Grants {
         found.ok_or_else(|| {
             let all: Vec<_> = held.all.keys().map(u64::to_string).collect();
             let there = match all.is_empty() {
-                true => "there is none".to_owned(),
-                false => format!("there is {}", all.join(", ")),
+                true => String::new(),
+                false => format!("; there is {}", all.join(", ")),
             };
-            EditError::Missing(format!("no grant {written}, or it has ended: {there}"))
+            EditError::Missing(format!(
+                "no such grant: {written} (it may have expired or been revoked{there})"
+            ))
         })
     }
 
@@ -718,7 +720,7 @@ fn measured(report: &Report, grant: &Grant) -> Option<Json> {
         "sent_bps": class.recent.map(|recent| recent.sent_bps),
         "sent_packets": class.sent_packets,
         "queued_packets": class.queued_packets,
-        "dropped": class.dropped + class.discarded + class.early,
+        "dropped": class.drops(),
         "delay_max_us": class.delay_us.map(|delay| delay.max),
         "violations": class.recent.map_or(0, |recent| recent.violations),
     }))

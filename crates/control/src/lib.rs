@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod classify;
 mod client;
 mod document;
 mod draft;
@@ -32,9 +33,10 @@ mod stream;
 mod token;
 pub mod view;
 
-pub use change::{Changed, Effect, Ended, Promise, Refused, change};
+pub use change::{Changed, Effect, Ended, Refused, change};
+pub use classify::{PacketClass, classify};
 pub use client::{Client, ClientError, Target, encoded};
-pub use document::{Document, EditError, Keys, value_of};
+pub use document::{Document, EditError, FilterText, Keys, value_of};
 pub use explain::Explanation;
 pub use hyper::Method;
 pub use metrics::Format;

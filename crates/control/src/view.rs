@@ -43,9 +43,25 @@ pub fn find(places: &[Place], class: &str) -> Result<Place, String> {
     match found[..] {
         [one] => Ok(one.clone()),
         [] => {
-            let names = places.iter().map(|(_, name)| name.as_str());
-            let near = fairlane_config::suggestion(class, names);
-            Err(format!("class '{class}' does not exist{near}"))
+            // Of the link that is named, if one is.
+            let of = places.iter().find_map(|(link, _)| {
+                let name = class.strip_prefix(&**link)?.strip_prefix('/')?;
+                Some((link, name))
+            });
+            let name = of.map_or(class, |(_, name)| name);
+            let is_there = |link: &String| of.is_none_or(|(of, _)| of == link);
+            let there = || places.iter().filter(|(link, _)| is_there(link));
+            let near = fairlane_config::nearest(name, there().map(|(_, name)| &**name));
+            let near = near.and_then(|near| there().find(|(_, name)| name == near));
+            let near = near.map_or(String::new(), |(link, name)| {
+                format!(", did you mean '{link}/{name}'?")
+            });
+            Err(match of {
+                Some((link, name)) => {
+                    format!("class '{name}' does not exist in link '{link}'{near}")
+                }
+                None => format!("class '{class}' does not exist{near}"),
+            })
         }
         _ => {
             let places = found.iter().map(|(link, name)| format!("{link}/{name}"));
@@ -132,6 +148,14 @@ mod tests {
             "{sentence}"
         );
         let sentence = find(&places, "voise").unwrap_err();
-        assert!(sentence.contains("'voice'"), "{sentence}");
+        assert!(sentence.contains("'up/voice'"), "{sentence}");
+        let sentence = find(&places, "up/voise").unwrap_err();
+        assert!(
+            sentence.ends_with("in link 'up', did you mean 'up/voice'?"),
+            "{sentence}"
+        );
+        let one = [place("up", "voice"), place("down", "everybody")];
+        let sentence = find(&one, "up/everybodi").unwrap_err();
+        assert!(!sentence.contains("did you mean"), "{sentence}");
     }
 }

@@ -3,10 +3,12 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::packet::{Count, Dequeue, Rejected, Waited};
+use crate::packet::{Dequeue, Rejected, Waited};
 use crate::scheduler::Violation;
 use crate::tree::cbq::{Cbq, CbqError};
-use crate::tree::{ClassId, ClassQueue, ClassStats, Discarded, Removed, Tree, TreeError};
+use crate::tree::{
+    ClassId, ClassQueue, ClassStats, Discarded, FlowCount, Removed, Tree, TreeError,
+};
 use crate::units::{Length, Nanos};
 
 /// Queues of classes, whichever of both orders them. Who has a choice of both holds this; each of its
@@ -131,9 +133,9 @@ impl<P> Discipline<P> {
         };
     }
 
-    /// Counts what each flow of a class sends, in this table, or that no more: as
+    /// Counts arrivals and departures of each flow of a class in this table, or stops counting: as
     /// [`Tree::tally_flows`]. O(1).
-    pub fn tally_flows(&mut self, id: ClassId, table: Option<Vec<Count>>) -> Vec<Count> {
+    pub fn tally_flows(&mut self, id: ClassId, table: Option<Vec<FlowCount>>) -> Vec<FlowCount> {
         match self {
             Discipline::Tree(tree) => tree.tally_flows(id, table),
             Discipline::Cbq(_) => table.unwrap_or_default(),
@@ -148,14 +150,14 @@ impl<P> Discipline<P> {
         }
     }
 
-    /// Tells what each flow of a class sent since it was last told: as [`Tree::take_tally`].
+    /// Reports arrivals and departures of each flow of a class since its last report: as [`Tree::take_tally`].
     /// O(`left`).
     pub fn take_tally(
         &mut self,
         id: ClassId,
         from: &mut u32,
         left: &mut usize,
-        tell: impl FnMut(Option<u64>, Count),
+        tell: impl FnMut(Option<u64>, FlowCount),
     ) -> bool {
         match self {
             Discipline::Tree(tree) => tree.take_tally(id, from, left, tell),

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fairlane_config::Site;
+use fairlane_config::class_report::{self, ClassTerms};
+use fairlane_config::{List, Site};
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
 use fairlane_runtime::Clock;
@@ -29,7 +30,8 @@ use crate::pipeline::Pipeline;
 use crate::plan::{Next, Plan, Running};
 use crate::reload::{Former, Prepared, Source};
 use crate::report::{
-    ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport, Report,
+    ConfigurationReport, ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport,
+    Report,
 };
 use crate::stretch::Longest;
 use crate::task::{Asking, Attaching, Waiting};
@@ -40,6 +42,8 @@ pub(crate) enum Event {
     Change(Request),
     /// It was read.
     Prepared(Box<Result<Prepared>>),
+    /// The site's file was written.
+    Wrote,
     /// Somebody asks who sends most.
     Flows(Hear),
     /// Something else is to be done.
@@ -180,6 +184,8 @@ pub(crate) struct State {
     reloads: u32,
     /// The links that many frames were reported of which no filter looks into.
     opaque_links: Vec<Arc<str>>,
+    /// The last attempt to load the file.
+    last_reload: LastReload,
     start: Nanos,
     /// Something was taken over since the state was last told.
     pub(crate) changed: bool,
@@ -196,10 +202,62 @@ pub(crate) struct State {
 pub(crate) struct Asker {
     /// The file that it is read from.
     path: Option<PathBuf>,
+    /// Changes that are not in that file may be lost.
+    discards: bool,
     dry: bool,
     /// On which side which interface is attached with it.
     pub(crate) attach: Option<(Side, String)>,
     answer: Option<SyncSender<Result<Arc<Site>>>>,
+}
+
+/// Classes that a notice names at most.
+const NAMED: usize = 3;
+
+/// The classes that differ between two configurations: how many, and the names of the first ones. O(classes).
+fn changed_classes(before: &Site, after: &Site) -> (usize, Vec<String>) {
+    let (mut count, mut names) = (0, Vec::new());
+    for link in &after.links {
+        let former = before.links.iter().find(|former| former.to == link.to);
+        let was = former.map_or_else(List::default, |former| ClassTerms::of(former));
+        let is = ClassTerms::of(link);
+        for (old, new) in class_report::differing(&was, &is) {
+            let class = new.map(|at| &is[at]).or(old.map(|at| &was[at]));
+            count += 1;
+            if names.len() < NAMED {
+                names.extend(class.map(|class| format!("{}/{}", link.name, class.name)));
+            }
+        }
+    }
+    (count, names)
+}
+
+/// The last attempt to load the site's file.
+#[derive(Default)]
+struct LastReload {
+    /// When one succeeded last, in seconds since 1970.
+    succeeded: f64,
+    /// Why the last one was refused; none where it succeeded.
+    error: Option<Arc<str>>,
+}
+
+impl LastReload {
+    /// One that succeeds now.
+    fn succeeded() -> LastReload {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        LastReload {
+            succeeded: since.unwrap_or_default().as_secs_f64(),
+            error: None,
+        }
+    }
+
+    fn report(&self, handle: &Handle) -> ConfigurationReport {
+        ConfigurationReport {
+            unsaved_changes: handle.unsaved_changes(),
+            last_reload_successful: self.error.is_none(),
+            last_reload_success_timestamp_seconds: self.succeeded,
+            last_reload_error: self.error.clone(),
+        }
+    }
 }
 
 impl Control {
@@ -208,6 +266,7 @@ impl Control {
         self.state.littered = TIDYINGS;
         self.state.start = self.clock.now();
         self.state.told = self.state.start;
+        self.state.last_reload = LastReload::succeeded();
         // Whoever asks at once is told soon.
         self.state.changed = true;
         self.look_at_network();
@@ -274,6 +333,10 @@ impl Control {
                 Ok(Event::Prepared(prepared)) => {
                     self.state.littered = TIDYINGS;
                     self.prepared(*prepared);
+                    None
+                }
+                Ok(Event::Wrote) => {
+                    self.state.changed = true;
                     None
                 }
                 Ok(Event::Flows(hear)) => {
@@ -364,6 +427,7 @@ impl Control {
         } = request;
         let mut asker = Asker {
             path: source.path(),
+            discards: source.discards(),
             dry,
             attach: None,
             answer,
@@ -398,8 +462,13 @@ impl Control {
         }
     }
 
-    /// Tells whoever waits for it, or everybody, that a configuration cannot take over.
-    pub(crate) fn refuse(&self, asker: Asker, error: Error) {
+    /// Reports that a configuration cannot be applied.
+    pub(crate) fn refuse(&mut self, asker: Asker, error: Error) {
+        // A change that came first is no fault of the file.
+        if asker.path.is_some() && !asker.dry && !matches!(error, Error::Outdated) {
+            self.state.last_reload.error = Some(error.to_string().into());
+            self.state.changed = true;
+        }
         match asker.answer {
             // Whoever does not wait any more needs no answer.
             Some(answer) => drop(answer.send(Err(error))),
@@ -415,6 +484,7 @@ impl Control {
         let Some(asker) = self.state.request.take() else {
             return;
         };
+        let prepared = prepared.and_then(|prepared| self.keep_unsaved(&asker, prepared));
         match prepared {
             Ok(Prepared { site, .. }) if asker.dry => {
                 if let Some(answer) = asker.answer {
@@ -436,6 +506,28 @@ impl Control {
                 self.taken_over();
             }
             Err(error) => self.refuse(asker, error),
+        }
+    }
+
+    /// Refuses a configuration from the file that would discard changes unasked.
+    fn keep_unsaved(&self, asker: &Asker, prepared: Prepared) -> Result<Prepared> {
+        match &asker.path {
+            Some(file) if !asker.discards => match self.discarded_by(&prepared.site) {
+                0 => Ok(prepared),
+                changes => Err(Error::Unsaved {
+                    file: file.clone(),
+                    changes,
+                }),
+            },
+            _ => Ok(prepared),
+        }
+    }
+
+    /// Changes that are not in the file, and not in this site, which was read from it.
+    fn discarded_by(&self, site: &Site) -> u64 {
+        match site.text == self.handle.site().text {
+            true => 0,
+            false => self.handle.unsaved_changes(),
         }
     }
 
@@ -464,15 +556,23 @@ impl Control {
             && let Some(site) = self.state.next.take()
             && let Some(asker) = self.state.request.take()
         {
+            let former = self.handle.site();
+            let mut discarded = 0;
             if asker.path.is_some() {
+                discarded = self.discarded_by(&site);
                 self.handle.wrote(Arc::clone(&site.text));
+                self.state.last_reload = LastReload::succeeded();
             }
             self.handle.runs(Arc::clone(&site));
             self.state.reloads += 1;
             self.state.changed = true;
             match asker.answer {
                 Some(answer) => drop(answer.send(Ok(site))),
-                None => self.notify(Notice::Reloaded(asker.path)),
+                None => self.notify(Notice::Reloaded {
+                    file: asker.path,
+                    changed: changed_classes(&former, &site),
+                    discarded,
+                }),
             }
         }
     }
@@ -738,6 +838,7 @@ impl Control {
             attached: (self.attach.as_ref()).map_or(0, |attach| attach.attached().len()),
             reloads: self.state.reloads,
             bypasses: self.look_at_network(),
+            configuration: self.state.last_reload.report(&self.handle),
             longest_step_us: longest_steps.iter().map(|step| step.us).fold(0.0, f64::max),
             longest_steps,
             forwarding: ForwardingReport::of(counting.thread),

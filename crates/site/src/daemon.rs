@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -125,8 +126,14 @@ pub struct Handle {
     rounds: Arc<RoundCount>,
     pub(crate) events: Sender<Event>,
     site: Arc<Mutex<Arc<Site>>>,
-    /// What its file said when it was last read.
-    file: Arc<Mutex<Arc<str>>>,
+    file: Arc<Mutex<FileText>>,
+}
+
+/// The last known text of a site's file.
+struct FileText {
+    text: Arc<str>,
+    /// Changes of the running configuration that it does not have.
+    unsaved: u64,
 }
 
 impl fmt::Debug for Handle {
@@ -141,7 +148,10 @@ impl Handle {
             stop: Arc::new(Stop::new(options.drain)),
             rounds: Arc::default(),
             events,
-            file: Arc::new(Mutex::new(Arc::clone(&site.text))),
+            file: Arc::new(Mutex::new(FileText {
+                text: Arc::clone(&site.text),
+                unsaved: 0,
+            })),
             site: Arc::new(Mutex::new(Arc::new(site))),
         }
     }
@@ -165,13 +175,13 @@ impl Handle {
         self.rounds.get()
     }
 
-    /// Has the site go on as another configuration says. It is read and prepared on a thread of its
-    /// own; what comes of it is told by a [`Notice`]. While one is being read, the last of those
-    /// that come waits.
+    /// Replaces the running configuration, on a thread of its own; a [`Notice`] reports the result. Changes
+    /// that are not in the file are discarded, and the notice counts them. While one configuration is read,
+    /// only the last of those that follow is queued.
     pub fn reload(&self, source: Source) {
-        // Once nobody hears of it, it is over.
+        // Without a receiver the run has ended.
         let _ = self.events.send(Event::Change(Request {
-            source,
+            source: Source::Discarding(Box::new(source)),
             base: None,
             dry: false,
             attach: None,
@@ -188,16 +198,42 @@ impl Handle {
     /// What the file said that the site was read from last, or [written to](Handle::wrote).
     #[must_use]
     pub fn file_text(&self) -> Arc<str> {
-        Arc::clone(&self.file.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.file().text)
+    }
+
+    /// Changes of the running configuration that are not in its file.
+    #[must_use]
+    pub fn unsaved_changes(&self) -> u64 {
+        self.file().unsaved
     }
 
     /// The file says this from now on.
     pub fn wrote(&self, text: Arc<str>) {
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        let unsaved = u64::from(*text != *self.site().text);
+        self.resume(text, unsaved);
+        // The next state says so.
+        let _ = self.events.send(Event::Wrote);
+    }
+
+    /// The file has this text, without the last `unsaved` changes.
+    pub(crate) fn resume(&self, text: Arc<str>, unsaved: u64) {
+        *self.file() = FileText { text, unsaved };
     }
 
     pub(crate) fn runs(&self, site: Arc<Site>) {
-        *self.site.lock().unwrap_or_else(PoisonError::into_inner) = site;
+        let text = Arc::clone(&site.text);
+        let mut running = self.site.lock().unwrap_or_else(PoisonError::into_inner);
+        let former = mem::replace(&mut *running, site);
+        drop(running);
+        let mut file = self.file();
+        file.unsaved = match *text == *file.text {
+            true => 0,
+            false => file.unsaved + u64::from(*text != *former.text),
+        };
+    }
+
+    fn file(&self) -> MutexGuard<'_, FileText> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the site go on as another configuration says, and waits until it does. With `base`, what
@@ -331,7 +367,7 @@ impl Daemon {
             devices,
             listener,
             clock,
-            file,
+            file: (file, unsaved),
             taking,
             took,
         } = running.parts()?;
@@ -349,7 +385,7 @@ impl Daemon {
         };
         let mut daemon = Daemon::over(base, site, options, notify)?;
         daemon.control.state.took = Some(took);
-        daemon.handle().wrote(Arc::from(file));
+        daemon.handle().resume(Arc::from(file), unsaved);
         Ok(daemon)
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::path::PathBuf;
 
 use fairlane_config::SiteError;
 use fairlane_runtime::attach::ListenError;
@@ -25,6 +26,19 @@ pub enum Error {
     /// It was made from a configuration that runs no longer.
     #[error("the configuration has changed meanwhile: look again, and change what runs now")]
     Outdated,
+    /// The file does not have all changes of what runs: they would be lost.
+    #[error(
+        "{}: a reload would discard {} (save {2} first: fairlane ctl save, or reload with --discard)",
+        .file.display(),
+        unsaved(*.changes),
+        if *.changes == 1 { "it" } else { "them" }
+    )]
+    Unsaved {
+        /// The file.
+        file: PathBuf,
+        /// How many changes.
+        changes: u64,
+    },
     /// The run has ended.
     #[error("the site does not run any more")]
     Ended,
@@ -42,6 +56,14 @@ pub enum Error {
         /// What the system says.
         reason: io::Error,
     },
+}
+
+/// `3 changes that are not in the file`.
+fn unsaved(changes: u64) -> String {
+    match changes {
+        1 => "1 change that is not in the file".to_owned(),
+        many => format!("{many} changes that are not in the file"),
+    }
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;

@@ -1,4 +1,4 @@
-//! Who sends most: the flows of all classes of flows by what each sent lately, while somebody asks.
+//! Top talkers: the flows of all classes of flows by their recent arrivals, counted on demand.
 //!
 //! Until somebody asks, nothing is counted for a flow and none has a name. Then the forwarding thread
 //! [walks](walk) over all flows once a second, a little between two rounds, and takes what each sent
@@ -41,17 +41,17 @@ const PASSED: usize = 16_384;
 /// Flows that a table has room for beyond those that there are.
 const MORE: usize = 64;
 
-/// Those flows that sent most lately.
+/// The flows that offered most recently.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TopFlows {
     /// The time that it is about: the last so many seconds.
     pub seconds: f64,
-    /// The one with the highest rate first: of each class up to 1,000, and fewer where there are more
+    /// The one with the highest offered rate first: of each class up to 1,000, and fewer where there are more
     /// than 16 classes of flows.
     pub flows: Vec<FlowReport>,
 }
 
-/// What a flow sent lately; bytes count the link's overhead.
+/// The recent packets of a flow; bytes count the link's overhead.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowReport {
     /// Its link.
@@ -62,6 +62,12 @@ pub struct FlowReport {
     /// of frames that are not what their headers say, and `?` with its digest where no packet of it came
     /// since it was first told.
     pub flow: String,
+    /// Packets that arrived, whether they were queued or dropped.
+    pub offered_packets: u64,
+    /// Their bytes.
+    pub offered_bytes: u64,
+    /// Their rate.
+    pub offered_bps: f64,
     /// Packets that left.
     pub packets: u64,
     /// Their bytes.
@@ -200,7 +206,11 @@ impl Watch {
         if told == 0 && classes > 0 {
             return;
         }
-        (top.flows).sort_by(|one, other| other.bps.total_cmp(&one.bps));
+        let rates = |flow: &FlowReport| (flow.offered_bps, flow.bps);
+        (top.flows).sort_by(|one, other| {
+            let ((offered, sent), (more, faster)) = (rates(one), rates(other));
+            more.total_cmp(&offered).then(faster.total_cmp(&sent))
+        });
         let top = Arc::new(top);
         for hear in self.waiting.drain(..) {
             hear(&top);
@@ -234,13 +244,22 @@ impl Seen {
             let sent = sent.saturating_sub(since.sent);
             for talker in together(walk.top) {
                 let flow = self.name(walk.per, talker, &former, &mut unnamed);
-                let Talker { bytes, packets, .. } = talker;
+                let Talker {
+                    offered_bytes,
+                    bytes,
+                    offered_packets,
+                    packets,
+                    ..
+                } = talker;
                 let digest = talker.flow.unwrap_or(0);
                 let seen = passing.remove(&(id.number(), digest)).unwrap_or_default();
                 top.flows.push(FlowReport {
                     link: Arc::from(&*plan.link.name),
                     class: Arc::clone(&terms.name),
                     flow,
+                    offered_packets,
+                    offered_bytes,
+                    offered_bps: bps(offered_bytes, seconds),
                     packets,
                     bytes,
                     bps: bps(bytes, seconds),
@@ -303,7 +322,9 @@ fn together(top: Top) -> Vec<Talker> {
     all.dedup_by(|other, first| {
         let same = other.flow == first.flow;
         if same {
+            first.offered_bytes += other.offered_bytes;
             first.bytes += other.bytes;
+            first.offered_packets += other.offered_packets;
             first.packets += other.packets;
         }
         same

@@ -70,8 +70,10 @@ struct Given {
     clock: u64,
     uptime: u64,
     config: String,
-    /// What the file said that it was last read from.
+    /// The last known text of its file, and the number of changes that are not in it.
     file: String,
+    #[serde(default)]
+    unsaved: u64,
     names: [String; 2],
     rings: [Ring; 2],
     noted: [bool; 2],

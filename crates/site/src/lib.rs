@@ -79,7 +79,8 @@ pub use notice::Notice;
 pub use pipeline::pipeline_terms;
 pub use reload::{Source, mtu_beside, read};
 pub use report::{
-    ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport, Report,
+    ConfigurationReport, ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport,
+    Report,
 };
 pub use rounds::RoundWatch;
 pub use standby::Standby;

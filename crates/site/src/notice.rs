@@ -70,8 +70,16 @@ pub enum Notice {
     },
     /// Processes were refused to attach: one notice a report, however many they are.
     NotAttached(Refusals),
-    /// A configuration has taken over; the file that it was read from, if it was.
-    Reloaded(Option<PathBuf>),
+    /// A configuration was applied.
+    Reloaded {
+        /// The file that it was read from, if it was.
+        file: Option<PathBuf>,
+        /// The classes with other guarantees or parameters, each as `link/class`: their number, and the names
+        /// of the first ones.
+        changed: (usize, Vec<String>),
+        /// Changes that were not in the file, and were discarded.
+        discarded: u64,
+    },
     /// A configuration cannot take over. The running one is kept.
     ReloadRefused(Error),
     /// Another process forwards from now on.
@@ -125,9 +133,17 @@ impl Notice {
                 warn!(name: "opaque protocol", link, protocol, frames, received, "{self}");
             }
             Notice::NotAttached(_) => warn!(name: "not attached", "{self}"),
-            Notice::Reloaded(path) => {
-                let file = path.as_ref().map(|path| display(path.display()));
-                info!(name: "reloaded", file, "{self}");
+            Notice::Reloaded {
+                file,
+                changed,
+                discarded,
+            } => {
+                let file = file.as_ref().map(|path| display(path.display()));
+                let changed = changed.0;
+                match discarded {
+                    0 => info!(name: "reloaded", file, changed, "{self}"),
+                    _ => warn!(name: "reloaded", file, changed, discarded, "{self}"),
+                }
             }
             Notice::ReloadRefused(error) => warn!(name: "reload refused", %error, "{self}"),
             Notice::HandedOver { to, frames } => info!(name: "handed over", to, frames, "{self}"),
@@ -188,10 +204,33 @@ impl fmt::Display for Notice {
                  class and flow that their MAC addresses and VLAN say"
             ),
             Notice::NotAttached(refusals) => refusals.fmt(f),
-            Notice::Reloaded(Some(path)) => {
-                write!(f, "{} was read again and taken over", path.display())
+            Notice::Reloaded {
+                file,
+                changed: (count, names),
+                discarded,
+            } => {
+                match file {
+                    Some(path) => write!(f, "reloaded {}", path.display())?,
+                    None => f.write_str("applied another configuration")?,
+                }
+                match (count, count - names.len()) {
+                    (0, _) => f.write_str(": no class changed")?,
+                    (1, 0) => write!(f, ": 1 class changed ({})", names.join(", "))?,
+                    (count, 0) => write!(f, ": {count} classes changed ({})", names.join(", "))?,
+                    (count, more) => {
+                        let names = names.join(", ");
+                        write!(f, ": {count} classes changed ({names} and {more} more)")?;
+                    }
+                }
+                match discarded {
+                    0 => Ok(()),
+                    1 => f.write_str("; 1 change that was not in the file was discarded"),
+                    many => write!(
+                        f,
+                        "; {many} changes that were not in the file were discarded"
+                    ),
+                }
             }
-            Notice::Reloaded(None) => write!(f, "another configuration was taken over"),
             Notice::ReloadRefused(error) => {
                 write!(f, "reload refused, running configuration kept: {error}")
             }

@@ -49,8 +49,10 @@ pub enum Source {
     Site(Box<Site>),
     /// What a file might say.
     Text(String),
-    /// Any of these, with these grants in place of those that run.
+    /// Any of these, with these grants instead of those that run.
     Granting(Box<Source>, Vec<Arc<Grant>>),
+    /// Any of these, even if it discards changes that are not in the file.
+    Discarding(Box<Source>),
 }
 
 impl Source {
@@ -58,8 +60,17 @@ impl Source {
     pub(crate) fn path(&self) -> Option<PathBuf> {
         match self {
             Source::File(path) => Some(path.clone()),
-            Source::Granting(source, _) => source.path(),
+            Source::Granting(source, _) | Source::Discarding(source) => source.path(),
             Source::Site(_) | Source::Text(_) => None,
+        }
+    }
+
+    /// Whether it may discard changes that are not in the file.
+    pub(crate) fn discards(&self) -> bool {
+        match self {
+            Source::Discarding(_) => true,
+            Source::Granting(source, _) => source.discards(),
+            Source::File(_) | Source::Site(_) | Source::Text(_) => false,
         }
     }
 
@@ -77,6 +88,7 @@ impl Source {
             Source::Site(site) => Ok(Site::parse_beside(&site.text, NAME, &mtu, grants)?),
             Source::Text(text) => Ok(Site::parse_beside(&text, NAME, &mtu, grants)?),
             Source::Granting(source, grants) => source.site(running, &grants),
+            Source::Discarding(source) => source.site(running, grants),
         }
     }
 }

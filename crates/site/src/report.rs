@@ -35,8 +35,10 @@ pub struct Report {
     pub bypasses: Vec<Arc<str>>,
     /// Processes attached now.
     pub attached: usize,
-    /// Times that the configuration was read again and taken over.
+    /// Times that another configuration was applied.
     pub reloads: u32,
+    /// The running configuration compared with its file.
+    pub configuration: ConfigurationReport,
     /// The longest time from round to round while classes were changed, or classes or flows counted, in
     /// between.
     pub longest_step_us: f64,
@@ -44,6 +46,19 @@ pub struct Report {
     pub longest_steps: Vec<StepReport>,
     /// How the thread that forwards fares.
     pub forwarding: ForwardingReport,
+}
+
+/// The running configuration compared with the site's file, and the last attempt to load that.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ConfigurationReport {
+    /// Changes of the running configuration that are not in the file.
+    pub unsaved_changes: u64,
+    /// Whether the last attempt to load the file succeeded; the start counts as one.
+    pub last_reload_successful: bool,
+    /// When the file was last loaded, in seconds since 1970.
+    pub last_reload_success_timestamp_seconds: f64,
+    /// Why the last attempt was refused; null where it succeeded.
+    pub last_reload_error: Option<Arc<str>>,
 }
 
 impl Report {
@@ -444,10 +459,18 @@ fn tell(
     let late = delay_us.zip(terms.bound_us);
     // Packets that left before a change may have had another bound.
     let same_terms = (told.report.as_ref()).is_none_or(|told| told.terms == *terms);
-    // What waited when the time began may have come too fast before.
-    let kept_to_it = same_terms
-        && told.figure(|told| told.queued_packets) == 0
-        && terms.guaranteed_bps.is_some_and(within);
+    let within = terms.guaranteed_bps.is_some_and(within);
+    // A backlog at the start may be of earlier, faster arrivals.
+    let kept_to_it = same_terms && told.figure(|told| told.queued_packets) == 0 && within;
+    // A class within its guarantee has no more queued than it may send within the bound.
+    let backlog = told
+        .figure(|told| told.queued_bytes)
+        .max(counted.queued_bytes) as f64
+        * 8.0;
+    let bound_applies = terms.bound_us.map(|bound| {
+        let most = terms.guaranteed_bps.unwrap_or(0) as f64 * bound / 1e6 + burst;
+        within && backlog <= most
+    });
     let beyond_bound = kept_to_it && late.is_some_and(|(delay, bound)| delay.max > bound);
     account.violations += u64::from(beyond_bound);
     ClassReport {
@@ -456,9 +479,12 @@ fn tell(
         lost_estimate: sums.lost.round() as u64,
         delay_us: delays.in_micros(Some(delays.longest())),
         recent: Some(Recent {
+            offered_bps: bps(since(|it| it.offered_bytes), recent.seconds),
             sent_bps: bps(sent, recent.seconds),
             share: part(sent, recent.bytes),
+            drops: since(ClassReport::drops),
             delay_us,
+            bound_applies,
             throttled: since(|it| it.throttled),
             beyond_bound,
             violations: account.violations,

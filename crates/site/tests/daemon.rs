@@ -111,7 +111,7 @@ fn what_happens_is_told_with_its_fields_and_never_by_the_thread_that_forwards() 
     thread::scope(|scope| {
         let running = scope.spawn(|| daemon.run(|_| ()));
         handle.reload(Source::Site(Box::new(site(INTERFACES, "other"))));
-        wait(&notices, |notice| matches!(notice, Notice::Reloaded(_)));
+        wait(&notices, |notice| matches!(notice, Notice::Reloaded { .. }));
         handle.reload(Source::File("/no/such/site.toml".into()));
         wait(&notices, |notice| {
             matches!(notice, Notice::ReloadRefused(_))
@@ -128,7 +128,7 @@ fn what_happens_is_told_with_its_fields_and_never_by_the_thread_that_forwards() 
     };
     is_told(
         "INFO reloaded in",
-        "message=another configuration was taken over",
+        "message=applied another configuration: 1 class changed",
     );
     is_told("WARN reload refused in", "error=/no/such/site.toml: ");
     is_told("INFO detached in", "interface=\"outside\"");
@@ -168,7 +168,9 @@ fn a_site_tells_its_state_and_takes_over_another_while_frames_pass_and_stops_whe
         assert!(refused.to_string().contains("restart"), "{refused}");
 
         handle.reload(Source::Site(Box::new(site(INTERFACES, "calls"))));
-        wait(&notices, |notice| matches!(notice, Notice::Reloaded(None)));
+        wait(&notices, |notice| {
+            matches!(notice, Notice::Reloaded { file: None, .. })
+        });
         assert!(wire.is_through(PATIENCE).unwrap());
         // The thread that forwards makes rounds, also while there is nothing to do.
         let rounds = handle.rounds();

@@ -3,7 +3,8 @@
 use std::env;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use anyhow::Error;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
 
 use crate::output;
@@ -22,7 +23,7 @@ pub fn parse_as<C: Parser>() -> Result<C, ExitCode> {
             let _ = error.print();
             return ExitCode::from(code);
         }
-        output::aside(one_sentence(&error.render().to_string()));
+        output::failure(&Error::msg(one_sentence(&error)));
         ExitCode::from(2)
     })
 }
@@ -44,9 +45,25 @@ fn without_empty(command: Command) -> Command {
     command.mut_subcommands(without_empty)
 }
 
-/// The first paragraph of a rendered error, on one line: usage and tips follow it.
-pub fn one_sentence(rendered: &str) -> String {
-    let text = rendered.strip_prefix("error: ").unwrap_or(rendered);
+/// Returns the first paragraph of an error on one line, with the nearest name that is known.
+pub fn one_sentence(error: &clap::Error) -> String {
+    let rendered = error.render().to_string();
+    let text = rendered.strip_prefix("error: ").unwrap_or(&rendered);
     let paragraph = text.split("\n\n").next().unwrap_or(text);
-    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+    let sentence = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let kinds = [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+    ];
+    let near = kinds.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(name) => Some(name),
+        // The best one is last.
+        ContextValue::Strings(names) => names.last(),
+        _ => None,
+    });
+    match near {
+        Some(near) => format!("{sentence}, did you mean '{near}'?"),
+        None => sentence,
+    }
 }

@@ -50,7 +50,7 @@ impl Effects {
         let more = self.total.checked_sub(self.listed.len())?;
         (more > 0).then(|| {
             let Effects { total, worse, .. } = self;
-            format!("and {more} more; {worse} of all {total} are promised less")
+            format!("and {more} more; {worse} of {total} are guaranteed less")
         })
     }
 }
@@ -84,7 +84,10 @@ fn one(effect: &Json) -> Effect {
                 })
             }),
             both(&rate("ceil_bps")),
-            both(&|promise| promise["weight"].to_string()),
+            both(&|promise| {
+                let weight = promise["weight"].as_u64();
+                weight.map_or("-".to_owned(), |weight| weight.to_string())
+            }),
         ],
         worse: is_worse(&effect["before"], &effect["after"]),
     }
@@ -129,7 +132,7 @@ mod tests {
         let effects = Effects::of(&json!({
             "effects": [{"link": "up", "class": "a"}], "effects_total": 10_000, "effects_worse": 9_999,
         }));
-        let more = "and 9999 more; 9999 of all 10000 are promised less";
+        let more = "and 9999 more; 9999 of 10000 are guaranteed less";
         assert_eq!(effects.more().as_deref(), Some(more));
     }
 }

@@ -7,12 +7,14 @@
 
 pub mod algorithm;
 pub mod classes;
+pub mod classified;
 pub mod command_line;
 pub mod completions;
+mod configuration;
 mod connection;
 pub mod ctl;
 mod effects;
-pub mod figures;
+pub use fairlane_config::figures;
 pub mod init;
 pub mod interrupt;
 pub mod log;

@@ -1,10 +1,15 @@
 //! Lines on standard output, as all commands print them, and words beside it.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Error, Result};
+use fairlane_config::{Diagnostic, SiteError};
+use fairlane_control::ClientError;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::plain;
 
@@ -42,6 +47,35 @@ fn as_it_is(out: &mut impl Write, text: &[u8]) -> Result<()> {
 pub fn aside(text: impl Display) {
     let text = text.to_string();
     stderr(format_args!("fairlane: {}", plain::plain(&text)));
+}
+
+/// Reports on standard error why a command failed: in one line, a line for each error in a file, or, where
+/// the command line has `--json`, as the JSON object `{"error": ..}`.
+pub fn failure(error: &Error) {
+    let places: Option<&SiteError> = error.downcast_ref();
+    match places {
+        _ if wants_json(env::args_os()) => {
+            let mut object = json!({ "error": format!("{error:#}") });
+            if let Some(SiteError::Invalid(found)) = places {
+                let one = |one: &Diagnostic| json!({ "file": one.file, "line": one.line, "column": one.column, "error": one.sentence });
+                object["errors"] = found.iter().map(one).collect();
+            }
+            if let Some(ClientError::Refused { status, .. }) = error.downcast_ref() {
+                object["status"] = (*status).into();
+            }
+            stderr(plain::json(&object).unwrap_or_default());
+        }
+        // Each sentence has its place in the file in front, as editors read it.
+        Some(SiteError::Invalid(_)) => stderr(error.root_cause()),
+        // The context says where, the cause says what.
+        _ => aside(format_args!("{error:#}")),
+    }
+}
+
+/// Whether a command line asks for JSON.
+fn wants_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    let mut options = arguments.into_iter().take_while(|word| word != "--");
+    options.any(|word| word == "--json")
 }
 
 /// A line on standard error, or several, likewise.

@@ -4,13 +4,12 @@ use std::cmp::Reverse;
 
 use comfy_table::Table;
 use fairlane_config::class_report::ClassReport;
-use fairlane_core::Rate;
 use fairlane_site::{InterfaceReport, LinkReport, PipelineReport, Report};
 
-use crate::figures::size;
+use crate::figures::{rate, size};
 use crate::plain::plain;
 use crate::screen::Shown;
-use crate::table;
+use crate::table::{self, NOT_APPLICABLE, WHY_NOT_APPLICABLE};
 
 /// Columns to do without on a narrow terminal, the first of them first.
 const EXPENDABLE: [usize; 6] = [10, 8, 4, 6, 7, 2];
@@ -56,7 +55,21 @@ fn tables(report: &Report, span: Span, lines: usize) -> String {
         format!("{}{pipeline}\n{table}", line(link, span))
     });
     let tables: Vec<String> = tables.collect();
-    [tables.join("\n"), notes(report)].concat()
+    [
+        tables.join("\n"),
+        not_applicable(report, span),
+        notes(report),
+    ]
+    .concat()
+}
+
+/// Explains the sign of a bound that does not apply, where a class shows it.
+fn not_applicable(report: &Report, span: Span) -> String {
+    let mut classes = report.links.iter().flat_map(|link| &link.classes);
+    match classes.any(|class| bound_applies(class, span) == Some(false)) {
+        true => format!("\n{NOT_APPLICABLE}: {WHY_NOT_APPLICABLE}"),
+        false => String::new(),
+    }
 }
 
 /// What the operator should know of, a line each.
@@ -201,14 +214,14 @@ fn lines(report: &Report, _earlier: &Report) -> String {
         for class in shown {
             let row = row(class, Span::Recent);
             lines += &format!(
-                "\n  {}: {} Mbit/s, {}, ceiling {}, queued {}, drops {}, marks {}, \
+                "\n  {}: {}, {}, ceiling {}, queued {}, drops {}, marks {}, \
                  delay p50 {} p99 {} max {} ms, bound {}",
                 plain(&class.terms.name),
                 row.rate,
                 row.share,
                 row.ceiling,
                 class.queued_packets,
-                drops(class),
+                class.drops(),
                 class.marked,
                 row.delays[0],
                 row.delays[1],
@@ -220,7 +233,7 @@ fn lines(report: &Report, _earlier: &Report) -> String {
             lines += &format!("\n  {others}");
         }
     }
-    lines + &notes(report)
+    lines + &not_applicable(report, Span::Recent) + &notes(report)
 }
 
 /// What rates and delays are of.
@@ -247,11 +260,11 @@ fn line(link: &LinkReport, span: Span) -> String {
         Span::Whole => link.carried_bps,
     };
     let mut line = format!(
-        "{} to {}: {:.2} Mbit/s of {}, {} queued",
+        "{} to {}: {} of {}, {} queued",
         plain(&link.name),
         link.to,
-        bps / 1e6,
-        link.rate,
+        rate(bps.round() as u64),
+        rate(link.rate_bps),
         link.queued_packets
     );
     if !link.shaped {
@@ -347,7 +360,7 @@ fn chosen(link: &LinkReport, lines: usize) -> (Vec<&ClassReport>, Option<String>
 fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
     let mut table = table::new([
         "class",
-        "Mbit/s",
+        "rate",
         "share",
         "ceiling",
         "flows",
@@ -370,7 +383,7 @@ fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
             row.ceiling,
             class.flows.to_string(),
             class.queued_packets.to_string(),
-            drops(class).to_string(),
+            class.drops().to_string(),
             class.marked.to_string(),
             p50,
             p99,
@@ -385,9 +398,15 @@ fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
     table
 }
 
-/// All that was dropped of a class and is known to be its.
-fn drops(class: &ClassReport) -> u64 {
-    class.dropped + class.discarded + class.early
+/// Whether the delay bound of a class applies; none where it has no bound.
+fn bound_applies(class: &ClassReport, span: Span) -> Option<bool> {
+    match span {
+        Span::Recent => class.recent?.bound_applies,
+        Span::Whole => {
+            let guaranteed = (class.terms.bound_us).and(class.terms.guaranteed_bps)?;
+            Some(class.offered_bps <= guaranteed as f64)
+        }
+    }
 }
 
 fn row(class: &ClassReport, span: Span) -> Row {
@@ -401,17 +420,19 @@ fn row(class: &ClassReport, span: Span) -> Row {
         true => "!",
         false => "",
     };
-    let ceiling = class.terms.cap_bps.and_then(Rate::from_bps);
     Row {
-        rate: format!("{:.2}", bps / 1e6),
+        rate: rate(bps.round() as u64),
         share: format!("{:.2}%", 100.0 * share),
-        ceiling: ceiling.map_or("-".to_owned(), |ceiling| ceiling.to_string()),
+        ceiling: class.terms.cap_bps.map_or("-".to_owned(), rate),
         delays: [
             millis(delay.map(|d| d.p50)),
             millis(delay.map(|d| d.p99)),
             millis(delay.map(|d| d.max)),
         ],
-        bound: format!("{}{beyond}", millis(class.terms.bound_us)),
+        bound: match bound_applies(class, span) {
+            Some(false) => NOT_APPLICABLE.to_owned(),
+            _ => format!("{}{beyond}", millis(class.terms.bound_us)),
+        },
     }
 }
 

@@ -6,6 +6,12 @@ use console::{Term, measure_text_width};
 
 use crate::plain::plain;
 
+/// Shown for the delay bound of a class above its guarantee.
+pub const NOT_APPLICABLE: &str = "n/a";
+/// The reason for that.
+pub const WHY_NOT_APPLICABLE: &str =
+    "the delay bound does not apply, since the class is above its guarantee";
+
 /// A table as wide as the terminal at most: names on the left, numbers aligned to
 /// the right.
 pub fn new<I, T>(header: I) -> Table

@@ -9,8 +9,9 @@ use anyhow::{Context, Result};
 use fairlane_config::Site;
 use fairlane_config::link_report::SiteReport;
 use fairlane_config::schema;
-use fairlane_control::check_tokens;
+use fairlane_control::{check_tokens, classify};
 use fairlane_site::{bypasses, fits_here, pipeline_terms};
+use fairlane_terminal::classified;
 
 use crate::machine::read_site;
 use crate::output;
@@ -26,10 +27,11 @@ column, and the exit status is 2; warnings go to standard error and change nothi
 Where the file names interfaces, a line says what a running daemon adds to every delay, as
 far as it can be said beforehand (docs/operating.md, \"What the daemon adds to a delay\"):
 
-  receive workers   the threads that receive, the frames that they hold at most, and in how
-                    many rounds of the thread that forwards it has taken one in; where
-                    the file leaves their number to the machine, as on this one
-  transmit queue    what was sent and has not left at most, and what the link takes for it
+  receive workers   number of receive threads, the most frames they buffer, and within how
+                    many forwarding rounds a buffered frame is picked up (if the file says
+                    \"auto\": for this machine)
+  transmit queue    the most bytes handed to the interface and not sent, and the time that the
+                    link takes for them
 
 The table has, for each class of each link:
 
@@ -39,7 +41,8 @@ The table has, for each class of each link:
   burst       how much it may send at once without a loss to a full queue, in packets of any
               length; of a class of flows, even if one flow sends all of it
   delay       the worst-case delay of a packet that arrives at an empty queue, whatever
-              the others send; the pipeline, and how late the program wakes up, come on top
+              the others send; it applies while the class stays within its guarantee. The
+              pipeline, and how late the program wakes up, come on top
   room        packets for which queue space is reserved
   bounds      the algorithms from which the delay follows, from the root down; or why
               there is none
@@ -47,6 +50,7 @@ The table has, for each class of each link:
 Examples:
   fairlane check examples/home-gateway.toml
   fairlane check --json site.toml | jq '.links[0].classes[].guaranteed_bps'
+  fairlane check site.toml --packet 'IP 192.0.2.1.5060 > 198.51.100.2.5060: UDP, length 172'
   fairlane check --schema > site.schema.json";
 
 /// Options of `fairlane check`.
@@ -59,7 +63,11 @@ pub(crate) struct Options {
     /// Print the JSON Schema of such files instead, with what each key means
     #[arg(long, conflicts_with_all = ["config", "json"])]
     schema: bool,
-    /// Print one JSON object instead of the tables
+    /// Say only which class and filter a packet falls into: a line of `tcpdump -n`, or keys, as in
+    /// "source=192.0.2.1 destination-port=5060 protocol=udp"
+    #[arg(long, conflicts_with = "schema")]
+    packet: Option<String>,
+    /// Print JSON instead of the tables
     #[arg(long)]
     json: bool,
 }
@@ -91,6 +99,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let site = read_site(config)?;
     output::warn(&site.warnings);
+    if let Some(packet) = &options.packet {
+        let classes = classify(&site, packet).context("--packet")?;
+        return match options.json {
+            true => output::json(&classes),
+            false => output::line(classified::text(&serde_json::to_value(classes)?)),
+        };
+    }
     check_here(&site).with_context(|| config.display().to_string())?;
     let report = SiteReport::new(&site, |link| pipeline_terms(&site, link));
     if options.json {

@@ -182,7 +182,7 @@ fn leave(telling: Option<Telling>, service: Option<&mut Service>) {
 /// Tells the service manager of what is for it.
 fn notify(teller: Teller) -> impl Fn(Notice) + Send + Sync {
     move |notice| match notice {
-        Notice::Reloaded(_) | Notice::ReloadRefused(_) => teller.reloaded(&notice),
+        Notice::Reloaded { .. } | Notice::ReloadRefused(_) => teller.reloaded(&notice),
         Notice::HandedOver { to, .. } => teller.handed_over(to),
         _ => {}
     }

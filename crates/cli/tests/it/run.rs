@@ -507,6 +507,6 @@ fn what_cannot_be_printed_is_said() {
     let output = turn.there(|| program.output().unwrap());
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.starts_with("fairlane: printing: "), "{stderr}");
+    assert!(stderr.starts_with("{\"error\":\"printing: "), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }

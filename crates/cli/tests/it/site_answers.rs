@@ -142,6 +142,9 @@ impl Held {
         self.read("/v1/links/{link}", &["up"], "");
         self.read("/v1/links/{link}/classes", &["up"], "");
         self.read(&format!("{CLASS}/explain"), &["up", "hosts"], "");
+        let packet = "?packet=destination-port%3D1001%20protocol%3Dudp";
+        self.read("/v1/classify", &[], packet);
+        self.refused(("GET", "/v1/classify"), &[], "", 400);
         for span in ["hour", "week"] {
             let query = format!("?link=up&class=hosts&span={span}");
             self.read("/v1/history", &[], &query);

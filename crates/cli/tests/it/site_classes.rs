@@ -433,7 +433,7 @@ limit = {{ packets = 1000 }}
         "[[link.class]]\nname = \"new\"\nweight = 2",
     ));
     site.signal("HUP");
-    site.until_said("taken over");
+    site.until_said("reloaded ");
     let numbers = came(&listening, 80);
     let finished = site.end();
     assert!(finished.status.success(), "{finished:?}");
@@ -447,11 +447,7 @@ limit = {{ packets = 1000 }}
         finished.stderr
     );
     assert!(finished.stderr.contains("ceil"), "{}", finished.stderr);
-    assert!(
-        finished.stderr.contains("taken over"),
-        "{}",
-        finished.stderr
-    );
+    assert!(finished.stderr.contains("reloaded "), "{}", finished.stderr);
     let report: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!(report["reloads"], 1);
     let bulk = class(&report, "up", "bulk");

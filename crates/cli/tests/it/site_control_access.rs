@@ -123,7 +123,10 @@ fn with_a_read_token_nobody_reads_over_http_who_has_none() {
     }
     for token in [None, Some(READ_TOKEN)] {
         let refused = site.is_answered("PATCH", "/v1/links/up", token, 401);
-        assert!(refused.contains("the file token in"), "{refused}");
+        assert!(
+            refused.contains("the first line of the file named by token"),
+            "{refused}"
+        );
     }
     let (read, change) = (site.file("read-token"), site.file("token"));
     let shown = site.ctl(&read, &["show"]).success();
@@ -131,7 +134,7 @@ fn with_a_read_token_nobody_reads_over_http_who_has_none() {
     let set = ["set", "voice", "rate=3mbit"];
     let refused = site.ctl(&read, &set);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("needs a token"), "{refused:?}");
+    assert!(refused.stderr.contains("access token"), "{refused:?}");
     assert_eq!(
         site.asked.config(),
         before,
@@ -157,7 +160,7 @@ fn with_a_read_token_alone_nobody_changes_anything_over_http() {
     site.is_answered("POST", "/healthz", Some(READ_TOKEN), 403);
     for token in [None, Some(READ_TOKEN)] {
         let refused = site.is_answered("PATCH", "/v1/links/up", token, 403);
-        assert!(refused.contains("names no file token"), "{refused}");
+        assert!(refused.contains("names no token file"), "{refused}");
     }
     assert!(site.asked.config().contains("20mbit"));
     site.asked.site.stop();

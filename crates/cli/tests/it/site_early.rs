@@ -257,7 +257,7 @@ fn a_file_read_again_under_overload_loses_no_count_and_voice_still_loses_nothing
         }
         let after = flood(&wire, &mut site);
         let finished = site.end();
-        assert!(finished.stderr.contains("taken over"), "{finished:?}");
+        assert!(finished.stderr.contains("reloaded "), "{finished:?}");
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
         let voice = |keys: &[&str]| count(&report, "voice", keys);
         assert_eq!(voice(&["accepted_packets"]), 4_000, "{backend}: {report:#}");

@@ -142,7 +142,7 @@ fn who_sends_most_is_named_with_his_rate() {
             "{sentence}"
         );
         let sentence = asked.refused(&["flows", "everybodi"]);
-        assert!(sentence.contains("'everybody'"), "{sentence}");
+        assert!(sentence.contains("'up/everybody'"), "{sentence}");
         asked.site.stop();
     }
 }

@@ -301,7 +301,7 @@ fn a_grant_ends_when_its_time_is_over_unless_it_is_renewed() {
     let sentence = asked.refused(&["renew", number]);
     let there = renewed.trim_start_matches("grant-");
     assert!(
-        sentence.contains(&format!("no grant {number}"))
+        sentence.contains(&format!("no such grant: {number}"))
             && sentence.contains(&format!("there is {there}")),
         "{sentence}"
     );

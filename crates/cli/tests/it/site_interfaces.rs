@@ -137,11 +137,11 @@ fn a_second_program_on_the_same_interfaces_is_refused_and_the_first_goes_on() {
         let refused = refused.finish();
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         let sentence = format!(
-            "fairlane: the interface inside is in use by another Fairlane, process {}, and two \
-             would send every frame twice: stop that one, or name another interface\n",
+            "the interface inside is in use by another Fairlane, process {}, and two \
+             would send every frame twice: stop that one, or name another interface",
             running.id()
         );
-        assert_eq!(refused.stderr, sentence);
+        assert_eq!(refused.stderr, format!("{{\"error\":\"{sentence}\"}}\n"));
         until_through(&mut from, &mut to, 2);
         // Whoever is killed holds nothing.
         running.signal("KILL");

@@ -201,7 +201,7 @@ fn what_cannot_be_done_is_said_and_not_done() {
             "no interface 'eth7': there is inside and outside",
         ),
         (&["disable", "inside"], "no link has to = \"inside\""),
-        (&["flush", "voize"], "'voice'"),
+        (&["flush", "voize"], "'up/voice'"),
         (&["flush", "down/voice"], "does not exist"),
     ] {
         let sentence = asked.refused(arguments);

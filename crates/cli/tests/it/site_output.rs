@@ -193,7 +193,7 @@ fn what_matters_less_than_asked_for_is_not_logged() {
         let next = || lines.recv_timeout(PATIENCE).expect("a line is said");
         daemon.signal("HUP");
         match is_told {
-            true => assert!(next().contains("was read again and taken over")),
+            true => assert!(next().contains("reloaded ")),
             // Whether it is by then or not: what is looked for is a line.
             false => thread::sleep(Duration::from_millis(500)),
         }
@@ -335,7 +335,7 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
         long.contains("running configuration kept") && long.contains("16 MiB"),
         "{long}"
     );
-    assert!(whole.contains("taken over"), "{whole}");
+    assert!(whole.contains("reloaded "), "{whole}");
     // Each line has its time.
     for line in [fifo, long, whole] {
         let time = line.strip_prefix("fairlane: ").unwrap();

@@ -100,7 +100,7 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
     browser.key("ArrowDown");
     browser.key("Enter");
     browser.until(&says("#panel-title", "voice"));
-    browser.until(&says("#panel dd", "2.00 Mbit/s"));
+    browser.until(&says("#panel dd", "2mbit"));
     let hosts = (wire.sender(0), wire.receiver());
     numbered(hosts, 1_001, || {
         browser.until("document.querySelectorAll('#panel .uplot canvas').length === 3");
@@ -114,11 +114,11 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
     // No token: said so, and asked for.
     fill(&mut browser, "Rate (guaranteed)", "3mbit");
     browser.key("Enter");
-    browser.until(&says("#panel .answer.refused", "needs a token"));
+    browser.until(&says("#panel .answer.refused", "access token"));
     give_token(&mut browser);
     // Refused: the sentence, and nothing to apply.
     fill(&mut browser, "Rate (guaranteed)", "19999kbit");
-    press(&mut browser, "#panel button", "What would it do?");
+    press(&mut browser, "#panel button", "Preview");
     browser.until(&says("#panel .answer.refused", "Refused: "));
     assert_eq!(
         browser.value("document.querySelector('#panel .main').disabled"),
@@ -126,14 +126,14 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
     );
     // Looked at: what becomes of each promise; only then may it be made.
     fill(&mut browser, "Rate (guaranteed)", "3mbit");
-    press(&mut browser, "#panel button", "What would it do?");
-    let guaranteed = "guaranteed 2.00 Mbit/s → 3.00 Mbit/s ▲ more";
+    press(&mut browser, "#panel button", "Preview");
+    let guaranteed = "guaranteed 2mbit → 3mbit ▲ more";
     browser.until(&says("#panel .effects li", guaranteed));
     browser.until(&says("#panel .effects li", "▼ less"));
-    browser.until(&says("#panel dd", "2.00 Mbit/s"));
+    browser.until(&says("#panel dd", "2mbit"));
     press(&mut browser, "#panel button", "Apply");
-    browser.until(&says("#panel .answer", "Done."));
-    browser.until(&says("#panel dd", "3.00 Mbit/s"));
+    browser.until(&says("#panel .answer", "Applied."));
+    browser.until(&says("#panel dd", "3mbit"));
     let complaints = browser.complaints();
     assert!(complaints.is_empty(), "{complaints:?}");
     site.stop();
@@ -207,27 +207,27 @@ fn what_drops_packets_or_promises_is_asked_twice_and_said() {
     browser.key("ArrowDown");
     browser.key("Enter");
     browser.until(&says("#panel-title", "voice"));
-    press(&mut browser, "#panel summary", "Empty it");
+    press(&mut browser, "#panel summary", "Flush queue");
     // Not meant: nothing is said, and the panel stays.
-    press(&mut browser, "#panel button", "Drop what waits");
-    browser.until(&says("#sure-title", "Drop what waits in class voice?"));
+    press(&mut browser, "#panel button", "Flush queue");
+    browser.until(&says("#sure-title", "Flush the queue of class voice?"));
     answer(&mut browser, false);
     assert_eq!(browser.value(&says("#panel .answer", "Dropped")), false);
     // No token: said so, and asked for.
-    press(&mut browser, "#panel button", "Drop what waits");
+    press(&mut browser, "#panel button", "Flush queue");
     answer(&mut browser, true);
     browser.until(&says(
         "#panel .answer.refused",
-        "Refused: a change over HTTP needs a token",
+        "Refused: enter the access token",
     ));
     give_token(&mut browser);
     let hosts = (wire.sender(0), wire.receiver());
     numbered(hosts, 1_001, || {
         browser.until(
             "/^[1-9]/.test([...document.querySelectorAll('#panel dt')]
-            .find((it) => it.textContent === 'Waiting').nextSibling.textContent)",
+            .find((it) => it.textContent === 'Queued').nextSibling.textContent)",
         );
-        press(&mut browser, "#panel button", "Drop what waits");
+        press(&mut browser, "#panel button", "Flush queue");
         browser.until("/^[1-9]/.test(document.getElementById('sure-words').textContent)");
         answer(&mut browser, true);
         browser.until(
@@ -339,7 +339,7 @@ fn a_phone_in_the_dark_shows_all_within_its_width() {
     give_token(&mut browser);
     // Refused as elsewhere, and the sentence is not cut.
     fill(&mut browser, "Rate (guaranteed)", "19999kbit");
-    press(&mut browser, "#panel button", "What would it do?");
+    press(&mut browser, "#panel button", "Preview");
     browser.until(&says("#panel .answer.refused", "Refused: "));
     browser.value("document.querySelector('#panel .answer.refused').scrollIntoView()");
     browser.save("phone-refused");

@@ -142,10 +142,10 @@ default = true
     let mut site = Site::start(&wire, &config);
     round_trips(&wire);
     site.signal("HUP");
-    site.until_said("taken over");
+    site.until_said("reloaded ");
     round_trips(&wire);
     let finished = site.end();
-    assert!(finished.stderr.contains("taken over"), "{finished:?}");
+    assert!(finished.stderr.contains("reloaded "), "{finished:?}");
     let report: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
     let all = site::class(&report, "up", "all");
     assert!(all["sent_packets"].as_u64() >= Some(20), "{all:#}");

@@ -198,11 +198,11 @@ fn a_manager_hears_when_it_is_ready_reads_its_file_again_and_ends() {
             "{ready}"
         );
     };
-    reloads("taken over");
+    reloads("reloaded ");
     fs::write(managed.file(), "rate = \n").unwrap();
     reloads("running configuration kept");
     fs::write(managed.file(), &config).unwrap();
-    reloads("taken over");
+    reloads("reloaded ");
     managed.signal("TERM");
     assert!(managed.word().starts_with("STOPPING=1\n"));
     assert!(managed.finish().0.success());
@@ -494,7 +494,7 @@ fn no_thread_of_a_run_has_what_the_run_does_not_need() {
         fs::write(managed.file(), config).unwrap();
         managed.signal("HUP");
         assert!(managed.word().starts_with("RELOADING=1\n"));
-        assert!(managed.word().contains("taken over"));
+        assert!(managed.word().contains("reloaded "));
         assert!(wire.is_through(PATIENCE).unwrap());
         let said = managed.said();
         assert!(

@@ -11,8 +11,12 @@ fn refuses(arguments: &[&str], names: &[&str]) {
     assert_eq!(finished.status.code(), Some(2), "{arguments:?}");
     assert_eq!(finished.stdout, "", "{arguments:?}");
     let sentence = finished.stderr.strip_suffix('\n').unwrap_or_default();
+    let begin = match arguments.contains(&"--json") {
+        true => "{\"error\":\"",
+        false => "fairlane: ",
+    };
     assert!(
-        sentence.starts_with("fairlane: ") && !sentence.contains('\n'),
+        sentence.starts_with(begin) && !sentence.contains('\n'),
         "{arguments:?}: {:?}",
         finished.stderr
     );

@@ -226,10 +226,6 @@ fn at(report: &Report, mut place: usize) -> Option<(&LinkReport, usize)> {
     None
 }
 
-fn drops(class: &ClassReport) -> u64 {
-    class.dropped + class.discarded + class.early
-}
-
 fn yes(is_so: bool) -> Option<f64> {
     Some(f64::from(u8::from(is_so)))
 }
@@ -335,6 +331,23 @@ pub(super) static FAMILIES: &[Family] = &[
         "bypasses",
         Of::Site(Gauge(|it| Some(it.bypasses.len() as f64))),
         "Ways of the machine's kernel past the site",
+    ),
+    family(
+        "config_last_reload_successful",
+        Of::Site(Gauge(|it| yes(it.configuration.last_reload_successful))),
+        "Whether the last attempt to load the site file succeeded",
+    ),
+    family(
+        "config_last_reload_success_timestamp_seconds",
+        Of::Site(Gauge(|it| {
+            Some(it.configuration.last_reload_success_timestamp_seconds)
+        })),
+        "Unix time of the last successful load of the site file",
+    ),
+    family(
+        "config_unsaved_changes",
+        Of::Site(Gauge(|it| Some(it.configuration.unsaved_changes as f64))),
+        "Changes of the running configuration that are not in the site file",
     ),
     family(
         "attached_processes",
@@ -483,7 +496,7 @@ pub(super) static FAMILIES: &[Family] = &[
     ),
     family(
         "class_drops",
-        Of::Class(Count(drops)),
+        Of::Class(Count(ClassReport::drops)),
         "Packets that were dropped, for whatever reason",
     ),
     family(

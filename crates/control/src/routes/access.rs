@@ -29,17 +29,17 @@ impl Api {
             (_, Some(true), _) | (true, _, None | Some(true)) => Ok(()),
             (true, ..) => fail(
                 StatusCode::UNAUTHORIZED,
-                "a token is needed: send the first line of the file read-token (or token) in \
-                 [control] as 'Authorization: Bearer ..'",
+                "enter the access token to read (the first line of the file named by read-token or \
+                 token in [control], sent as 'Authorization: Bearer ..')",
             ),
             (false, None, _) => fail(
                 StatusCode::FORBIDDEN,
-                "nothing can be changed over HTTP here: [control] names no file token; use its socket",
+                "changes over HTTP are off: [control] names no token file (use its socket)",
             ),
             (false, Some(false), _) => fail(
                 StatusCode::UNAUTHORIZED,
-                "a change over HTTP needs a token: send the first line of the file token in \
-                 [control] as 'Authorization: Bearer ..'",
+                "enter the access token to make changes (the first line of the file named by token \
+                 in [control], sent as 'Authorization: Bearer ..')",
             ),
         }
     }

@@ -41,7 +41,9 @@ impl From<Refused> for Failure {
             Refused::Edit(EditError::Missing(_)) => StatusCode::NOT_FOUND,
             Refused::Edit(EditError::Conflict(_)) => StatusCode::CONFLICT,
             Refused::Edit(EditError::Value(_)) => StatusCode::BAD_REQUEST,
-            Refused::Site(Error::Outdated | Error::Conflict(_)) => StatusCode::CONFLICT,
+            Refused::Site(Error::Outdated | Error::Conflict(_) | Error::Unsaved { .. }) => {
+                StatusCode::CONFLICT
+            }
             Refused::Site(Error::Missing(_)) => StatusCode::NOT_FOUND,
             Refused::Site(Error::Interface(reason)) => match reason.kind() {
                 io::ErrorKind::NotFound => StatusCode::NOT_FOUND,

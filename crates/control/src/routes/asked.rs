@@ -16,6 +16,8 @@ use crate::service::PATIENCE;
 
 /// The parameter with which a change ends the grants that it breaks.
 pub(super) const BREAK_GRANTS: &str = "break-grants";
+/// The parameter with which a reload discards changes that are not in the file.
+pub(super) const DISCARD: &str = "discard";
 /// The parameter that says how many effects of a change are told.
 pub(super) const EFFECTS: &str = "effects";
 
@@ -103,11 +105,16 @@ impl Asked {
 
     /// Whether a change may break what was granted.
     pub(super) fn breaks(&self) -> Result<bool> {
-        match self.parameter(BREAK_GRANTS) {
+        self.flag(BREAK_GRANTS)
+    }
+
+    /// The value of a parameter that is true or false; false without it.
+    pub(super) fn flag(&self, key: &str) -> Result<bool> {
+        match self.parameter(key) {
             None | Some("false") => Ok(false),
             Some("" | "true") => Ok(true),
             Some(other) => {
-                let sentence = format!("{BREAK_GRANTS}={other}: it is true or false");
+                let sentence = format!("{key}={other}: unknown value (use true or false)");
                 fail(StatusCode::BAD_REQUEST, sentence)
             }
         }
@@ -115,8 +122,8 @@ impl Asked {
 
     /// Whether a change is only to be looked at, whether it may break what was granted, and which of its
     /// effects are to be told.
-    pub(super) fn change(&self) -> Result<(bool, bool, Listed)> {
-        let dry = self.is_dry(&[BREAK_GRANTS, EFFECTS])?;
+    pub(super) fn change(&self, also: &[&str]) -> Result<(bool, bool, Listed)> {
+        let dry = self.is_dry(&[&[BREAK_GRANTS, EFFECTS], also].concat())?;
         Ok((dry, self.breaks()?, self.listed()?))
     }
 

@@ -43,7 +43,7 @@ const STREAMS: [usize; 2] = [1_200, 128];
 const CHANGES: usize = 8;
 /// What there is beside the page: each path, its variable parts in braces, and its methods. Nothing else is
 /// answered.
-const ROUTES: [(&str, &[&str]); 27] = [
+const ROUTES: [(&str, &[&str]); 28] = [
     ("/healthz", &["GET"]),
     ("/metrics", &["GET"]),
     ("/v1/openapi.json", &["GET"]),
@@ -51,6 +51,7 @@ const ROUTES: [(&str, &[&str]); 27] = [
     ("/v1/events", &["GET"]),
     ("/v1/history", &["GET"]),
     ("/v1/flows", &["GET"]),
+    ("/v1/classify", &["GET"]),
     ("/v1/config", &["GET", "PUT"]),
     ("/v1/changes", &["POST"]),
     ("/v1/reload", &["POST"]),

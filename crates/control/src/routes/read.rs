@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_config::class_report::ClassReport;
-use fairlane_site::{Error, LinkReport, Report};
+use fairlane_site::{Error, LinkReport, Report, TopFlows};
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -15,6 +15,7 @@ use super::access::Access;
 use super::answers::{Answer, Failure, JSON, Result, fail, no_store, object, tag, text, with};
 use super::asked::Asked;
 use super::{Api, STREAMS, not_here};
+use crate::classify::classify;
 use crate::explain::explain;
 use crate::flows::Question;
 use crate::history::{Span, Told};
@@ -26,6 +27,8 @@ use crate::stream::Events;
 const ROUND: Duration = Duration::from_millis(20);
 /// A forwarding thread that makes no round for this long does not forward.
 const STALLED: Duration = Duration::from_secs(2);
+/// Flows that an explanation lists at most.
+const TALKERS: usize = 5;
 
 /// What became of a class.
 #[derive(Serialize)]
@@ -41,6 +44,11 @@ impl Api {
     pub(super) async fn read(&self, asked: &Asked, access: Access) -> Result<Answer> {
         match &asked.path[..] {
             [v1, flows] if v1 == "v1" && flows == "flows" => self.flows(asked).await,
+            [v1, links, link, classes, class, explain]
+                if [v1, links, classes, explain] == ["v1", "links", "classes", "explain"] =>
+            {
+                self.explain(link, class).await
+            }
             _ => self.read_at_once(asked, access),
         }
     }
@@ -78,10 +86,7 @@ impl Api {
             ["v1", "links", link, "classes", class] => {
                 object(find_class(find(report, link)?, class)?)
             }
-            ["v1", "links", link, "classes", class, "explain"] => {
-                let link = find(report, link)?;
-                object(&explain(link, find_class(link, class)?))
-            }
+            ["v1", "classify"] => self.classify(asked),
             ["v1", "events"] => self.events(access),
             ["v1", "grants"] => object(&self.grants.all(report)),
             ["v1", "grants", number] => object(&self.grants.one(number, report)?),
@@ -102,20 +107,59 @@ impl Api {
         Ok(text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"))
     }
 
-    /// Answers who sends most: at once where somebody asked lately, else when that is known.
-    async fn flows(&self, asked: &Asked) -> Result<Answer> {
-        let question = Question::of(&asked.query);
-        let question = question.map_err(|wrong| Failure(StatusCode::BAD_REQUEST, wrong))?;
+    /// Explains the recent state of a class, with its top talkers where it has flows.
+    async fn explain(&self, link: &str, class: &str) -> Result<Answer> {
         let state = Arc::clone(&self.states.borrow());
         told(&state.report)?;
-        has_flows(&state.report, &question)?;
+        let link = find(&state.report, link)?;
+        let class = find_class(link, class)?;
+        let talkers = match class.terms.each {
+            // Without them the rest is worth knowing.
+            Some(_) => self.top_flows().await.map_or_else(
+                |_| Vec::new(),
+                |top| {
+                    let own = top
+                        .flows
+                        .iter()
+                        .filter(|flow| flow.link == link.name && flow.class == class.terms.name);
+                    own.take(TALKERS).cloned().collect()
+                },
+            ),
+            None => Vec::new(),
+        };
+        let site = self.site.site();
+        let configured = site.links.iter().find(|other| *other.name == *link.name);
+        let granted = site.granted_filters(&link.name);
+        object(&explain(
+            link,
+            class,
+            talkers,
+            configured.map(|link| &**link),
+            granted,
+        ))
+    }
+
+    /// Returns the class of a packet in each link.
+    fn classify(&self, asked: &Asked) -> Result<Answer> {
+        let refused = |sentence: String| fail(StatusCode::BAD_REQUEST, sentence);
+        match &asked.query[..] {
+            [(key, packet)] if key == "packet" => match classify(&self.site.site(), packet) {
+                Ok(classes) => object(&classes),
+                Err(error) => refused(error.to_string()),
+            },
+            _ => refused("packet= is required, and nothing else is allowed".to_owned()),
+        }
+    }
+
+    /// Returns the top talkers: at once where they were asked for recently, else after they were counted.
+    async fn top_flows(&self) -> Result<Arc<TopFlows>> {
         let (tell, top) = oneshot::channel();
         self.site.top_flows(move |top| {
-            // Whoever does not wait any more needs no answer.
+            // A request that was given up needs no answer.
             let _ = tell.send(Arc::clone(top));
         });
         match timeout(PATIENCE, top).await {
-            Ok(Ok(top)) => object(&question.answer(&top)),
+            Ok(Ok(top)) => Ok(top),
             Ok(Err(_)) => fail(StatusCode::SERVICE_UNAVAILABLE, Error::Ended.to_string()),
             Err(_) => {
                 let sentence = format!(
@@ -125,6 +169,16 @@ impl Api {
                 fail(StatusCode::SERVICE_UNAVAILABLE, sentence)
             }
         }
+    }
+
+    /// Answers a question for top talkers.
+    async fn flows(&self, asked: &Asked) -> Result<Answer> {
+        let question = Question::of(&asked.query);
+        let question = question.map_err(|wrong| Failure(StatusCode::BAD_REQUEST, wrong))?;
+        let state = Arc::clone(&self.states.borrow());
+        told(&state.report)?;
+        has_flows(&state.report, &question)?;
+        object(&question.answer(&*self.top_flows().await?))
     }
 
     /// What became of a class in the last hour, or week.

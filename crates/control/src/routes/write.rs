@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::answers::{Answer, Failure, JSON, Result, fail, object, tag, text};
-use super::asked::{Asked, BREAK_GRANTS, EFFECTS, Listed};
+use super::asked::{Asked, BREAK_GRANTS, DISCARD, EFFECTS, Listed};
 use super::{Api, not_here};
 use crate::change::{ATTEMPTS, Changed, Ended, Refused, beside, broken_by, change_beside, replace};
 use crate::edit::{Edit, Edits, keys};
@@ -74,7 +74,14 @@ impl Api {
                 self.go_on_as(asked, &Source::Text(text.to_owned()), if_match)
             }
             (&Method::POST, ["v1", "reload"]) => match &self.file {
-                Some(file) => self.go_on_as(asked, &Source::File(file.clone()), None),
+                Some(file) => {
+                    let source = Source::File(file.clone());
+                    let source = match asked.flag(DISCARD)? {
+                        true => Source::Discarding(Box::new(source)),
+                        false => source,
+                    };
+                    self.go_on_as(asked, &source, None)
+                }
                 None => fail(StatusCode::CONFLICT, "the site was read from no file"),
             },
             (&Method::POST, ["v1", "save"]) => match &self.file {
@@ -130,7 +137,7 @@ impl Api {
                 object(&self.grants.renew(number, &keys(body)?, dry)?)
             }
             (&Method::DELETE, ["v1", "grants", number]) => {
-                let (dry, breaks, listed) = asked.change()?;
+                let (dry, breaks, listed) = asked.change(&[])?;
                 answer(self.grants.revoke(number, dry, breaks), listed)
             }
             _ => not_here(asked),
@@ -149,7 +156,7 @@ impl Api {
                 object(&operate::detach(&self.site, interface)?)
             }
             (&Method::POST, ["v1", "interfaces", place, "attach"]) => {
-                let (dry, breaks, listed) = asked.change()?;
+                let (dry, breaks, listed) = asked.change(&[])?;
                 let attach =
                     |grants: Option<&[_]>| operate::attach(&self.site, place, body, dry, grants);
                 answer(self.grants.despite(breaks, attach), listed)
@@ -168,7 +175,11 @@ impl Api {
 
     /// Has another configuration take over; where `if_match` is given, only if what runs is that.
     fn go_on_as(&self, asked: &Asked, source: &Source, if_match: Option<&[u8]>) -> Result<Answer> {
-        let (dry, breaks, listed) = asked.change()?;
+        let also: &[&str] = match source {
+            Source::Text(_) => &[],
+            _ => &[DISCARD],
+        };
+        let (dry, breaks, listed) = asked.change(also)?;
         let make = |grants: Option<&[_]>| {
             for _ in 0..ATTEMPTS {
                 let before = self.site.site();

@@ -115,6 +115,7 @@ impl<P> Tree<P> {
         let follows_packets = node.follows_packets;
         match &mut node.flows {
             Some(flows) => {
+                flows.tally.offer(slot, len);
                 if !flows.accept(slot, child, len, self.measure) {
                     self.extend_flows(at);
                 }
@@ -269,6 +270,9 @@ impl<P> Tree<P> {
             };
         }
         let child = *node.order.child(slot);
+        if let Some(flows) = &mut node.flows {
+            flows.tally.offer(slot, len);
+        }
         // A flow that was made for it, or woken by it, has nothing.
         if child.may_rest()
             && !node.order.is_active(slot)

@@ -151,6 +151,7 @@ pub use config::{Ceiling, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeErr
 pub use packet::{BurstEnd, ClassFlow, ClassQueue, Discarded, Payload, Reason};
 pub use peekable::Peekable;
 pub use stats::ClassStats;
+pub use tally::FlowCount;
 pub use view::DynamicFlow;
 
 use crate::aqm::{Aqm, AqmConfig};

@@ -1,8 +1,8 @@
-//! What each flow of a class sends, counted while somebody wants to know.
+//! Arrivals and departures of each flow of a class, counted on demand.
 //!
 //! The record of a flow has no room for counts: they stand in a table beside the records, by slot,
-//! which there is only meanwhile: sixteen bytes a flow. They are taken, not read: who asks again
-//! learns what was sent since, and need not remember what he was told. A flow keeps its slot as long
+//! which there is only meanwhile: 32 bytes a flow. They are taken, not read: each report
+//! has the packets since the one before. A flow keeps its slot as long
 //! as there is one of its digest, so that a walk by slots comes to each once, however many come and
 //! go meanwhile. What a flow had sent that is forgotten since is in the counts of its class alone.
 
@@ -13,12 +13,36 @@ use alloc::vec::Vec;
 use super::child::{ChildKind, flag};
 use super::{Body, ClassId, Tree};
 
-/// What was sent from each slot since it was last told.
+/// The packets of a flow since they were last reported.
+///
+/// ```
+/// use fairlane_core::sched::Algorithm;
+/// use fairlane_core::tree::{ClassConfig, ClassId, FlowCount, FlowsConfig, Tree};
+/// use fairlane_core::{Length, Nanos, SchedulerLimits, Weight};
+///
+/// let mut tree = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());
+/// let class = ClassConfig::new(Weight::ONE, Length::MAX);
+/// let class = tree.add_flows(ClassId::ROOT, class, FlowsConfig::new(Algorithm::Drr))?;
+/// tree.tally_flows(class, Some(Vec::new()));
+/// tree.enqueue(class, 7, Length::MAX, "a packet", Nanos::ZERO)?;
+/// tree.take_tally(class, &mut 0, &mut 9, |flow, FlowCount { offered, sent }| {
+///     assert_eq!((flow, offered.packets, sent.packets), (Some(7), 1, 0));
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCount {
+    /// Arrivals, whether they were queued or dropped.
+    pub offered: Count,
+    /// Departures.
+    pub sent: Count,
+}
+
+/// The counts of each slot since they were last reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    /// Empty while nobody wants to know. It grows as slots do, from those that the first walk came
-    /// to.
-    counts: Vec<Count>,
+    /// Empty while counting is off. It grows as slots do, from those that the first walk came to.
+    counts: Vec<FlowCount>,
     on: bool,
 }
 
@@ -27,20 +51,28 @@ impl Tally {
     #[inline]
     pub(super) fn add(&mut self, slot: u32, len: Length) {
         if let Some(count) = self.counts.get_mut(slot as usize) {
-            count.add(len);
+            count.sent.add(len);
+        }
+    }
+
+    /// A packet arrived for a slot, whether it is queued or dropped.
+    #[inline]
+    pub(super) fn offer(&mut self, slot: u32, len: Length) {
+        if let Some(count) = self.counts.get_mut(slot as usize) {
+            count.offered.add(len);
         }
     }
 
     /// What is counted in a slot, which begins at nothing from here on, also if it is the first
     /// that was not counted.
-    pub(super) fn take(&mut self, slot: u32) -> Count {
+    pub(super) fn take(&mut self, slot: u32) -> FlowCount {
         match self.counts.get_mut(slot as usize) {
             Some(count) => core::mem::take(count),
             None => {
                 if self.on && self.counts.len() == slot as usize {
-                    self.counts.push(Count::default());
+                    self.counts.push(FlowCount::default());
                 }
-                Count::default()
+                FlowCount::default()
             }
         }
     }
@@ -50,7 +82,7 @@ impl Tally {
         let all = self
             .counts
             .iter()
-            .copied()
+            .map(|count| count.sent)
             .fold(Count::default(), Count::plus);
         (self.on || self.counts.is_empty())
             && self.counts.len() <= slots as usize
@@ -60,12 +92,12 @@ impl Tally {
 }
 
 impl<P> Tree<P> {
-    /// Counts from now on what each flow of a class sends, in `table`, which is emptied, and grows
+    /// Counts the arrivals and departures of each flow of a class from now on, in `table`, which is emptied, and grows
     /// with the flows where it is too small; or counts that no more. The first walk of
     /// [`take_tally`](Self::take_tally) begins with each flow that it comes to. Returns the table
     /// of before, or `table` where there is no such class of flows: whoever may take the time frees
     /// it. O(1).
-    pub fn tally_flows(&mut self, class: ClassId, table: Option<Vec<Count>>) -> Vec<Count> {
+    pub fn tally_flows(&mut self, class: ClassId, table: Option<Vec<FlowCount>>) -> Vec<FlowCount> {
         let on = table.is_some();
         let mut counts = table.unwrap_or_default();
         counts.clear();
@@ -84,8 +116,8 @@ impl<P> Tree<P> {
         flows.is_some_and(|flows| flows.tally.on)
     }
 
-    /// Tells what each flow sent since it was last told, by its digest; of the common flow of those
-    /// for which there was no room, without one. Flows that sent nothing are passed over. Looks at
+    /// Reports the arrivals and departures of each flow since its last report, by its digest; of the common flow of those
+    /// for which there was no room, without one. Flows without packets are passed over. Looks at
     /// no more than `left` flows, which are taken off it; `from` is 0 at first and says where to go
     /// on. Returns whether it came to the end. O(`left`).
     ///
@@ -95,7 +127,7 @@ impl<P> Tree<P> {
         class: ClassId,
         from: &mut u32,
         left: &mut usize,
-        mut tell: impl FnMut(Option<u64>, Count),
+        mut tell: impl FnMut(Option<u64>, FlowCount),
     ) -> bool {
         let Ok(Body::Flows { node: at }) = self.class(class).map(|class| class.body) else {
             return true;
@@ -109,11 +141,11 @@ impl<P> Tree<P> {
                 return false;
             }
             *left -= 1;
-            let sent = flows.tally.take(*from);
-            if sent.packets > 0 {
+            let count = flows.tally.take(*from);
+            if count != FlowCount::default() {
                 let flow = node.order.child(*from);
                 if flow.tag.kind == ChildKind::Flow {
-                    tell((!flow.has(flag::COMMON)).then(|| flow.digest()), sent);
+                    tell((!flow.has(flag::COMMON)).then(|| flow.digest()), count);
                 }
             }
             *from += 1;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use crate::support::{length, weight};
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{ClassConfig, ClassId, FlowsConfig, Tree};
-use fairlane_core::{Count, Dequeue, Nanos, SchedulerLimits};
+use fairlane_core::tree::{ClassConfig, ClassId, FlowCount, FlowsConfig, LeafConfig, Tree};
+use fairlane_core::{Count, Dequeue, Limits, Nanos, SchedulerLimits};
 use proptest::prelude::*;
 
 /// Digests of flows that have packets all the time.
@@ -27,7 +27,7 @@ struct Told {
 }
 
 impl Told {
-    fn new(algorithm: Algorithm, table: Vec<Count>) -> Told {
+    fn new(algorithm: Algorithm, table: Vec<FlowCount>) -> Told {
         let mut tree = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());
         let flows = FlowsConfig {
             most: 12,
@@ -83,8 +83,10 @@ impl Told {
             seen,
             ..
         } = self;
-        let done = tree.take_tally(*class, from, &mut left, |flow, sent| {
+        let done = tree.take_tally(*class, from, &mut left, |flow, count| {
             looked += 1;
+            let FlowCount { offered, sent } = count;
+            assert!(offered != Count::default() || sent != Count::default());
             let Some(flow) = flow else { return };
             *seen.entry(flow).or_default() += 1;
             let told = told.entry(flow).or_default();
@@ -157,10 +159,11 @@ proptest! {
         all.walk(usize::MAX);
         all.walk(usize::MAX);
         for flow in 0..STEADY {
-            prop_assert_eq!(all.told.get(&flow), all.sent.get(&flow), "flow {}", flow);
+            let of = |counts: &HashMap<u64, Count>| counts.get(&flow).copied().unwrap_or_default();
+            prop_assert_eq!(of(&all.told), of(&all.sent), "flow {}", flow);
         }
         for (flow, told) in &all.told {
-            let sent = all.sent[flow];
+            let sent = all.sent.get(flow).copied().unwrap_or_default();
             prop_assert!(told.packets <= sent.packets && told.bytes <= sent.bytes, "{}", flow);
         }
     }
@@ -196,7 +199,7 @@ fn pass(tree: &mut Tree<u64>, class: ClassId, flow: u64) {
 
 fn told(tree: &mut Tree<u64>, class: ClassId) -> Vec<(Option<u64>, Count)> {
     let mut told = Vec::new();
-    let tell = |flow, sent| told.push((flow, sent));
+    let tell = |flow, count: FlowCount| told.push((flow, count.sent));
     let (mut from, mut left) = (0, usize::MAX);
     assert!(tree.take_tally(class, &mut from, &mut left, tell));
     told
@@ -237,11 +240,51 @@ fn nothing_is_counted_before_it_is_asked_for_and_the_table_comes_back() {
     pass(&mut tree, class, 1);
     pass(&mut tree, class, 2);
     let table = tree.tally_flows(class, None);
-    assert_eq!(table, [one(100), one(100)]);
+    let passed = FlowCount {
+        offered: one(100),
+        sent: one(100),
+    };
+    assert_eq!(table, [passed, passed]);
     pass(&mut tree, class, 2);
     assert_eq!(told(&mut tree, class), []);
     // Where there are no flows, what was given comes back.
     let table = tree.tally_flows(ClassId::ROOT, Some(Vec::with_capacity(7)));
     assert!(table.is_empty() && table.capacity() >= 7);
     assert!(!tree.is_tallied(ClassId::ROOT) && !tree.is_tallied(ClassId::new(9)));
+}
+
+#[test]
+fn dropped_arrivals_count_as_offered() {
+    let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
+    let limits = Limits {
+        packets: 3,
+        ..Limits::NONE
+    };
+    let flows = FlowsConfig {
+        leaf: LeafConfig {
+            limits,
+            ..LeafConfig::default()
+        },
+        ..FlowsConfig::new(Algorithm::Drr)
+    };
+    let class = ClassConfig::new(weight(1), length(1500));
+    let class = tree.add_flows(ClassId::ROOT, class, flows).unwrap();
+    tree.tally_flows(class, Some(Vec::new()));
+    for packet in 0..10 {
+        let queued = tree.enqueue(class, 7, length(100), packet, Nanos::ZERO);
+        assert_eq!(queued.is_ok(), packet < 3);
+    }
+    assert!(matches!(
+        tree.dequeue(Nanos::ZERO, |_| {}),
+        Dequeue::Packet(_)
+    ));
+    let mut counts = Vec::new();
+    let (mut from, mut left) = (0, usize::MAX);
+    tree.take_tally(class, &mut from, &mut left, |_, count| counts.push(count));
+    let offered = Count {
+        packets: 10,
+        bytes: 1_000,
+    };
+    let sent = one(100);
+    assert_eq!(counts, [FlowCount { offered, sent }]);
 }

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use fairlane_classify::Per;
-use fairlane_core::tree::ClassId;
-use fairlane_core::{Count, Nanos};
+use fairlane_core::Nanos;
+use fairlane_core::tree::{ClassId, FlowCount};
 use fairlane_runtime::bridge::Side;
 
 use crate::daemon::SiteBridge;
@@ -14,16 +14,18 @@ use crate::flows::names::Naming;
 use crate::order::STEP;
 use crate::plan::Shaped;
 
-/// A flow, and what it sent; those that sent more are more.
+/// A flow and its packets; those that offered more are more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Talker {
+    pub(crate) offered_bytes: u64,
     pub(crate) bytes: u64,
+    pub(crate) offered_packets: u64,
     pub(crate) packets: u64,
     /// Its digest; none of the common flow of those for which there was no room.
     pub(crate) flow: Option<u64>,
 }
 
-/// The flows that sent most, in room that was made beforehand.
+/// The flows that offered most, in room that was made beforehand.
 pub(crate) struct Top {
     pub(crate) most: usize,
     /// The least of them first.
@@ -63,7 +65,7 @@ pub(crate) struct ClassWalk {
     /// What tells its flows apart.
     pub(crate) per: Per,
     /// To count in, where that begins with this walk; then what was counted in before.
-    table: Option<Vec<Count>>,
+    table: Option<Vec<FlowCount>>,
     begun: bool,
     /// Whether it was counted what its flows sent.
     pub(crate) counted: bool,
@@ -79,7 +81,7 @@ impl ClassWalk {
     pub(crate) fn new(
         (place, id): (usize, ClassId),
         per: Per,
-        table: Option<Vec<Count>>,
+        table: Option<Vec<FlowCount>>,
         top: Top,
     ) -> ClassWalk {
         ClassWalk {
@@ -147,10 +149,12 @@ impl LinkWalk {
                 class.start(queue, last, now);
             }
             let top = &mut class.top;
-            let tell = |flow, Count { packets, bytes }: Count| {
+            let tell = |flow, FlowCount { offered, sent }: FlowCount| {
                 top.push(Talker {
-                    bytes,
-                    packets,
+                    offered_bytes: offered.bytes,
+                    bytes: sent.bytes,
+                    offered_packets: offered.packets,
+                    packets: sent.packets,
                     flow,
                 });
             };

@@ -70,7 +70,8 @@ pub(crate) enum Stage {
 /// What the control thread gives.
 pub(crate) struct Gave {
     site: Arc<Site>,
-    file: Arc<str>,
+    /// Its text, and how many changes it does not have.
+    file: (Arc<str>, u64),
     give: Give,
 }
 
@@ -237,7 +238,7 @@ impl Offering {
     fn pack(
         &self,
         site: &Site,
-        file: &str,
+        (file, unsaved): &(Arc<str>, u64),
         give: Give,
         listener: &Listener,
     ) -> Result<(Given, Vec<OwnedFd>)> {
@@ -258,7 +259,8 @@ impl Offering {
             clock: clock.0,
             uptime: uptime.0,
             config: site.text.to_string(),
-            file: file.to_owned(),
+            file: file.to_string(),
+            unsaved: *unsaved,
             names: [inside.clone(), interfaces.outside.clone()],
             rings: devices.each_ref().map(|device| device.sockets.ring.into()),
             noted: devices.each_ref().map(|device| device.note.is_some()),
@@ -380,7 +382,7 @@ impl Control {
                 ..
             } => Ok(Box::new(Gave {
                 site: self.handle.site(),
-                file: self.handle.file_text(),
+                file: (self.handle.file_text(), self.handle.unsaved_changes()),
                 give,
             })),
             _ => Err(Error::Conflict(

@@ -155,7 +155,7 @@ impl Running {
             devices: devices.try_into().map_err(|_| Error::Ended)?,
             listener: listener.doing("taking over a socket")?,
             clock,
-            file: given.file,
+            file: (given.file, given.unsaved),
             took: Took {
                 from: given.pid,
                 stood: Arc::clone(&stood),
@@ -172,7 +172,8 @@ pub(crate) struct Parts {
     pub(crate) listener: Listener,
     /// It tells the other's time.
     pub(crate) clock: Clock,
-    pub(crate) file: String,
+    /// The text of the site's file, and how many changes it does not have.
+    pub(crate) file: (String, u64),
     pub(crate) taking: Taking,
     pub(crate) took: Took,
 }

@@ -7,6 +7,7 @@ use fairlane_control::{Method, encoded, value_of};
 use serde_json::{Map, Value as Json, json};
 
 use super::Change;
+use crate::command_line::one_sentence;
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Command {
@@ -47,13 +48,18 @@ pub(super) enum Command {
         #[command(flatten)]
         change: Change,
     },
-    /// Add or remove a filter
+    /// List, add or remove filters
     #[command(subcommand)]
     Filter(Filter),
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Filter {
+    /// List the filters of all links, or of one, with their numbers
+    List {
+        /// The link
+        link: Option<String>,
+    },
     /// Add a filter to a link
     Add {
         /// The link
@@ -126,7 +132,13 @@ impl Asked {
 impl Command {
     /// Whether it is only to be looked at, and what it may end.
     pub(super) fn change(&self) -> &Change {
+        const NONE: &Change = &Change {
+            dry_run: false,
+            break_grants: false,
+            effects: None,
+        };
         match self {
+            Command::Filter(Filter::List { .. }) => NONE,
             Command::Set { change, .. }
             | Command::Add { change, .. }
             | Command::Remove { change, .. }
@@ -172,6 +184,7 @@ impl Command {
                 )
             }
             Command::Link { link, keys, .. } => (Method::PATCH, of(link, &[]), pairs(keys)?, None),
+            Command::Filter(Filter::List { .. }) => bail!("filter list: not a change"),
             Command::Filter(Filter::Add { link, keys, at, .. }) => {
                 (Method::POST, of(link, &["filters"]), pairs(keys)?, *at)
             }
@@ -209,11 +222,7 @@ fn step(line: &str, places: &mut Vec<Place>) -> Result<Option<Asked>> {
     if words.is_empty() {
         return Ok(None);
     }
-    let parsed = Line::try_parse_from(&words).map_err(|error| {
-        let said = error.render().to_string();
-        let said = said.strip_prefix("error: ").unwrap_or(&said);
-        Error::msg(said.lines().next().unwrap_or_default().to_owned())
-    });
+    let parsed = Line::try_parse_from(&words).map_err(|error| Error::msg(one_sentence(&error)));
     let Line { command } = parsed?;
     let Change {
         dry_run,
@@ -301,7 +310,7 @@ mod tests {
         for (lines, sentence) in [
             (
                 "set voice weight=2\nsett voice weight=2",
-                "line 2: unrecognized subcommand 'sett'",
+                "line 2: unrecognized subcommand 'sett', did you mean 'set'?",
             ),
             ("set voise weight=2", "line 1: class 'voise' does not exist"),
             (

@@ -1,4 +1,4 @@
-//! Who sends most, as a table.
+//! Top talkers, as a table.
 
 use serde_json::Value as Json;
 
@@ -14,7 +14,7 @@ pub(super) fn text(answer: &Json) -> String {
         return format!("no flow sent anything in the last {seconds:.1} s");
     }
     let mut table = table::new([
-        "flow", "class", "rate", "share", "packets", "rtt", "again", "marked",
+        "flow", "class", "offered", "sent", "share", "packets", "rtt", "again", "marked",
     ]);
     for flow in flows {
         let name = |key: &str| told(&flow[key]);
@@ -22,6 +22,7 @@ pub(super) fn text(answer: &Json) -> String {
         table.add_row([
             name("flow").into_owned(),
             format!("{}/{}", name("link"), name("class")),
+            figures::rate(number("offered_bps") as u64),
             figures::rate(number("bps") as u64),
             format!("{:.1}%", 100.0 * number("share")),
             flow["packets"].to_string(),
@@ -30,8 +31,10 @@ pub(super) fn text(answer: &Json) -> String {
             flow["came_marked"].to_string(),
         ]);
     }
-    table::fit(&mut table, &[7, 6, 4, 3, 5]);
-    format!("what flows sent in the last {seconds:.1} s, and of what their class did\n{table}")
+    table::fit(&mut table, &[8, 7, 5, 4, 6]);
+    format!(
+        "top talkers of the last {seconds:.1} s by offered rate; share: of what the class sent\n{table}"
+    )
 }
 
 #[cfg(test)]
@@ -42,6 +45,7 @@ mod tests {
     fn each_flow_has_a_line_and_none_has_a_sentence() {
         let flow = serde_json::json!({
             "link": "up", "class": "everybody", "flow": "2001:db8::7",
+            "offered_packets": 900, "offered_bytes": 1_350_000, "offered_bps": 10_800_000.0,
             "packets": 12, "bytes": 18_000, "bps": 144_000.0, "share": 0.25,
             "rtt_us": { "mean": 21e3, "p50": 20_100.0, "p99": 3e4, "max": 4e4 },
             "came_again": 3, "came_marked": 0,
@@ -49,7 +53,15 @@ mod tests {
         let told = text(&serde_json::json!({ "seconds": 1.0, "flows": [flow] }));
         let line = told.lines().find(|line| line.contains("2001:db8::7"));
         let line = line.expect("it has a line");
-        for word in ["up/everybody", "144kbit", "25.0%", "12", "20.1", " 3 "] {
+        for word in [
+            "up/everybody",
+            "10.8mbit",
+            "144kbit",
+            "25.0%",
+            "12",
+            "20.1",
+            " 3 ",
+        ] {
             assert!(line.contains(word), "{word} in {told}");
         }
         let none = text(&serde_json::json!({ "seconds": 1.02, "flows": [] }));

@@ -7,9 +7,9 @@ mod operate;
 mod show;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use clap::{Args, Subcommand};
 use fairlane_control::view::Place;
 use fairlane_control::{Client, Document, Method, encoded, view};
@@ -17,8 +17,8 @@ use serde_json::Value as Json;
 
 use crate::connection::{Connection, of_class, of_link};
 use crate::effects::{self, Effects};
-use crate::plain::told;
-use crate::{output, table};
+use crate::plain::{plain, told};
+use crate::{classified, output, table};
 
 const HELP: &str = "\
 The site says in [control] where it is asked: by default at /run/fairlane.sock here, so
@@ -36,6 +36,8 @@ waits is lost or reordered. `ctl save` writes what runs to the site file.
 Examples:
   fairlane ctl show
   fairlane ctl explain voice
+  fairlane ctl classify 'IP 192.0.2.1.5060 > 198.51.100.2.5060: UDP, length 172'
+  fairlane ctl filter list
   fairlane ctl flows everybody --top 5
   fairlane ctl set voice rate=3mbit ceil=6mbit --dry-run
   fairlane ctl add up/backup weight=1 ceil=2mbit
@@ -90,12 +92,14 @@ enum Command {
         #[arg(long)]
         tc: bool,
     },
-    /// Say in words why packets of a class wait
+    /// Explain why packets of a class are queued, delayed or dropped, and what would help
     Explain {
         /// The class
         class: String,
     },
-    /// Show which flows send most: addresses, subnets, connections, as the classes tell them apart
+    /// Say which class and filter a packet falls into
+    Classify(crate::classified::Packet),
+    /// Show the flows that offer most: addresses, subnets, connections, as the classes tell them apart
     Flows {
         /// Only of this class
         class: Option<String>,
@@ -131,8 +135,11 @@ enum Command {
         #[command(flatten)]
         change: Change,
     },
-    /// Read the site file again, as SIGHUP does
+    /// Read the site file again, as SIGHUP does; refused if that would lose changes that are not in it
     Reload {
+        /// Discard changes that are not in the file
+        #[arg(long)]
+        discard: bool,
         #[command(flatten)]
         change: Change,
     },
@@ -166,7 +173,11 @@ pub fn run(options: &Options) -> Result<()> {
             }
         }
         Command::Explain { class } => site.explain(class),
+        Command::Classify(packet) => site.classify(packet),
         Command::Flows { class, top } => site.flows(class.as_deref(), *top),
+        Command::Edit(edits::Command::Filter(edits::Filter::List { link })) => {
+            site.filters(link.as_deref())
+        }
         Command::Edit(command) => {
             let asked = command.asked(|class| site.place(class))?;
             let (url, body) = (asked.url(), asked.body());
@@ -184,10 +195,12 @@ pub fn run(options: &Options) -> Result<()> {
         Command::Flush(flush) => flush.run(&site),
         Command::Apply { file, change } => {
             let text = read(file)?;
-            site.ask_to_change(Method::PUT, "/v1/config", text, change)
+            let applied = site.ask_to_change(Method::PUT, "/v1/config", text, change);
+            applied.map_err(|error| in_file(error, file))
         }
-        Command::Reload { change } => {
-            site.ask_to_change(Method::POST, "/v1/reload", String::new(), change)
+        Command::Reload { discard, change } => {
+            let path = format!("/v1/reload?discard={discard}");
+            site.ask_to_change(Method::POST, &path, String::new(), change)
         }
         Command::Config => site.print("/v1/config"),
         Command::Metrics => site.print("/metrics"),
@@ -279,14 +292,62 @@ impl Site {
         }
         let queued = answer["queued_packets"].as_u64().unwrap_or(0);
         output::line(format_args!(
-            "{}/{}: {queued} packets wait",
+            "{}/{}: {queued} packets queued",
             told(&answer["link"]),
             told(&answer["class"])
         ))?;
-        for sentence in answer["because"].as_array().into_iter().flatten() {
-            output::line(format_args!("  {}", told(sentence)))?;
+        for (key, before) in [("because", "  "), ("advice", "  -> ")] {
+            for sentence in answer[key].as_array().into_iter().flatten() {
+                output::line(format_args!("{before}{}", told(sentence)))?;
+            }
         }
         Ok(())
+    }
+
+    fn classify(&self, packet: &classified::Packet) -> Result<()> {
+        let path = format!("/v1/classify?packet={}", encoded(&packet.text()));
+        let classes = self.client.json(Method::GET, &path, "")?;
+        match self.json {
+            true => output::json(&classes),
+            false => output::line(classified::text(&classes)),
+        }
+    }
+
+    /// Lists the filters of all links, or of one, by their numbers.
+    fn filters(&self, link: Option<&str>) -> Result<()> {
+        let text = self.client.ask(Method::GET, "/v1/config", "")?;
+        let mut document = Document::new(&String::from_utf8_lossy(&text))?;
+        let links = document.links();
+        if let Some(link) = link.filter(|link| !links.iter().any(|other| other == link)) {
+            bail!(
+                "link '{link}' does not exist: there is {}",
+                links.join(", ")
+            );
+        }
+        let mut filters = document.filters();
+        filters.retain(|filter| link.is_none_or(|link| filter.link == link));
+        if self.json {
+            return output::json(&filters);
+        }
+        let mut table = table::new(["link", "number", "class", "match"]);
+        for column in [2, 3] {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(comfy_table::CellAlignment::Left);
+            }
+        }
+        for filter in &filters {
+            let plain = |text: &str| plain(text).into_owned();
+            table.add_row([
+                plain(&filter.link),
+                filter.number.to_string(),
+                plain(&filter.class),
+                plain(&filter.matches),
+            ]);
+        }
+        match filters.is_empty() {
+            true => output::line("no filters"),
+            false => output::line(table),
+        }
     }
 
     /// Makes a change, and prints what it does.
@@ -342,16 +403,33 @@ fn read(file: &PathBuf) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
+/// Puts the name of a file in front of errors in its text.
+fn in_file(error: Error, file: &Path) -> Error {
+    let file = match file.as_os_str() == "-" {
+        true => "standard input".into(),
+        false => file.display().to_string(),
+    };
+    let sentence = error.to_string();
+    match sentence.contains("configuration:") {
+        true => Error::msg(sentence.replace("configuration:", &format!("{file}:"))),
+        false => error,
+    }
+}
+
 /// What a change does, class by class.
 fn effects(changed: &Json) -> String {
     let applied = changed["applied"].as_bool() == Some(true);
     let last = match applied {
-        true => "changed",
-        false => "a dry run: nothing has changed",
+        true => "applied",
+        false => "dry run: nothing was applied",
     };
     let effects = Effects::of(changed);
     if effects.total == 0 {
-        return format!("no class is promised anything else; {last}");
+        let none = match applied {
+            true => "no guarantees changed",
+            false => "no guarantees would change",
+        };
+        return format!("{last}; {none}");
     }
     let mut table = table::new(effects::HEADER);
     let more = effects.more();

@@ -51,11 +51,12 @@ impl Interface {
         let done = site.client.json(Method::PUT, &path, body)?;
         match (site.json, enabled) {
             (true, _) => output::json(&done),
-            (false, true) => {
-                output::line(format_args!("what leaves by {} is shaped", self.interface))
-            }
+            (false, true) => output::line(format_args!(
+                "traffic leaving by {} is shaped",
+                self.interface
+            )),
             (false, false) => output::line(format_args!(
-                "what leaves by {} passes unshaped; fairlane ctl enable {0} shapes it again",
+                "traffic leaving by {} passes unshaped; fairlane ctl enable {0} shapes it again",
                 self.interface
             )),
         }
@@ -70,7 +71,7 @@ impl Interface {
         match site.json {
             true => output::json(&done),
             false => output::line(format_args!(
-                "{} was let go of; fairlane ctl attach uses it again, or another in its place",
+                "{} detached; fairlane ctl attach uses it again, or attaches another interface",
                 self.interface
             )),
         }
@@ -107,7 +108,7 @@ impl Attach {
             }
         }
         bail!(
-            "where '{}' is to be used is not said: --as outside, or --as inside",
+            "missing --as: \"{}\" can replace \"outside\" or \"inside\"",
             self.interface
         )
     }

@@ -5,14 +5,14 @@ use fairlane_core::Nanos;
 use serde_json::Value as Json;
 
 use crate::plain::told;
-use crate::{figures, table};
+use crate::table::{self, NOT_APPLICABLE, WHY_NOT_APPLICABLE};
+use crate::{configuration, figures};
 
-/// A table, with what was lately where that is known.
+/// A table, with recent figures where they are known.
 pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
     let bypasses = state["bypasses"].as_array().into_iter().flatten();
-    let mut lines: Vec<String> = bypasses
-        .map(|it| format!("warning: {}", told(it)))
-        .collect();
+    let bypasses = bypasses.map(|it| format!("warning: {}", told(it)));
+    let mut lines: Vec<String> = bypasses.chain(configuration::notes(state)).collect();
     for link in state["links"].as_array().into_iter().flatten() {
         let rate = |key: &str| figures::rate(link[key].as_f64().unwrap_or(0.0) as u64);
         // One that does not say so shapes.
@@ -21,7 +21,7 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
             _ => String::new(),
         };
         lines.push(format!(
-            "{} to {}: {} of {}, {} packets wait{open}",
+            "{} to {}: {} of {}, {} packets queued{open}",
             told(&link["name"]),
             told(&link["to"]),
             rate("recent_bps"),
@@ -30,6 +30,7 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
         ));
     }
     let mut table = table::new([
+        "link",
         "class",
         "rate",
         "share",
@@ -43,6 +44,10 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
         "marks",
         "rtt",
     ]);
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(comfy_table::CellAlignment::Left);
+    }
+    let mut some_exceed = false;
     for (link, class) in classes(state, only) {
         let recent = &class["recent"];
         let rate = |value: &Json| {
@@ -52,7 +57,13 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
         };
         let count = |key: &str| class[key].as_u64().unwrap_or(0);
         let depth = depth(link, class);
+        let bound = match recent["bound_applies"] == false {
+            true => NOT_APPLICABLE.to_owned(),
+            false => time(&class["bound_us"]),
+        };
+        some_exceed |= bound == NOT_APPLICABLE;
         table.add_row([
+            told(&link["name"]).into_owned(),
             table::class(depth, class["name"].as_str().unwrap_or_default()),
             rate(&recent["sent_bps"]),
             format!("{:.1}%", 100.0 * recent["share"].as_f64().unwrap_or(0.0)),
@@ -60,15 +71,18 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
             rate(&class["ceil_bps"]),
             time(&recent["delay_us"]["p99"]),
             time(&class["delay_us"]["max"]),
-            time(&class["bound_us"]),
+            bound,
             count("queued_packets").to_string(),
             (count("dropped") + count("discarded") + count("early")).to_string(),
             count("marked").to_string(),
             time(&recent["rtt_us"]["p50"]),
         ]);
     }
-    table::fit(&mut table, &[10, 11, 4, 5, 2]);
+    table::fit(&mut table, &[11, 12, 5, 6, 3]);
     lines.push(table.to_string());
+    if some_exceed {
+        lines.push(format!("{NOT_APPLICABLE}: {WHY_NOT_APPLICABLE}"));
+    }
     lines.join("\n")
 }
 

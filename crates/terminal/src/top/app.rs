@@ -165,7 +165,12 @@ impl App {
         match &mut self.mode {
             Mode::Explain(_, told) => {
                 *told = match answer {
-                    Ok(answer) => Reply::Told(sentences(&answer["because"])),
+                    Ok(answer) => {
+                        let mut all = sentences(&answer["because"]);
+                        let advice = sentences(&answer["advice"]).into_iter();
+                        all.extend(advice.map(|advice| format!("-> {advice}")));
+                        Reply::Told(all)
+                    }
                     Err(refusal) => Reply::Refused(refusal.sentence),
                 }
             }

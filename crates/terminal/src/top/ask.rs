@@ -47,6 +47,8 @@ pub(super) struct Talker {
     pub link: String,
     pub class: String,
     pub flow: String,
+    /// Of arrivals, and of departures.
+    pub offered_bps: f64,
     pub bps: f64,
     /// Of what its class sends.
     pub share: f64,
@@ -123,6 +125,7 @@ impl Talker {
             link: text(&flow["link"]),
             class: text(&flow["class"]),
             flow: text(&flow["flow"]),
+            offered_bps: flow["offered_bps"].as_f64().unwrap_or(0.0),
             bps: flow["bps"].as_f64().unwrap_or(0.0),
             share: flow["share"].as_f64().unwrap_or(0.0),
             packets: count(&flow["packets"]),

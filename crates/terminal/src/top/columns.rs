@@ -5,6 +5,7 @@ use fairlane_core::Nanos;
 use super::look::Mood;
 use super::state::{Class, Link};
 use crate::figures;
+use crate::table::NOT_APPLICABLE;
 
 /// What a column tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +146,7 @@ pub(super) fn of_class(figure: Figure, class: &Class) -> (String, Mood) {
         Figure::P50 => delay(class.delay.map(|delay| delay.p50)),
         Figure::P99 => delay(class.delay.map(|delay| delay.p99)),
         Figure::Max => delay(class.delay.map(|delay| delay.max)),
+        Figure::Bound if class.exceeds => (NOT_APPLICABLE.to_owned(), Mood::Quiet),
         Figure::Bound => delay(class.bound_us),
         Figure::Worst => (optional(class.worst_us, micros), Mood::Plain),
         Figure::Late => (count(class.violations), warn(class.violations > 0)),
@@ -159,7 +161,10 @@ pub(super) fn of_class(figure: Figure, class: &Class) -> (String, Mood) {
             let marks = class.since.map(|since| since.marks);
             (optional(marks, per_second), quiet(marks == Some(0.0)))
         }
-        Figure::Weight => (count(class.weight), Mood::Plain),
+        Figure::Weight => {
+            let weight = class.weight.map_or("-".to_owned(), count);
+            (weight, Mood::Plain)
+        }
         Figure::ShareBar | Figure::DelayBar => (String::new(), Mood::Plain),
     }
 }

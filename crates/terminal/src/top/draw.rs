@@ -73,7 +73,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, look: Look) {
             pen.text(
                 (0, lines.tree.0),
                 area.width,
-                "no state was told yet",
+                "no state was reported yet",
                 Mood::Plain,
             );
         }
@@ -130,7 +130,7 @@ fn title(pen: &mut Pen<'_>, app: &App, width: u16) {
     pen.cut((0, 0), width, &parts.join(between), Mood::Strong);
 }
 
-/// What was lost at the interfaces, of late in front.
+/// Unsaved changes, and losses at the interfaces, recent ones in front.
 fn interfaces(pen: &mut Pen<'_>, state: &State, (y, width): (u16, u16)) {
     let mut parts = Vec::new();
     let mut mood = Mood::Quiet;
@@ -176,12 +176,16 @@ fn interfaces(pen: &mut Pen<'_>, state: &State, (y, width): (u16, u16)) {
     let overloaded: Vec<String> = overloaded
         .map(|interface| {
             let count = columns::count(interface.recently);
-            format!("{} lost {count} of late", interface.name)
+            format!("{} lost {count} recently", interface.name)
         })
         .collect();
     if !overloaded.is_empty() {
         parts.insert(0, format!("! overload: {}", overloaded.join(", ")));
         mood = Mood::Alarm;
+    }
+    if !state.notes.is_empty() {
+        parts.splice(0..0, state.notes.iter().map(|note| format!("! {note}")));
+        mood = mood.max(Mood::Warn);
     }
     if parts.is_empty() {
         let names = state.interfaces.iter().map(|interface| &*interface.name);
@@ -361,7 +365,7 @@ fn detail(pen: &mut Pen<'_>, app: &App, lines: Lines, width: u16) {
     let text = match class {
         Some(class) => class_detail(link, class),
         None => format!(
-            "{}: {} of {}, {} packets wait in {} classes",
+            "{}: {} of {}, {} packets queued in {} classes",
             link_name(link),
             columns::rate(link.bps),
             columns::rate(link.rate_bps),
@@ -375,18 +379,18 @@ fn detail(pen: &mut Pen<'_>, app: &App, lines: Lines, width: u16) {
 }
 
 fn class_detail(link: &Link, class: &Class) -> String {
-    let mut parts = vec![format!(
-        "{}/{}: weight {}",
-        link.name, class.name, class.weight
-    )];
+    let mut parts = vec![match class.weight {
+        Some(weight) => format!("{}/{}: weight {weight}", link.name, class.name),
+        None => format!("{}/{}", link.name, class.name),
+    }];
     if class.beyond {
-        parts.push("packets took longer than the bound of late".to_owned());
+        parts.push("packets recently took longer than the bound".to_owned());
     }
     if class.low {
-        parts.push("less than guaranteed though packets wait".to_owned());
+        parts.push("less than guaranteed though packets are queued".to_owned());
     }
     if class.held > 0 {
-        parts.push(format!("held by its ceiling {} times of late", class.held));
+        parts.push(format!("held by its ceiling {} times recently", class.held));
     }
     if let Some(bps) = class.guaranteed_bps {
         parts.push(format!("guaranteed {}", columns::rate(bps)));
@@ -400,14 +404,19 @@ fn class_detail(link: &Link, class: &Class) -> String {
         (None, None) => {}
     }
     if let Some(us) = class.worst_us {
-        let late = match class.violations {
-            0 => "never late".to_owned(),
-            times => format!("late {times} times"),
-        };
-        parts.push(format!("longest delay {}, {late}", columns::micros(us)));
+        parts.push(format!("max delay {}", columns::micros(us)));
+    }
+    match class.violations {
+        _ if class.bound_us.is_none() => {}
+        _ if class.exceeds => {
+            parts.push("bound not applicable (class above its guarantee)".to_owned());
+        }
+        1 => parts.push("bound violated once".to_owned()),
+        0 => parts.push("bound never violated".to_owned()),
+        times => parts.push(format!("bound violated {times} times")),
     }
     parts.push(format!(
-        "{} packets ({}) wait",
+        "{} packets ({}) queued",
         class.queued,
         crate::figures::size(class.queued_bytes)
     ));

@@ -22,21 +22,22 @@ const HELP: &[&str] = &[
     "-  +               fold all classes, unfold all",
     "s  S               sort siblings by the next figure; turn the order around",
     "/                  only classes whose name has a text; Esc shows all again",
-    "e                  say why packets of the selected class wait",
-    "w  r               change its weight, or its rate (a link's, too): first what that",
-    "                   does to what classes are promised, then Enter makes the change",
-    "t  T               who sends most: anywhere, or in the selected class or link",
+    "e                  explain why packets of the selected class are queued or dropped",
+    "w  r               change its weight, or its rate (a link's, too): a preview shows the",
+    "                   effect on all guarantees, then Enter applies the change",
+    "t  T               top talkers: of all classes, or of the selected class or link",
     "Ctrl-L             draw all anew",
     "q, Esc, Ctrl-C     end",
     "",
-    "!  packets took longer than the bound of late, though the class kept to its rate",
-    "<  less than guaranteed, though that much was offered and packets wait",
-    "^  its own ceiling held it of late",
+    "!  packets recently took longer than the bound, though the class kept to its rate",
+    "<  less than guaranteed, though that much was offered and packets are queued",
+    "^  its own ceiling held it recently",
     "",
     "share         the class's part of the link's rate; the mark is what it is guaranteed",
-    "p99, max      delays of late, beside the bound; 'worst' is since the start",
-    "delay/bound   the longest delay of late as a part of the bound",
-    "drops/s       dropped a second, since the state before",
+    "p99, max      recent delays; 'worst' is the maximum since the start",
+    "bound         delay bound; n/a while the class is above its guarantee",
+    "delay/bound   the longest recent delay as a part of the bound",
+    "drops/s       packets dropped per second, since the previous state",
     "A folded line has the signs of all below it.",
 ];
 
@@ -60,13 +61,13 @@ impl Over {
             Mode::Tree | Mode::Filter(_) => return None,
             Mode::Help => ("keys and signs".to_owned(), help(text)),
             Mode::Explain(place, told) => {
-                let title = format!("why packets of {} wait", name(place));
+                let title = format!("{} explained", name(place));
                 (title, of_told(told, text, |told| paragraphs(told, text)))
             }
             Mode::Talkers(only, told) => {
                 let title = match only {
-                    Some(place) => format!("who sends most in {}", name(place)),
-                    None => "who sends most".to_owned(),
+                    Some(place) => format!("top talkers of {}", name(place)),
+                    None => "top talkers".to_owned(),
                 };
                 (title, of_told(told, text, |told| talkers(told)))
             }
@@ -209,15 +210,16 @@ fn refused(sentence: &str, width: u16) -> Vec<(String, Mood)> {
 
 fn talkers(talkers: &[Talker]) -> Vec<(String, Mood)> {
     if talkers.is_empty() {
-        return vec![("nobody sends anything".to_owned(), Mood::Plain)];
+        return vec![("no flow sends anything".to_owned(), Mood::Plain)];
     }
     let head = [
-        "flow", "rate", "of class", "packets", "rtt", "again", "marked", "class",
+        "flow", "offered", "sent", "of class", "packets", "rtt", "again", "marked", "class",
     ]
     .map(str::to_owned);
     let rows = talkers.iter().map(|talker| {
         let cells = [
             talker.flow.clone(),
+            columns::rate(talker.offered_bps),
             columns::rate(talker.bps),
             columns::percent(talker.share),
             columns::count(talker.packets),
@@ -251,15 +253,15 @@ fn of_change(change: &Change, app: &App, width: u16) -> Vec<(String, Mood)> {
                 lines.extend(refused(sentence, width));
             }
             lines.extend(say(
-                "Enter shows what it would do; nothing stands for no such key in the file",
+                "Enter: preview. Leave empty to remove the setting.",
                 Mood::Quiet,
             ));
         }
-        Stage::Looking => lines.extend(say("asking what it would do ..", Mood::Quiet)),
-        Stage::Applying => lines.extend(say("changing it ..", Mood::Quiet)),
+        Stage::Looking => lines.extend(say("asking for a preview ..", Mood::Quiet)),
+        Stage::Applying => lines.extend(say("applying ..", Mood::Quiet)),
         Stage::Shown(effects, warnings) => {
             lines.extend(say(
-                "nothing has changed yet: Enter makes the change, Backspace types another value",
+                "Preview, nothing applied yet. Enter: apply. Backspace: edit the value.",
                 Mood::Strong,
             ));
             for warning in warnings {
@@ -280,16 +282,19 @@ fn present(change: &Change, app: &App) -> Option<String> {
     };
     let class = &link.classes[link.place(class)?];
     Some(match (change.key, class.guaranteed_bps) {
-        ("weight", _) => class.weight.to_string(),
+        ("weight", _) => match class.weight {
+            Some(weight) => weight.to_string(),
+            None => "no weight in the file".to_owned(),
+        },
         (_, Some(bps)) => format!("guaranteed {}", columns::rate(bps)),
-        (_, None) => "guaranteed nothing".to_owned(),
+        (_, None) => "no guarantee".to_owned(),
     })
 }
 
 /// What a change does to what classes are promised.
 fn promises(effects: &Effects, width: u16) -> Vec<(String, Mood)> {
     if effects.total == 0 {
-        let nothing = "no class is promised anything else";
+        let nothing = "no guarantees would change";
         return vec![(nothing.to_owned(), Mood::Plain)];
     }
     let rows = effects.listed.iter().map(|effect| {
@@ -304,7 +309,7 @@ fn promises(effects: &Effects, width: u16) -> Vec<(String, Mood)> {
     let mut lines = Vec::new();
     if effects.worse > 0 {
         let Effects { total, worse, .. } = effects;
-        let text = format!("! {worse} of {total} are promised less than now");
+        let text = format!("! {worse} of {total} are guaranteed less than now");
         lines.push((text, Mood::Warn));
     }
     lines.extend(aligned(

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
+use crate::configuration;
+
 /// Below this part of its guaranteed rate a class counts as being below it.
 const KEPT: f64 = 0.95;
 
@@ -16,6 +18,8 @@ pub(super) struct State {
     pub recent_seconds: f64,
     pub interfaces: Vec<Interface>,
     pub links: Vec<Link>,
+    /// Unsaved changes and a refused reload, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// What an interface lost.
@@ -68,10 +72,13 @@ pub(super) struct Class {
     pub depth: usize,
     /// Whether packets wait here, not in classes below.
     pub queues: bool,
-    pub weight: u64,
+    /// As the file says it.
+    pub weight: Option<u64>,
     pub guaranteed_bps: Option<f64>,
     pub ceil_bps: Option<f64>,
     pub bound_us: Option<f64>,
+    /// The class is above its guarantee, so that its bound does not apply.
+    pub exceeds: bool,
     pub no_bound: Option<String>,
     pub bps: f64,
     /// Its part of what the link sent.
@@ -138,6 +145,7 @@ impl State {
             recent_seconds: told["recent_seconds"].as_f64().unwrap_or(0.0),
             interfaces: list(told, "interfaces", Interface::of),
             links: list(told, "links", Link::of),
+            notes: configuration::notes(told),
         }
     }
 
@@ -254,10 +262,11 @@ impl Class {
             parent: None,
             depth: 0,
             queues: told["kind"] != "inner",
-            weight: count(told, "weight"),
+            weight: told["weight"].as_u64(),
             guaranteed_bps: told["guaranteed_bps"].as_f64(),
             ceil_bps: told["ceil_bps"].as_f64(),
             bound_us: told["bound_us"].as_f64(),
+            exceeds: recent["bound_applies"] == false,
             no_bound: told["no_bound"].as_str().map(str::to_owned),
             bps: recent["sent_bps"].as_f64().unwrap_or(0.0),
             share: recent["share"].as_f64().unwrap_or(0.0),
@@ -298,9 +307,9 @@ impl Class {
         });
     }
 
-    /// The longest delay of late, as a part of the bound.
+    /// The longest recent delay, as a part of the bound; none while that does not apply.
     pub(super) fn of_bound(&self) -> Option<f64> {
         let (delay, bound) = (self.delay?, self.bound_us?);
-        (bound > 0.0).then(|| delay.max / bound)
+        (bound > 0.0 && !self.exceeds).then(|| delay.max / bound)
     }
 }

@@ -176,7 +176,7 @@ fn the_tree_stands_in_80_columns() {
     ];
     assert_eq!(lines[3..9], expected, "{lines:#?}");
     assert!(
-        lines[21].starts_with("up to wan0: 15mbit of 20mbit, 34 packets wait"),
+        lines[21].starts_with("up to wan0: 15mbit of 20mbit, 34 packets queued"),
         "{lines:#?}"
     );
     assert!(lines[23].starts_with("? help  q end  s sort"), "{lines:#?}");
@@ -338,7 +338,7 @@ fn frames_lost_at_an_interface_are_told_and_of_late_alarmingly() {
     app.on_state(told(30));
     let line = lines(&mut app, (80, 24), MONOCHROME)[1].clone();
     assert!(
-        line.starts_with("! overload: lan0 lost 30 of late"),
+        line.starts_with("! overload: lan0 lost 30 recently"),
         "{line}"
     );
 }
@@ -482,9 +482,9 @@ fn a_change_is_looked_at_first_and_made_by_a_second_enter() {
     app.on_answer(number, Ok(effects(2)));
     let shown = text(&mut app);
     for words in [
-        "nothing has changed yet",
+        "Preview, nothing applied yet",
         "warning: mind the gap",
-        "! 1 of 2 are promised less than now",
+        "! 1 of 2 are guaranteed less than now",
         "! up/c1  2mbit -> 1mbit",
         "up/c0  2mbit -> 3mbit",
     ] {
@@ -521,7 +521,7 @@ fn a_refused_change_is_told_in_its_sentence_and_can_be_mended() {
     assert!(text(&mut app).contains("rate = 3mbit_"));
     let (number, _) = asked(press(&mut app, KeyCode::Enter));
     app.on_answer(number, Ok(effects(0)));
-    assert!(text(&mut app).contains("no class is promised anything else"));
+    assert!(text(&mut app).contains("no guarantees would change"));
     // Who goes back to the value sees anew what another one would do.
     press(&mut app, KeyCode::Backspace);
     let Mode::Change(change) = &app.mode else {
@@ -573,13 +573,14 @@ fn top_talkers_are_asked_for_with_each_state_and_may_not_be_there() {
     assert_eq!(what, Ask::Talkers(None));
     assert_eq!(app.on_state(usual(3_727.0)), None, "one question at a time");
     let flow = json!({
-        "link": "up", "class": "web", "flow": "10.0.0.3", "bps": 3e6, "share": 0.5, "packets": 250,
+        "link": "up", "class": "web", "flow": "10.0.0.3", "offered_bps": 4e6, "bps": 3e6, "share": 0.5, "packets": 250,
         "rtt_us": { "mean": 21e3, "p50": 20_100.0, "p99": 3e4, "max": 4e4 }, "came_again": 3,
     });
     app.on_answer(first, Ok(json!({"seconds": 1.0, "flows": [flow]})));
     let shown = text(&mut app);
     assert!(
-        shown.contains("10.0.0.3  3mbit  50.0%     250      20.1ms  3      0       up/web"),
+        shown
+            .contains("10.0.0.3  4mbit    3mbit  50.0%     250      20.1ms  3      0       up/web"),
         "{shown}"
     );
     let (next, _) = asked(app.on_state(usual(3_728.0)));
@@ -588,7 +589,7 @@ fn top_talkers_are_asked_for_with_each_state_and_may_not_be_there() {
         "the old ones stay until then"
     );
     app.on_answer(next, Ok(json!({"flows": []})));
-    assert!(text(&mut app).contains("nobody sends anything"));
+    assert!(text(&mut app).contains("no flow sends anything"));
     press(&mut app, KeyCode::Esc);
     assert_eq!(app.on_state(usual(3_729.0)), None, "nobody looks any more");
     let refused = |app: &mut App, key, only: Option<Place>, sentence| {
@@ -736,4 +737,26 @@ fn a_link_that_is_not_shaped_and_an_interface_that_is_not_used_are_told() {
         lines[1].starts_with("! up is not shaped · lan0: 3 lost · wan0: detached"),
         "{lines:#?}"
     );
+}
+
+#[test]
+fn a_bound_that_does_not_apply_and_unsaved_changes_are_shown() {
+    let above = json!({"weight": null, "recent": {"bound_applies": false}});
+    let mut state = site(1.0, vec![class("voice", None, 4e6, above)]);
+    state.notes = vec!["3 changes not in the file".to_owned()];
+    let mut app = App::new("here".to_owned());
+    app.on_state(state);
+    press(&mut app, KeyCode::Down);
+    let shown = text(&mut app);
+    for words in [
+        "! 3 changes not in the file",
+        "     n/a ",
+        "up/voice, guaranteed 2mbit",
+        "max delay 8.5ms, bound not applicable (class above its guarantee)",
+    ] {
+        let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(words.trim()), "{words} in {shown}");
+    }
+    press(&mut app, KeyCode::Char('w'));
+    assert!(text(&mut app).contains("no weight in the file"));
 }

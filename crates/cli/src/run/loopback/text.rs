@@ -4,7 +4,7 @@ use comfy_table::Table;
 use fairlane_demo::{FlowReport, MOST_SOURCES, Report};
 use fairlane_terminal::screen::Shown;
 
-use crate::table;
+use crate::{figures, table};
 
 /// Columns to do without on a narrow terminal, the first of them first.
 const EXPENDABLE: [usize; 8] = [8, 10, 6, 2, 9, 3, 7, 1];
@@ -32,8 +32,8 @@ fn flow_table(report: &Report, earlier: &Report, lines: usize) -> Table {
     let mut table = table::new([
         "flow",
         "weight",
-        "offered\nMbit/s",
-        "received\nMbit/s",
+        "offered",
+        "received",
         "expected\nshare",
         "measured\nshare",
         "delay\np50 ms",
@@ -57,7 +57,7 @@ fn flow_table(report: &Report, earlier: &Report, lines: usize) -> Table {
     for (number, flow) in report.flows[..shown].iter().enumerate() {
         let rate = |bytes| {
             let bits = since(bytes, number) * 8.0;
-            format!("{:.2}", bits / seconds / 1e6)
+            figures::rate((bits / seconds).round() as u64)
         };
         table.add_row([
             flow.name.clone(),
@@ -117,11 +117,12 @@ fn lines(report: &Report, earlier: &Report) -> String {
     for (number, flow) in report.flows.iter().enumerate() {
         let rate = |bytes: fn(&FlowReport) -> u64| {
             let before = earlier.flows.get(number).map_or(0, bytes);
-            (bytes(flow) - before) as f64 * 8.0 / seconds / 1e6
+            let bits = (bytes(flow) - before) as f64 * 8.0;
+            figures::rate((bits / seconds).round() as u64)
         };
         let delay = &flow.delay_us;
         lines += &format!(
-            "\n  {}: weight {}, offered {:.2}, received {:.2} Mbit/s, expected {}, measured {}, \
+            "\n  {}: weight {}, offered {}, received {}, expected {}, measured {}, \
              delay p50 {} p99 {} max {} ms, drops {}, mailbox full {}",
             flow.name,
             flow.weight,

@@ -10,7 +10,7 @@ pub(super) fn refuses(scenario: &str, places: &[(&str, &[&str])]) {
     let folder = Folder::new();
     folder.write("two.toml", "[[link]]\nname = \"up\"\nrate = \"1mbit\"\n[[link]]\nname = \"down\"\nto = \"inside\"\nrate = \"1mbit\"\n");
     folder.write("bad.toml", "[[link]]\nname = \"up\"\nrate = \"1mbps\"\n");
-    let finished = folder.sim(scenario, &["--json"]);
+    let finished = folder.sim(scenario, &[]);
     assert_eq!(finished.status.code(), Some(2), "{scenario}: {finished:?}");
     assert_eq!(finished.stdout, "");
     let lines: Vec<&str> = finished.stderr.lines().collect();

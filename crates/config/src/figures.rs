@@ -1,15 +1,17 @@
-//! Rates, sizes and times as people read them.
+//! Rates, sizes and times as all output shows them: in the units of the site file, so that a value can be typed
+//! back.
 
-use fairlane_config::Size;
 use fairlane_core::Nanos;
 
-/// With four digits, in the largest unit below it.
+use crate::Size;
+
+/// Returns a rate with four digits, in the largest unit below it: `46.99mbit`.
 pub fn rate(bps: u64) -> String {
     let scales = [(1e12, "tbit"), (1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit")];
     scaled(bps as f64, &scales, "bit")
 }
 
-/// As sizes are written, rounded down.
+/// Returns a size as the file writes it, rounded down to 1024 bytes: `64kb`.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => Size(bytes),
@@ -18,7 +20,7 @@ pub fn size(bytes: u64) -> String {
     .to_string()
 }
 
-/// Likewise.
+/// Returns a time with four digits, in the largest unit below it: `15.7ms`.
 pub fn time(nanos: Nanos) -> String {
     let scales = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
     scaled(nanos.0 as f64, &scales, "ns")
