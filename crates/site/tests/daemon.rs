@@ -128,7 +128,7 @@ fn what_happens_is_told_with_its_fields_and_never_by_the_thread_that_forwards() 
     };
     is_told(
         "INFO reloaded in",
-        "message=applied another configuration: 1 class changed",
+        "message=applied another configuration: 2 classes changed (up/other, up/logged)",
     );
     is_told("WARN reload refused in", "error=/no/such/site.toml: ");
     is_told("INFO detached in", "interface=\"outside\"");
