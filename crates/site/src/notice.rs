@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,31 +206,9 @@ impl fmt::Display for Notice {
             Notice::NotAttached(refusals) => refusals.fmt(f),
             Notice::Reloaded {
                 file,
-                changed: (count, names),
+                changed,
                 discarded,
-            } => {
-                match file {
-                    Some(path) => write!(f, "reloaded {}", path.display())?,
-                    None => f.write_str("applied another configuration")?,
-                }
-                match (count, count - names.len()) {
-                    (0, _) => f.write_str(": no class changed")?,
-                    (1, 0) => write!(f, ": 1 class changed ({})", names.join(", "))?,
-                    (count, 0) => write!(f, ": {count} classes changed ({})", names.join(", "))?,
-                    (count, more) => {
-                        let names = names.join(", ");
-                        write!(f, ": {count} classes changed ({names} and {more} more)")?;
-                    }
-                }
-                match discarded {
-                    0 => Ok(()),
-                    1 => f.write_str("; 1 change that was not in the file was discarded"),
-                    many => write!(
-                        f,
-                        "; {many} changes that were not in the file were discarded"
-                    ),
-                }
-            }
+            } => reloaded(f, file.as_deref(), changed, *discarded),
             Notice::ReloadRefused(error) => {
                 write!(f, "reload refused, running configuration kept: {error}")
             }
@@ -249,6 +227,36 @@ impl fmt::Display for Notice {
                 write!(f, "process {to} has not taken over: this one goes on")
             }
         }
+    }
+}
+
+/// Writes that a configuration was applied, which classes changed, and what was discarded.
+fn reloaded(
+    f: &mut fmt::Formatter<'_>,
+    file: Option<&Path>,
+    (count, names): &(usize, Vec<String>),
+    discarded: u64,
+) -> fmt::Result {
+    match file {
+        Some(path) => write!(f, "reloaded {}", path.display())?,
+        None => f.write_str("applied another configuration")?,
+    }
+    match (count, count - names.len()) {
+        (0, _) => f.write_str(": no class changed")?,
+        (1, 0) => write!(f, ": 1 class changed ({})", names.join(", "))?,
+        (count, 0) => write!(f, ": {count} classes changed ({})", names.join(", "))?,
+        (count, more) => {
+            let names = names.join(", ");
+            write!(f, ": {count} classes changed ({names} and {more} more)")?;
+        }
+    }
+    match discarded {
+        0 => Ok(()),
+        1 => f.write_str("; 1 change that was not in the file was discarded"),
+        many => write!(
+            f,
+            "; {many} changes that were not in the file were discarded"
+        ),
     }
 }
 

@@ -530,7 +530,7 @@ fn of_a_full_link_it_is_told_who_sends_beside_a_class_and_beside_those_above_it(
                     && sentence.ends_with(&format!(" (guarantee {guarantee})."))
             };
             asked.explained("office", |because| {
-                sentence(because, full) != ""
+                !sentence(because, full).is_empty()
                     && with(because, "office", "backup", "247.5kbit")
                     && with(because, "business", "rest", "495kbit")
             });
