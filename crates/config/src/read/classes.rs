@@ -104,24 +104,15 @@ pub(super) fn read(
         return None;
     }
     let (mut classes, numbers) = placed(&tree, &alone);
-    let control = match control {
-        Some(at) => Some(numbers[at]),
-        None => {
-            let made = link_control.made(&tree, &classes, (rate, algorithm), longest, report);
-            made.map(|class| {
-                classes.push(class);
-                classes.len() - 1
-            })
-        }
-    };
     let is_default_made = default.is_none();
-    let default = match default {
-        Some(at) => numbers[at],
-        None => {
-            classes.push(made(algorithm, (rate, longest), &classes, link, report));
-            classes.len() - 1
-        }
-    };
+    let control = control.map(|at| numbers[at]).or_else(|| {
+        let made = link_control.made(&tree, &classes, (rate, algorithm), longest, report);
+        made.map(|class| added(&mut classes, class))
+    });
+    let default = default.map(|at| numbers[at]).unwrap_or_else(|| {
+        let made = made(algorithm, (rate, longest), &classes, link, report);
+        added(&mut classes, made)
+    });
     let places: Vec<_> = tree.order.iter().map(|&at| tree.written[at]).collect();
     let name = format!("link '{}'", link.name.value());
     let owner = Owner::link(&name, algorithm, rate, longest);
@@ -136,15 +127,10 @@ pub(super) fn read(
     // Any of them may be another, and all are in their places.
     let link_control = control.map(|place| place as u32);
     let same = former.filter(|former| {
-        let Link {
-            default: was,
-            link_control: was_control,
-            classes: former_classes,
-            ..
-        } = &*former.link;
+        let was = &former.link;
         Arc::ptr_eq(&former.family, &tree.family)
-            && (*was as usize, *was_control, former_classes.len())
-                == (default, link_control, classes.len())
+            && (was.default as usize, was.link_control) == (default, link_control)
+            && was.classes.len() == classes.len()
     });
     let again = same.map(|_| std::iter::once(0..classes.len()).collect());
     (report.errors() == before).then_some(Classes {
@@ -159,6 +145,12 @@ pub(super) fn read(
         bases,
         again,
     })
+}
+
+/// Adds a class that the file does not have. Returns its place.
+fn added(classes: &mut Vec<Class>, class: Class) -> usize {
+    classes.push(class);
+    classes.len() - 1
 }
 
 /// What is kept for the classes of a link, of which those at some places have become others.

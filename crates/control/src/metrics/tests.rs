@@ -304,10 +304,6 @@ fn what_the_dashboard_asks_for_is_there() {
     let asked = names(&queries);
     assert!(asked.len() > 12, "{asked:?}");
     for name in asked {
-        // The state of reloads has its own tests.
-        if name.starts_with("fairlane_config_last_reload_") {
-            continue;
-        }
         // Of these native histograms have the base name.
         let native = there.contains(format!("{name}_bucket").as_str());
         assert!(native || there.contains(name), "{name} of {there:?}");
