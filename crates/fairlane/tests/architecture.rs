@@ -355,7 +355,7 @@ fn is_path(span: &str) -> bool {
 /// Whether it can only be the name of a test: four words or more, and no metric.
 fn is_test(span: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    let metric = ["_total", "_seconds", "_bytes", "_per_second"];
+    let metric = ["_total", "_seconds", "_bytes", "_per_second", "_successful"];
     span.chars().all(plain)
         && span.split('_').filter(|word| !word.is_empty()).count() > 3
         && !metric.iter().any(|end| span.ends_with(end))

@@ -883,7 +883,7 @@ impl Control {
                     link: Arc::clone(&link.name),
                     protocol: Arc::clone(protocol),
                     frames: link.opaque_frames,
-                    received: link.received_frames,
+                    offered: link.offered(),
                 });
             }
             from.recently_early = early.saturating_sub(from.early);

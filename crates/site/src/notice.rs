@@ -65,8 +65,8 @@ pub enum Notice {
         protocol: Arc<str>,
         /// How many they are by now.
         frames: u64,
-        /// How many frames were received for the link.
-        received: u64,
+        /// Frames that arrived at the classes of the link.
+        offered: u64,
     },
     /// Processes were refused to attach: one notice a report, however many they are.
     NotAttached(Refusals),
@@ -127,10 +127,10 @@ impl Notice {
                 link,
                 protocol,
                 frames,
-                received,
+                offered,
             } => {
                 let (link, protocol) = (&**link, &**protocol);
-                warn!(name: "opaque protocol", link, protocol, frames, received, "{self}");
+                warn!(name: "opaque protocol", link, protocol, frames, offered, "{self}");
             }
             Notice::NotAttached(_) => warn!(name: "not attached", "{self}"),
             Notice::Reloaded {
@@ -197,10 +197,10 @@ impl fmt::Display for Notice {
                 link,
                 protocol,
                 frames,
-                received,
+                offered,
             } => write!(
                 f,
-                "link {link}: no filter looks into {frames} of {received} frames, of {protocol}: all of them share the \
+                "link {link}: no filter looks into {frames} of {offered} frames, of {protocol}: all of them share the \
                  class and flow that their MAC addresses and VLAN say"
             ),
             Notice::NotAttached(refusals) => refusals.fmt(f),

@@ -389,7 +389,7 @@ impl LinkReport {
         for (place, account) in plan.accounts.iter_mut().enumerate() {
             account.told.report = Some(plan.told.share(place));
         }
-        LinkReport {
+        let mut report = LinkReport {
             name: Arc::from(&*link.name),
             to,
             algorithm: link.algorithm.to_string(),
@@ -412,7 +412,7 @@ impl LinkReport {
             malformed: count.malformed,
             unmatched: count.unmatched,
             opaque_frames: count.opaque.0,
-            opaque_protocol: opaque_protocol(count.opaque, device.lane.received.frames),
+            opaque_protocol: None,
             transmitted: device.lane.transmitted,
             queued_packets: count.queued.into(),
             pipeline,
@@ -422,15 +422,28 @@ impl LinkReport {
                 .iter()
                 .map(|account| Arc::clone(&account.told.delays.delays)))
             .collect(),
-        }
+        };
+        report.opaque_protocol = opaque_protocol(count.opaque, report.offered());
+        report
+    }
+
+    /// Frames that arrived at its classes, from the interface and from attached processes.
+    #[must_use]
+    pub fn offered(&self) -> u64 {
+        self.top()
+            .map(|class| class.accepted_packets + class.dropped)
+            .sum()
     }
 
     /// Frames that were dropped early of all its classes.
     #[must_use]
     pub fn early(&self) -> u64 {
-        let top = self.classes.iter();
-        let top = top.filter(|class| class.terms.parent.is_none());
-        top.map(|class| class.early).sum()
+        self.top().map(|class| class.early).sum()
+    }
+
+    fn top(&self) -> impl Iterator<Item = &ClassReport> {
+        let classes = self.classes.iter();
+        classes.filter(|class| class.terms.parent.is_none())
     }
 }
 
@@ -496,8 +509,8 @@ fn tell(
     }
 }
 
-/// The protocol that no filter looks into, where frames of such are many among those received.
-fn opaque_protocol((frames, ethertype): (u64, u16), received: u64) -> Option<Arc<str>> {
+/// The protocol that no filter looks into, if its frames are many among those offered.
+fn opaque_protocol((frames, ethertype): (u64, u16), offered: u64) -> Option<Arc<str>> {
     const LEAST: u64 = 100;
     const PART: u64 = 100;
     let name = match ethertype {
@@ -508,7 +521,7 @@ fn opaque_protocol((frames, ethertype): (u64, u16), received: u64) -> Option<Arc
         0x88e5 => "MACsec",
         _ => "Ethernet type",
     };
-    (frames >= LEAST && frames.saturating_mul(PART) > received)
+    (frames >= LEAST && frames.saturating_mul(PART) > offered)
         .then(|| format!("{name} ({ethertype:#06x})").into())
 }
 
@@ -548,7 +561,7 @@ mod tests {
 
     #[test]
     fn an_opaque_protocol_is_reported_from_a_hundred_frames_and_more_than_one_percent_on() {
-        let of = |frames, received| opaque_protocol((frames, 0x8847), received);
+        let of = |frames, offered| opaque_protocol((frames, 0x8847), offered);
         assert_eq!(of(99, 99), None);
         assert_eq!(of(100, 10_000), None);
         assert_eq!(of(101, 10_000).as_deref(), Some("MPLS (0x8847)"));

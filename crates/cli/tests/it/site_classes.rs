@@ -409,6 +409,7 @@ rate = "{rate}"
 name = "bulk"
 default = true
 limit = {{ packets = 1000 }}
+queue = "tail-drop"
 {more}
 "#
             )

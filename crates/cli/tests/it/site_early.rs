@@ -18,7 +18,8 @@ const FLOOD: u16 = 1_000;
 /// So low that whoever floods is refused room, however slow this machine is just now.
 const RATE: &str = "4mbit";
 
-/// Room for voice that came while the program did not run; no more for the flood than the rest.
+/// Room for voice that arrived while the program did not run, however long it waits; no more for the flood than
+/// for the rest.
 const CLASSES: &str = "\
 limit = { packets = 4000 }
 
@@ -26,6 +27,7 @@ limit = { packets = 4000 }
 name = \"voice\"
 rate = \"2mbit\"
 room = { packets = 2500 }
+queue = \"tail-drop\"
 
 [[link.class]]
 name = \"echo\"
@@ -261,7 +263,11 @@ fn a_file_read_again_under_overload_loses_no_count_and_voice_still_loses_nothing
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
         let voice = |keys: &[&str]| count(&report, "voice", keys);
         assert_eq!(voice(&["accepted_packets"]), 4_000, "{backend}: {report:#}");
-        assert_eq!(voice(&["dropped", "discarded", "early"]), 0, "{backend}");
+        assert_eq!(
+            voice(&["dropped", "discarded", "early"]),
+            0,
+            "{backend}: {report:#}"
+        );
         let early = count(&report, "flood", &["early"]);
         assert!(early > 60_000, "{backend}: {report:#}");
         all_is_told(&report, before.sent + after.sent);

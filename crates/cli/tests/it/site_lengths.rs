@@ -230,7 +230,7 @@ fn an_mtu_raised_during_a_run_is_logged_and_the_report_names_the_limit() {
     // The second one comes when the first was received.
     line.pass(vec![frame(&[], 9_014, 1), frame(&[], 60, 2)], 1);
     running.signal("HUP");
-    running.until_said("was read again and taken over");
+    running.until_said("reloaded ");
     let arrived = line.pass(vec![frame(&[], 9_014, 3)], 1);
     assert_eq!(arrived.len(), 1);
     running.signal("INT");

@@ -477,7 +477,7 @@ fn a_flush_of_a_hundred_thousand_packets_is_done_between_rounds() {
         + &format!(
             "limit = {{ packets = 131072, bytes = \"100mb\" }}\n\
              [[link.class]]\nname = \"ours\"\nceil = \"16kbit\"\n\
-             limit = {{ packets = 120000, bytes = \"90mb\" }}\n\
+             limit = {{ packets = 120000, bytes = \"90mb\" }}\nqueue = \"tail-drop\"\n\
              [[link.class]]\nname = \"rest\"\ndefault = true\n\
              [[link.filter]]\nclass = \"ours\"\ndestination-port = 1001\n\
              [control]\nsocket = \"{}\"\n",

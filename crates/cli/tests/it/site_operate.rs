@@ -155,6 +155,8 @@ fn what_is_flushed_is_gone_and_counted_and_what_comes_then_is_not() {
     };
     let asked = Asked::start(&wire, "packet", "");
     asked.json(&NARROW);
+    // Nothing but a flush discards packets then.
+    asked.json(&["set", "voice", "queue=tail-drop"]);
     let hosts = (wire.sender(0), wire.receiver());
     let fill = || {
         numbered(hosts, 1_001, || {

@@ -34,8 +34,7 @@ fn host(wire: &Wire) -> PacketBackend {
 }
 
 fn frame() -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-    frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 253]);
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
     frame.resize(60, 0);
     frame
 }
@@ -47,11 +46,6 @@ fn send(host: &mut PacketBackend, frames: usize) {
         host.transmit(&mut batch).unwrap();
         assert!(begun.elapsed() < PATIENCE);
     }
-}
-
-/// The report. The log has a line too: no filter looks into these frames.
-fn reported(site: Site) -> Value {
-    serde_json::from_str(&site.end().stdout).unwrap()
 }
 
 fn count(report: &Value, key: &str) -> u64 {
@@ -74,7 +68,7 @@ fn the_delay_of_a_frame_counts_from_when_it_came_to_the_interface() {
         site.signal("CONT");
         // What is behind them has passed when this does.
         assert!(wire.is_through(PATIENCE).unwrap());
-        let report = reported(site);
+        let report = site.reported();
         assert!(count(&report, "sent_packets") >= 20, "{backend}");
         let delay = &class(&report, "up", "tested")["delay_us"]["max"];
         assert!(
@@ -110,7 +104,7 @@ fn what_came_while_it_did_not_run_was_received_or_is_counted_as_lost() {
     // Of those that come now the program knows that others were lost.
     send(&mut host, 100);
     assert!(wire.is_through(PATIENCE).unwrap());
-    let report = reported(site);
+    let report = site.reported();
     let lost = report["interfaces"][0]["lost"].as_u64().unwrap();
     let tested = count(&report, "accepted_packets") + count(&report, "dropped");
     let mut heard = Vec::new();
@@ -135,7 +129,7 @@ fn what_comes_while_it_does_not_run_waits_for_it() {
         send(&mut host, frames);
         site.signal("CONT");
         assert!(wire.is_through(PATIENCE).unwrap());
-        let report = reported(site);
+        let report = site.reported();
         assert_eq!(report["interfaces"][0]["lost"], 0, "{backend}: {report:#}");
         let tested = count(&report, "accepted_packets") + count(&report, "dropped");
         assert!(tested > frames as u64 / 2, "{backend}: {tested} came");

@@ -344,13 +344,16 @@ fn hear(heard: &UdpSocket, datagrams: usize) {
     }
 }
 
+/// A class whose queue drops no packet as long as it is not full.
+const FIFO: &str = "[[link.class]]\nname = \"all\"\ndefault = true\nqueue = \"tail-drop\"\n";
+
 #[test]
 fn what_is_queued_when_it_is_told_to_stop_is_sent_at_the_pace_of_the_link() {
     let Some(wire) = wire("what is queued at the end", 1) else {
         return;
     };
     for backend in BACKENDS {
-        let config = up(backend, "1mbit");
+        let config = up(backend, "1mbit") + FIFO;
         let site = Site::start_with(&wire, &config, &["--drain", "60"]);
         let heard = bind(wire.receiver(), 5_005);
         let begun = Instant::now();
@@ -377,7 +380,8 @@ fn it_sends_what_is_queued_for_no_longer_than_it_may_and_tells_what_is_left() {
         return;
     };
     // Longer than it sends for where nothing is said.
-    let site = Site::start_with(&wire, &up("packet", "100kbit"), &["--drain", "1"]);
+    let config = up("packet", "100kbit") + FIFO;
+    let site = Site::start_with(&wire, &config, &["--drain", "1"]);
     send(&wire, MANY, 5_006);
     let finished = site.end();
     assert!(finished.took >= Duration::from_secs(1), "{finished:?}");

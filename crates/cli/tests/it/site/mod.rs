@@ -281,6 +281,14 @@ impl Site {
         serde_json::from_str(&finished.success()).unwrap()
     }
 
+    /// Stops it, and gives its report, whatever it has logged.
+    #[track_caller]
+    pub(crate) fn reported(self) -> Value {
+        let finished = self.end();
+        assert!(finished.status.success(), "{finished:?}");
+        serde_json::from_str(&finished.stdout).unwrap()
+    }
+
     /// Waits until it ends by itself.
     pub(crate) fn finish(self) -> Finished {
         self.running.finish()
