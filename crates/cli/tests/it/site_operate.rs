@@ -50,7 +50,8 @@ fn shaping_is_switched_off_and_on_and_nothing_is_lost_or_reordered() {
         let asked = Asked::start(&wire, backend, "");
         // More comes than leaves: at each switch some wait.
         let wide = "limit={ packets = 5_000 }";
-        asked.json(&["set", "voice", "rate=2mbit", "ceil=3mbit", wide]);
+        let rates = ["set", "voice", "rate=2mbit", "ceil=3mbit"];
+        asked.json(&[&rates[..], &[wide, "queue=tail-drop"]].concat());
         let hosts = (wire.sender(0), wire.receiver());
         let ((), numbers, sent) = numbered(hosts, 1_001, || {
             for round in 0..10 {

@@ -109,14 +109,19 @@ def _value(value: Any) -> str:
 
 
 def link(mbit: float, algorithm: str) -> str:
-    """The link to the receiver."""
-    keys = {"to": "outside", "rate": bits(mbit), "overhead": "ethernet"}
+    """The link to the receiver, without a class of its own for link-layer control: the papers have none."""
+    keys = {"to": "outside", "rate": bits(mbit), "overhead": "ethernet", "link_control": "none"}
     return table("link", name="up", **keys, algorithm=algorithm)
 
 
 def class_of(name: str, /, **keys: Any) -> str:
     """A class of the link before it."""
     return table("link.class", name=name, **keys)
+
+
+def leaf_of(name: str, /, **keys: Any) -> str:
+    """A class with a queue that drops packets only when it is full, unless ``keys`` name another ``queue``."""
+    return class_of(name, **({"queue": "tail-drop"} | keys))
 
 
 def filter_to(name: str, /, **keys: Any) -> str:

@@ -87,8 +87,8 @@ def site(cell: Cell, queue_ms: float) -> str:
     return _altq.site(
         cell.way,
         _altq.link(cell.link_mbit, "qfq+"),
-        _altq.class_of("measured", **keys, limit={"packets": packets}),
-        _altq.class_of("rest", default=True),
+        _altq.leaf_of("measured", **keys, limit={"packets": packets}),
+        _altq.leaf_of("rest", default=True),
         _altq.filter_to("measured", protocol="tcp", destination_port=_altq.PORT),
     )
 

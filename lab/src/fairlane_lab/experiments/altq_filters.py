@@ -83,8 +83,8 @@ def site(filters: list[dict[str, str]], many: str = "filters") -> str:
     return _altq.site(
         "packet",
         _altq.link(100_000.0, "qfq+"),
-        _altq.class_of("rest", default=True),
-        *(_altq.class_of(f"class-{number}") for number in range(classes)),
+        _altq.leaf_of("rest", default=True),
+        *(_altq.leaf_of(f"class-{number}") for number in range(classes)),
         *(_altq.filter_to(f"class-{number % classes}", **one) for number, one in enumerate(filters)),
     )
 

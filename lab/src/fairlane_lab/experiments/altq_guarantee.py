@@ -65,7 +65,7 @@ def site(asked: Parameters, way: str) -> str:
         return {"limit": {"packets": _altq.queue_packets(mbit, asked.queue_ms)}}
 
     classes = [
-        _altq.class_of(name, rate=_altq.bits(mbit), ceil=_altq.bits(mbit), **queue(mbit))
+        _altq.leaf_of(name, rate=_altq.bits(mbit), ceil=_altq.bits(mbit), **queue(mbit))
         for name, mbit in asked.rates.items()
     ]
     filters = [
@@ -73,7 +73,7 @@ def site(asked: Parameters, way: str) -> str:
         for name, flow in flows(asked).items()
         if name != BACKGROUND
     ]
-    rest = _altq.class_of(BACKGROUND, default=True, **queue(asked.link_mbit))
+    rest = _altq.leaf_of(BACKGROUND, default=True, **queue(asked.link_mbit))
     return _altq.site(way, _altq.link(asked.link_mbit, "qfq+"), *classes, rest, *filters)
 
 

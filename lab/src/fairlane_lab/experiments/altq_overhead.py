@@ -92,11 +92,11 @@ def site(discipline: str, way: str, link_mbit: float) -> str:
         # As the paper's WFQ: a queue for each flow.
         flows = {"per": "5-tuple", "algorithm": "qfq+"} if discipline == "fair-queueing" else {}
         algorithm = "qfq+" if discipline == "fair-queueing" else "fifo"
-        only = _altq.class_of("all", default=True, **flows, **queue)
+        only = _altq.leaf_of("all", default=True, **flows, **queue)
         return _altq.site(way, back, _altq.link(mbit, algorithm), only)
     # Three classes, as the paper's; each may take what the others leave.
     classes = [
-        _altq.class_of(name, rate=_altq.bits(mbit * part), borrow=True, **queue, **more)
+        _altq.leaf_of(name, rate=_altq.bits(mbit * part), borrow=True, **queue, **more)
         for name, part, more in (
             ("bulk", 0.5, {}),
             ("interactive", 0.3, {}),

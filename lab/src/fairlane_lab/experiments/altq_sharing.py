@@ -117,7 +117,7 @@ def site(asked: Parameters, discipline: str, way: str) -> str:
     ]
     # What is not TCP, such as ARP, is little and has to be somewhere.
     leaves = [
-        _altq.class_of(
+        _altq.leaf_of(
             leaf.name,
             parent=leaf.agency,
             rate=rate(leaf.percent),

@@ -98,9 +98,9 @@ def site(contender: Contender) -> str:
         contender.way,
         *workers,
         _altq.link(MBIT, "qfq+"),
-        _altq.class_of("probe", rate=_altq.bits(PROBE_MBIT)),
-        *(_altq.class_of(name, rate="1mbit", room=ROOM) for name in names),
-        _altq.class_of("rest", default=True),
+        _altq.leaf_of("probe", rate=_altq.bits(PROBE_MBIT)),
+        *(_altq.leaf_of(name, rate="1mbit", room=ROOM) for name in names),
+        _altq.leaf_of("rest", default=True),
         _altq.filter_to("probe", protocol="udp", destination_port=PROBE_PORT),
         *(
             _altq.filter_to(name, protocol="udp", destination_port=FIRST_PORT + number)
