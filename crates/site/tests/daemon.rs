@@ -187,7 +187,7 @@ fn a_site_tells_its_state_and_takes_over_another_while_frames_pass_and_stops_whe
     assert_eq!(handle.rounds(), rounds, "it has ended");
     assert_eq!(report.reloads, 1);
     let classes = report.links[0].classes.to_vec();
-    let [calls, rest] = &classes[..] else {
+    let [calls, rest, _link_control] = &classes[..] else {
         panic!("{report:?}");
     };
     assert_eq!(&*calls.terms.name, "calls");
@@ -287,7 +287,7 @@ fn a_site_with_workers_forwards_takes_over_and_goes_on_with_another_interface() 
     });
     result.unwrap();
     let classes = report.links[0].classes.to_vec();
-    let [calls, rest] = &classes[..] else {
+    let [calls, rest, _link_control] = &classes[..] else {
         panic!("{report:?}");
     };
     assert_eq!((&*calls.terms.name, calls.dropped), ("calls", 0));

@@ -97,8 +97,8 @@ fn site_of(class: &str, workers: Workers, links: &[(&str, &str)]) -> Site {
     for (name, to) in links {
         text += &format!(
             "[[link]]\nname = \"{name}\"\nto = \"{to}\"\nrate = \"200mbit\"\n\
-             [[link.class]]\nname = \"{class}\"\nrate = \"40mbit\"\n\
-             [[link.class]]\nname = \"rest\"\ndefault = true\n\
+             [[link.class]]\nname = \"{class}\"\nrate = \"40mbit\"\nqueue = \"tail-drop\"\n\
+             [[link.class]]\nname = \"rest\"\ndefault = true\nqueue = \"tail-drop\"\n\
              [[link.filter]]\nclass = \"{class}\"\nsource-port = \"20000-20011\"\n"
         );
     }

@@ -35,17 +35,21 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Frames that a device holds.
 pub(crate) const ROOM: usize = 1 << 16;
 
-/// Two directions, in one of them a queue for each machine of a class; what no filter matches has a queue of so
-/// many packets. Turned, filters lead elsewhere; with more, there is a class and a filter more, for nobody.
+/// No queue drops a packet before it is full, however long a thread was off its core.
+const TAIL_DROP: &str = "queue = \"tail-drop\"\n";
+
+/// Two directions, in one of them a queue for each machine of a class; packets that match no filter have a queue of
+/// so many packets. Turned, filters lead elsewhere; with more, there is one more class, with a filter that matches no
+/// packet.
 fn site(rate: &str, rest: u32, (turned, has_more): (bool, bool)) -> Site {
     let (one, other) = if turned { ("b", "a") } else { ("a", "b") };
     let link = |name: &str, to: &str, more: &str| {
         format!(
             "[[link]]\nname = \"{name}\"\nto = \"{to}\"\nrate = \"{rate}\"\n\
              limit = {{ packets = 60000, bytes = \"64mb\" }}\n\
-             [[link.class]]\nname = \"a\"\nweight = 3\nlimit = {{ packets = 40000 }}\n\
-             [[link.class]]\nname = \"b\"\nlimit = {{ packets = 40000 }}\n{more}\
-             [[link.class]]\nname = \"rest\"\ndefault = true\nlimit = {{ packets = {rest} }}\n\
+             [[link.class]]\nname = \"a\"\nweight = 3\nlimit = {{ packets = 40000 }}\n{TAIL_DROP}\
+             [[link.class]]\nname = \"b\"\nlimit = {{ packets = 40000 }}\n{TAIL_DROP}{more}\
+             [[link.class]]\nname = \"rest\"\ndefault = true\nlimit = {{ packets = {rest} }}\n{TAIL_DROP}\
              [[link.filter]]\nclass = \"{one}\"\nsource = \"10.0.0.0/30\"\n\
              [[link.filter]]\nclass = \"{other}\"\nsource = \"10.0.0.4/30\"\n"
         )
