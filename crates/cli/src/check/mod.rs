@@ -20,7 +20,7 @@ const HELP: &str = "\
 No interface is opened. The MTUs of interfaces on this machine are looked up; for others
 1500 is assumed, and the output says so. Where one of its interfaces is here, so are
 the reasons for which `run` would refuse it: a device that carries no Ethernet frames,
-queues, cores, a file of a token that is missing. A warning says where this machine
+queues, cores, a missing token file. A warning says where this machine
 bridges or routes between the interfaces, past Fairlane: `run` refuses that too. An error is one sentence with its line and
 column, and the exit status is 2; warnings go to standard error and change nothing.
 

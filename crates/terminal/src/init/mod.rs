@@ -27,8 +27,8 @@ yourself where that is wrong. The file shapes both directions in four classes, e
 it is explained there, and a file that is there already is left alone without --force.
 
 Whether it does anything depends on --rate-up and --rate-down: they should be 90 to 95% of
-what the line carries, as a speed test measures it while nobody else uses it, or as the modem
-shows it. A little below the line's rate packets queue here, where classes say who is next; at
+the line's rate, as a speed test on an idle line measures it, or as the modem shows it. A
+little below the line's rate packets queue here, where classes decide which packet is next; at
 the line's rate they queue in the modem. They can be set later, in the file or while it runs
 (fairlane ctl link up rate=18mbit).
 
