@@ -22,10 +22,12 @@ const GET_ROUTE: u16 = 26;
 const HARDWARE_ADDRESS: u16 = 1;
 const MTU: u16 = 4;
 const ADDRESS_LABEL: u16 = 3;
+const ADDRESS_LIFETIME: u16 = 6;
 const ADDRESS_FLAGS: u16 = 8;
 const TO: u16 = 1;
 const BY: u16 = 4;
 const GATEWAY: u16 = 5;
+const MULTIPATH: u16 = 9;
 const CACHE: u16 = 12;
 const EXPIRES: u16 = 23;
 const NEXT_HOP: u16 = 30;
@@ -67,6 +69,11 @@ pub(crate) struct Moved {
 
 impl Moved {
     /// Reads those of the interface `from`, to be moved to `to`. Nothing is changed yet.
+    ///
+    /// # Errors
+    ///
+    /// The kernel cannot be asked. A route with several next hops uses the interface: without its addresses the
+    /// kernel would drop that route for good.
     pub(crate) fn plan(from: &str, to: &str) -> io::Result<Moved> {
         let socket = Socket::open(Protocol::ROUTE)?;
         let index = index(from)?;
@@ -75,6 +82,14 @@ impl Moved {
             let scope = it.number(0).unwrap_or_default().to_ne_bytes()[3];
             it.number(4) == Some(index) && scope < network::LINK_SCOPE
         });
+        let routes = all_routes(&socket)?;
+        if let Some(route) = routes.iter().find(|route| is_multipath_by(route, index)) {
+            let to = route.attribute(ROUTE_FIXED, TO).and_then(network::ip);
+            let to = to.map_or_else(|| "default".to_owned(), |to| to.to_string());
+            return Err(io::Error::other(format!(
+                "the route to {to} has several next hops (only one can be moved)"
+            )));
+        }
         let settings = QUIET.iter().filter_map(|&(key, _)| {
             let value = fs::read_to_string(path(key, from)).ok()?;
             Some((key.to_owned(), value.trim().to_owned()))
@@ -83,7 +98,7 @@ impl Moved {
             to: to.to_owned(),
             settings: settings.collect(),
             addresses: addresses.map(|it| it.bytes().to_vec()).collect(),
-            routes: routes_by(&socket, index)?,
+            routes: routes_by(routes, index),
         })
     }
 
@@ -100,7 +115,7 @@ impl Moved {
             set(key, from, value)?;
         }
         self.delete(&socket, source);
-        self.add(&socket, target)?;
+        self.add(&socket, target, Lifetime::Unlimited)?;
         announce(&socket, &self.to, target);
         Ok(())
     }
@@ -117,13 +132,13 @@ impl Moved {
         for (key, value) in &self.settings {
             let _ = set(key, name, value);
         }
-        let _ = self.add(&socket, target);
+        let _ = self.add(&socket, target, Lifetime::Kept);
         announce(&socket, name, target);
     }
 
     fn delete(&self, socket: &Socket, from: u32) {
         let addresses = self.addresses.iter();
-        let addresses = addresses.map(|it| (DELETE_ADDRESS, address_at(it, from)));
+        let addresses = addresses.map(|it| (DELETE_ADDRESS, address_at(it, from, Lifetime::Kept)));
         // IPv6 routes stay without the addresses, and then those of the other interface are rejected.
         let routes = self.routes.iter().rev();
         let routes = routes.map(|it| (DELETE_ROUTE, route_by(it, from)));
@@ -134,9 +149,9 @@ impl Moved {
     }
 
     /// Adds all that can be; the first error if something cannot.
-    fn add(&self, socket: &Socket, to: u32) -> io::Result<()> {
+    fn add(&self, socket: &Socket, to: u32, lifetime: Lifetime) -> io::Result<()> {
         let addresses = self.addresses.iter();
-        let addresses = addresses.map(|it| (NEW_ADDRESS, address_at(it, to)));
+        let addresses = addresses.map(|it| (NEW_ADDRESS, address_at(it, to, lifetime)));
         let routes = self.routes.iter().map(|it| (NEW_ROUTE, route_by(it, to)));
         let mut result = Ok(());
         for (kind, message) in addresses.chain(routes) {
@@ -186,7 +201,8 @@ impl Moved {
 /// The gateways of default routes by the interface of this index.
 pub(crate) fn gateways(index: u32) -> io::Result<Vec<IpAddr>> {
     let socket = Socket::open(Protocol::ROUTE)?;
-    let routes = routes_by(&socket, index)?.into_iter().map(Answer::new);
+    let routes = routes_by(all_routes(&socket)?, index);
+    let routes = routes.into_iter().map(Answer::new);
     let defaults = routes.filter(|route| route.attribute(ROUTE_FIXED, TO).is_none());
     let gateways = defaults.filter_map(|route| network::ip(route.attribute(ROUTE_FIXED, GATEWAY)?));
     Ok(gateways.collect())
@@ -234,8 +250,7 @@ fn link(index: u32) -> Message {
 }
 
 /// The routes by an interface that are not the kernel's own, those without a gateway first: others need them.
-fn routes_by(socket: &Socket, index: u32) -> io::Result<Vec<Vec<u8>>> {
-    let routes = socket.request(GET_ROUTE, DUMP, &Message::new([0; ROUTE_FIXED]))?;
+fn routes_by(routes: Vec<Answer>, index: u32) -> Vec<Vec<u8>> {
     let mut routes: Vec<Answer> = routes
         .into_iter()
         .filter(|route| {
@@ -255,11 +270,37 @@ fn routes_by(socket: &Socket, index: u32) -> io::Result<Vec<Vec<u8>>> {
         })
         .collect();
     routes.sort_by_key(|route| route.attribute(ROUTE_FIXED, GATEWAY).is_some());
-    Ok(routes.iter().map(|route| route.bytes().to_vec()).collect())
+    routes.iter().map(|route| route.bytes().to_vec()).collect()
+}
+
+fn all_routes(socket: &Socket) -> io::Result<Vec<Answer>> {
+    socket.request(GET_ROUTE, DUMP, &Message::new([0; ROUTE_FIXED]))
+}
+
+/// Whether a route has several next hops, one of them by this interface: each is a struct rtnexthop with attributes.
+fn is_multipath_by(route: &Answer, index: u32) -> bool {
+    let mut hops = route.attribute(ROUTE_FIXED, MULTIPATH).unwrap_or_default();
+    while let Some(&[low, high, _, _, a, b, c, d]) = hops.first_chunk() {
+        if u32::from_ne_bytes([a, b, c, d]) == index {
+            return true;
+        }
+        let length = usize::from(u16::from_ne_bytes([low, high])).next_multiple_of(4);
+        hops = hops.get(length.max(8)..).unwrap_or_default();
+    }
+    false
+}
+
+/// Whether an address that was learned expires at the other interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lifetime {
+    /// As the kernel described it.
+    Kept,
+    /// It never does: advertisements and leases that would renew it name the first interface.
+    Unlimited,
 }
 
 /// An address as the kernel described it, at another interface.
-fn address_at(bytes: &[u8], index: u32) -> Message {
+fn address_at(bytes: &[u8], index: u32, lifetime: Lifetime) -> Message {
     let answer = Answer::new(bytes.to_vec());
     let mut fixed = bytes.get(..4).unwrap_or_default().to_vec();
     fixed.extend(index.to_ne_bytes());
@@ -269,6 +310,7 @@ fn address_at(bytes: &[u8], index: u32) -> Message {
         message = match (kind, value.first_chunk()) {
             // It begins with the name of the interface.
             (ADDRESS_LABEL, _) => message,
+            (ADDRESS_LIFETIME, _) if lifetime == Lifetime::Unlimited => message,
             (ADDRESS_FLAGS, Some(&flags)) if is_ipv6 => {
                 message.with_number(kind, u32::from_ne_bytes(flags) | NO_SEARCH)
             }
@@ -337,6 +379,45 @@ fn set(key: &str, interface: &str, value: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_learned_address_does_not_expire_at_the_other_interface() {
+        let mut fixed = vec![IPV6, 64, 0, 0];
+        fixed.extend(3_u32.to_ne_bytes());
+        let message = Message::new(fixed).with(ADDRESS_LIFETIME, &[1; 16]);
+        let learned = message.with(1, &[0x20; 16]);
+        let bytes = learned.bytes();
+        let lifetimes = [Lifetime::Kept, Lifetime::Unlimited].map(|lifetime| {
+            let message = address_at(bytes, 7, lifetime);
+            let answer = Answer::new(message.bytes().to_vec());
+            assert_eq!(answer.number(4), Some(7));
+            assert!(answer.attribute(ADDRESS_FIXED, 1).is_some());
+            answer.attribute(ADDRESS_FIXED, ADDRESS_LIFETIME).is_some()
+        });
+        assert_eq!(lifetimes, [true, false]);
+    }
+
+    #[test]
+    fn a_route_with_several_next_hops_is_found_at_each_of_their_interfaces() {
+        let hop = |index: u32| {
+            let mut hop = vec![16, 0, 0, 0];
+            hop.extend(index.to_ne_bytes());
+            // A gateway.
+            hop.extend([8, 0, GATEWAY as u8, 0, 192, 0, 2, 1]);
+            hop
+        };
+        let hops = [hop(2), hop(5)].concat();
+        let several = Message::new([0; ROUTE_FIXED]).with(MULTIPATH, &hops);
+        let one = Message::new([0; ROUTE_FIXED]).with_number(BY, 2);
+        let by = |message: &Message, index| {
+            is_multipath_by(&Answer::new(message.bytes().to_vec()), index)
+        };
+        assert!(by(&several, 2) && by(&several, 5) && !by(&several, 3));
+        assert!(!by(&one, 2));
+        // A length of zero ends nowhere.
+        let torn = Message::new([0; ROUTE_FIXED]).with(MULTIPATH, &[0; 12]);
+        assert!(!by(&torn, 2));
+    }
 
     #[test]
     fn a_note_says_what_was_moved() {

@@ -58,6 +58,11 @@ impl Message {
         Self(fixed.into())
     }
 
+    /// Returns its bytes: the fixed part and the attributes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Appends an attribute.
     pub fn with(mut self, kind: u16, value: &[u8]) -> Self {
         let length = (value.len() + 4) as u16;

@@ -209,8 +209,11 @@ impl Handle {
 
     /// The file says this from now on.
     pub fn wrote(&self, text: Arc<str>) {
+        // Before the site is read, so that a change that runs from now on counts after this.
+        let mut file = self.file();
         let unsaved = u64::from(*text != *self.site().text);
-        self.resume(text, unsaved);
+        *file = FileText { text, unsaved };
+        drop(file);
         // The next state says so.
         let _ = self.events.send(Event::Wrote);
     }
@@ -222,10 +225,11 @@ impl Handle {
 
     pub(crate) fn runs(&self, site: Arc<Site>) {
         let text = Arc::clone(&site.text);
+        // In this order wherever both are locked.
+        let mut file = self.file();
         let mut running = self.site.lock().unwrap_or_else(PoisonError::into_inner);
         let former = mem::replace(&mut *running, site);
         drop(running);
-        let mut file = self.file();
         file.unsaved = match *text == *file.text {
             true => 0,
             false => file.unsaved + u64::from(*text != *former.text),

@@ -64,6 +64,8 @@ impl<'a> LinkControl<'a> {
         let mut classes = tree.written.iter();
         let found = classes.position(|class| class.name.value() == self.named());
         let place = match &self.link.link_control {
+            // Even if a class has that name.
+            Some(name) if name.value() == NONE => return None,
             Some(name) => name.span(),
             None => tree.written[found?].name.span(),
         };
@@ -75,7 +77,7 @@ impl<'a> LinkControl<'a> {
                     self.named()
                 ),
             ),
-            None if ![NAME, NONE].contains(&self.named()) => {
+            None if self.named() != NAME => {
                 let names = tree.written.iter().map(|class| class.name.value().as_str());
                 let near = suggestion(self.named(), names);
                 report.error(
@@ -114,7 +116,14 @@ impl<'a> LinkControl<'a> {
         Rate::from_bps(wanted)?;
         let (own, ceiling) = match algorithm.sharing() {
             Sharing::Weights => (Some(self.left(tree, classes, rate, wanted, report)?), None),
-            Sharing::Levels => (None, Some(ceiling(wanted, longest)?)),
+            Sharing::Levels => {
+                let ceiling = ceiling(wanted, longest)?;
+                if !leaves_rates(classes, rate, ceiling.rate) {
+                    self.warn_of_none(ceiling.rate, report);
+                    return None;
+                }
+                (None, Some(ceiling))
+            }
             Sharing::Offers(_) => return None,
         };
         Some(Class {
@@ -147,20 +156,23 @@ impl<'a> LinkControl<'a> {
             .filter(|class| class.parent.is_none() && !tree.written[class.number].granted);
         let taken: u64 = of_file.filter_map(|class| class.rate).map(Rate::bps).sum();
         let left = Rate::from_bps(rate.bps().saturating_sub(taken).min(wanted));
-        if left.is_none_or(|left| left.bps() < wanted / 2) {
-            let name = self.link.name.value();
-            report.warning(
-                &self.link.name.span(),
-                format!(
-                    "link '{name}': its classes are guaranteed all of its rate, so ARP, neighbour discovery and other \
-                     link-layer control have no class of their own and may starve: leave {} of the link, or name a class \
-                     with 'link-control'",
-                    Rate::from_bps(wanted).map_or_else(String::new, |rate| rate.to_string())
-                ),
-            );
-            return None;
+        let left = left.filter(|left| left.bps() >= wanted / 2);
+        if let (None, Some(wanted)) = (left, Rate::from_bps(wanted)) {
+            self.warn_of_none(wanted, report);
         }
         left
+    }
+
+    fn warn_of_none(&self, wanted: Rate, report: &mut Report) {
+        let name = self.link.name.value();
+        report.warning(
+            &self.link.name.span(),
+            format!(
+                "link '{name}': its classes are guaranteed all of its rate, so ARP, neighbour discovery and other \
+                 link-layer control have no class of their own and may starve: leave {wanted} of the link, or name a \
+                 class with 'link-control'"
+            ),
+        );
     }
 
     fn flows(&self, longest: Length) -> Flows {
@@ -189,6 +201,22 @@ impl<'a> LinkControl<'a> {
             },
         }
     }
+}
+
+/// Whether each class of a link by levels still has its guaranteed rate below one more class with this ceiling. A class
+/// without a ceiling may take the whole link.
+fn leaves_rates(classes: &[Class], link: Rate, ceiling: Rate) -> bool {
+    let top = |class: &&Class| class.parent.is_none();
+    classes.iter().filter(top).all(|class| {
+        let above = classes.iter().filter(top);
+        let above =
+            above.filter(|other| other.number != class.number && other.level >= class.level);
+        let taken = above.map(|other| other.ceiling.map_or(link, |ceiling| ceiling.rate).bps());
+        let taken = taken.fold(ceiling.bps(), u64::saturating_add);
+        class
+            .rate
+            .is_none_or(|rate| rate.bps().saturating_add(taken) <= link.bps())
+    })
 }
 
 /// A ceiling of this rate, if a packet fits into a second of it.

@@ -58,6 +58,8 @@ fn the_key_names_another_class_or_none() {
     assert_eq!(site.links[0].classes.len(), 2);
     let site = named("link-control = 'none'", &two_classes());
     assert_eq!(control(&site), None);
+    let off = class("name = 'none'") + &two_classes();
+    assert_eq!(control(&named("link-control = 'none'", &off)), None);
     // A class of the name is taken as it is.
     let own = class("name = 'link-control'\nrate = '1mbit'") + &two_classes();
     assert_eq!(control(&named("", &own)), Some(("link-control", 1_000_000)));
@@ -115,6 +117,20 @@ fn below_priority_it_comes_first_below_a_ceiling_and_where_no_class_can_be_made_
         let keys = format!("algorithm = '{algorithm}'");
         read(INTERFACES, &keys, classes).unwrap()
     };
+    // Rates that it would take a part of keep all of theirs.
+    for filled in [
+        class("name = 'a'\npriority = 7\nceil = '5mbit'")
+            + &class("name = 'b'\nrate = '5mbit'\ndefault = true"),
+        class("name = 'a'\nrate = '10mbit'\ndefault = true"),
+    ] {
+        let site = of("priority", &filled);
+        assert_eq!(control(&site), None);
+        let warned = site
+            .warnings
+            .iter()
+            .any(|it| it.to_string().contains("have no class of their own"));
+        assert!(warned, "{:?}", site.warnings);
+    }
     let classes = class("name = 'a'\npriority = 7\nceil = '5mbit'") + &class("name = 'b'");
     let site = of("priority", &classes);
     assert_eq!(control(&site), Some(("link-control", 100_000)));

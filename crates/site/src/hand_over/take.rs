@@ -150,12 +150,14 @@ impl Running {
             let since = uptime.since(Nanos(given.uptime));
             clock.set(Nanos(given.clock) + since)
         });
+        // An earlier version does not count changes.
+        let unsaved = given.unsaved.max(u64::from(given.config != given.file));
         Ok(Parts {
             names: given.names,
             devices: devices.try_into().map_err(|_| Error::Ended)?,
             listener: listener.doing("taking over a socket")?,
             clock,
-            file: (given.file, given.unsaved),
+            file: (given.file, unsaved),
             took: Took {
                 from: given.pid,
                 stood: Arc::clone(&stood),
