@@ -145,6 +145,7 @@ rate = "2mbit"
 name = "bulk"
 default = true
 limit = { packets = 200 }
+queue = "tail-drop"
 "#;
     [&interfaces(backend), link, filter].concat()
 }

@@ -95,7 +95,9 @@ fn connections_of_classes_between_hosts_as_they_come_have_their_rates() {
     let Some(wire) = or_skip(name, Wire::with_offloads(2)) else {
         return;
     };
-    let classes = r#"
+    // Their rates are the whole link's.
+    let classes = r#"link-control = "none"
+
 [[link.class]]
 name = "one"
 rate = "28500kbit"
