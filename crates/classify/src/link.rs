@@ -27,8 +27,31 @@ pub struct LinkClassifier {
     orphans: Vec<ClassId>,
     malformed: u64,
     unmatched: u64,
-    opaque: u64,
-    opaque_type: u16,
+    opaque: Opaque,
+}
+
+/// Packets of protocols that no filter looks into, and the type in the Ethernet header of more than half of them, if
+/// there is one: the majority vote of Boyer and Moore, so that single packets of another type change nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Opaque {
+    packets: u64,
+    ethertype: u16,
+    /// Votes that its type is ahead by.
+    lead: u64,
+}
+
+impl Opaque {
+    #[inline]
+    fn add(&mut self, ethertype: u16) {
+        self.packets += 1;
+        if self.lead == 0 {
+            self.ethertype = ethertype;
+        }
+        self.lead = match self.ethertype == ethertype {
+            true => self.lead + 1,
+            false => self.lead - 1,
+        };
+    }
 }
 
 /// Why a packet goes where it goes, and what else is counted of it: one of the first three, and any of the others.
@@ -121,8 +144,7 @@ impl LinkClassifier {
             orphans: Vec::new(),
             malformed: 0,
             unmatched: 0,
-            opaque: 0,
-            opaque_type: 0,
+            opaque: Opaque::default(),
         }
     }
 
@@ -159,7 +181,7 @@ impl LinkClassifier {
     pub fn resume(&mut self, former: &LinkClassifier) {
         self.malformed = former.malformed;
         self.unmatched = former.unmatched;
-        (self.opaque, self.opaque_type) = (former.opaque, former.opaque_type);
+        self.opaque = former.opaque;
     }
 
     /// Where a packet of a known class goes, by the class's place in the link; counts nothing.
@@ -252,7 +274,7 @@ impl LinkClassifier {
         to: &mut Vec<ClassFlow>,
     ) {
         let (mut unmatched, mut malformed) = (0, 0);
-        let (mut opaque, mut opaque_type) = (0, self.opaque_type);
+        let mut opaque = self.opaque;
         let mut fragments = self.fragments.take();
         let mut orphans = core::mem::take(&mut self.orphans);
         self.each(packets, layer, scratch, |of, class_flow, found| {
@@ -265,14 +287,14 @@ impl LinkClassifier {
                 class_flow = follow(fragments, &mut orphans, of, class_flow, now);
             }
             if found.has(Found::OPAQUE) {
-                (opaque, opaque_type) = (opaque + 1, of.0.ethertype);
+                opaque.add(of.0.ethertype);
             }
             to.push(class_flow);
         });
         (self.fragments, self.orphans) = (fragments, orphans);
         self.unmatched += unmatched;
         self.malformed += malformed;
-        (self.opaque, self.opaque_type) = (self.opaque + opaque, opaque_type);
+        self.opaque = opaque;
     }
 
     /// The same without counting, and what is to be [counted](Self::count): for threads that share the
@@ -373,15 +395,15 @@ impl LinkClassifier {
         self.unmatched += u64::from(found.has(Found::NO_FILTER));
         self.malformed += u64::from(found.has(Found::UNREADABLE));
         if found.has(Found::OPAQUE) {
-            self.opaque += 1;
-            self.opaque_type = network(bytes).map_or(0, |(ethertype, _)| ethertype);
+            let ethertype = network(bytes).map_or(0, |(ethertype, _)| ethertype);
+            self.opaque.add(ethertype);
         }
     }
 
     /// Packets so far of protocols that no filter looks into: neither IP nor link-layer control; and the type in the
-    /// Ethernet header of the last one.
+    /// Ethernet header of more than half of them, if there is one.
     pub fn opaque(&self) -> (u64, u16) {
-        (self.opaque, self.opaque_type)
+        (self.opaque.packets, self.opaque.ethertype)
     }
 
     /// Takes the classes that orphans went to since the last time, once for each of them: later fragments of datagrams

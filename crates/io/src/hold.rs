@@ -390,6 +390,11 @@ impl Note {
 /// one write covers all that it said before, and what is left over is cut off. Another file put in its place would
 /// be whole as well, but the lock is on this one.
 fn write(mut file: &File, text: &str) -> io::Result<()> {
+    if text.len() as u64 > MOST {
+        // A start after a crash would read a part of it, and restore nothing.
+        let sentence = format!("it would have {} bytes (at most {MOST})", text.len());
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, sentence));
+    }
     let former = file.metadata()?.len().min(MOST) as usize;
     let mut whole = text.to_owned();
     whole.extend(std::iter::repeat_n('\n', former.saturating_sub(text.len())));
@@ -510,6 +515,21 @@ mod tests {
             let notes = fs::read_dir(&self.0).unwrap();
             notes.map(|note| note.unwrap().path()).collect()
         }
+    }
+
+    #[test]
+    fn a_note_that_could_not_be_read_whole_is_refused_and_the_former_one_stays() {
+        let folder = Folder::new();
+        fs::create_dir_all(&folder.0).unwrap();
+        let path = folder.0.join("note");
+        fs::write(&path, "off gro\n").unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let longest = MOST as usize;
+        let refused = write(&file, &"x".repeat(longest + 1)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "off gro\n");
+        write(&file, &"x".repeat(longest)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), MOST);
     }
 
     impl Drop for Folder {
