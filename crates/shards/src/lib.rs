@@ -31,8 +31,9 @@
 //! **It never falls**, so who was away is owed nothing and owes no more than B and a batch, whoever else is
 //! there at that moment. Starting at the least of those that are there instead starves a shard that was alone.
 //!
-//! **Nobody holds it up for ever.** Where the link runs short for as long as the *patience*, who waits for the least
-//! one takes its count away. Its thread notices at its next look, and comes in anew.
+//! **No shard holds it up.** A shard counts only while it has a batch to send or waits for the wire: one with less takes
+//! that at its look. Where the link runs short for as long as the *patience*, a shard that waits for the least one clears
+//! its count. The other thread notices at its next look, and comes in again.
 //!
 //! `docs/internals/shards.md` has the proofs, the bounds and what was measured by [`simulation`], beside
 //! exchanging rates at intervals.

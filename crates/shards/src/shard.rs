@@ -29,7 +29,7 @@ type Outcome = Option<Result<Batch, Wait>>;
 /// The next access to shared memory.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Come in: read the floor, and start there or above.
+    /// Read the floor, and start there or above: as a shard that counts, or not.
     Enter,
     /// Show where this shard starts, so that the floor does not pass it.
     Show,
@@ -53,8 +53,10 @@ enum Next {
     Wire,
     /// Take it.
     Take { promised: u64 },
-    /// Say so in this shard's virtual time.
+    /// Charge the batch to the virtual time of a shard that counts, and show it.
     Publish { bytes: u64 },
+    /// Charge the batch to the virtual time of a shard that does not count, from the floor on.
+    Charge { bytes: u64 },
 }
 
 /// A look at all shards.
@@ -111,6 +113,8 @@ pub struct Shard {
     credit: i64,
     /// Since when this shard has seen the link run short at each of its looks.
     short_since: Option<u64>,
+    /// The position of the least shard at the last look, if this shard waited for it, and since when.
+    waits_for: Option<(u64, u64)>,
     left_out: u64,
 }
 
@@ -126,12 +130,14 @@ impl Shard {
             next: Next::Enter,
             credit: 0,
             short_since: None,
+            waits_for: None,
             left_out: 0,
         }
     }
 
     /// Takes a batch of the link at `now`, if it is this shard's turn. `want` is what it has to send, in bytes:
-    /// no more is taken. The first call after [`idle`](Self::idle) brings it in again.
+    /// no more is taken. A shard with less than a batch to send counts only while it waits for the wire, so that no
+    /// other shard waits for it where it can take all of that.
     ///
     /// Lock-free: an access is repeated only where another shard's succeeded. A look that finds this shard
     /// within the lead of the floor takes five accesses; beyond it, one more for each shard.
@@ -151,7 +157,7 @@ impl Shard {
     /// `None` until the last of them. `now` and `want` are to stay what they were at the first.
     pub fn step(&mut self, now: u64, want: u64) -> Outcome {
         match self.next {
-            Next::Enter => self.enter(),
+            Next::Enter => self.enter(want),
             Next::Show => self.show(),
             Next::Count => self.count(),
             Next::Lift { floor } => self.lift(floor),
@@ -167,7 +173,8 @@ impl Shard {
                 self.room(promised, now, want)
             }
             Next::Take { promised } => self.take(promised, now, want),
-            Next::Publish { bytes } => self.publish(bytes),
+            Next::Publish { bytes } => self.publish(bytes, want),
+            Next::Charge { bytes } => self.charge(bytes),
         }
     }
 
@@ -191,8 +198,8 @@ impl Shard {
         // Whoever reads the older word waits a little longer.
         let was = self.own_word().swap(self.time, Ordering::Relaxed);
         self.left_out += u64::from(self.has_entered() && was != self.shown);
+        self.leave();
         self.short_since = None;
-        self.next = Next::Enter;
     }
 
     fn give_back(&mut self) {
@@ -258,12 +265,21 @@ impl Shard {
         self.words.wire.0.load(Ordering::Relaxed)
     }
 
-    /// Whether it has come in since it last had nothing to send.
+    /// Whether it has come in as a shard that counts.
     fn has_entered(&self) -> bool {
-        !matches!(
-            self.next,
-            Next::Enter | Next::Show | Next::Count | Next::Lift { .. }
-        )
+        let enters = matches!(self.next, Next::Count | Next::Lift { .. });
+        self.shown & IN != 0 && !enters
+    }
+
+    /// It counts no more, as far as this shard is concerned.
+    fn leave(&mut self) {
+        self.shown = self.time;
+        self.next = Next::Enter;
+    }
+
+    /// Whether `want` bytes, less what is left of earlier batches, are less than a batch.
+    fn is_thin(&self, want: u64) -> bool {
+        self.wanted(want) < u64::from(self.words.config.batch)
     }
 
     /// Whether it has shown itself, and nobody has left it out since.
@@ -281,11 +297,17 @@ impl Shard {
     }
 
     fn done(&mut self, outcome: Result<Batch, Wait>) -> Outcome {
-        self.next = Next::Own;
+        if outcome != Err(Wait::Others) {
+            self.waits_for = None;
+        }
+        self.next = match self.has_entered() {
+            true => Next::Own,
+            false => Next::Enter,
+        };
         Some(outcome)
     }
 
-    fn enter(&mut self) -> Outcome {
+    fn enter(&mut self, want: u64) -> Outcome {
         let floor = self.words.floor.0.load(Ordering::Relaxed);
         // Who comes back soon goes on where it was, and gains nothing by having been away. Who was
         // away for so long that the circle went round starts at the floor, or at most the reach above it.
@@ -294,7 +316,11 @@ impl Shard {
             self.time = floor & POSITION;
             self.rest = 0;
         }
-        self.then(Next::Show)
+        self.shown = self.time;
+        match self.is_thin(want) {
+            true => self.then(Next::Floor { stuck: None }),
+            false => self.then(Next::Show),
+        }
     }
 
     fn show(&mut self) -> Outcome {
@@ -336,7 +362,8 @@ impl Shard {
             self.then(Next::Floor { stuck: None })
         } else {
             self.left_out += 1;
-            self.then(Next::Enter)
+            self.leave();
+            None
         }
     }
 
@@ -414,9 +441,21 @@ impl Shard {
         self.then(Next::Short { least: scan.least })
     }
 
+    /// Whether this shard has waited for a quarter of the patience for one shard that stands at `least`: longer than
+    /// a thread that runs takes for a look.
+    fn is_stuck(&mut self, least: u64, now: u64) -> bool {
+        let since = match self.waits_for {
+            Some((position, since)) if position == least => since,
+            _ => now,
+        };
+        self.waits_for = Some((least, since));
+        now.saturating_sub(since) >= self.words.config.patience / 4
+    }
+
     fn short(&mut self, least: u64, now: u64) -> Outcome {
         let promised = self.words.wire.0.load(Ordering::Relaxed);
-        if !self.is_short(promised, now) {
+        let is_stuck = self.is_stuck(least, now);
+        if !self.is_short(promised, now) || !is_stuck {
             return self.done(Err(Wait::Others));
         }
         self.then(Next::Floor { stuck: Some(least) })
@@ -435,11 +474,18 @@ impl Shard {
     fn room(&mut self, promised: u64, now: u64, want: u64) -> Outcome {
         let queue = self.words.config.ahead;
         if promised > self.words.carried(now) + queue {
+            // The others are to leave room for it from here on.
+            if !self.has_entered() {
+                return self.then(Next::Show);
+            }
             let until = self.words.carried_at(promised - queue);
             return self.done(Err(Wait::Wire { until }));
         }
         if self.wanted(want) == 0 {
-            return self.done(Ok(Batch { bytes: 0 }));
+            return match self.has_entered() {
+                true => self.then(Next::Publish { bytes: 0 }),
+                false => self.done(Ok(Batch { bytes: 0 })),
+            };
         }
         self.then(Next::Take { promised })
     }
@@ -461,18 +507,36 @@ impl Shard {
             Ordering::Relaxed,
             Ordering::Relaxed,
         ) {
-            Ok(_) => self.then(Next::Publish { bytes }),
+            Ok(_) if self.has_entered() => self.then(Next::Publish { bytes }),
+            Ok(_) => self.then(Next::Charge { bytes }),
             Err(promised) => self.room(promised, now, want),
         }
     }
 
-    fn publish(&mut self, bytes: u64) -> Outcome {
+    fn add(&mut self, bytes: u64) {
         let product = bytes * self.words.whole + self.rest;
         let weight = u64::from(self.weight);
         self.rest = product % weight;
         self.time = further(self.time, product / weight);
         self.credit += bytes as i64;
-        let shown = self.time | IN;
+    }
+
+    fn charge(&mut self, bytes: u64) -> Outcome {
+        // The floor may have passed this shard since it looked. What it took is charged from there on, so that no
+        // batch is charged below the floor of its time.
+        let floor = self.lowest();
+        if ahead(floor, self.time) > 0 {
+            (self.time, self.rest) = (floor, 0);
+        }
+        self.add(bytes);
+        self.done(Ok(Batch { bytes }))
+    }
+
+    fn publish(&mut self, bytes: u64, want: u64) -> Outcome {
+        self.add(bytes);
+        // No other shard is to wait for one that has less than a batch: it takes that when it looks.
+        let counts = if self.is_thin(want) { 0 } else { IN };
+        let shown = self.time | counts;
         let was = self.own_word().compare_exchange(
             self.shown,
             shown,

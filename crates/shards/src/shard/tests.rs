@@ -396,6 +396,120 @@ impl Interleaved {
     }
 }
 
+/// A look begins at a time, and its last accesses are made within [`G`] of it.
+const G: u64 = 100;
+
+/// One shard that always has more than a batch to send, next to thin ones, which have a few bytes at each look.
+#[derive(Clone, Copy, Debug)]
+struct Thin {
+    bytes: u64,
+    /// When it looks in each period, in nanoseconds.
+    begins: u64,
+    lasts: u64,
+    /// The accesses that it makes at once.
+    at_once: u8,
+}
+
+fn thin() -> impl Strategy<Value = Thin> {
+    (1..320_u64, 0..G / 2, 0..G / 2, 0..12_u8).prop_map(|(bytes, begins, lasts, at_once)| Thin {
+        bytes,
+        begins,
+        lasts,
+        at_once,
+    })
+}
+
+/// How long the link was idle in a thousand periods, after the first look of the shard that has more to send, and
+/// how often a shard was left out.
+fn idle_among(config: Config, thin: &[Thin], looks_at: u64) -> (u64, u64) {
+    let mut shards = divide(config, &vec![1; thin.len() + 1]).unwrap();
+    let mut events = Vec::new();
+    for period in 0..1_000 {
+        let from = period * G;
+        events.push((from + looks_at, 0, u8::MAX));
+        for (place, thin) in thin.iter().enumerate() {
+            events.push((from + thin.begins, place + 1, thin.at_once));
+            events.push((from + thin.begins + thin.lasts, place + 1, u8::MAX));
+        }
+    }
+    events.sort_by_key(|&(time, ..)| time);
+    let mut begun = vec![None; shards.len()];
+    // The link has work until then.
+    let (mut has_begun, mut busy_until, mut idle) = (false, 0_u64, 0);
+    for (time, place, steps) in events {
+        let want = if place == 0 {
+            1 << 20
+        } else {
+            thin[place - 1].bytes
+        };
+        // A part of a look that has ended begins no other.
+        if place > 0 && steps == u8::MAX && begun[place].is_none() {
+            continue;
+        }
+        for _ in 0..steps {
+            let began = *begun[place].get_or_insert(time);
+            let Some(outcome) = shards[place].step(began, want) else {
+                continue;
+            };
+            begun[place] = None;
+            if let Ok(Batch { bytes: bytes @ 1.. }) = outcome {
+                shards[place].sent(bytes);
+                if has_begun {
+                    idle += time.saturating_sub(busy_until);
+                }
+                has_begun |= place == 0;
+                busy_until = busy_until.max(time) + bytes;
+            }
+            break;
+        }
+    }
+    (idle, shards.iter().map(Shard::left_out).sum())
+}
+
+/// 3 R g, or a little more, is the batch and Q of Theorem 4.
+const STEADY: Config = Config {
+    rate: 8_000_000_000,
+    batch: 3 * G as u32,
+    ahead: 3 * G + 1,
+    catch_up: 0,
+    lead: 24 * G,
+    patience: 1_000_000,
+};
+
+#[test]
+fn a_thin_shard_does_not_hold_the_link_of_another_that_has_more_to_send() {
+    // At each look of the one that has more to send, the other is in the middle of a look.
+    for at_once in 0..12 {
+        let thin = Thin {
+            bytes: 4,
+            begins: 10,
+            lasts: 40,
+            at_once,
+        };
+        let (idle, _) = idle_among(STEADY, &[thin], 30);
+        assert_eq!(idle, 0, "{at_once} accesses before the look of the other");
+    }
+}
+
+#[test]
+fn no_shard_that_looks_in_time_is_left_out() {
+    let config = Config {
+        ahead: 10 * G,
+        patience: 8 * G,
+        ..STEADY
+    };
+    for at_once in 0..12 {
+        let thin = Thin {
+            bytes: 4,
+            begins: 10,
+            lasts: 40,
+            at_once,
+        };
+        let (idle, left_out) = idle_among(config, &[thin, Thin { bytes: 200, ..thin }], 30);
+        assert_eq!((idle, left_out), (0, 0), "{at_once}");
+    }
+}
+
 fn cases() -> ProptestConfig {
     let cases = if fairlane_testkit::long_tests() {
         1_000
@@ -427,5 +541,16 @@ proptest! {
             threads.run(op);
         }
         prop_assert!(threads.taken <= threads.shards[0].promised());
+    }
+
+    #[test]
+    fn the_link_does_not_idle_and_no_shard_is_left_out_whatever_the_order_of_looks(
+        thin in prop::collection::vec(thin(), 1..7),
+        looks_at in 0..G,
+    ) {
+        let config = Config { lead: 3 * G * (thin.len() as u64 + 1), ..STEADY };
+        prop_assert_eq!(idle_among(config, &thin, looks_at).0, 0);
+        let config = Config { ahead: 10 * G, patience: 8 * G, ..config };
+        prop_assert_eq!(idle_among(config, &thin, looks_at), (0, 0));
     }
 }
