@@ -18,4 +18,4 @@ mod statements;
 pub use adversary::{Adversary, Nearest};
 pub use broken::{Broken, Sentence};
 pub use conformance::{Conformance, Scale, Shares, conforms};
-pub use form::long_tests;
+pub use form::{check_is_due, long_tests};

@@ -5,6 +5,7 @@ use fairlane_core::aqm::{AqmConfig, CodelConfig, Probability, RedConfig, RedPara
 use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::tree::{Ceiling, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Dequeue, Nanos, Rate, SchedulerLimits};
+use fairlane_testkit::check_is_due;
 
 /// Makes a class and one more.
 type Making = fn(&mut Tree<u32>, ClassId) -> [ClassId; 2];
@@ -57,7 +58,9 @@ fn leaves_in_the_same_order(mut stays: Tree<u32>, class_of: [ClassId; 5], moving
             let to = random.pick(&homes);
             let share = class(1 + random.below(9));
             moves.move_below(moving, to, share, NOW).unwrap();
-            moves.invariants().unwrap();
+            if check_is_due(6) {
+                moves.invariants().unwrap();
+            }
         }
         if random.below(5) < 2 {
             assert_eq!(next(&mut stays, NOW), next(&mut moves, NOW));

@@ -11,6 +11,7 @@ use fairlane_core::tree::{
 };
 use fairlane_core::{Dequeue, Rejection};
 use fairlane_core::{Limits, Nanos, SchedulerLimits};
+use fairlane_testkit::check_is_due;
 
 fn class(of: u32) -> ClassConfig {
     ClassConfig::new(weight(of), length(1500))
@@ -90,7 +91,9 @@ fn a_class_within_its_own_room_loses_nothing_however_many_fill_the_link() {
         assert_eq!((stats.dropped.packets, stats.discarded.packets), (0, 0));
         let mut left = tree.len();
         while let Dequeue::Packet(_) = tree.dequeue(Nanos::ZERO, |_| panic!("dropped late")) {
-            tree.invariants().unwrap();
+            if check_is_due(4) {
+                tree.invariants().unwrap();
+            }
             left -= 1;
         }
         assert_eq!((left, tree.len()), (0, 0), "{algorithm}");

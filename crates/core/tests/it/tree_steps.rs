@@ -7,6 +7,7 @@ use fairlane_core::tree::{
     Ceiling, ClassConfig, ClassId, ClassStats, FlowsConfig, LeafConfig, Tree,
 };
 use fairlane_core::{Dequeue, Nanos, Rate, SchedulerLimits};
+use fairlane_testkit::check_is_due;
 
 fn class() -> ClassConfig {
     ClassConfig::new(weight(1), length(1500))
@@ -41,7 +42,9 @@ fn a_class_taken_out_in_steps_gives_what_a_flush_gives_and_no_step_looks_at_more
                     most - left,
                     "as many as were looked at"
                 );
-                tree.invariants().unwrap();
+                if check_is_due(4) {
+                    tree.invariants().unwrap();
+                }
             }
             assert_eq!(taken, expected);
             assert_eq!(tree.stats(id), flushed.stats(id));
@@ -70,7 +73,9 @@ fn flows_without_packets_are_looked_at_too() {
             done =
                 (tree.take_out(flows, &mut from, &mut left, Nanos::ZERO, |_| taken += 1)).unwrap();
             looked_at += most - left;
-            tree.invariants().unwrap();
+            if check_is_due(4) {
+                tree.invariants().unwrap();
+            }
         }
         assert_eq!((taken, looked_at), (1, 20), "each once");
     }
@@ -136,7 +141,9 @@ fn a_class_removed_in_steps_leaves_what_a_removal_leaves_and_no_step_looks_at_mo
             let mut left = most;
             let removed = in_steps.go_on_removing(flows, &mut left, |_| panic!("it is empty"));
             looked_at += most - left;
-            in_steps.invariants().unwrap();
+            if check_is_due(4) {
+                in_steps.invariants().unwrap();
+            }
             match removed.unwrap() {
                 Some(removed) => break removed,
                 None => assert_eq!(left, 0),
@@ -144,7 +151,9 @@ fn a_class_removed_in_steps_leaves_what_a_removal_leaves_and_no_step_looks_at_mo
             // Some of them are forgotten meanwhile.
             now += usual.forget_after;
             in_steps.expire_idle(now);
-            in_steps.invariants().unwrap();
+            if check_is_due(4) {
+                in_steps.invariants().unwrap();
+            }
         };
         assert!(removed.remains.is_some());
         assert_eq!(looked_at, 20, "each once");

@@ -6,6 +6,7 @@ use crate::support::{length, weight};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{ClassConfig, ClassId, FlowCount, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Count, Dequeue, Limits, Nanos, SchedulerLimits};
+use fairlane_testkit::check_is_due;
 use proptest::prelude::*;
 
 /// Digests of flows that have packets all the time.
@@ -96,7 +97,9 @@ impl Told {
         if done {
             self.walked();
         }
-        self.tree.invariants().unwrap();
+        if check_is_due(8) {
+            self.tree.invariants().unwrap();
+        }
     }
 
     /// At the end of a walk: who was there all the time and had sent something was told once.
