@@ -1,5 +1,7 @@
 //! Departures are in the algorithm's order, and on time.
 
+use fairlane_testkit::long_tests;
+
 use super::*;
 
 #[test]
@@ -210,7 +212,10 @@ impl Case {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(if long_tests() { 64 } else { 16 })
+    })]
 
     #[test]
     fn every_algorithm_sends_everything_in_order_without_a_pause(case in cases()) {
