@@ -809,7 +809,7 @@ fn in_a_flood_of_either_link_every_frame_is_counted_once_while_its_interface_is_
                         balance.send(FRAMES);
                     }
                 });
-                for _ in 0..5 {
+                for _ in 0..3 {
                     settle();
                     handle.detach(NAMES[1 - from]).unwrap();
                     settle();

@@ -123,7 +123,7 @@ fn are_sent(batches: &[VecDeque<XdpFrame>], sources: &[XdpBackend]) -> bool {
 #[test]
 fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_their_memory_goes_back()
 {
-    const FRAMES: u32 = 20_000;
+    const FRAMES: u32 = 10_000;
     for (mode, receivers, senders) in MODES
         .into_iter()
         .flat_map(|mode| [(mode, 2, 1), (mode, 3, 4)])

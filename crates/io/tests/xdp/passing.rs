@@ -11,7 +11,7 @@ use crate::rig::*;
 
 #[test]
 fn every_frame_comes_out_once_intact_and_in_order_in_both_directions() {
-    const FRAMES: u32 = 100_000;
+    const FRAMES: u32 = 30_000;
     for (mode, memory) in modes_and_memories() {
         let Some(mut lab) = lab_in(memory, "every frame, over a cable", &options(mode)) else {
             return;
@@ -44,7 +44,7 @@ fn every_frame_comes_out_once_intact_and_in_order_in_both_directions() {
 
 #[test]
 fn a_forwarder_with_one_memory_passes_every_frame_on() {
-    const FRAMES: u32 = 100_000;
+    const FRAMES: u32 = 30_000;
     for (mode, memory) in modes_and_memories() {
         let name = "a forwarder over two cables";
         let Some((source, left)) = or_skip(name, cable(1_500)) else {
