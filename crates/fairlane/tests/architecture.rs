@@ -377,11 +377,40 @@ fn functions(sources: &[PathBuf]) -> HashSet<String> {
     names
 }
 
+/// The names of all theorems and lemmas.
+fn theorems() -> HashSet<String> {
+    let mut names = HashSet::new();
+    for theory in files(&crates().join("../proofs/theories"), "v") {
+        for line in read(&theory).lines() {
+            if let Some(("Theorem" | "Lemma" | "Corollary", rest)) = line.split_once(' ') {
+                let end = |c: char| !c.is_alphanumeric() && c != '_';
+                names.extend(rest.split(end).next().map(str::to_owned));
+            }
+        }
+    }
+    names
+}
+
+/// Of each table of docs/proofs.md, the first column names theorems, some with the theory's name before it.
+#[test]
+fn theorems_that_the_page_of_proofs_names_are_there() {
+    let page = read(&crates().join("../docs/proofs.md"));
+    let theorems = theorems();
+    let cells = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = cells.map(|row| format!("`{}", row.split('|').next().unwrap_or_default()));
+    let named: Vec<String> = cells.flat_map(|cell| code_spans(&cell)).collect();
+    for name in &named {
+        let theorem = name.rsplit('.').next().unwrap_or_default();
+        assert!(theorems.contains(theorem), "there is no theorem `{name}`");
+    }
+    assert!(named.len() > 10, "the page is read: {named:?}");
+}
+
 #[test]
 fn files_and_tests_that_pages_name_are_there() {
     let root = crates().join("..");
     let folders = [
-        "capi", "crates", "docs", "examples", "fuzz", "lab", "python",
+        "capi", "crates", "docs", "examples", "fuzz", "lab", "proofs", "python",
     ];
     let all = |extension: &str| -> Vec<PathBuf> {
         let found = folders.iter();
@@ -389,7 +418,7 @@ fn files_and_tests_that_pages_name_are_there() {
         found.collect()
     };
     let rust = all("rs");
-    let functions = functions(&rust);
+    let functions = &functions(&rust) | &theorems();
     let there = [rust, all("py"), all("toml")].concat();
     let own = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"];
     let pages = [all("md"), own.map(|page| root.join(page)).to_vec()].concat();
