@@ -323,6 +323,13 @@ Proof.
   eapply r_step; [apply IH; assumption | eassumption].
 Qed.
 
+Lemma busy_trans k st st1 st2 a b a' b' :
+  busy k st st1 a b -> busy k st1 st2 a' b' -> busy k st st2 (a + a') (b + b').
+Proof.
+  intros H H'. induction H' as [st1 H1 | st1 st2 st3 work wk l lk H1 IH Hs Ha Hv HS]; [now rewrite !Z.add_0_r |].
+  rewrite !Z.add_assoc. eapply b_step; eauto.
+Qed.
+
 (** Every step of a run in which [k] stays backlogged extends [busy]. *)
 Lemma busy_of_step k st st' :
   active st k -> step st st' -> active st' k ->
