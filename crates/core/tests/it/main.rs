@@ -9,6 +9,7 @@ mod aqm_red;
 mod bounds;
 mod bursts;
 mod cbq;
+mod certified;
 mod changes;
 mod costs;
 mod discipline;

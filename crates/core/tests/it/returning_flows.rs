@@ -12,7 +12,7 @@ use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm, Plus, Qfq};
 use fairlane_testkit::numbers::config;
 
 /// Flows and their arrivals.
-struct Schedule {
+pub(crate) struct Schedule {
     offers: Vec<Offer>,
     /// When, which flow, how many bytes; in order.
     arrivals: Vec<(u64, usize, u32)>,
@@ -23,7 +23,11 @@ struct Schedule {
 
 impl Schedule {
     /// B-WFI and T-WFI over their bounds, the largest of any flow.
-    fn of_bounds<A: Scheduler>(&self, algorithm: A, guarantees: Algorithm) -> (f64, f64) {
+    pub(crate) fn of_bounds<A: Scheduler>(
+        &self,
+        algorithm: A,
+        guarantees: Algorithm,
+    ) -> (f64, f64) {
         let mut wire = Wire::new(algorithm, &self.offers, 0);
         let mut arrivals = self.arrivals.iter().peekable();
         let mut arrive = |wire: &mut Wire<A>, end: u64| {
@@ -65,8 +69,7 @@ impl Schedule {
 
 /// Of 600 light flows, each has two packets at a time. Eight heavy ones send a short and a long one whenever they are
 /// idle, and end a slot further each time than they began. Another heavy one sends its share.
-#[test]
-fn a_flow_within_its_share_keeps_its_bound_beside_flows_that_leave_and_return() {
+pub(crate) fn leaving_and_returning() -> Schedule {
     const LIGHT: usize = 600;
     const HEAVY: usize = 8;
     let light = (0..LIGHT).map(|_| (Offer::of(1, 1024), vec![1000, 1024]));
@@ -81,19 +84,22 @@ fn a_flow_within_its_share_keeps_its_bound_beside_flows_that_leave_and_return() 
         .flat_map(|(flow, burst)| burst.iter().map(move |&bytes| (0, flow, bytes)))
         .collect();
     arrivals.extend((0..400).map(|n| (n * 200 * sum / 19, LIGHT + HEAVY, 200)));
-    let schedule = Schedule {
+    Schedule {
         offers,
         arrivals,
         returns,
         packets: 4_000,
-    };
-    schedule.stays_within_bounds(AUTOMATIC_MEMBERS);
+    }
+}
+
+#[test]
+fn a_flow_within_its_share_keeps_its_bound_beside_flows_that_leave_and_return() {
+    leaving_and_returning().stays_within_bounds(AUTOMATIC_MEMBERS);
 }
 
 /// Of 256 flows of one weight, 126 leave for an instant at the beginning of a slot, after two packets that take them
 /// to its end and through the next one. All have more packets then but one flow, of which a packet of one byte comes.
-#[test]
-fn a_flow_keeps_its_bound_beside_equals_that_leave_at_the_beginning_of_a_slot() {
+pub(crate) fn leaving_at_the_beginning_of_a_slot() -> Schedule {
     const FLOWS: u32 = 256;
     let [short, long] = [1024, 2048];
     let slot = short * FLOWS;
@@ -132,11 +138,15 @@ fn a_flow_keeps_its_bound_beside_equals_that_leave_at_the_beginning_of_a_slot() 
         .map(|(at, flow, bytes)| (u64::from(at), flow, bytes))
         .collect();
     arrivals.sort_by_key(|arrival| arrival.0);
-    let schedule = Schedule {
+    Schedule {
         returns: vec![Vec::new(); offers.len()],
         packets: arrivals.len() as u32,
         offers,
         arrivals,
-    };
-    schedule.stays_within_bounds(NonZeroU32::MIN);
+    }
+}
+
+#[test]
+fn a_flow_keeps_its_bound_beside_equals_that_leave_at_the_beginning_of_a_slot() {
+    leaving_at_the_beginning_of_a_slot().stays_within_bounds(NonZeroU32::MIN);
 }
