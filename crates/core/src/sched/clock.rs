@@ -167,6 +167,17 @@ impl<S: Scale> VirtualClock<S> {
         }
     }
 
+    /// The link, which was idle, becomes busy: V is at least `latest`, the last F of all entities.
+    ///
+    /// Eq. 3 of the QFQ report does without. Work alone does not move V while the link idles, and an entity that
+    /// keeps to its rate would then wait for others because it was served before, when no other entity was
+    /// backlogged: by up to L / phi longer than a [guaranteed-rate server](crate::bounds#guaranteed-rate) may take.
+    /// Where V went more than half round the circle since `latest`, it may jump without need. No order depends on
+    /// that.
+    pub(super) fn start_busy_period(&mut self, latest: VirtualTime) {
+        self.jump_to(latest);
+    }
+
     /// Where an entity starts that was to start at `start` and whose inverse weight changes.
     ///
     /// Behind V, one that becomes heavier stays behind by the same work. Otherwise it would

@@ -184,6 +184,8 @@ pub(super) struct Members<S = Packets> {
     /// L / (sum of weights) of this busy period (Theorem 4), and once more for each time
     /// that the sum fell.
     pub lag: u64,
+    /// The latest F of all entities that became inactive.
+    latest: VirtualTime,
     /// Longest packet declared so far, L.
     longest: u32,
     /// Lowest group to stay in or insert into, from the present longest packet and sum of
@@ -201,6 +203,7 @@ impl<S: Scale> Members<S> {
             floor: 1,
             longest: 0,
             lag: 0,
+            latest: now,
             pending: BTreeMap::new(),
         }
     }
@@ -219,7 +222,9 @@ impl<S: Scale> Members<S> {
         };
     }
 
+    /// V passes the last F of each entity ([`VirtualClock::start_busy_period`]).
     pub(super) fn start_busy_period(&mut self) {
+        self.clock.start_busy_period(self.latest);
         self.lag = self.clock.span_of_work(self.longest);
     }
 
@@ -375,6 +380,7 @@ impl<S: Scale> Members<S> {
             self.forget(entity, idle);
         } else {
             entity.state = Standing::Inactive;
+            self.latest = self.latest.later(entity.start);
             // After a change of share this F is of another group.
             entity.mark = match entity.group < 0 {
                 true => self.clock.long_ago(),

@@ -491,14 +491,14 @@ impl<const LATE: bool> SKps<LATE> {
     /// Gives an inactive entity a place.
     #[inline(never)]
     fn insert(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
-        let now = self.virtual_time();
         if self.is_idle() {
             self.members.start_busy_period();
             self.wheels.tick = self.members.floor as u32 - 1;
-            self.wheels.turned = now;
+            self.wheels.turned = self.virtual_time();
         } else {
-            self.wheels.turn(now);
+            self.wheels.turn(self.virtual_time());
         }
+        let now = self.virtual_time();
         let lowest = self.lowest();
         let entity = entities.entity_mut(id);
         entity.group = entity.own_group.max(lowest);

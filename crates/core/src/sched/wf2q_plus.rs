@@ -7,7 +7,7 @@
 //! An entity's next service starts at S and finishes at F, in virtual time: S = max(V, F)
 //! when it becomes backlogged and S = F after each service, F = S + l / phi (Eq. 2). V
 //! goes on by W / (sum of the weights) while the link does the work W, and is never
-//! before the first S of the backlogged entities (Eq. 3). The next to be served is, of
+//! before the first S of the backlogged entities (Eq. 3), nor before any F when a busy period starts. The next to be served is, of
 //! those with S <= V, the one with the smallest F: the smallest eligible finish time
 //! first. Timestamps are exact to the units of [virtual time](super::clock), so that this is
 //! the yardstick for what approximates it: B-WFI is L^k (1 - phi) + phi L, the least
@@ -78,6 +78,8 @@ pub struct Wf2qPlus<S: Scale = Packets> {
     clock: VirtualClock<S>,
     order: Seff,
     pending: Pending,
+    /// The latest F of all entities that became inactive.
+    latest: VirtualTime,
 }
 
 impl Wf2qPlus {
@@ -91,6 +93,7 @@ impl Wf2qPlus {
     pub fn starting_at(now: VirtualTime) -> Self {
         Wf2qPlus {
             clock: VirtualClock::starting_at(now),
+            latest: now,
             ..Self::default()
         }
     }
@@ -130,15 +133,15 @@ impl<S: Scale> Wf2qPlus<S> {
     #[inline(never)]
     fn insert(&mut self, entity: &mut Wf2qPlusEntity<S>, id: EntityId, head: Charge) {
         entity.state = Standing::Active;
+        if self.order.first() == MaybeEntity::NONE {
+            self.clock.start_busy_period(self.latest);
+        }
         let now = self.clock.now();
         let start = match self.remembers(entity) {
             true => entity.start.later(now),
             false => now,
         };
         entity.start = start;
-        if self.order.first() == MaybeEntity::NONE {
-            self.clock.jump_to(start);
-        }
         let place = Place {
             start,
             finish: entity.after(head).0,
@@ -168,6 +171,7 @@ impl<S: Scale> Wf2qPlus<S> {
         let now = self.jump(None);
         self.order.remove_first(now);
         entity.idle_since = self.clock.quarters();
+        self.latest = self.latest.later(entity.start);
         if entity.state == Standing::Leaving {
             let weight = weight_of(entity.inverse_weight);
             *entity = Wf2qPlusEntity::default();

@@ -45,6 +45,8 @@ struct Equations {
     /// V, and its fraction in 2^-64.
     now: i128,
     fraction: u128,
+    /// The latest F of all that became inactive: V passes it when a busy period starts.
+    latest: i128,
 }
 
 impl Equations {
@@ -85,6 +87,9 @@ impl Equations {
     }
 
     fn backlogged(&mut self, id: usize, head: u32) {
+        if self.entities.values().all(|entity| entity.finish.is_none()) {
+            self.now = self.now.max(self.latest);
+        }
         let entity = self.entities.get_mut(&id).unwrap();
         if entity.finish.is_none() {
             entity.start = entity.start.max(self.now);
@@ -122,6 +127,7 @@ impl Equations {
         match next {
             Some(head) => self.place(id, head),
             None => {
+                self.latest = self.latest.max(entity.start);
                 if entity.removed {
                     self.entities.remove(&id);
                 }

@@ -84,6 +84,14 @@ impl<D: Definition> Reference<D> {
     }
 
     fn enqueue(&mut self, flow: usize, bytes: u32) {
+        if self.backlogged().next().is_none() {
+            // V passes the last F of each flow when a busy period starts.
+            self.now = self
+                .flows
+                .iter()
+                .map(|flow| flow.start)
+                .fold(self.now, i128::max);
+        }
         if self.flows[flow].queue.is_empty() {
             let arrival = D::arrival(self, flow);
             self.flows[flow].start = self.flows[flow].start.max(arrival);
