@@ -1,10 +1,12 @@
-//! How far from its fair share a flow can ever be: the worst-case fair indexes.
+//! How far from its fair share a flow can ever be: the worst-case fair indexes, and the latency.
 //!
 //! * *B-WFI* ([`Wfi::service`]): the most by which `phi W(t1, t2)` exceeds the flow's own
 //!   service, in bytes, over any interval in which it is backlogged.
 //! * *T-WFI* ([`Wfi::delay`]): the most by which a packet leaves later than `B / (phi R)`
 //!   after it arrived, where B is what its flow held just after; kept as the work that
 //!   the link does meanwhile, in bytes, so that it is a time once the rate R is known.
+//! * *Latency* ([`Wfi::latency`]): the most by which a packet leaves later than its flow's
+//!   [clock](self#guaranteed-rate) of rate phi R, as work too. The bound of a flow that keeps to its rate.
 //!
 //! Here phi is the flow's weight over the sum of all weights, idle flows' too; L_k is
 //! the flow's longest packet, L the longest of all, and Q what lies between scheduler and
@@ -131,6 +133,37 @@
 //! before the packet: unless F' is that far from S even for the shortest packet, as in
 //! QFQ, where DS+ counts from S.
 //!
+//! # Guaranteed rate
+//!
+//! The T-WFI allows for a flow that was served ahead of its share and then waits for the others. A flow
+//! that keeps to its rate is not served ahead. Give each flow a clock: packet n arrives at a_n, is l_n long, and
+//! the clock of a rate g reads
+//!
+//! ```text
+//! f_n = max(a_n, f_(n-1)) + l_n / g
+//! ```
+//!
+//! An algorithm is a guaranteed-rate server with latency e ([`Wfi::latency`], in bytes of the link's work) if each
+//! packet leaves by `f_n + e / R` for g = phi R, whatever arrives. A flow that sends `b + g t` at most over any
+//! time t arrives no earlier than b / g before its clock, so each of its packets has left
+//! `b / g + e / R` after its arrival ([`Service::conforming_delay`]). Sources: Goyal, Lam, Vin, *Determining
+//! end-to-end delay bounds in heterogeneous networks*, 1995; Le Boudec, Thiran, *Network calculus*, Section 2.1.
+//!
+//! * *Timestamps*: e = DS+ + L + Q. *Proof.* For a waiting packet of length l, V - F' is L - l at most (see
+//!   above). Let j be the last packet up to n that starts at V of its arrival or before. It is of the same busy
+//!   period, since V passes each F when one starts. Later ones up to n start at the finish before them, so `S_n <= V(a_j) + (sum of l_j to l_(n-1)) / phi`, and F' is no later than
+//!   DS+ after F_n, or S_n. V grows by no less than the work, and packet n is part of it: until it is
+//!   sent, the link does `(sum of l_j to l_n) / phi + DS+ + L` after a_j at most, and Q before. The clock
+//!   reads no less than a_j and the sum over g at f_n.
+//! * *SCFQ and DRR*: e is the T-WFI. [`scfq`] and [`drr`] count B from any time at which the flow is backlogged,
+//!   and allow for all of B: also for packets that arrive later, while it stays so. The last packet up to n
+//!   that finds the flow idle has a clock of its arrival or later, from which B is the sum up to n.
+//! * *Any flow with a strict B-WFI* has e = (B-WFI) / phi in the same way: while it is backlogged it is
+//!   never further behind its share. This is the T-WFI for SCHED+, where an aggregate may have been
+//!   served ahead by another of its flows, and no smaller latency is known.
+//! * *Strict priority*: Q. All that is sent after an arrival is of the level.
+//! * *WF2Q*: each packet leaves by L / R after the fluid server has finished it, which that does by f_n.
+//!
 //! # Classes within classes
 //!
 //! [`Siblings`] has the bounds of a node's children by the node's algorithm, [`Service`] what
@@ -218,7 +251,7 @@ impl Add for Work {
     }
 }
 
-/// The worst-case fair indexes of a flow.
+/// The worst-case fair indexes of a flow, and its latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wfi {
     /// Whether the B-WFI holds over every interval in which the flow is backlogged. Under WF2Q it holds only
@@ -228,6 +261,8 @@ pub struct Wfi {
     pub service: Work,
     /// T-WFI as work: what the link may do beyond the flow's fair completion time.
     pub delay: Work,
+    /// Latency of the algorithm as a [guaranteed-rate server](self#guaranteed-rate), as work of the link.
+    pub latency: Work,
 }
 
 impl Wfi {
@@ -236,6 +271,7 @@ impl Wfi {
             strict: true,
             service: Work(share * delay),
             delay: Work(delay),
+            latency: Work(delay),
         }
     }
 
@@ -254,6 +290,7 @@ impl Add for Wfi {
             strict: self.strict && other.strict,
             service: self.service + other.service,
             delay: self.delay + other.delay,
+            latency: self.latency + other.latency,
         }
     }
 }

@@ -12,6 +12,8 @@ pub struct Taken {
     arrival: u64,
     backlog: u64,
     period: usize,
+    /// By the clock of the flow's rate.
+    clock: f64,
 }
 
 /// A time in which a flow has packets in the scheduler.
@@ -31,6 +33,9 @@ struct Flow {
     periods: Vec<Period>,
     service: f64,
     delay: f64,
+    /// `f` of the last packet.
+    clock: f64,
+    latency: f64,
 }
 
 impl Flow {
@@ -47,10 +52,11 @@ impl Flow {
     fn late(&mut self, packet: Taken, at: u64) {
         let fair = packet.backlog as f64 / self.rate;
         self.delay = self.delay.max((at - packet.arrival) as f64 - fair);
+        self.latency = self.latency.max(at as f64 - packet.clock);
     }
 }
 
-/// B-WFI and T-WFI of each flow, as [`fairlane_core::bounds`] defines them: a flow is backlogged, and its
+/// B-WFI, T-WFI and guaranteed-rate latency of each flow, as [`fairlane_core::bounds`] defines them: a flow is backlogged, and its
 /// packets count in its backlog, until they leave the scheduler.
 ///
 /// Time is in units in which the link sends a byte, so that a delay is also the link's work while the link
@@ -89,12 +95,15 @@ impl Meter {
             });
         }
         measured.backlog += u64::from(bytes);
+        let start = measured.clock.max(at as f64);
+        measured.clock = start + f64::from(bytes) / measured.rate;
         measured.waiting.push_back(Taken {
             flow,
             bytes,
             arrival: at,
             backlog: measured.backlog,
             period: measured.periods.len() - 1,
+            clock: measured.clock,
         });
     }
 
@@ -151,5 +160,10 @@ impl Meter {
     /// T-WFI of the flow so far, in units of time.
     pub fn delay(&self, flow: usize) -> f64 {
         self.flows[flow].delay
+    }
+
+    /// The most by which a packet of the flow left after its clock so far, in units of time.
+    pub fn latency(&self, flow: usize) -> f64 {
+        self.flows[flow].latency
     }
 }

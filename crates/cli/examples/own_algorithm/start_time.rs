@@ -193,6 +193,7 @@ impl CustomAlgorithm for StartTime {
             strict: true,
             service: Work::new(share * delay)?,
             delay: Work::new(delay)?,
+            latency: Work::new(delay)?,
         })
     }
 }

@@ -208,6 +208,48 @@ impl Service {
         self.time(backlog as f64 / share + wfi.delay.bytes() + self.lag)
     }
 
+    /// How long after its arrival a packet is sent at the latest, of a child of this class with these indexes that
+    /// keeps to its guaranteed rate and to bursts of `burst` bytes: over any time t it enqueues
+    /// `burst + share rate t` at most.
+    ///
+    /// In the node's work the child's packet n has left by e after its clock
+    /// ([guaranteed rate](super#guaranteed-rate)): if the last packet up to n that starts at V of its arrival is j, at
+    /// most `(sum of l_j to l_n) / share + e` of the work follows a_j. The node has something to
+    /// send all that time, so this takes `(sum / share + e + lag) / rate`, and the clock of packet n
+    /// is no earlier than `a_j + sum / (share rate)`. So each packet leaves `(e + lag) / rate` after its clock,
+    /// which is no more than `burst / (share rate)` after its arrival.
+    ///
+    /// A service of its own, as behind [strict priority](Self::behind) or below a ceiling, gives a class
+    /// [`delay`](Self::delay) of the burst: its packets before n left, but for `burst + rate t`, before t.
+    ///
+    /// # Ceilings
+    ///
+    /// A ceiling of rate c, no less than g, and of burst B on the child leaves this bound E past the clock
+    /// of g as it is, if B is [`conforming_burst`](Self::conforming_burst) or more:
+    ///
+    /// ```text
+    /// B >= 2 L_k + g E
+    /// ```
+    ///
+    /// *Proof*, by induction over packets. Only a packet j that is held until h, and then starts at V,
+    /// differs. At h the debt is B - L_k. Let x be the last time before with no debt: since x,
+    /// `c (h - x) + B - L_k` of the child was handed out, packets m to j - 1. Packet m left after x and by f_m + E, so
+    /// `f_(j-1) >= x - E + (c (h - x) + B - 2 L_k) / g >= h`. The sum from j on counts from h, and the clock
+    /// from f_(j-1), which is no earlier.
+    pub fn conforming_delay(self, share: f64, wfi: Wfi, burst: u64) -> Nanos {
+        self.time(burst as f64 / share + wfi.latency.bytes() + self.lag)
+    }
+
+    /// The least burst of a ceiling of `rate` that leaves a child of this class, with packets up to `longest`,
+    /// its [`conforming_delay`](Self::conforming_delay), where it keeps to the ceiling too.
+    pub fn conforming_burst(self, share: f64, wfi: Wfi, rate: Rate, longest: Length) -> u32 {
+        let ceiling = rate.bps() as f64 / 8.0;
+        let late = (wfi.latency.bytes() + self.lag) / self.rate;
+        let held = 2.0 * f64::from(longest.get()) + ceiling / 1e9;
+        let burst = held + ceiling.min(share * self.rate) * late;
+        (burst as u32).saturating_add(1)
+    }
+
     fn time(self, bytes: f64) -> Nanos {
         let exact = bytes / self.rate * 1e9;
         let whole = exact as u64;
@@ -279,6 +321,30 @@ mod tests {
         assert_eq!(served.bps(), 1_000_000);
         // The B-WFI alone is looser: (1000 + 2375) at an eighth of a byte.
         assert_eq!(served.delay(1000), Nanos::from_micros(27_000));
+    }
+
+    /// RFC 2212's terms with WF2Q+: 2 of 38 Mbit/s and a burst of one packet, b / g + L / R, and the packet on
+    /// the wire.
+    #[test]
+    fn a_conforming_class_waits_for_its_burst_and_two_packets() {
+        let long = length(1522);
+        let link = Service::of_link(mbit(38), long);
+        let delay = |algorithm| {
+            let siblings = Siblings::new(algorithm, [(weight(2), long, 1), (weight(36), long, 1)]);
+            let wfi = siblings.bound(weight(2), long, Head::Known, Transmit::Between);
+            let (share, wfi) = (siblings.share(weight(2)), wfi.unwrap());
+            let conforming = link.conforming_delay(share, wfi, 1522);
+            assert!(
+                conforming <= link.delay_below(share, wfi, 1522),
+                "{algorithm}"
+            );
+            conforming
+        };
+        assert_eq!(delay(Algorithm::Wf2qPlus), Nanos(6_728_843));
+        assert_eq!(delay(Algorithm::Wf2q), delay(Algorithm::Wf2qPlus));
+        let behind = [Algorithm::Gfq, Algorithm::Qfq].map(delay);
+        assert!(delay(Algorithm::Wf2qPlus) < behind[0] && behind[0] < behind[1]);
+        assert_eq!(delay(Algorithm::SKps), behind[1]);
     }
 
     #[test]
@@ -369,6 +435,7 @@ mod tests {
             strict: true,
             service: Work(0.0),
             delay: Work(0.0),
+            latency: Work(0.0),
         };
         assert!(!wf2q.child(0.5, wfi).is_strict());
     }

@@ -89,9 +89,14 @@ impl Errors {
         }
     }
 
-    fn sum(&self) -> f64 {
+    /// DS+.
+    fn late(&self) -> f64 {
         let (Finish::AfterFinish(finish) | Finish::AfterStart(finish)) = self.finish;
-        self.start.0 + finish.0
+        finish.0
+    }
+
+    fn sum(&self) -> f64 {
+        self.start.0 + self.late()
     }
 }
 
@@ -101,13 +106,15 @@ impl Errors {
 /// ```text
 /// T-WFI R = DS- + DS+ + L_k / phi + L - L_k + Q
 /// B-WFI   = phi T-WFI R, and (1 - phi) L_k if DS+ counts from F
+/// latency = DS+ + L + Q
 /// ```
 pub fn sched(terms: &Terms, errors: Errors) -> Wfi {
     let own = terms.packet_service().0 - terms.length();
-    let wfi = Wfi::of(
-        terms.share(),
-        errors.sum() + own + terms.longest() + terms.queued(),
-    );
+    let others = terms.longest() + terms.queued();
+    let wfi = Wfi {
+        latency: Work(errors.late() + others),
+        ..Wfi::of(terms.share(), errors.sum() + own + others)
+    };
     match errors.finish {
         Finish::AfterFinish(_) => wfi.with_service((1.0 - terms.share()) * terms.length()),
         Finish::AfterStart(_) => wfi,

@@ -33,6 +33,8 @@ pub(super) struct Bound {
     pub service: f64,
     /// T-WFI in bytes of the link.
     pub delay: f64,
+    /// Guaranteed-rate latency in bytes of the link.
+    pub latency: f64,
 }
 
 /// Makes a link for a scenario, and the bound of each flow.
@@ -92,6 +94,7 @@ impl Bound {
             rate,
             service: of(wfi.filter(|wfi| wfi.strict).map(|wfi| wfi.service.bytes())),
             delay: of(wfi.map(|wfi| wfi.delay.bytes())),
+            latency: of(wfi.map(|wfi| wfi.latency.bytes())),
         }
     }
 }
@@ -249,6 +252,7 @@ impl Bound {
             rate: above.rate * share,
             service: above.service.child(share, wfi).lag().bytes(),
             delay: above.service.delay_below(share, wfi, 0).0 as f64,
+            latency: above.service.conforming_delay(share, wfi, 0).0 as f64,
         }
     }
 }

@@ -1,0 +1,75 @@
+//! Schedules that come near to the bounds.
+
+use fairlane_core::bounds::Guarantees;
+use fairlane_core::sched::Algorithm;
+use fairlane_core::{AnyScheduler, FlowConfig, FlowId, Length, Limits, SchedulerLimits, Weight};
+use fairlane_testkit::meter::Meter;
+
+/// A packet: when it arrives, in bytes of the link, of which flow and how long it is.
+type Arrival = (u64, usize, u32);
+
+fn flow(weight: u32, longest: u32) -> FlowConfig {
+    FlowConfig::new(Weight::new(weight).unwrap(), Length::new(longest).unwrap())
+}
+
+/// Sends all `arrivals`, which are in order, over a link of one byte in a unit of time.
+fn send(algorithm: Algorithm, flows: &[FlowConfig], arrivals: &[Arrival]) -> Meter {
+    let limits = SchedulerLimits {
+        packets: u32::MAX,
+        bytes: u64::MAX,
+        per_flow: Limits::NONE,
+    };
+    let mut link = AnyScheduler::new(algorithm, limits);
+    for &flow in flows {
+        link.add_flow(flow).unwrap();
+    }
+    let sum: f64 = flows.iter().map(|flow| f64::from(flow.weight.get())).sum();
+    let mut meter = Meter::new(flows.iter().map(|flow| f64::from(flow.weight.get()) / sum));
+    let mut arrivals = arrivals.iter().copied().peekable();
+    let mut now = 0;
+    loop {
+        while let Some((at, flow, bytes)) = arrivals.next_if(|&(at, ..)| at <= now) {
+            let id = FlowId::new(flow as u32);
+            meter.arrived(flow, bytes, at);
+            link.enqueue(id, Length::new(bytes).unwrap(), ()).unwrap();
+        }
+        let Some(packet) = link.dequeue() else {
+            match arrivals.peek() {
+                Some(&(at, ..)) => now = at,
+                None => return meter,
+            }
+            continue;
+        };
+        let taken = meter.taken(packet.owner.number() as usize, now);
+        meter.started(taken, now);
+        let end = now + u64::from(taken.bytes);
+        while let Some((at, flow, bytes)) = arrivals.next_if(|&(at, ..)| at < end) {
+            let id = FlowId::new(flow as u32);
+            meter.arrived(flow, bytes, at);
+            link.enqueue(id, Length::new(bytes).unwrap(), ()).unwrap();
+        }
+        now = end;
+        meter.sent(taken, now);
+    }
+}
+
+/// A flow that keeps to its rate was served ahead of V, and the link idled until the clock of the flow had passed that.
+#[test]
+fn an_idle_link_forgets_what_a_flow_was_served_ahead() {
+    let mut flows = vec![flow(1, 1500); 11];
+    flows[1] = flow(10, 1500);
+    let mut arrivals: Vec<Arrival> = vec![(29_999, 1, 1500); 60];
+    arrivals.insert(0, (0, 0, 1500));
+    arrivals.push((30_000, 0, 1500));
+    arrivals.extend((2..11).map(|flow| (43_400, flow, 1500)));
+    for &algorithm in Algorithm::ALL {
+        let Some(bound) = Guarantees::new(algorithm, &flows, 1 << 20).of(&flows[0]) else {
+            continue;
+        };
+        let latency = send(algorithm, &flows, &arrivals).latency(0);
+        assert!(
+            latency <= bound.latency.bytes(),
+            "{algorithm}: {latency} of {bound:?}"
+        );
+    }
+}
