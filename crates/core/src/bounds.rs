@@ -263,6 +263,9 @@ pub struct Wfi {
     pub delay: Work,
     /// Latency of the algorithm as a [guaranteed-rate server](self#guaranteed-rate), as work of the link.
     pub latency: Work,
+    /// Bytes that an idle flow sends in its first turn, and in each further one, where it waits for turns as under
+    /// [`drr`]: 0 where it does not.
+    pub turn: Work,
 }
 
 impl Wfi {
@@ -272,7 +275,25 @@ impl Wfi {
             service: Work(share * delay),
             delay: Work(delay),
             latency: Work(delay),
+            turn: Work::ZERO,
         }
+    }
+
+    /// Work of the link until `backlog` bytes that arrive together at an idle flow of share phi have been sent:
+    /// `B / phi` and the T-WFI, less what [`drr`] has for whole turns.
+    fn work(self, share: f64, backlog: u64) -> f64 {
+        let backlog = backlog as f64;
+        let work = backlog / share + self.delay.0;
+        if self.turn.0 == 0.0 {
+            return work;
+        }
+        let turns = backlog / self.turn.0;
+        // Rounded up. A quantum covers the longest packet, and is otherwise cut off by a millionth at most.
+        let whole = match turns <= 1.0 + 1e-12 {
+            true => 1.0,
+            false => (turns * (1.0 + 1e-6)) as u64 as f64 + 1.0,
+        };
+        work - (turns + 1.0 - whole).max(0.0) * self.turn.0 * (1.0 / share - 1.0)
     }
 
     fn with_service(self, more: f64) -> Wfi {
@@ -291,6 +312,7 @@ impl Add for Wfi {
             service: self.service + other.service,
             delay: self.delay + other.delay,
             latency: self.latency + other.latency,
+            turn: self.turn + other.turn,
         }
     }
 }
@@ -394,10 +416,10 @@ impl Terms {
         (product / u128::from(self.weight_sum)) as u64
     }
 
-    /// How long after its arrival a packet is sent at the latest, where its flow then
-    /// holds `backlog` bytes, its own included: B / (phi R) and the T-WFI.
+    /// How long after their arrival `backlog` bytes that arrive together at an idle flow are sent at the latest:
+    /// B / (phi R) and the T-WFI, or less under [`drr`].
     pub fn worst_delay(&self, wfi: Wfi, backlog: u64, rate: Rate) -> Nanos {
-        (Work(backlog as f64 / self.share()) + wfi.delay).time(rate)
+        Work(wfi.work(self.share(), backlog)).time(rate)
     }
 
     fn length(&self) -> f64 {

@@ -79,6 +79,7 @@ fn assert_service(setup: &Setup, report: &Report) {
             service: Work::new(service).unwrap(),
             delay: Work::new(service / share).unwrap(),
             latency: Work::new(service / share).unwrap(),
+            turn: Work::ZERO,
         };
         // Taken is not yet sent: a batch when it ends, a packet beyond it when it begins.
         let taken = f64::from(config.batch + LONGEST);

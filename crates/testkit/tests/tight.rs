@@ -1,8 +1,10 @@
 //! Schedules that come near to the bounds.
 
-use fairlane_core::bounds::Guarantees;
+use fairlane_core::bounds::{Guarantees, Terms, Transmit};
 use fairlane_core::sched::Algorithm;
-use fairlane_core::{AnyScheduler, FlowConfig, FlowId, Length, Limits, SchedulerLimits, Weight};
+use fairlane_core::{
+    AnyScheduler, FlowConfig, FlowId, Length, Limits, Nanos, Rate, SchedulerLimits, Weight,
+};
 use fairlane_testkit::meter::Meter;
 
 /// A packet: when it arrives, in bytes of the link, of which flow and how long it is.
@@ -72,4 +74,35 @@ fn an_idle_link_forgets_what_a_flow_was_served_ahead() {
             "{algorithm}: {latency} of {bound:?}"
         );
     }
+}
+
+/// 100 equal flows under DRR on 8 Gbit/s. A flow becomes backlogged behind 99 that have all but a packet left of their
+/// last quantum: 298.4 us of the 300 us that hold.
+#[test]
+fn a_staircase_is_the_bound_of_a_flow_that_waits_for_one_turn_of_each_other() {
+    let flows = vec![flow(1, 1500); 100];
+    let mut arrivals: Vec<Arrival> = Vec::new();
+    for other in 1..100 {
+        let lengths = [1, 1500, 1499, 1500];
+        arrivals.extend(lengths.map(|bytes| (0, other, bytes)));
+    }
+    arrivals.push((99, 0, 1500));
+    let meter = send(Algorithm::Drr, &flows, &arrivals);
+    let promised = Guarantees::new(Algorithm::Drr, &flows, 0);
+    let terms = Terms::new(
+        Weight::ONE,
+        100,
+        flows[0].max_length,
+        flows[0].max_length,
+        Transmit::Direct,
+    );
+    let (wfi, rate) = (
+        promised.of(&flows[0]).unwrap(),
+        Rate::from_bps(8_000_000_000).unwrap(),
+    );
+    let bound = terms.unwrap().worst_delay(wfi, 1500, rate);
+    assert_eq!(bound, Nanos(300_000));
+    // B / phi of the T-WFI is 150,000.
+    let measured = meter.delay(0) + 150_000.0;
+    assert!((298_400.0..=300_000.0).contains(&measured), "{measured}");
 }

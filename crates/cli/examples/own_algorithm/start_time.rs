@@ -194,6 +194,7 @@ impl CustomAlgorithm for StartTime {
             service: Work::new(share * delay)?,
             delay: Work::new(delay)?,
             latency: Work::new(delay)?,
+            turn: Work::ZERO,
         })
     }
 }

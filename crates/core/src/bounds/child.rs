@@ -40,8 +40,15 @@ impl Child<'_> {
     fn in_round(&self, bound: fn(&Round, Weight, Length, Transmit) -> Option<Wfi>) -> Option<Wfi> {
         let round = self.siblings.round()?;
         let wfi = bound(round, self.weight, self.length, self.transmit)?;
+        if self.head == Head::Known {
+            return Some(wfi);
+        }
         let share = self.terms.share();
-        Some(wfi + Wfi::of(share, self.unknown_head().0 * (1.0 - share)))
+        let unknown = Wfi::of(share, self.unknown_head().0 * (1.0 - share));
+        Some(Wfi {
+            turn: Work::ZERO,
+            ..wfi + unknown
+        })
     }
 
     /// The loosest bound over the sizes that the aggregates of a kind may have: they are

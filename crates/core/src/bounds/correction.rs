@@ -56,5 +56,8 @@ impl Estimates {
 /// it, nor is what a flow owes when it is removed.
 pub fn corrected(wfi: Wfi, share: f64, own: Estimates, others: Work) -> Wfi {
     let delay = others.bytes() + (1.0 / share - 1.0) * own.work().bytes();
-    wfi + Wfi::of(share, delay)
+    Wfi {
+        turn: Work::ZERO,
+        ..wfi + Wfi::of(share, delay)
+    }
 }

@@ -202,10 +202,10 @@ impl Service {
         self.time(backlog as f64 + self.lag)
     }
 
-    /// The same for a child of this class, of share phi and with these indexes, taken with
-    /// [`Transmit::Between`].
+    /// The same of `backlog` bytes that arrive together at an idle child of this class, of share phi and with these
+    /// indexes, taken with [`Transmit::Between`].
     pub fn delay_below(self, share: f64, wfi: Wfi, backlog: u64) -> Nanos {
-        self.time(backlog as f64 / share + wfi.delay.bytes() + self.lag)
+        self.time(wfi.work(share, backlog) + self.lag)
     }
 
     /// How long after its arrival a packet is sent at the latest, of a child of this class with these indexes that
@@ -436,6 +436,7 @@ mod tests {
             service: Work(0.0),
             delay: Work(0.0),
             latency: Work(0.0),
+            turn: Work(0.0),
         };
         assert!(!wf2q.child(0.5, wfi).is_strict());
     }

@@ -1,6 +1,6 @@
 //! Algorithms under which a flow may wait for a packet of every other.
 
-use super::{Terms, Transmit, Wfi};
+use super::{Terms, Transmit, Wfi, Work};
 use crate::units::{Charge, Weight};
 
 /// The flows of a scheduler, and their quanta under DRR: weights times a unit.
@@ -79,6 +79,16 @@ fn covers(reference: (Weight, Charge), flow: (Weight, Charge)) -> bool {
 /// turn left, less than its longest packet. Both cases lead to
 /// `(B / q_k + 1) (F - q_k)` and one packet of each other flow. An interval that ends just
 /// before the packet may lack up to L_k more of the flow's own service, for B-WFI.
+///
+/// If all B bytes arrive together at an idle flow, no turn is under way: n turns leave the packet queued only if
+/// their n quanta are less than B, so it is sent in turn `ceil(B / q_k)`. The work until then is a staircase
+///
+/// ```text
+/// B + ceil(B / q_k) (F - q_k) + (sum of the other flows' longest packets) + Q
+/// ```
+///
+/// which [`Wfi::turn`] stands for. Tabatabaee and Le Boudec (*Deficit Round-Robin: A Second Network Calculus
+/// Analysis*, 2022) have a staircase too, of a flow that is backlogged already, whose first turn may be all but over.
 pub fn drr(
     round: &Round,
     weight: Weight,
@@ -91,7 +101,11 @@ pub fn drr(
     }
     let wfi = scfq(round, weight, length, transmit)?;
     let [weight, weights] = [f64::from(weight.get()), round.weight_sum as f64];
-    Some(wfi + Wfi::of(weight / weights, (weights - weight) * round.unit()))
+    let turns = Wfi::of(weight / weights, (weights - weight) * round.unit());
+    Some(Wfi {
+        turn: Work(weight * round.unit()),
+        ..wfi + turns
+    })
 }
 
 /// SCFQ, for one of the round's flows, of `weight` and with packets up to `length` (L_k); `None`
