@@ -203,6 +203,7 @@ pub(crate) mod child;
 mod correction;
 mod flows;
 mod hierarchy;
+mod residual;
 mod room;
 mod rounds;
 mod siblings;

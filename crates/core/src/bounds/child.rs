@@ -36,15 +36,20 @@ impl Child<'_> {
         }
     }
 
-    /// In a round of all. A head that is not known counts as one packet more of the child's in front.
-    fn in_round(&self, bound: fn(&Round, Weight, Length, Transmit) -> Option<Wfi>) -> Option<Wfi> {
-        let round = self.siblings.round()?;
+    /// In a round. A head that is not known counts as one packet more of the child's in front.
+    pub(super) fn in_round(
+        &self,
+        round: &Round,
+        bound: fn(&Round, Weight, Length, Transmit) -> Option<Wfi>,
+    ) -> Option<Wfi> {
         let wfi = bound(round, self.weight, self.length, self.transmit)?;
         if self.head == Head::Known {
             return Some(wfi);
         }
-        let share = self.terms.share();
-        let unknown = Wfi::of(share, self.unknown_head().0 * (1.0 - share));
+        // L_k more in front, by the share of the round.
+        let share = round.share(self.weight);
+        let length = f64::from(self.length.get());
+        let unknown = Wfi::of(share, (1.0 / share - 1.0) * length);
         Some(Wfi {
             turn: Work::ZERO,
             ..wfi + unknown
@@ -80,11 +85,11 @@ fn after_start(terms: &Terms, slot: Work) -> Wfi {
 }
 
 pub(crate) fn drr(child: &Child<'_>) -> Option<Wfi> {
-    child.in_round(super::drr)
+    child.in_round(child.siblings.round()?, super::drr)
 }
 
 pub(crate) fn scfq(child: &Child<'_>) -> Option<Wfi> {
-    child.in_round(super::scfq)
+    child.in_round(child.siblings.round()?, super::scfq)
 }
 
 /// It follows every packet, and a class of several has no place in it.

@@ -109,31 +109,124 @@ use crate::units::{Length, Nanos, Rate};
 /// # Arithmetic
 ///
 /// Shares in force are within 10^-6 of the weights (10^-5 of an aggregate's), so rates are too.
+///
+/// # Two lines
+///
+/// A service may have a second, steeper line with a longer lag, where [ceilings of
+/// siblings](super::Siblings::residual) leave the class more than its share: it is the larger of both at
+/// any time, so that the curve is convex. Each line goes through the tree on its own. The first is the guaranteed
+/// rate and decides about rooms and bursts, and a delay is the shorter one by either. For a class that keeps to the
+/// guaranteed rate this holds of the second line as well, which is no slower.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
+    first: Line,
+    steeper: Option<Line>,
+    strict: bool,
+}
+
+/// `rate T - lag`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Line {
     /// Bytes per second.
     rate: f64,
     /// Bytes.
     lag: f64,
-    strict: bool,
+}
+
+impl Line {
+    /// Seconds until `bytes` are served.
+    fn time(self, bytes: f64) -> f64 {
+        (bytes + self.lag) / self.rate
+    }
+
+    fn child(self, share: f64, wfi: Wfi) -> Line {
+        Line {
+            rate: share * self.rate,
+            lag: share * self.lag + wfi.service.bytes(),
+        }
+    }
+
+    fn below_ceiling(self, ceiling: f64, burst: u32, longest: Length) -> Option<Line> {
+        let tick = ceiling / 1e9;
+        let room = f64::from(burst) - f64::from(longest.get()) - tick;
+        let part = (room / self.lag).min(1.0);
+        (part > 0.0).then(|| Line {
+            rate: ceiling.min(self.rate * part),
+            lag: self.lag + f64::from(longest.get()) + tick,
+        })
+    }
+
+    fn behind(self, bps: u64, burst: u64) -> Option<Line> {
+        let rate = self.rate - bps as f64 / 8.0;
+        (rate > 0.0).then_some(Line {
+            rate,
+            lag: self.lag + burst as f64,
+        })
+    }
 }
 
 impl Service {
+    /// Of these lines, the first and the steepest.
+    fn of(lines: impl IntoIterator<Item = Line>, strict: bool) -> Option<Service> {
+        let mut lines = lines.into_iter();
+        let first = lines.next()?;
+        let steeper = lines.filter(|line| line.rate > first.rate);
+        Some(Service {
+            first,
+            steeper: steeper.max_by(|a, b| a.rate.total_cmp(&b.rate)),
+            strict,
+        })
+    }
+
+    fn lines(self) -> impl Iterator<Item = Line> {
+        core::iter::once(self.first).chain(self.steeper)
+    }
+
+    /// The same of a class of which `other` holds as well.
+    #[must_use]
+    pub fn or(self, other: Service) -> Service {
+        let lines = self.lines().chain(other.lines());
+        Service::of(lines, self.strict && other.strict).unwrap_or(self)
+    }
+
     /// The link, with packets up to `longest`: one may be half sent.
     pub fn of_link(rate: Rate, longest: Length) -> Service {
         Service {
-            rate: rate.bps() as f64 / 8.0,
-            lag: longest.get().into(),
+            first: Line {
+                rate: rate.bps() as f64 / 8.0,
+                lag: longest.get().into(),
+            },
+            steeper: None,
             strict: true,
         }
+    }
+
+    /// A class directly below a link of strict priority, next to or behind others whose ceilings add up to `bps`
+    /// bits per second and `burst` bytes, and before others with packets up to `below`, if there are any. `None` if
+    /// they may take everything.
+    ///
+    /// This is [`behind`](Self::behind) without the packet on the wire, which is not of the class. Let t0 be the last
+    /// time at which no packet of the level or above it was queued or on the wire: at most a packet from below was. All
+    /// that is sent since is of the level or above, and the class enqueued its part since. So the
+    /// service is not [strict](Self::is_strict), and holds as [WF2Q](Self#wf2q)'s does.
+    pub fn of_level(rate: Rate, below: Option<Length>, bps: u64, burst: u64) -> Option<Service> {
+        let mut link = Service::of_link(rate, below.unwrap_or(Length::MAX));
+        if below.is_none() {
+            link.first.lag = 0.0;
+        }
+        let service = link.behind(bps, burst)?;
+        Some(Service {
+            strict: false,
+            ..service
+        })
     }
 
     /// A child of share phi with these indexes, taken with [`Transmit::Between`]. Only a
     /// [strict](Self::is_strict) service has children.
     pub fn child(self, share: f64, wfi: Wfi) -> Service {
         Service {
-            rate: share * self.rate,
-            lag: share * self.lag + wfi.service.bytes(),
+            first: self.first.child(share, wfi),
+            steeper: self.steeper.map(|line| line.child(share, wfi)),
             strict: self.strict && wfi.strict,
         }
     }
@@ -150,14 +243,9 @@ impl Service {
     /// [strict](Self::is_strict).
     pub fn below_ceiling(self, rate: Rate, burst: u32, longest: Length) -> Option<Service> {
         let ceiling = rate.bps() as f64 / 8.0;
-        let tick = ceiling / 1e9;
-        let room = f64::from(burst) - f64::from(longest.get()) - tick;
-        let part = (room / self.lag).min(1.0);
-        (part > 0.0 && self.strict).then(|| Service {
-            rate: ceiling.min(self.rate * part),
-            lag: self.lag + f64::from(longest.get()) + tick,
-            ..self
-        })
+        let lines = self.strict.then(|| self.lines()).into_iter().flatten();
+        let below = lines.filter_map(|line| line.below_ceiling(ceiling, burst, longest));
+        Service::of(below, true)
     }
 
     /// How long a class is held at most under a ceiling of `rate`, if it sends nothing meanwhile.
@@ -169,7 +257,8 @@ impl Service {
     /// beyond it.
     pub fn burst_for(self, rate: Rate, longest: Length) -> u32 {
         let ceiling = rate.bps() as f64 / 8.0;
-        let room = self.lag * (ceiling / self.rate).min(1.0) + ceiling / 1e9;
+        let Line { rate, lag } = self.first;
+        let room = lag * (ceiling / rate).min(1.0) + ceiling / 1e9;
         // A byte for what is cut off here, one for what is lost to rounding above.
         ((room + f64::from(longest.get())) as u32).saturating_add(2)
     }
@@ -178,34 +267,30 @@ impl Service {
     /// `bps` bits per second and `burst` bytes, of which each has its longest packet at least;
     /// `None` if they may take everything, or the service is not [strict](Self::is_strict).
     pub fn behind(self, bps: u64, burst: u64) -> Option<Service> {
-        let rate = self.rate - bps as f64 / 8.0;
-        (rate > 0.0 && self.strict).then_some(Service {
-            rate,
-            lag: self.lag + burst as f64,
-            ..self
-        })
+        let lines = self.strict.then(|| self.lines()).into_iter().flatten();
+        Service::of(lines.filter_map(|line| line.behind(bps, burst)), true)
     }
 
     /// The rate in bits per second, rounded to the nearest.
     pub fn bps(self) -> u64 {
-        (self.rate * 8.0 + 0.5) as u64
+        (self.first.rate * 8.0 + 0.5) as u64
     }
 
     /// How far it may be behind.
     pub fn lag(self) -> Work {
-        Work(self.lag)
+        Work(self.first.lag)
     }
 
     /// How long after its arrival a packet is handed to the link and, without a transmit queue,
     /// sent at the latest, where its class then holds `backlog` bytes, its own included.
     pub fn delay(self, backlog: u64) -> Nanos {
-        self.time(backlog as f64 + self.lag)
+        self.time(backlog as f64)
     }
 
     /// The same of `backlog` bytes that arrive together at an idle child of this class, of share phi and with these
     /// indexes, taken with [`Transmit::Between`].
     pub fn delay_below(self, share: f64, wfi: Wfi, backlog: u64) -> Nanos {
-        self.time(wfi.work(share, backlog) + self.lag)
+        self.time(wfi.work(share, backlog))
     }
 
     /// How long after its arrival a packet is sent at the latest, of a child of this class with these indexes that
@@ -237,21 +322,22 @@ impl Service {
     /// `f_(j-1) >= x - E + (c (h - x) + B - 2 L_k) / g >= h`. The sum from j on counts from h, and the clock
     /// from f_(j-1), which is no earlier.
     pub fn conforming_delay(self, share: f64, wfi: Wfi, burst: u64) -> Nanos {
-        self.time(burst as f64 / share + wfi.latency.bytes() + self.lag)
+        self.time(burst as f64 / share + wfi.latency.bytes())
     }
 
     /// The least burst of a ceiling of `rate` that leaves a child of this class, with packets up to `longest`,
     /// its [`conforming_delay`](Self::conforming_delay), where it keeps to the ceiling too.
     pub fn conforming_burst(self, share: f64, wfi: Wfi, rate: Rate, longest: Length) -> u32 {
         let ceiling = rate.bps() as f64 / 8.0;
-        let late = (wfi.latency.bytes() + self.lag) / self.rate;
+        let late = self.first.time(wfi.latency.bytes());
         let held = 2.0 * f64::from(longest.get()) + ceiling / 1e9;
-        let burst = held + ceiling.min(share * self.rate) * late;
+        let burst = held + ceiling.min(share * self.first.rate) * late;
         (burst as u32).saturating_add(1)
     }
 
     fn time(self, bytes: f64) -> Nanos {
-        let exact = bytes / self.rate * 1e9;
+        let seconds = self.lines().map(|line| line.time(bytes));
+        let exact = seconds.fold(f64::INFINITY, f64::min) * 1e9;
         let whole = exact as u64;
         Nanos(whole.saturating_add(u64::from((whole as f64) < exact)))
     }
@@ -370,16 +456,16 @@ mod tests {
 
     #[test]
     fn a_ceiling_costs_a_packet_and_what_its_burst_does_not_cover() {
-        let service = Service {
+        let first = Line {
             rate: 1_000_000.0,
             lag: 5000.0,
-            strict: true,
         };
+        let service = Service::of([first], true).unwrap();
         let long = length(1000);
         // Room for all of the lag: the ceiling's rate and a packet more.
         let below_ceiling = service.below_ceiling(mbit(4), 6001, long).unwrap();
         assert_eq!(below_ceiling.bps(), 4_000_000);
-        assert!((below_ceiling.lag - 6000.0).abs() < 1e-3);
+        assert!((below_ceiling.first.lag - 6000.0).abs() < 1e-3);
         // A fifth of it: credit is lost while it waits.
         let short = service.below_ceiling(mbit(4), 2000, long).unwrap();
         assert!(short.bps().abs_diff(1_600_000) < 10, "{}", short.bps());
@@ -410,6 +496,58 @@ mod tests {
         assert_eq!(low.lag(), Work(1000.0 + 4500.0));
         assert_eq!(link.behind(8_000_000, 1000), None);
         assert_eq!(link.behind(0, 0), Some(link));
+    }
+
+    /// A class of 100 bytes and 0.8 Mbit/s before one of 1,500 bytes and 12 Mbit/s on 1 Gbit/s: 12.800 us, and
+    /// 12.810 us by the residual service.
+    #[test]
+    fn a_level_waits_for_one_packet_from_below_and_for_all_that_is_above() {
+        let rate = mbit(1000);
+        let high = Service::of_level(rate, Some(length(1500)), 0, 0).unwrap();
+        let low = Service::of_level(rate, None, 800_000, 100).unwrap();
+        assert_eq!(
+            (high.delay(100), low.delay(1500)),
+            (Nanos(12_800), Nanos(12_811))
+        );
+        assert!(!high.is_strict() && !low.is_strict());
+        assert_eq!(Service::of_level(rate, None, 1_000_000_000, 100), None);
+    }
+
+    #[test]
+    fn a_delay_is_the_shorter_one_by_either_line() {
+        let [slow, fast] = [(1000.0, 10.0), (4000.0, 1000.0)].map(|(rate, lag)| Line { rate, lag });
+        let service = Service::of(
+            [
+                slow,
+                fast,
+                Line {
+                    rate: 2000.0,
+                    ..slow
+                },
+            ],
+            true,
+        )
+        .unwrap();
+        assert_eq!((service.first, service.steeper), (slow, Some(fast)));
+        let millis = |bytes| service.delay(bytes).0 / 1_000_000;
+        assert_eq!([90, 320, 3000].map(millis), [100, 330, 1000]);
+        // The first decides about rates and rooms, and a flatter line is none.
+        assert_eq!((service.bps(), service.lag()), (8000, Work(10.0)));
+        let lines = [fast, slow].map(|line| Service::of([line], true).unwrap());
+        assert_eq!(lines[0].or(lines[1]), lines[0]);
+        assert_eq!(lines[1].or(lines[0]), service);
+        let behind = service.behind(8000, 5).unwrap();
+        assert_eq!(
+            behind,
+            Service::of(
+                [Line {
+                    rate: 3000.0,
+                    lag: 1005.0
+                }],
+                true
+            )
+            .unwrap()
+        );
     }
 
     #[test]

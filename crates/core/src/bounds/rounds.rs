@@ -47,6 +47,20 @@ impl Round {
         })
     }
 
+    /// The same without flows whose weights and longest packets add up to this, with the unit of all.
+    pub(super) fn without(self, weight: u64, length: u64) -> Round {
+        Round {
+            weight_sum: self.weight_sum - weight,
+            length_sum: self.length_sum - length,
+            ..self
+        }
+    }
+
+    /// phi of a flow of `weight`.
+    pub(super) fn share(&self, weight: Weight) -> f64 {
+        f64::from(weight.get()) / self.weight_sum as f64
+    }
+
     /// Quantum of weight 1, in bytes.
     pub fn unit(&self) -> f64 {
         let (weight, length) = self.reference;
@@ -100,10 +114,11 @@ pub fn drr(
         return None;
     }
     let wfi = scfq(round, weight, length, transmit)?;
-    let [weight, weights] = [f64::from(weight.get()), round.weight_sum as f64];
-    let turns = Wfi::of(weight / weights, (weights - weight) * round.unit());
+    let turn = f64::from(weight.get()) * round.unit();
+    let share = round.share(weight);
+    let turns = Wfi::of(share, turn / share - turn);
     Some(Wfi {
-        turn: Work(weight * round.unit()),
+        turn: Work(turn),
         ..wfi + turns
     })
 }
@@ -136,7 +151,7 @@ pub fn scfq(
     if u64::from(weight.get()) > round.weight_sum || length > round.longest {
         return None;
     }
-    let share = f64::from(weight.get()) / round.weight_sum as f64;
+    let share = round.share(weight);
     let queued = transmit.work(round.longest).bytes();
     let wfi = Wfi::of(share, others as f64 + queued);
     Some(wfi.with_service((1.0 - share) * f64::from(length.get())))

@@ -1,6 +1,7 @@
 //! The bounds of a node's children, by the node's algorithm.
 
 use super::child::Child;
+use super::residual::Ceilings;
 use super::{Round, Slot, Terms, Transmit, Wfi};
 use crate::sched::{Algorithm, Sharing};
 use crate::units::{Length, Weight};
@@ -20,7 +21,7 @@ pub enum Head {
 #[derive(Clone, Debug)]
 pub struct Siblings {
     pub(super) algorithm: Algorithm,
-    weight_sum: u64,
+    pub(super) weight_sum: u64,
     longest: Length,
     round: Option<Round>,
     /// How many agree in weight and longest packet.
@@ -28,6 +29,7 @@ pub struct Siblings {
     /// The most that do.
     pub(super) most_alike: u32,
     slot: Slot,
+    pub(super) ceilings: Ceilings,
 }
 
 impl Siblings {
@@ -61,6 +63,7 @@ impl Siblings {
             most_alike: alike.values().copied().max().unwrap_or(1),
             alike,
             slot: Slot::Actual,
+            ceilings: Ceilings::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use fairlane_core::{
 };
 
 use super::play::{Link, Next};
-use super::scenario::Scenario;
+use super::scenario::{Scenario, Senders};
 use crate::broken::Sentence;
 use crate::numbers::{config, length, weight};
 
@@ -138,14 +138,23 @@ struct Node {
     id: ClassId,
     longest: u32,
     children: BTreeMap<(Weight, Length), u32>,
+    /// Of children.
+    ceilings: Vec<(Weight, Length, Ceiling)>,
 }
 
 impl Node {
-    /// Share and indexes of a child, with the rounding of so much work.
-    fn wfi(&self, of: u32, longest: u32, head: Head, work: u64) -> Option<(f64, Wfi)> {
+    fn siblings(&self) -> Siblings {
         let children = self.children.iter();
         let children = children.map(|(&(weight, length), &count)| (weight, length, count));
-        let siblings = Siblings::new(self.algorithm, children);
+        let ceilings = self.ceilings.iter();
+        let ceilings = ceilings
+            .map(|&(weight, length, Ceiling { rate, burst })| (weight, length, rate, burst));
+        Siblings::new(self.algorithm, children).with_ceilings(ceilings)
+    }
+
+    /// Share and indexes of a child, with the rounding of so much work.
+    fn wfi(&self, of: u32, longest: u32, head: Head, work: u64) -> Option<(f64, Wfi)> {
+        let siblings = self.siblings();
         let (weight, length) = (weight(of), length(longest));
         let wfi = siblings.bound(weight, length, head, Transmit::Between)?;
         let terms = siblings.terms(weight, length, Transmit::Between)?;
@@ -184,12 +193,15 @@ pub(super) fn tree(
         served.push(has);
         let added = tree.add_inner(parent.id, config, below);
         nodes[at + 1].id = added.map_err(|error| format!("a class is refused: {error}"))?;
+        if let Some(ceiling) = config.ceiling {
+            let limited = (config.weight, config.max_length, ceiling);
+            nodes[class.parent].ceilings.push(limited);
+        }
     }
     let (mut leaves, mut bounds) = (Vec::new(), Vec::new());
     for senders in &scenario.senders {
         let node = &nodes[senders.class];
-        let wfi = node.wfi(senders.weight, senders.longest, Head::Known, work);
-        let bound = Bound::below(served[senders.class], wfi);
+        let bound = Bound::below(served[senders.class], node, senders, work);
         let config = ClassConfig::new(weight(senders.weight), length(senders.longest));
         for _ in 0..senders.count {
             let added = tree.add_leaf(node.id, config, LeafConfig::default());
@@ -207,6 +219,7 @@ fn nodes(root: Algorithm, below: Algorithm, scenario: &Scenario) -> Vec<Node> {
         id: ClassId::ROOT,
         longest: 1,
         children: BTreeMap::new(),
+        ceilings: Vec::new(),
     };
     let mut nodes = vec![node(root)];
     nodes.extend(scenario.classes.iter().map(|_| node(below)));
@@ -243,16 +256,42 @@ fn below_ceiling(free: Served, percent: u32, longest: Length) -> (Option<Ceiling
 }
 
 impl Bound {
-    /// Of a flow that has this share and these indexes in a class that is served so.
-    fn below(above: Option<Served>, within: Option<(f64, Wfi)>) -> Bound {
+    /// Of a flow of these senders below a node that is served so.
+    fn below(above: Option<Served>, node: &Node, senders: &Senders, work: u64) -> Bound {
+        let (of, longest) = (senders.weight, senders.longest);
+        let within = node.wfi(of, longest, Head::Known, work);
         let Some((above, (share, wfi))) = above.zip(within) else {
             return Bound::of(1.0, None);
         };
+        let bound = Bound::of_child(above.rate * share, above.service, share, wfi);
+        let siblings = node.siblings();
+        let child = (weight(of), length(longest), Head::Known);
+        let Some((left, share, wfi)) = siblings.residual(above.service, child, None) else {
+            return bound;
+        };
+        let terms = siblings.terms(child.0, child.1, Transmit::Between);
+        let rounding = terms.map(|terms| {
+            // The indexes of all siblings are in it.
+            let all: u32 = node.children.values().sum();
+            qfq_rounding(&terms, work * u64::from(all))
+        });
+        let wfi = rounding.map_or(wfi, |rounding| wfi + rounding);
+        let other = Bound::of_child(bound.rate, left, share, wfi);
         Bound {
-            rate: above.rate * share,
-            service: above.service.child(share, wfi).lag().bytes(),
-            delay: above.service.delay_below(share, wfi, 0).0 as f64,
-            latency: above.service.conforming_delay(share, wfi, 0).0 as f64,
+            rate: bound.rate,
+            service: bound.service.min(other.service),
+            delay: bound.delay.min(other.delay),
+            latency: bound.latency.min(other.latency),
+        }
+    }
+
+    /// Of a flow that has this share and these indexes in a node that is served so, next to a rate no greater.
+    fn of_child(rate: f64, service: Service, share: f64, wfi: Wfi) -> Bound {
+        Bound {
+            rate,
+            service: service.child(share, wfi).lag().bytes(),
+            delay: service.delay_below(share, wfi, 0).0 as f64,
+            latency: service.conforming_delay(share, wfi, 0).0 as f64,
         }
     }
 }
