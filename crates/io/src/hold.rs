@@ -74,6 +74,8 @@ pub struct Hold {
     turned_off: Vec<Joins>,
     /// Addresses and routes that another interface has meanwhile.
     moved: Option<Moved>,
+    /// The same of a deleted interface of this name.
+    kept: Option<Moved>,
     /// Another process puts right what was changed.
     is_others: bool,
 }
@@ -109,13 +111,14 @@ impl Hold {
                 (None, Some(complaint))
             }
         };
-        let hold = Hold {
+        let mut hold = Hold {
             name: name.to_owned(),
             interface,
             note,
             complaint,
             turned_off: Vec::new(),
             moved: None,
+            kept: None,
             is_others: false,
         };
         if let Some(note) = &hold.note {
@@ -123,8 +126,15 @@ impl Hold {
                 // Gone with an older driver, perhaps.
                 let _ = hold.interface.join_segments(by, true);
             }
-            if let Some(moved) = note.left_moved() {
+            if let Some(moved) = note.left_moved(&note.former) {
                 moved.give_back(name);
+            }
+            if let Ok(kept) = fs::read_to_string(&note.kept) {
+                hold.kept = note.left_moved(&kept);
+            }
+            if let Some(kept) = hold.kept.take_if(|kept| !kept.is_elsewhere()) {
+                kept.give_back(name);
+                let _ = fs::remove_file(&note.kept);
             }
             hold.note_changes(name)?;
         }
@@ -143,7 +153,7 @@ impl Hold {
 
     fn share_in(folder: &Path, name: &str, file: Option<File>) -> io::Result<Hold> {
         let interface = Interface::find(name).map_err(|error| explain(name, error))?;
-        let note = file.map(|file| Note::shared(file, folder, &interface));
+        let note = file.map(|file| Note::shared(file, folder, name, &interface));
         let note = note.transpose().map_err(|error| unnoted(name, error))?;
         let turned_off = note.iter().flat_map(Note::left_off).collect();
         Ok(Hold {
@@ -153,6 +163,7 @@ impl Hold {
             complaint: None,
             turned_off,
             moved: None,
+            kept: None,
             is_others: true,
         })
     }
@@ -222,7 +233,7 @@ impl Hold {
     /// Moves the IPv4 and IPv6 addresses of the interface, but for those of its link alone, and its routes to the
     /// interface `to`; dropping the hold gives them back. Meanwhile the interface neither answers for these addresses
     /// (`arp_ignore`) nor speaks IPv6 (`disable_ipv6`), and neighbours hear of both moves. Where the interface is gone by then,
-    /// `to` keeps them.
+    /// `to` keeps them, and the next hold of an interface of the same name gives them back.
     ///
     /// # Errors
     ///
@@ -232,7 +243,10 @@ impl Hold {
             let sentence = format!("the addresses of {name} cannot be moved to {to}: {error}");
             io::Error::new(error.kind(), sentence)
         };
-        let moved = Moved::plan(name, to).map_err(unmoved)?;
+        let mut moved = Moved::plan(name, to).map_err(unmoved)?;
+        if let Some(kept) = self.kept.take_if(|kept| kept.is_at(to)) {
+            moved.join(kept);
+        }
         self.moved = Some(moved.clone());
         let done = (self.note_changes(name)).and_then(|()| moved.carry_out(name).map_err(unmoved));
         if done.is_err() {
@@ -275,15 +289,25 @@ impl Drop for Hold {
             // The interface may be gone by now, and its offloads with it.
             let _ = self.interface.join_segments(by, true);
         }
-        let network = self.moved.as_ref().and_then(|_| Network::read().ok());
+        let has_moved = self.moved.is_some() || self.kept.is_some();
+        let network = has_moved.then(|| Network::read().ok()).flatten();
         // By the name that it has now.
         let name = network
             .as_ref()
             .and_then(|it| it.name(self.interface.index()));
-        if let (Some(moved), Some(name)) = (&self.moved, name) {
-            moved.give_back(name);
+        let all = [&self.moved, &self.kept].into_iter().flatten();
+        match (name, &self.note) {
+            (Some(name), _) => all.for_each(|moved| moved.give_back(name)),
+            (None, Some(note)) if self.moved.is_some() => {
+                let text = note.text(&self.name, &[], self.moved.as_ref());
+                let _ = fs::write(&note.kept, text);
+            }
+            _ => {}
         }
         if let Some(note) = &self.note {
+            if name.is_some() {
+                let _ = fs::remove_file(&note.kept);
+            }
             // While it is locked, so that it is nobody else's. Who has opened it meanwhile sees
             // that it is gone.
             let _ = fs::remove_file(&note.path);
@@ -296,6 +320,8 @@ impl Drop for Hold {
 struct Note {
     file: File,
     path: PathBuf,
+    /// Where moved addresses are noted for the next interface of the same name.
+    kept: PathBuf,
     /// Which start of the machine this is.
     boot: String,
     /// What it said.
@@ -307,6 +333,7 @@ impl Note {
         let boot = boot()?;
         own(folder)?;
         let path = path_of(folder, interface)?;
+        let kept = path_of_kept(folder, name, interface)?;
         loop {
             let mut file = OpenOptions::new()
                 .read(true)
@@ -326,6 +353,7 @@ impl Note {
                     return Ok(Note {
                         file,
                         path,
+                        kept,
                         boot,
                         former,
                     });
@@ -339,13 +367,14 @@ impl Note {
     }
 
     /// That of another process, which has it locked.
-    fn shared(file: File, folder: &Path, interface: &Interface) -> io::Result<Note> {
+    fn shared(file: File, folder: &Path, name: &str, interface: &Interface) -> io::Result<Note> {
         let mut former = String::new();
         (&file).rewind()?;
         (&file).take(MOST).read_to_string(&mut former)?;
         Ok(Note {
             file,
             path: path_of(folder, interface)?,
+            kept: path_of_kept(folder, name, interface)?,
             boot: boot()?,
             former,
         })
@@ -365,11 +394,11 @@ impl Note {
             .into_iter()
     }
 
-    /// The addresses and routes that a killed holder had moved.
-    fn left_moved(&self) -> Option<Moved> {
-        let boot = value(&self.former, "boot");
+    /// The addresses and routes that a former holder had moved, as far as its note is of this start of the machine.
+    fn left_moved(&self, former: &str) -> Option<Moved> {
+        let boot = value(former, "boot");
         boot.filter(|&boot| boot == self.boot)?;
-        Moved::of_text(&self.former)
+        Moved::of_text(former)
     }
 
     /// Who holds the interface, and what is to be put right.
@@ -412,6 +441,11 @@ fn boot() -> io::Result<String> {
 /// Where the note of an interface is.
 fn path_of(folder: &Path, interface: &Interface) -> io::Result<PathBuf> {
     Ok(folder.join(format!("{}-{}", interface.namespace()?, interface.index())))
+}
+
+/// Where addresses are noted that were moved from an interface that was deleted.
+fn path_of_kept(folder: &Path, name: &str, interface: &Interface) -> io::Result<PathBuf> {
+    Ok(folder.join(format!("{}-{name}.moved", interface.namespace()?)))
 }
 
 /// The socket in the folder of notes at which the process that holds the interface of this name, in the
@@ -492,9 +526,14 @@ fn explain(name: &str, error: io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlane_netlab::{Link, cable, or_skip, skip_unsupported};
+    use crate::interface::{addresses, gateways};
+    use crate::{Backend, PacketBackend, packet};
+    use etherparse::PacketBuilder;
+    use fairlane_netlab::{LabError, Link, Namespace, cable, or_skip, skip_unsupported, veth};
+    use std::net::Ipv6Addr;
     use std::process;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
 
     /// A folder of this test's.
     struct Folder(PathBuf);
@@ -546,6 +585,110 @@ mod tests {
     fn join(link: &Link, on: bool) {
         let interface = link.namespace().run(|| Interface::find(link.name()));
         interface.unwrap().join_segments(Joins::Kernel, on).unwrap();
+    }
+
+    const OWN: [(&str, u8); 2] = [("192.0.2.7", 24), ("2001:db8::7", 64)];
+
+    /// An interface `outside` with addresses, and the interface of a router at its other end.
+    fn addressed((host, router): (&Namespace, &Namespace)) -> Result<(Link, Link), LabError> {
+        let (outside, far) = veth((host, "outside"), (router, "far"), 1_500)?;
+        outside.up()?;
+        far.up()?;
+        outside.wait_for_carrier()?;
+        Ok((outside, far))
+    }
+
+    /// A router of this number advertises itself.
+    fn advertise(from: &Link, number: u8) {
+        let source = format!("fe80::{number}").parse::<Ipv6Addr>().unwrap();
+        let all = "ff02::1".parse::<Ipv6Addr>().unwrap();
+        let packet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, number], [0x33, 0x33, 0, 0, 0, 1])
+            .ipv6(source.octets(), all.octets(), 255)
+            .icmpv6_raw(134, 0, [64, 0, 7, 8]);
+        let mut frame = Vec::new();
+        packet.write(&mut frame, &[0; 8]).unwrap();
+        let options = packet::Options::default();
+        let sent = from.namespace().run(|| {
+            let mut backend = PacketBackend::<Vec<u8>>::open(from.name(), &options)?;
+            backend.transmit(&mut [frame].into())
+        });
+        assert_eq!(sent.unwrap(), 1);
+    }
+
+    #[test]
+    fn every_default_router_and_the_addresses_of_a_deleted_interface_come_back() {
+        let made = || {
+            let (host, router) = (Namespace::new()?, Namespace::new()?);
+            for namespace in [&host, &router] {
+                for which in ["all", "default"] {
+                    let key = format!("ipv6/conf/{which}/disable_ipv6");
+                    namespace.set_parameter(&key, "0")?;
+                }
+            }
+            let (target, _) = veth((&host, "target"), (&router, "other"), 1_500)?;
+            target.up()?;
+            let (outside, far) = addressed((&host, &router))?;
+            for (address, length) in OWN {
+                outside.add_address(address.parse().unwrap(), length)?;
+            }
+            outside.add_default_route("192.0.2.1".parse().unwrap())?;
+            Ok((host, router, outside, far))
+        };
+        let Some((host, router, mut outside, far)) = or_skip("addresses that move", made()) else {
+            return;
+        };
+        let folder = Folder::new();
+        let known = |name: &str| {
+            let known = || {
+                let mut gateways = gateways(name).unwrap_or_default();
+                gateways.sort();
+                (addresses(name).unwrap_or_default(), gateways)
+            };
+            host.run(known)
+        };
+        let begun = Instant::now();
+        while known("outside").1.len() < 3 {
+            assert!(begun.elapsed() < Duration::from_secs(10));
+            (1..3).for_each(|number| advertise(&far, number));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let before = known("outside");
+        assert_eq!((before.0.len(), before.1.len()), (2, 3), "{before:?}");
+        let take = || Hold::take_in(&folder.0, "outside").unwrap();
+        let moved = || {
+            let mut hold = take();
+            hold.move_addresses("outside", "target").unwrap();
+            hold
+        };
+        // The second time the kernel has both routers in one route.
+        for _ in 0..2 {
+            let hold = host.run(moved);
+            assert_eq!(known("target"), before);
+            assert_eq!(known("outside"), Default::default());
+            host.run(|| drop(hold));
+            assert_eq!(known("outside"), before);
+            assert_eq!(known("target"), Default::default());
+        }
+        for target_is_there in [true, false] {
+            let hold = host.run(moved);
+            outside.delete().unwrap();
+            host.run(|| drop(hold));
+            assert_eq!(known("target"), before);
+            if !target_is_there {
+                Link::find(&host, "target").unwrap().delete().unwrap();
+            }
+            (outside, _) = addressed((&host, &router)).unwrap();
+            if target_is_there {
+                let hold = host.run(moved);
+                assert_eq!(known("target"), before);
+                assert_eq!(known("outside"), Default::default());
+                host.run(|| drop(hold));
+            } else {
+                host.run(|| drop(take()));
+            }
+            assert_eq!(known("outside"), before);
+            assert_eq!(folder.notes(), [""; 0].map(PathBuf::from));
+        }
     }
 
     #[test]

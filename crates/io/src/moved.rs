@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 
-use fairlane_netlink::{Answer, CREATE, DUMP, Message, Protocol, Socket};
+use fairlane_netlink::{APPEND, Answer, CREATE, DUMP, Message, Protocol, Socket};
 
 use crate::network::{self, Network};
 use crate::sys::interface::Interface;
@@ -35,6 +35,8 @@ const NEXT_HOP: u16 = 30;
 /// Bytes of struct ifaddrmsg, and of struct rtmsg.
 const ADDRESS_FIXED: usize = 8;
 const ROUTE_FIXED: usize = 12;
+/// Bytes of struct rtnexthop, with its flags at the third.
+const HOP_FIXED: usize = 8;
 
 const IPV6: u8 = libc::AF_INET6 as u8;
 /// Of an IPv6 address: it is used at once, without a search for duplicates.
@@ -72,7 +74,7 @@ impl Moved {
     ///
     /// # Errors
     ///
-    /// The kernel cannot be asked. A route with several next hops uses the interface: without its addresses the
+    /// The kernel cannot be asked. A route has next hops by the interface and by others: without the addresses the
     /// kernel would drop that route for good.
     pub(crate) fn plan(from: &str, to: &str) -> io::Result<Moved> {
         let socket = Socket::open(Protocol::ROUTE)?;
@@ -83,11 +85,15 @@ impl Moved {
             it.number(4) == Some(index) && scope < network::LINK_SCOPE
         });
         let routes = all_routes(&socket)?;
-        if let Some(route) = routes.iter().find(|route| is_multipath_by(route, index)) {
+        let is_divided = |route: &&Answer| {
+            let by = devices(route);
+            by.contains(&index) && by.iter().any(|&other| other != index)
+        };
+        if let Some(route) = routes.iter().find(is_divided) {
             let to = route.attribute(ROUTE_FIXED, TO).and_then(network::ip);
             let to = to.map_or_else(|| "default".to_owned(), |to| to.to_string());
             return Err(io::Error::other(format!(
-                "the route to {to} has several next hops (only one can be moved)"
+                "the route to {to} has next hops by other interfaces too (all must be by {from})"
             )));
         }
         let settings = QUIET.iter().filter_map(|&(key, _)| {
@@ -136,6 +142,27 @@ impl Moved {
         announce(&socket, name, target);
     }
 
+    /// Whether an interface has them for this one.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        index(&self.to).is_ok()
+    }
+
+    /// Whether the interface of this name has them.
+    pub(crate) fn is_at(&self, to: &str) -> bool {
+        self.to == to
+    }
+
+    /// Adds those that another interface has kept.
+    pub(crate) fn join(&mut self, kept: Moved) {
+        for (own, more) in [
+            (&mut self.addresses, kept.addresses),
+            (&mut self.routes, kept.routes),
+        ] {
+            let more = more.into_iter().filter(|it| !own.contains(it));
+            own.extend(more.collect::<Vec<_>>());
+        }
+    }
+
     fn delete(&self, socket: &Socket, from: u32) {
         let addresses = self.addresses.iter();
         let addresses = addresses.map(|it| (DELETE_ADDRESS, address_at(it, from, Lifetime::Kept)));
@@ -151,11 +178,13 @@ impl Moved {
     /// Adds all that can be; the first error if something cannot.
     fn add(&self, socket: &Socket, to: u32, lifetime: Lifetime) -> io::Result<()> {
         let addresses = self.addresses.iter();
-        let addresses = addresses.map(|it| (NEW_ADDRESS, address_at(it, to, lifetime)));
-        let routes = self.routes.iter().map(|it| (NEW_ROUTE, route_by(it, to)));
+        let addresses = addresses.map(|it| (NEW_ADDRESS, CREATE, address_at(it, to, lifetime)));
+        // Several routers may advertise a default route of one metric.
+        let routes = self.routes.iter();
+        let routes = routes.map(|it| (NEW_ROUTE, APPEND, route_by(it, to)));
         let mut result = Ok(());
-        for (kind, message) in addresses.chain(routes) {
-            match socket.request(kind, CREATE, &message) {
+        for (kind, flags, message) in addresses.chain(routes) {
+            match socket.request(kind, flags, &message) {
                 // The kernel adds the route to an address's network by itself.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) if result.is_ok() => result = Err(error),
@@ -204,8 +233,13 @@ pub(crate) fn gateways(index: u32) -> io::Result<Vec<IpAddr>> {
     let routes = routes_by(all_routes(&socket)?, index);
     let routes = routes.into_iter().map(Answer::new);
     let defaults = routes.filter(|route| route.attribute(ROUTE_FIXED, TO).is_none());
-    let gateways = defaults.filter_map(|route| network::ip(route.attribute(ROUTE_FIXED, GATEWAY)?));
-    Ok(gateways.collect())
+    let gateways = defaults.flat_map(|route| {
+        let own = route.attribute(ROUTE_FIXED, GATEWAY).map(<[u8]>::to_vec);
+        let others = hops(&route).into_iter();
+        let others = others.filter_map(|hop| Some(hop.attribute(HOP_FIXED, GATEWAY)?.to_vec()));
+        own.into_iter().chain(others).collect::<Vec<_>>()
+    });
+    Ok(gateways.filter_map(|bytes| network::ip(&bytes)).collect())
 }
 
 /// Gives an interface this hardware address, and an MTU of at most `mtu` bytes.
@@ -256,20 +290,20 @@ fn routes_by(routes: Vec<Answer>, index: u32) -> Vec<Vec<u8>> {
         .filter(|route| {
             let [_, _, _, _, table, _, _, kind] =
                 route.bytes().first_chunk().copied().unwrap_or_default();
-            let by = route
-                .attribute(ROUTE_FIXED, BY)
-                .and_then(|by| by.first_chunk());
             let to = route.attribute(ROUTE_FIXED, TO).and_then(network::ip);
             let is_of_link = matches!(to, Some(IpAddr::V6(to)) if to.is_unicast_link_local());
             let is_cached = route.number(8).unwrap_or(0) & CACHED != 0;
-            by.map(|&by| u32::from_ne_bytes(by)) == Some(index)
+            devices(route).first() == Some(&index)
                 && table != LOCAL_TABLE
                 && kind == UNICAST
                 && !is_of_link
                 && !is_cached
         })
         .collect();
-    routes.sort_by_key(|route| route.attribute(ROUTE_FIXED, GATEWAY).is_some());
+    routes.sort_by_key(|route| {
+        let has = |kind| route.attribute(ROUTE_FIXED, kind).is_some();
+        has(GATEWAY) || has(MULTIPATH)
+    });
     routes.iter().map(|route| route.bytes().to_vec()).collect()
 }
 
@@ -277,17 +311,45 @@ fn all_routes(socket: &Socket) -> io::Result<Vec<Answer>> {
     socket.request(GET_ROUTE, DUMP, &Message::new([0; ROUTE_FIXED]))
 }
 
-/// Whether a route has several next hops, one of them by this interface: each is a struct rtnexthop with attributes.
-fn is_multipath_by(route: &Answer, index: u32) -> bool {
-    let mut hops = route.attribute(ROUTE_FIXED, MULTIPATH).unwrap_or_default();
-    while let Some(&[low, high, _, _, a, b, c, d]) = hops.first_chunk() {
-        if u32::from_ne_bytes([a, b, c, d]) == index {
-            return true;
-        }
-        let length = usize::from(u16::from_ne_bytes([low, high])).next_multiple_of(4);
-        hops = hops.get(length.max(8)..).unwrap_or_default();
+/// The next hops of a route that has several: each is a struct rtnexthop with attributes.
+fn hops(route: &Answer) -> Vec<Answer> {
+    let mut rest = route.attribute(ROUTE_FIXED, MULTIPATH).unwrap_or_default();
+    let mut hops = Vec::new();
+    while let Some(&[low, high, ..]) = rest.first_chunk::<HOP_FIXED>() {
+        let length = usize::from(u16::from_ne_bytes([low, high]));
+        let Some(hop) = rest.get(..length.max(HOP_FIXED)) else {
+            break;
+        };
+        hops.push(Answer::new(hop.to_vec()));
+        rest = rest
+            .get(hop.len().next_multiple_of(4)..)
+            .unwrap_or_default();
     }
-    false
+    hops
+}
+
+/// The interfaces that a route sends by.
+fn devices(route: &Answer) -> Vec<u32> {
+    let own = route.attribute(ROUTE_FIXED, BY);
+    let own = own.and_then(|by| by.first_chunk());
+    let own = own.map(|&by| u32::from_ne_bytes(by));
+    let hops = hops(route).into_iter();
+    own.into_iter()
+        .chain(hops.filter_map(|hop| hop.number(4)))
+        .collect()
+}
+
+/// The same next hops by another interface.
+fn hops_by(route: &Answer, index: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for hop in hops(route) {
+        let mut hop = hop.bytes().to_vec();
+        hop[2] &= ON_LINK as u8;
+        hop[4..HOP_FIXED].copy_from_slice(&index.to_ne_bytes());
+        hop.resize(hop.len().next_multiple_of(4), 0);
+        bytes.extend(hop);
+    }
+    bytes
 }
 
 /// Whether an address that was learned expires at the other interface.
@@ -329,6 +391,7 @@ fn route_by(bytes: &[u8], index: u32) -> Message {
     for (kind, value) in answer.attributes(ROUTE_FIXED) {
         message = match kind {
             BY => message.with_number(kind, index),
+            MULTIPATH => message.with(kind, &hops_by(&answer, index)),
             NEXT_HOP => message,
             // struct rta_cacheinfo: a route that was learned may expire.
             CACHE => match value.get(8..).and_then(|rest| rest.first_chunk()) {
@@ -398,25 +461,27 @@ mod tests {
     }
 
     #[test]
-    fn a_route_with_several_next_hops_is_found_at_each_of_their_interfaces() {
-        let hop = |index: u32| {
-            let mut hop = vec![16, 0, 0, 0];
+    fn a_route_with_several_next_hops_moves_with_all_of_them() {
+        let hop = |index: u32, flags: u8, gateway: u8| {
+            let mut hop = vec![16, 0, flags, 3];
             hop.extend(index.to_ne_bytes());
-            // A gateway.
-            hop.extend([8, 0, GATEWAY as u8, 0, 192, 0, 2, 1]);
+            hop.extend([8, 0, GATEWAY as u8, 0, 192, 0, 2, gateway]);
             hop
         };
-        let hops = [hop(2), hop(5)].concat();
-        let several = Message::new([0; ROUTE_FIXED]).with(MULTIPATH, &hops);
-        let one = Message::new([0; ROUTE_FIXED]).with_number(BY, 2);
-        let by = |message: &Message, index| {
-            is_multipath_by(&Answer::new(message.bytes().to_vec()), index)
+        let several = [hop(2, 0x10, 1), hop(5, 4, 2)].concat();
+        let route = |hops: &[u8]| {
+            let message = Message::new([0; ROUTE_FIXED]).with(MULTIPATH, hops);
+            Answer::new(message.bytes().to_vec())
         };
-        assert!(by(&several, 2) && by(&several, 5) && !by(&several, 3));
-        assert!(!by(&one, 2));
-        // A length of zero ends nowhere.
-        let torn = Message::new([0; ROUTE_FIXED]).with(MULTIPATH, &[0; 12]);
-        assert!(!by(&torn, 2));
+        assert_eq!(devices(&route(&several)), [2, 5]);
+        // A link that was down is not one of the next hops' properties; the weight is.
+        let expected = [hop(7, 0, 1), hop(7, 4, 2)].concat();
+        assert_eq!(hops_by(&route(&several), 7), expected);
+        let one = Message::new([0; ROUTE_FIXED]).with_number(BY, 2);
+        assert_eq!(devices(&Answer::new(one.bytes().to_vec())), [2]);
+        // A length of zero, or beyond the end, ends nowhere.
+        assert_eq!(devices(&route(&[0; 12])), [0]);
+        assert_eq!(devices(&route(&several[..20])), [2]);
     }
 
     #[test]

@@ -34,6 +34,8 @@ const ACK: u16 = 0x4;
 pub const CREATE: u16 = 0x400 | 0x200;
 /// Asks for an object: it replaces the one that is there.
 pub const REPLACE: u16 = 0x400 | 0x100;
+/// Asks for another object next to those that are there: the request fails if one of them is the same.
+pub const APPEND: u16 = 0x400 | 0x800;
 /// Asks for all objects of a kind.
 pub const DUMP: u16 = 0x300;
 
