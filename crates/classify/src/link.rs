@@ -31,7 +31,8 @@ pub struct LinkClassifier {
 }
 
 /// Packets of protocols that no filter looks into, and the type in the Ethernet header of more than half of them, if
-/// there is one: the majority vote of Boyer and Moore, so that single packets of another type change nothing.
+/// there is one: the majority vote of Boyer and Moore, so that single packets of another type change nothing. Its lead
+/// is limited, so that the type is that of recent packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Opaque {
     packets: u64,
@@ -39,6 +40,9 @@ struct Opaque {
     /// Votes that its type is ahead by.
     lead: u64,
 }
+
+/// Packets of other types in a row that outvote any number of former ones.
+const MOST_LEAD: u64 = 100;
 
 impl Opaque {
     #[inline]
@@ -48,7 +52,7 @@ impl Opaque {
             self.ethertype = ethertype;
         }
         self.lead = match self.ethertype == ethertype {
-            true => self.lead + 1,
+            true => (self.lead + 1).min(MOST_LEAD),
             false => self.lead - 1,
         };
     }
@@ -401,7 +405,7 @@ impl LinkClassifier {
     }
 
     /// Packets so far of protocols that no filter looks into: neither IP nor link-layer control; and the type in the
-    /// Ethernet header of more than half of them, if there is one.
+    /// Ethernet header of most recent ones.
     pub fn opaque(&self) -> (u64, u16) {
         (self.opaque.packets, self.opaque.ethertype)
     }

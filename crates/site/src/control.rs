@@ -1,7 +1,7 @@
 //! The control thread: requests from outside ([`Handle`]), configurations that take over, orders to the
 //! forwarding thread, counts and reports. The forwarding thread waits for nothing that is done here.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -182,8 +182,8 @@ pub(crate) struct State {
     /// From whom this one took over, until that was told.
     pub(crate) took: Option<Took>,
     reloads: u32,
-    /// The links that many frames were reported of which no filter looks into.
-    opaque_links: Vec<Arc<str>>,
+    /// The protocol that no filter looks into of which the log said so last, by link.
+    opaque_links: HashMap<Arc<str>, Arc<str>>,
     /// The last attempt to load the file.
     last_reload: LastReload,
     start: Nanos,
@@ -875,15 +875,16 @@ impl Control {
             let counted = std::mem::take(&mut counting.links[side as usize]);
             let link = LinkReport::new(plan, counted, count, to, times, lost, pipeline);
             let early = link.early() + plan.early_of_gone;
+            let opaque_counts = plan.opaque.counts;
             let told = &mut self.state.opaque_links;
-            let opaque = (link.opaque_protocol.as_ref()).filter(|_| !told.contains(&link.name));
-            if let Some(protocol) = opaque {
-                told.push(Arc::clone(&link.name));
+            let opaque = link.opaque_protocol.as_ref();
+            if let Some(protocol) = opaque.filter(|&it| told.get(&link.name) != Some(it)) {
+                told.insert(Arc::clone(&link.name), Arc::clone(protocol));
                 (self.notify)(Notice::Opaque {
                     link: Arc::clone(&link.name),
                     protocol: Arc::clone(protocol),
-                    frames: link.opaque_frames,
-                    offered: link.offered(),
+                    frames: opaque_counts.opaque,
+                    offered: opaque_counts.offered,
                 });
             }
             from.recently_early = early.saturating_sub(from.early);

@@ -50,6 +50,7 @@ mod here;
 pub mod measured;
 mod meter;
 mod notice;
+mod opaque;
 mod order;
 mod passing;
 mod pipeline;

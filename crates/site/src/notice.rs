@@ -63,9 +63,9 @@ pub enum Notice {
         link: Arc<str>,
         /// The protocol of most of them.
         protocol: Arc<str>,
-        /// How many they are by now.
+        /// How many of the recent frames they are.
         frames: u64,
-        /// Frames that arrived at the classes of the link.
+        /// Recent frames that arrived at the classes of the link.
         offered: u64,
     },
     /// Processes were refused to attach: one notice a report, however many they are.

@@ -17,6 +17,7 @@ use crate::classifier::{FrameClassifier, random_key};
 use crate::early::{Early, Port, Tables};
 use crate::frame::{Frame, Received};
 use crate::meter::{self, Delays, Meter};
+use crate::opaque::OpaqueWindow;
 use crate::order::{Adding, Draining, Gone, Moved, Taking};
 use crate::passing::{Finding, Findings, What};
 use crate::workers::SharedFilters;
@@ -131,6 +132,8 @@ pub(crate) struct Plan {
     pub(crate) told: List<ClassReport>,
     /// Frames that were dropped early of classes that went, below none that stayed.
     pub(crate) early_of_gone: u64,
+    /// Recent frames that no filter looks into.
+    pub(crate) opaque: OpaqueWindow,
     /// What flows are told apart by.
     key: DigestKey,
     /// Its rules, made ready.
@@ -288,6 +291,7 @@ impl Plan {
             accounts: ids.iter().map(|_| Account::default()).collect(),
             told: List::default(),
             early_of_gone: 0,
+            opaque: OpaqueWindow::default(),
             ids,
             key,
             rules: Arc::clone(filters.rules()),
@@ -484,21 +488,11 @@ impl Plan {
         // Who goes on under its name elsewhere keeps its meter.
         for gone in &gone {
             if let Some(&to) = by_name.get(&*self.link.classes[gone.place].name) {
-                let Account {
-                    meter,
-                    lost,
-                    violations,
-                    told,
-                    passing,
-                    ..
-                } = self.accounts[gone.place].clone();
+                let Account { aside, early, .. } = std::mem::take(&mut accounts[to]);
                 accounts[to] = Account {
-                    meter,
-                    lost,
-                    violations,
-                    told,
-                    passing,
-                    ..std::mem::take(&mut accounts[to])
+                    aside,
+                    early,
+                    ..self.accounts[gone.place].clone()
                 };
             }
         }
@@ -510,6 +504,7 @@ impl Plan {
             accounts,
             told: self.told.clone(),
             early_of_gone: self.early_of_gone,
+            opaque: self.opaque.clone(),
             key: self.key,
             rules: Arc::clone(filters.rules()),
             port: self.port.clone(),

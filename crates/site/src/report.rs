@@ -255,7 +255,8 @@ pub struct LinkReport {
     pub unmatched: u64,
     /// Frames of protocols that no filter looks into: neither IP nor link-layer control.
     pub opaque_frames: u64,
-    /// The protocol of the last one, where they are at least 100 and more than a hundredth of all; null elsewhere.
+    /// The protocol of most of them, where at least 100 frames and more than a hundredth of the last minute's are of such
+    /// protocols; null elsewhere.
     pub opaque_protocol: Option<Arc<str>>,
     /// Frames that the interface took.
     pub transmitted: u64,
@@ -423,7 +424,9 @@ impl LinkReport {
                 .map(|account| Arc::clone(&account.told.delays.delays)))
             .collect(),
         };
-        report.opaque_protocol = opaque_protocol(count.opaque, report.offered());
+        report.opaque_protocol = plan
+            .opaque
+            .protocol(seconds, count.opaque, report.offered());
         report
     }
 
@@ -509,22 +512,6 @@ fn tell(
     }
 }
 
-/// The protocol that no filter looks into, if its frames are many among those offered.
-fn opaque_protocol((frames, ethertype): (u64, u16), offered: u64) -> Option<Arc<str>> {
-    const LEAST: u64 = 100;
-    const PART: u64 = 100;
-    let name = match ethertype {
-        0x8864 => "PPPoE session",
-        0x8847 | 0x8848 => "MPLS",
-        0x22f3 => "TRILL",
-        0x88e7 => "provider backbone bridging",
-        0x88e5 => "MACsec",
-        _ => "Ethernet type",
-    };
-    (frames >= LEAST && frames.saturating_mul(PART) > offered)
-        .then(|| format!("{name} ({ethertype:#06x})").into())
-}
-
 /// Divides what was lost before it was classified as those frames are divided that came while
 /// others were lost; where the device does not tell those, as all that came since the last time.
 fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
@@ -552,20 +539,5 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
     let total: u64 = sample.iter().sum();
     for (account, part) in plan.accounts.iter_mut().zip(sample) {
         account.lost += lost as f64 * part as f64 / total.max(1) as f64;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::opaque_protocol;
-
-    #[test]
-    fn an_opaque_protocol_is_reported_from_a_hundred_frames_and_more_than_one_percent_on() {
-        let of = |frames, offered| opaque_protocol((frames, 0x8847), offered);
-        assert_eq!(of(99, 99), None);
-        assert_eq!(of(100, 10_000), None);
-        assert_eq!(of(101, 10_000).as_deref(), Some("MPLS (0x8847)"));
-        let other = opaque_protocol((100, 0x88b5), 100);
-        assert_eq!(other.as_deref(), Some("Ethernet type (0x88b5)"));
     }
 }

@@ -115,10 +115,9 @@ fn notes(report: &Report) -> String {
     for link in &report.links {
         if let Some(protocol) = &link.opaque_protocol {
             notes += &format!(
-                "\nno filter looks into {} of the {} frames for link {}, of {protocol}",
-                link.opaque_frames,
-                link.received_frames,
-                plain(&link.name)
+                "\nno filter looks into more than 1% of the recent frames for link {}, of {protocol} ({} in all)",
+                plain(&link.name),
+                link.opaque_frames
             );
         }
         for class in link

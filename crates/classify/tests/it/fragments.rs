@@ -234,4 +234,12 @@ fn frames_of_protocols_that_no_filter_looks_into_are_counted() {
     let (_, found) = link.find(&frames[1], Layer::Ethernet, &Origin::default());
     link.count(found, &frames[1]);
     assert_eq!(link.opaque(), (6, 0x8847));
+    // However many there were, some hundred of another type in a row do.
+    let mut add = |frame: &[u8], times| {
+        let (_, found) = link.find(frame, Layer::Ethernet, &Origin::default());
+        (0..times).for_each(|_| link.count(found, frame));
+        link.opaque()
+    };
+    assert_eq!(add(&frames[0], 10_000), (10_006, 0x8847));
+    assert_eq!(add(&frames[1], 200), (10_206, 0x8864));
 }
