@@ -24,6 +24,9 @@ pub(crate) const BUFFER: usize = 1 << 16;
 /// The longest frame with an MTU of 1500: an Ethernet header and two VLAN tags more.
 const LONGEST: u32 = 1_522;
 
+/// The longest jumbo frame: with an MTU of 9216.
+const JUMBO: u32 = 9_238;
+
 /// With less, no frame has room for its headers.
 const LEAST: i64 = 576;
 
@@ -222,13 +225,25 @@ impl Reading<'_> {
     /// Says how many packets were put in order, and how many were cut.
     pub(crate) fn tell_packets<R: Read>(&self, packets: &Packets<R>) {
         self.tell(packets.disorder(), "packets");
-        let Segmented { frames, into } = packets.segmented();
+        let Segmented {
+            frames,
+            into,
+            longest: most,
+        } = packets.segmented();
         if frames > 0 {
             let (of, longest) = (packets.disorder().of, packets.longest());
+            let option = match self.source.config {
+                Some(_) => format!("longest = \"{most}b\" in the file"),
+                None => format!("--longest {most}"),
+            };
+            let whole = match most <= JUMBO {
+                true => format!("; if they are jumbo frames, {option} keeps them whole"),
+                false => String::new(),
+            };
             self.progress.suspend(|| {
                 output::aside(format_args!(
                     "{frames} of {of} packets are longer than {longest} bytes, as segmentation \
-                     offload leaves them, and were cut into {into}"
+                     offload leaves them, and were cut into {into}{whole}"
                 ));
             });
         }

@@ -93,6 +93,7 @@ impl<R: Read> Packets<R> {
                     Some(pieces) => {
                         self.segmented.frames += 1;
                         self.segmented.into += pieces.len() as u64;
+                        self.segmented.longest = self.segmented.longest.max(packet.len);
                         self.pieces.extend(pieces);
                     }
                     None => return Ok(Some(packet)),

@@ -19,6 +19,8 @@ pub struct Segmented {
     pub frames: u64,
     /// Frames that they were cut into.
     pub into: u64,
+    /// Bytes of the longest of those that were too long.
+    pub longest: u32,
 }
 
 /// The frames that a longer one than `longest` bytes is cut into, each with those of its bytes that were

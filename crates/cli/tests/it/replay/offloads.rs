@@ -233,6 +233,23 @@ fn frames_that_cannot_be_cut_are_counted_and_said() {
 }
 
 #[test]
+fn frames_that_may_be_jumbo_frames_are_cut_with_the_option_that_keeps_them() {
+    let folder = folder(frames(&[ethernet4(8_948), ethernet4(5_000)]));
+    let said = |options: &str| folder.replay(&format!("{options} @in.pcap")).stderr;
+    let cut = said("--alg qfq --rate 1gbit --json");
+    let hint = "; if they are jumbo frames, --longest 9014 keeps them whole\n";
+    assert!(
+        cut.contains("2 of 2 packets are longer") && cut.contains(hint),
+        "{cut}"
+    );
+    let whole = said("--alg qfq --rate 1gbit --json --longest 9014");
+    assert!(!whole.contains("were cut"), "{whole}");
+    let of_site = said("--config @site.toml --json");
+    let hint = "; if they are jumbo frames, longest = \"9014b\" in the file keeps them whole\n";
+    assert!(of_site.contains(hint), "{of_site}");
+}
+
+#[test]
 fn the_longest_frame_follows_the_options() {
     let folder = folder(frames(&[ethernet4(8_948), ethernet4(8_948 * 3)]));
     folder.write("flows.csv", "flow,weight,max_len\n0,1,9022\n");
