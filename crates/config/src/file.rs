@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use crate::list::List;
 #[cfg(test)]
 use crate::schema;
-use crate::written::{At, Scalar, Text};
+use crate::written::{At, Scalar, Text, Whole};
 
 /// A site: the interfaces that Fairlane stands between, and what it does with packets that
 /// leave by them.
@@ -70,10 +70,10 @@ pub(crate) struct Attach {
     pub socket: Text,
     /// Most processes at a time, 1 to 65536, with those that connect and have yet to say hello:
     /// 256 by default.
-    pub processes: Option<At<i64>>,
+    pub processes: Option<At<Whole>>,
     /// Most of them that are of one user, so that no user keeps the others out: a quarter of
     /// `processes` by default.
-    pub processes_per_user: Option<At<i64>>,
+    pub processes_per_user: Option<At<Whole>>,
     /// Most memory of all their mailboxes together, as in "64mb"; each takes 256 of the longest
     /// frame (9018 bytes where that is longer). By default as much as `processes` take.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
@@ -121,7 +121,7 @@ pub(crate) struct Workers {
     /// The cores that they stay on, as in [2, 3]: one for each, first those that receive, then those that transmit,
     /// of either those at `inside` first. Without this key they run where the system has them run. Without `receive`
     /// there are as many threads as cores here.
-    pub cores: Option<At<Vec<i64>>>,
+    pub cores: Option<At<Vec<Whole>>>,
     /// 1: one thread decides for both links. 2: each link has one of its own, which needs `inside`. "auto", the
     /// default: 2 where this machine has a core for each of them and for every other thread here, else 1.
     #[cfg_attr(test, schemars(extend("minimum" = 1, "maximum" = 2, "pattern" = "^auto$")))]
@@ -180,7 +180,7 @@ pub(crate) struct Link {
 #[cfg_attr(test, schemars(rename = "limit"))]
 pub(crate) struct Limit {
     /// Packets, at least 1.
-    pub packets: Option<At<i64>>,
+    pub packets: Option<At<Whole>>,
     /// Bytes, overhead included, as in "150kb" (1kb is 1024 bytes): at least the longest packet.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub bytes: Option<Text>,
@@ -211,10 +211,10 @@ pub(crate) struct Class {
     pub burst: Option<Box<Text>>,
     /// Its part, 1 to 1000000, of what the guarantees of its siblings and its own leave over.
     /// Without a `rate` 1 by default, with one none.
-    pub weight: Option<At<i64>>,
+    pub weight: Option<At<Whole>>,
     /// Its level where the parent's algorithm is "priority", 0 (the default) to 255, and in "cbq",
     /// 0 to 7: higher goes first.
-    pub priority: Option<Box<At<i64>>>,
+    pub priority: Option<Box<At<Whole>>>,
     /// Who is next among the classes that have this one as a parent, or among its flows: "qfq"
     /// by default.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_class())))]
@@ -283,7 +283,7 @@ pub(crate) struct Flows {
     /// The most of them, 1 to 4000000; 65536 by default. Beyond, a new flow takes the place of
     /// the one that has been idle for longest, and for a second at least; where there is none, its
     /// packets share a queue.
-    pub most: Option<At<i64>>,
+    pub most: Option<At<Whole>>,
     /// How long a flow without packets is remembered: "10s" by default.
     #[cfg_attr(test, schemars(extend("pattern" = schema::TIME)))]
     pub forget: Option<Text>,
@@ -360,7 +360,7 @@ pub(crate) struct QueueTable {
     /// Red: the probability at `max`, above 0 and up to 1; 0.1 by default.
     pub max_p: Option<At<f64>>,
     /// Red: the average moves by 2^-weight of the difference with each packet; 9 by default.
-    pub weight: Option<At<i64>>,
+    pub weight: Option<At<Whole>>,
     /// Red: between `max` and twice as much the probability rises to 1, instead of at once;
     /// true by default.
     pub gentle: Option<At<bool>>,
@@ -375,7 +375,7 @@ pub(crate) struct Filter {
     /// The class: one without children.
     pub class: Text,
     /// Higher is looked at first, 0 by default; filters of the same priority in the file's order.
-    pub priority: Option<Box<At<i64>>>,
+    pub priority: Option<Box<At<Whole>>>,
     /// The sender's address, or a prefix as in "10.0.0.0/8" or "2001:db8::/32".
     pub source: Option<Text>,
     /// The receiver's address, or a prefix.
@@ -391,7 +391,7 @@ pub(crate) struct Filter {
     /// "af41", "cs1".
     pub dscp: Option<Box<At<Scalar>>>,
     /// The identifier of the outermost VLAN tag, 1 to 4095.
-    pub vlan: Option<Box<At<i64>>>,
+    pub vlan: Option<Box<At<Whole>>>,
     /// Whether the packet is a fragment of a longer one.
     pub fragment: Option<Box<At<bool>>>,
     /// Where it came from: "inside", "outside", "tap" or "attached".
@@ -403,7 +403,7 @@ pub(crate) struct Filter {
     /// The group of the process that sent it, likewise.
     pub group: Option<Box<At<Scalar>>>,
     /// The process that sent it, by its number.
-    pub pid: Option<Box<At<i64>>>,
+    pub pid: Option<Box<At<Whole>>>,
     /// "ipv4" or "ipv6".
     #[cfg_attr(test, schemars(extend("enum" = ["ipv4", "ipv6"])))]
     pub family: Option<Box<Text>>,

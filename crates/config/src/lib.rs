@@ -209,4 +209,4 @@ pub use site::{
 pub use text::{MAX_FILE, read as read_text, read_regular as read_regular_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};
 pub use unmatched::Unmatched;
-pub use written::{At, Scalar, Text};
+pub use written::{At, Scalar, Text, Whole};

@@ -23,10 +23,21 @@ pub fn parse<T: DeserializeOwned>(text: &str, report: &mut Report) -> Option<T> 
         Err(error) => {
             let at = error.span().unwrap_or(0..0);
             let written = text.get(at.clone()).unwrap_or_default();
-            report.error(&at, sentence(&error, written));
+            let sentence = match key_before(text, at.start) {
+                Some(key) => format!("{key}: {}", sentence(&error, written)),
+                None => sentence(&error, written),
+            };
+            report.error(&at, sentence);
             None
         }
     }
+}
+
+/// The key whose value begins here.
+fn key_before(text: &str, at: usize) -> Option<&str> {
+    let before = text.get(..at)?.trim_end().strip_suffix('=')?.trim_end();
+    let ends = |mark: char| mark.is_whitespace() || matches!(mark, '{' | ',');
+    before.rsplit(ends).next().filter(|key| !key.is_empty())
 }
 
 /// serde names an unknown key and those that are known, quoted with backticks, and types as

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 #[cfg(test)]
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
@@ -19,14 +20,14 @@ use crate::diagnostic::Report;
 /// For a file of one's own in which the words of a site's mean the same:
 ///
 /// ```
-/// use fairlane_config::{At, Report, Scalar, Text};
+/// use fairlane_config::{At, Report, Scalar, Text, Whole};
 /// use fairlane_core::Rate;
 /// use serde::Deserialize;
 ///
 /// #[derive(Deserialize)]
 /// struct Sender {
 ///     rate: Text,
-///     flows: At<i64>,
+///     flows: At<Whole>,
 ///     seed: Scalar,
 /// }
 ///
@@ -121,36 +122,117 @@ impl Text {
     }
 }
 
-impl At<i64> {
+impl At<Whole> {
     /// The number, where it is in range; else the range is reported, with the key.
     pub fn within<T>(&self, key: &str, range: Range<i64>, report: &mut Report) -> Option<T>
     where
         T: TryFrom<i64>,
     {
-        let value = *self.value();
-        if range.contains(&value)
-            && let Ok(value) = T::try_from(value)
-        {
-            return Some(value);
-        }
         let (least, most) = (range.start, range.end - 1);
-        report.error(
-            &self.span(),
-            format!("{key} {value}: it lies between {least} and {most}"),
-        );
+        let sentence = match &self.value().0 {
+            Scalar::Number(value) => match T::try_from(*value) {
+                Ok(number) if range.contains(value) => return Some(number),
+                _ => format!("{key} {value}: it lies between {least} and {most}"),
+            },
+            Scalar::Text(text) => {
+                format!("{key} '{text}': it is a whole number between {least} and {most}")
+            }
+        };
+        report.error(&self.span(), sentence);
         None
     }
 }
 
+/// A whole number. Another value is accepted at first, and refused with its key and range when it is
+/// [read](At::within).
+#[derive(Clone, Debug)]
+pub struct Whole(Scalar);
+
+impl Whole {
+    /// The number, unless it is another value.
+    pub(crate) fn number(&self) -> Option<i64> {
+        match self.0 {
+            Scalar::Number(number) => Some(number),
+            Scalar::Text(_) => None,
+        }
+    }
+}
+
+impl From<i64> for Whole {
+    fn from(number: i64) -> Whole {
+        Whole(Scalar::Number(number))
+    }
+}
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Whole, D::Error> {
+        let value = deserializer.deserialize_any(Value("a whole number"));
+        value.map(Whole)
+    }
+}
+
+#[cfg(test)]
+impl JsonSchema for Whole {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        i64::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        i64::json_schema(generator)
+    }
+}
+
 /// A number, or a text that says one.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 #[cfg_attr(test, derive(JsonSchema))]
-#[serde(untagged, expecting = "a number or a text")]
+#[cfg_attr(test, schemars(untagged))]
 pub enum Scalar {
     /// A number.
     Number(i64),
     /// A text.
     Text(String),
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    /// Another value becomes the text that stands for it, which is refused with its key when it is read.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Scalar, D::Error> {
+        deserializer.deserialize_any(Value("a number or a text"))
+    }
+}
+
+/// A visitor of values that are no lists and no tables; it has the words for an expected one.
+struct Value(&'static str);
+
+impl Visitor<'_> for Value {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
+        Ok(Scalar::Number(number))
+    }
+
+    fn visit_i128<E>(self, number: i128) -> Result<Scalar, E> {
+        Ok(Scalar::Text(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Scalar, E> {
+        Ok(Scalar::Text(number.to_string()))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Scalar, E> {
+        Ok(Scalar::Text(value.to_string()))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
+        Ok(Scalar::Text(text.to_owned()))
+    }
 }
 
 impl Display for Scalar {

@@ -59,7 +59,7 @@ fn filter(class: &str, keys: &str) -> Result<Arc<At<file::Filter>>, String> {
     }
     Ok(made(file::Filter {
         class: At::made(class.to_owned()),
-        priority: Some(Box::new(At::made(i32::MAX.into()))),
+        priority: Some(Box::new(At::made(i64::from(i32::MAX).into()))),
         ..filter
     }))
 }

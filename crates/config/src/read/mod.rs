@@ -38,7 +38,7 @@ use crate::site::{
     Site, Workers,
 };
 use crate::units::Size;
-use crate::written::{At, Scalar, Text};
+use crate::written::{At, Scalar, Text, Whole};
 
 /// Ethernet's preamble, start delimiter, checksum and gap between frames.
 const ETHERNET: u32 = 24;
@@ -539,19 +539,25 @@ fn threads(
 /// The cores of workers at so many interfaces, as far as that is known, and so the number of those that receive at each
 /// if that is not said.
 fn worker_cores(
-    cores: &At<Vec<i64>>,
+    cores: &At<Vec<Whole>>,
     receive: Option<usize>,
     transmit: usize,
     sides: Option<usize>,
     report: &mut Report,
 ) -> Option<(usize, Vec<usize>)> {
     const MOST_CORES: i64 = 1 << 16;
-    let there = |&core: &i64| usize::try_from(core).ok().filter(|_| core < MOST_CORES);
+    let there = |core: &Whole| {
+        let core = core.number().filter(|&core| core < MOST_CORES)?;
+        usize::try_from(core).ok()
+    };
     let numbers: Option<Vec<usize>> = cores.value().iter().map(there).collect();
     let Some(numbers) = numbers else {
         report.error(
             &cores.span(),
-            format!("cores: a core is a number from 0 to {}", MOST_CORES - 1),
+            format!(
+                "cores: a core is a whole number from 0 to {}",
+                MOST_CORES - 1
+            ),
         );
         return None;
     };

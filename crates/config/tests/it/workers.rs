@@ -76,7 +76,7 @@ fn workers_that_cannot_be() {
     );
     refuses(
         &with(TWO, "cores = [0, -1]"),
-        &["5:9: cores: a core is a number from 0 to 65535"],
+        &["5:9: cores: a core is a whole number from 0 to 65535"],
     );
 }
 

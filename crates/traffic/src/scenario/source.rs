@@ -6,7 +6,7 @@ use std::str::FromStr;
 use fairlane_classify::{
     Family, Layer, LinkClassifier, Origin, Owner, PortRange, Prefix, Protocol, VlanId,
 };
-use fairlane_config::{At, ClassKind, Link, Report, Role, Scalar, Site, Text, suggestion};
+use fairlane_config::{At, ClassKind, Link, Report, Role, Scalar, Site, Text, Whole, suggestion};
 use fairlane_core::Nanos;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{ClassFlow, ClassSource};
@@ -240,7 +240,7 @@ impl Reader<'_> {
 
     fn origin(&self, report: &mut Report) -> Option<Origin> {
         let source = self.source;
-        let id = |key, at: &Option<At<i64>>, report: &mut Report| match at {
+        let id = |key, at: &Option<At<Whole>>, report: &mut Report| match at {
             Some(at) => at
                 .within::<u32>(key, 0..i64::from(u32::MAX), report)
                 .map(Some),

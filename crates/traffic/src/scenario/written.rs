@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use fairlane_config::{At, Scalar, Tables, Text};
+use fairlane_config::{At, Scalar, Tables, Text, Whole};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -20,7 +20,7 @@ pub(super) struct Scenario {
     pub wire: Vec<Wire>,
     pub seconds: Option<At<f64>>,
     pub warm_up: Option<Text>,
-    pub seed: Option<At<i64>>,
+    pub seed: Option<At<Whole>>,
     #[serde(default)]
     pub source: Vec<At<Source>>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Wire {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Limit {
-    pub packets: Option<At<i64>>,
+    pub packets: Option<At<Whole>>,
     pub bytes: Option<Text>,
 }
 
@@ -94,10 +94,10 @@ impl<'de> Deserialize<'de> for Place {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Source {
     pub name: Option<Text>,
-    pub count: Option<At<i64>>,
+    pub count: Option<At<Whole>>,
     pub from: Option<Text>,
     pub to: Option<Text>,
-    pub weight: Option<At<i64>>,
+    pub weight: Option<At<Whole>>,
     pub class: Option<Text>,
     pub source: Option<Text>,
     pub destination: Option<Text>,
@@ -105,16 +105,16 @@ pub(super) struct Source {
     pub source_port: Option<At<Scalar>>,
     pub destination_port: Option<At<Scalar>>,
     pub dscp: Option<At<Scalar>>,
-    pub vlan: Option<At<i64>>,
+    pub vlan: Option<At<Whole>>,
     pub ingress: Option<Text>,
-    pub user: Option<At<i64>>,
-    pub group: Option<At<i64>>,
-    pub pid: Option<At<i64>>,
+    pub user: Option<At<Whole>>,
+    pub group: Option<At<Whole>>,
+    pub pid: Option<At<Whole>>,
     pub traffic: Text,
     pub rate: Option<Text>,
     pub on: Option<Text>,
     pub off: Option<Text>,
-    pub window: Option<At<i64>>,
+    pub window: Option<At<Whole>>,
     pub rtt: Option<Text>,
     pub length: Option<At<Scalar>>,
     pub start: Option<Text>,
@@ -127,7 +127,7 @@ impl Source {
     pub(super) fn headers(&self) -> [(&'static str, Option<Range<usize>>); 11] {
         let text = |at: &Option<Text>| at.as_ref().map(At::span);
         let scalar = |at: &Option<At<Scalar>>| at.as_ref().map(At::span);
-        let number = |at: &Option<At<i64>>| at.as_ref().map(At::span);
+        let number = |at: &Option<At<Whole>>| at.as_ref().map(At::span);
         [
             ("source", text(&self.source)),
             ("destination", text(&self.destination)),

@@ -115,7 +115,7 @@ fn filters_by_header_fields_that_say_nothing() {
     );
     filter_refuses(
         "fragment='yes'\n",
-        &["8:10: invalid type: string \"yes\", expected a boolean"],
+        &["8:10: fragment: invalid type: string \"yes\", expected a boolean"],
     );
 }
 
