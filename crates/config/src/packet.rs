@@ -69,7 +69,8 @@ impl FromStr for DescribedPacket {
 
     fn from_str(text: &str) -> Result<DescribedPacket> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let headers = match words.contains(&">") || words.contains(&"ARP,") {
+        let marks = [">", "ARP,", "IP", "IP6"];
+        let headers = match words.iter().any(|word| marks.contains(word)) {
             true => of_line(&words),
             false => of_keys(&words),
         };
@@ -158,7 +159,10 @@ fn of_line(words: &[&str]) -> Result<Headers> {
                 headers.link_control = true;
                 Ok(headers)
             }
-            false => refuse("the line has no addresses (use a line of tcpdump -n)"),
+            false => refuse(
+                "the line has no addresses (use a line of tcpdump -n; with -v both lines of the packet, the second \
+                 one has them)",
+            ),
         };
     };
     headers.source = address(&mut headers, "source", source.0)?;
@@ -373,6 +377,15 @@ mod tests {
             ("source=10.0.0.1 destination=::1", "the other IP version"),
             ("vlan=4096", "use 1 to 4095"),
             ("IP host.1 > host.2: UDP", "no addresses"),
+            (
+                "12:00:00.000001 IP (tos 0xb8, ttl 64, id 0, offset 0, flags [DF], proto UDP (17), length 200)",
+                "with -v both lines",
+            ),
+            (
+                "12:00:00.000001 02:00:00:00:00:01 > 02:00:00:00:00:02, ethertype IPv4 (0x0800), length 214: (tos 0x0, \
+                 ttl 64, id 0, offset 0, flags [DF], proto UDP (17), length 200)",
+                "with -v both lines",
+            ),
             ("IP 10.0.0.1.domain > 10.0.0.2.9: UDP", "use tcpdump -n"),
         ] {
             let refused = text.parse::<DescribedPacket>().unwrap_err().to_string();
