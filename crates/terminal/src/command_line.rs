@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
+use fairlane_config::suggestion;
 
 use crate::output;
 
@@ -23,7 +24,11 @@ pub fn parse_as<C: Parser>() -> Result<C, ExitCode> {
             let _ = error.print();
             return ExitCode::from(code);
         }
-        output::failure(&Error::msg(one_sentence(&error)));
+        let words = env::args_os().skip(1);
+        let words: Vec<String> = words.map(|it| it.to_string_lossy().into_owned()).collect();
+        let sentence = before_subcommand(&error, &C::command(), &words);
+        let sentence = sentence.unwrap_or_else(|| one_sentence(&error));
+        output::failure(&Error::msg(sentence));
         ExitCode::from(2)
     })
 }
@@ -43,6 +48,28 @@ fn without_empty(command: Command) -> Command {
         }
     });
     command.mut_subcommands(without_empty)
+}
+
+/// Returns the sentence for an option that stands before the subcommand and belongs behind it.
+fn before_subcommand(error: &clap::Error, command: &Command, words: &[String]) -> Option<String> {
+    let (ErrorKind::UnknownArgument, [first, rest @ ..]) = (error.kind(), words) else {
+        return None;
+    };
+    let name = rest.iter().find(|word| !word.starts_with('-'))?;
+    if !first.starts_with('-') {
+        return None;
+    }
+    Some(match command.find_subcommand(name) {
+        Some(_) => format!(
+            "unexpected argument '{first}' before the subcommand (write {} {name} {first})",
+            command.get_name()
+        ),
+        None => {
+            let known = command.get_subcommands().map(Command::get_name);
+            let near = suggestion(name, known);
+            format!("unrecognized subcommand '{name}'{near}")
+        }
+    })
 }
 
 /// Returns the first paragraph of an error on one line, with the nearest name that is known.

@@ -291,4 +291,9 @@ fn errors_of_commands_are_json_where_it_is_asked_for() {
     assert!(Path::new(&file).exists());
     let sentence = failed(&["chek", "site.toml"]);
     assert!(sentence.ends_with("did you mean 'check'?\n"), "{sentence}");
+    // An option before the subcommand hides neither.
+    let near = "unrecognized subcommand 'chek', did you mean 'check'?";
+    assert_eq!(object(&["--json", "chek", "site.toml"])["error"], near);
+    let behind = "unexpected argument '--json' before the subcommand (write fairlane check --json)";
+    assert_eq!(object(&["--json", "check", "site.toml"])["error"], behind);
 }
