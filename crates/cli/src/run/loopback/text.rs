@@ -1,6 +1,7 @@
 //! How a demonstration fares, in words and tables.
 
 use comfy_table::Table;
+use fairlane_core::Nanos;
 use fairlane_demo::{FlowReport, MOST_SOURCES, Report};
 use fairlane_terminal::screen::Shown;
 
@@ -36,9 +37,9 @@ fn flow_table(report: &Report, earlier: &Report, lines: usize) -> Table {
         "received",
         "expected\nshare",
         "measured\nshare",
-        "delay\np50 ms",
-        "delay\np99 ms",
-        "delay\nmax ms",
+        "delay\np50",
+        "delay\np99",
+        "delay\nmax",
         "drops",
         "mailbox\nfull",
     ]);
@@ -69,9 +70,9 @@ fn flow_table(report: &Report, earlier: &Report, lines: usize) -> Table {
                 since(|flow| flow.received_bytes as f64, number),
                 received,
             )),
-            millis(flow.delay_us.p50),
-            millis(flow.delay_us.p99),
-            millis(flow.delay_us.max),
+            time(flow.delay_us.p50),
+            time(flow.delay_us.p99),
+            time(flow.delay_us.max),
             flow.dropped_packets.to_string(),
             flow.backpressure.to_string(),
         ]);
@@ -123,16 +124,16 @@ fn lines(report: &Report, earlier: &Report) -> String {
         let delay = &flow.delay_us;
         lines += &format!(
             "\n  {}: weight {}, offered {}, received {}, expected {}, measured {}, \
-             delay p50 {} p99 {} max {} ms, drops {}, mailbox full {}",
+             delay p50 {} p99 {} max {}, drops {}, mailbox full {}",
             flow.name,
             flow.weight,
             rate(|flow| flow.offered_bytes),
             rate(|flow| flow.received_bytes),
             percent(flow.expected_share),
             percent(flow.measured_share),
-            millis(delay.p50),
-            millis(delay.p99),
-            millis(delay.max),
+            time(delay.p50),
+            time(delay.p99),
+            time(delay.max),
             flow.dropped_packets,
             flow.backpressure,
         );
@@ -148,8 +149,8 @@ fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
-fn millis(micros: f64) -> String {
-    format!("{:.2}", micros / 1e3)
+fn time(micros: f64) -> String {
+    figures::time(Nanos((micros * 1e3).round() as u64))
 }
 
 #[cfg(test)]
