@@ -54,6 +54,9 @@ pub(crate) struct Interfaces {
     /// Whether the addresses and routes of `outside` move to the tap device while Fairlane runs, IPv4 and IPv6:
     /// false by default.
     pub move_addresses: Option<At<bool>>,
+    /// Whether Fairlane runs although this machine bridges or routes between `inside` and `outside`, past the links:
+    /// false by default. A warning says so each time.
+    pub allow_bypass: Option<At<bool>>,
     /// How frames are read and written: "packet" (AF_PACKET rings, on any interface; the
     /// default) or "xdp" (AF_XDP).
     #[cfg_attr(test, schemars(extend("enum" = ["packet", "xdp"])))]

@@ -240,6 +240,8 @@ pub struct Interfaces {
     pub near: Near,
     /// Whether the tap device has the addresses and routes of `outside` during a run.
     pub move_addresses: bool,
+    /// Whether a run begins although the kernel passes packets between the interfaces itself.
+    pub allow_bypass: bool,
     /// How frames are read and written.
     pub backend: Backend,
 }

@@ -42,10 +42,15 @@ pub fn bypasses(interfaces: &Interfaces) -> Vec<Bypass> {
     Network::read().map_or_else(|_| Vec::new(), |network| found(interfaces, &network))
 }
 
-/// Refuses interfaces between which the kernel certainly passes packets.
+/// Refuses interfaces between which the kernel certainly passes packets, unless the file allows it.
 pub(crate) fn refuse(interfaces: &Interfaces) -> Result<()> {
+    if interfaces.allow_bypass {
+        return Ok(());
+    }
     match bypasses(interfaces).iter().find(|it| it.is_certain) {
-        Some(bypass) => unfit(bypass.to_string()),
+        Some(bypass) => unfit(format!(
+            "{bypass}; or write allow-bypass = true in [interfaces] to run all the same"
+        )),
         None => Ok(()),
     }
 }

@@ -73,7 +73,9 @@ fn refused(finished: &Finished, words: &str) {
 fn is_refused(wire: &Wire, words: &str) {
     for backend in ["packet", "xdp"] {
         let (_folder, file) = crate::check::file(&up(backend, "10mbit"));
-        refused(&in_middle(wire, &["run", &file, "--seconds", "1"]), words);
+        let run = in_middle(wire, &["run", &file, "--seconds", "1"]);
+        refused(&run, words);
+        refused(&run, "or write allow-bypass = true in [interfaces]");
         refused(&in_middle(wire, &["run", &file, "--fail-open"]), words);
         let checked = in_middle(wire, &["check", &file]);
         assert!(checked.status.success(), "{checked:?}");
@@ -126,6 +128,13 @@ fn run_refuses_ports_of_one_bridge_and_init_warns() {
     let named = in_middle(&wire, &ends);
     assert!(named.status.success(), "{named:?}");
     assert!(named.stderr.contains(words), "{named:?}");
+    let allowed = "[interfaces]\nallow-bypass = true\n";
+    let allowed = up("packet", "10mbit").replacen("[interfaces]\n", allowed, 1);
+    let (_folder, file) = crate::check::file(&allowed);
+    let run = in_middle(&wire, &["run", &file, "--seconds", "0.1"]);
+    assert!(run.status.success(), "{run:?}");
+    let warning = format!("warning: {words}");
+    assert_eq!(run.stderr.matches(&warning).count(), 1, "{run:?}");
     // One that is down passes nothing by itself.
     bridge.down().unwrap();
     let (_folder, file) = crate::check::file(&up("packet", "10mbit"));

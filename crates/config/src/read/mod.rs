@@ -305,6 +305,7 @@ fn interfaces(written: &file::Interfaces, attach: bool, report: &mut Report) -> 
         outside: written.outside.value().clone(),
         near,
         move_addresses: move_addresses.is_some_and(|at| *at.value()),
+        allow_bypass: (written.allow_bypass.as_ref()).is_some_and(|at| *at.value()),
         backend,
     })
 }

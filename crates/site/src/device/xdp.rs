@@ -548,6 +548,7 @@ mod tests {
                 outside: outside.to_owned(),
                 near: Near::Inside(inside.to_owned()),
                 move_addresses: false,
+                allow_bypass: false,
                 backend: fairlane_config::Backend::Xdp,
             };
             umem(&interfaces, 8, SHARED_FRAME).unwrap().is_unaligned()

@@ -76,6 +76,7 @@ impl Ends {
             outside: self.outside.clone(),
             near: fairlane_config::Near::Inside(inside.clone()),
             move_addresses: false,
+            allow_bypass: false,
             backend: Backend::default(),
         });
         let is_named = options.inside.is_some() && options.outside.is_some();
