@@ -28,6 +28,9 @@ const LEVEL: u32 = 255;
 const MOST_FLOWS: u32 = 64;
 /// Packets in each of these queues.
 const PACKETS: u32 = 64;
+/// The remedies where no such class can be made.
+const NAMED: &str =
+    "name a class with 'link-control', or write link-control = \"none\" where that is meant";
 const FORGET: Nanos = Nanos::from_millis(10_000);
 /// The packets that room is reserved for: of a source, and how many sources.
 const ROOM: u32 = 4;
@@ -104,22 +107,28 @@ impl<'a> LinkControl<'a> {
         longest: Length,
         report: &mut Report,
     ) -> Option<Class> {
-        let LinkAlgorithm::Tree(algorithm) = algorithm else {
-            return None;
-        };
-        let is_wanted = self.has_neighbours && self.named() == NAME;
-        if !is_wanted || algorithm.follows_packets() {
+        if !(self.has_neighbours && self.named() == NAME) {
             return None;
         }
+        let algorithm = match algorithm {
+            LinkAlgorithm::Tree(tree) if !tree.follows_packets() => tree,
+            _ => {
+                let reason = format!("algorithm '{algorithm}' has no class for flows");
+                self.warn_of_none(&reason, NAMED, report);
+                return None;
+            }
+        };
         let wanted = (rate.bps() / PART).min(MOST_RATE);
-        // Of a link below 100 kbit/s that is no rate.
-        Rate::from_bps(wanted)?;
+        if Rate::from_bps(wanted).is_none() {
+            self.warn_of_none("its rate is below 100kbit", NAMED, report);
+            return None;
+        }
         let (own, ceiling) = match algorithm.sharing() {
             Sharing::Weights => (Some(self.left(tree, classes, rate, wanted, report)?), None),
             Sharing::Levels => {
                 let ceiling = ceiling(wanted, longest)?;
                 if !leaves_rates(classes, rate, ceiling.rate) {
-                    self.warn_of_none(ceiling.rate, report);
+                    self.warn_of_full(ceiling.rate, report);
                     return None;
                 }
                 (None, Some(ceiling))
@@ -158,19 +167,24 @@ impl<'a> LinkControl<'a> {
         let left = Rate::from_bps(rate.bps().saturating_sub(taken).min(wanted));
         let left = left.filter(|left| left.bps() >= wanted / 2);
         if let (None, Some(wanted)) = (left, Rate::from_bps(wanted)) {
-            self.warn_of_none(wanted, report);
+            self.warn_of_full(wanted, report);
         }
         left
     }
 
-    fn warn_of_none(&self, wanted: Rate, report: &mut Report) {
+    fn warn_of_full(&self, wanted: Rate, report: &mut Report) {
+        let reason = "its classes are guaranteed all of its rate";
+        let remedy = format!("leave {wanted} of the link, or name a class with 'link-control'");
+        self.warn_of_none(reason, &remedy, report);
+    }
+
+    fn warn_of_none(&self, reason: &str, remedy: &str, report: &mut Report) {
         let name = self.link.name.value();
         report.warning(
             &self.link.name.span(),
             format!(
-                "link '{name}': its classes are guaranteed all of its rate, so ARP, neighbour discovery and other \
-                 link-layer control have no class of their own and may starve: leave {wanted} of the link, or name a \
-                 class with 'link-control'"
+                "link '{name}': {reason}, so ARP, neighbour discovery and other link-layer control have no class of \
+                 their own and may starve: {remedy}"
             ),
         );
     }

@@ -144,6 +144,18 @@ fn below_priority_it_comes_first_below_a_ceiling_and_where_no_class_can_be_made_
     }
     let cbq = class("name = 'a'\nrate = '5mbit'\ndefault = true");
     assert_eq!(control(&of("cbq", &cbq)), None);
+    // A warning says so, unless the file does.
+    let warned = |algorithm: &str| {
+        let plain = class("name = 'a'");
+        let site = of(algorithm, if algorithm == "cbq" { &cbq } else { &plain });
+        let text = site.warnings.iter().map(ToString::to_string);
+        text.filter(|it| it.contains("link-layer control have no class of their own"))
+            .count()
+    };
+    assert_eq!(
+        ["cbq", "fifo", "sfq", "wf2q", "qfq"].map(warned),
+        [1, 1, 1, 1, 0]
+    );
 }
 
 #[test]
