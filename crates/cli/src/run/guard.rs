@@ -248,12 +248,8 @@ impl Guard {
             Watch::Nothing => {}
             Watch::Rounds(watch) => {
                 if watch.look() {
-                    let longest = RoundWatch::EVERY * RoundWatch::LOOKS;
-                    warn!(
-                        name: "worker hangs",
-                        "the process that shapes has made no round for {} s: it is killed",
-                        longest.as_secs_f64()
-                    );
+                    let stalled_s = (RoundWatch::EVERY * RoundWatch::LOOKS).as_secs_f64();
+                    warn!(name: "daemon hung", stalled_s, "daemon hung, killed stalled_s={stalled_s}");
                     self.worker.signal(Signal::KILL);
                     self.watch = Watch::End;
                 }
@@ -277,7 +273,7 @@ impl Guard {
             Err(error) => {
                 warn!(
                     name: "no watch",
-                    "the process that shapes is not watched for a hang: {error}"
+                    "daemon not watched for a hang: {error}"
                 );
                 Watch::Nothing
             }
