@@ -43,6 +43,7 @@ mod site_overload;
 mod site_page;
 mod site_passing;
 mod site_prometheus;
+mod site_proxied;
 mod site_refused;
 mod site_reload;
 mod site_service;

@@ -48,7 +48,11 @@ impl<'a> Served<'a> {
 
     /// A connection over HTTP.
     pub(crate) fn connect(&self) -> TcpStream {
-        let address: SocketAddr = HTTP.parse().unwrap();
+        self.connect_to(HTTP.parse().unwrap())
+    }
+
+    /// A connection to another program in the middle.
+    pub(crate) fn connect_to(&self, address: SocketAddr) -> TcpStream {
         let connect = || TcpStream::connect(address).unwrap();
         self.wire.middle().run(connect)
     }
