@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
+use toml_parser::Source;
+use toml_parser::lexer::TokenKind;
 
 use crate::diagnostic::SiteError;
 
@@ -13,20 +15,32 @@ use crate::diagnostic::SiteError;
 pub const MAX_FILE: u64 = 16 << 20;
 
 /// Most elements of a text: a parser has a record of some 80 bytes for each.
-pub(crate) const MOST_ELEMENTS: usize = 2_000_000;
+pub(crate) const MOST_ELEMENTS: usize = 3_000_000;
 
-/// Where a text has more than [`MOST_ELEMENTS`]: words, runs of blanks, and each other mark and end of a line. Those in
-/// texts and comments count too, so that no quote or hash hides any. O(n), without memory.
+/// The elements that a table counts for: it takes a kilobyte by itself.
+pub(crate) const TABLE: usize = 16;
+
+/// Where a text has more than [`MOST_ELEMENTS`]: words, texts, comments, runs of blanks, other marks, and ends of lines. A
+/// mark that may begin a table counts for [`TABLE`] of them. O(n), without memory.
 pub(crate) fn excess(text: &str) -> Option<usize> {
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
-    let is_blank = |byte: u8| byte == b' ' || byte == b'\t';
-    let mut before = b'\n';
-    let begins = text.bytes().enumerate().filter(|&(_, byte)| {
-        let goes_on = (is_word(byte) && is_word(before)) || (is_blank(byte) && is_blank(before));
-        before = byte;
-        !goes_on
+    beyond(text, MOST_ELEMENTS)
+}
+
+fn beyond(text: &str, most: usize) -> Option<usize> {
+    let mut elements = 0;
+    let mut before = TokenKind::Newline;
+    let mut tokens = Source::new(text).lex();
+    let last = tokens.find(|token| {
+        let kind = token.kind();
+        elements += match kind {
+            TokenKind::LeftSquareBracket if before == kind => 1,
+            TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket | TokenKind::Dot => TABLE,
+            _ => 1,
+        };
+        before = kind;
+        elements > most && kind != TokenKind::Eof
     });
-    begins.map(|(at, _)| at).nth(MOST_ELEMENTS)
+    last.map(|token| token.span().start())
 }
 
 /// The text of a file, or of whatever else the path leads to.
@@ -119,19 +133,29 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_words_blanks_and_marks() {
-        let most = |element: &str| excess(&element.repeat(MOST_ELEMENTS));
-        for element in ["\n", "[", "1,", "a.", "a=", "# ", "\"", "[]"] {
-            let count = if element.len() == 1 { 0 } else { 1 };
-            assert_eq!(most(element).is_some(), count == 1, "{element:?}");
-            let beyond = element.repeat(MOST_ELEMENTS + 1);
-            assert!(excess(&beyond).is_some(), "{element:?}");
+    fn elements_are_words_texts_and_marks_and_tables_count_for_more() {
+        const MOST: usize = 3_000;
+        for (element, count) in [
+            ("\n", 1),
+            ("#[.\n", 2),
+            ("a=", 2),
+            ("\"1.2.3.4\"", 1),
+            ("1,", 2),
+            ("a.", 1 + TABLE),
+            ("{}", 1 + TABLE),
+            ("[]", 1 + TABLE),
+            ("[[]]", 3 + TABLE),
+        ] {
+            let most = MOST / count;
+            assert_eq!(beyond(&element.repeat(most), MOST), None, "{element:?}");
+            let more = beyond(&element.repeat(most + 1), MOST);
+            assert!(more.is_some(), "{element:?}");
         }
-        for text in ["a", " ", "ü", "1"] {
-            assert_eq!(excess(&text.repeat(3 * MOST_ELEMENTS)), None, "{text}");
+        for text in ["a", " ", "ü", "1", "#"] {
+            assert_eq!(beyond(&text.repeat(3 * MOST), MOST), None, "{text}");
         }
-        let text = format!("name{}", "\n".repeat(MOST_ELEMENTS));
-        assert_eq!(excess(&text), Some(text.len() - 1));
+        let text = format!("name{}", "\n".repeat(MOST));
+        assert_eq!(beyond(&text, MOST), Some(text.len() - 1));
     }
 
     #[test]

@@ -176,7 +176,18 @@ fn no_text_exhausts_memory() {
     let filters = "[[link.filter]]\nclass = \"a\"\ndscp = 5\n".repeat(5_000);
     let unknown = "[[link.filter]]\nclass = \"b\"\n".repeat(20_000);
     let long = format!("[[link.filter]]\nclass = \"{}\"\n", fill("b"));
-    let beyond = "is beyond 2000000 words, numbers and marks";
+    let beyond = "is beyond 3000000 words, numbers and marks";
+    let tables: String = (0..200_000).map(|at| format!("[a{at}.b]\nc=1\n")).collect();
+    let dotted: String = (0..300_000).map(|at| format!("a{at}.b=1\n")).collect();
+    let ranges = |source: &str| -> String {
+        let range = |at| format!("{}-{}", at + 1, at + 20_001);
+        let filter = |at| {
+            let ports = format!("destination-port = \"{}\"", range(at));
+            let source = source.replace('R', &range(20_000 - at));
+            format!("[[link.filter]]\nclass = \"a\"\nprotocol = \"udp\"\n{ports}\n{source}\n")
+        };
+        (0..20_000).map(filter).collect()
+    };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("site.toml");
     let path = path.to_str().unwrap();
@@ -187,6 +198,11 @@ fn no_text_exhausts_memory() {
         (head.to_owned() + &fill("[[link.class]]\n"), 2, beyond),
         ("a=[".to_owned() + &fill("1,") + "]", 2, beyond),
         ("a".to_owned() + &fill(".a") + "=1", 2, beyond),
+        // Each makes as many tables as its length allows.
+        (tables, 2, beyond),
+        (dotted, 2, beyond),
+        (head.to_owned() + &ranges(""), 0, ""),
+        (head.to_owned() + &ranges("source-port = \"R\""), 0, ""),
         (head.to_owned() + &fill(" "), 0, ""),
         (head.to_owned() + &classes, 0, ""),
         (
@@ -198,7 +214,7 @@ fn no_text_exhausts_memory() {
         (head.to_owned() + &long, 2, "does not exist"),
     ] {
         fs::write(path, &text).unwrap();
-        let limited = format!("ulimit -v 500000; exec {PROGRAM} check --json {path}");
+        let limited = format!("ulimit -v 300000; exec {PROGRAM} check --json {path}");
         let output = Command::new("sh").args(["-c", &limited]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         let begins = &text[..text.len().min(200)];
