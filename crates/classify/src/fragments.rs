@@ -51,10 +51,10 @@ impl Entry {
 /// The datagrams whose first fragments were seen lately: of each its class and flow, for the fragments that follow.
 ///
 /// Its size is fixed, and a source has one set of [`WAYS`] entries. An entry is free when all of its datagram
-/// was seen or nothing for [`TIMEOUT`], and is then used again. In a full set a first fragment takes the oldest entry of its own
-/// source and never that of another: a source that sends first fragments alone keeps out newcomers that share its set,
-/// one in [`SETS`], which then go by the filters as if there were no table, and breaks no datagram that is known.
-/// Addresses that are forged reach other sets, by chance: the hash has a key that nothing outside knows.
+/// was seen or nothing for [`TIMEOUT`]. In a full set a first fragment takes the entry that has been idle for longest: of its
+/// own source if that has one, else of all. So a source that sends first fragments alone evicts its own. Forged sources
+/// spread over all sets, since the hash has a key that nothing outside knows: a datagram is lost only if some
+/// [`SETS`] x [`WAYS`] of them begin between two of its fragments.
 #[derive(Clone)]
 pub(crate) struct Fragments {
     key: DigestKey,
@@ -98,21 +98,21 @@ impl Fragments {
             .iter()
             .position(|entry| entry.datagram == datagram && is_used(entry));
         if headers.fragment == Fragment::First {
-            let oldest = || {
-                let own = (0..WAYS).filter(|&at| set[at].source == source);
-                own.min_by_key(|&at| set[at].until)
+            let rank = |entry: &Entry| match is_used(entry) {
+                false => 0,
+                true if entry.source == source => 1,
+                true => 2,
             };
-            let free = || set.iter().position(|entry| !is_used(entry));
-            if let Some(at) = known.or_else(free).or_else(oldest) {
-                set[at] = Entry {
-                    datagram,
-                    to,
-                    until: now + TIMEOUT,
-                    source,
-                    seen: headers.fragment_bytes.into(),
-                    all: 0,
-                };
-            }
+            let idlest = || (0..WAYS).min_by_key(|&at| (rank(&set[at]), set[at].until));
+            let at = known.or_else(idlest).unwrap_or_default();
+            set[at] = Entry {
+                datagram,
+                to,
+                until: now + TIMEOUT,
+                source,
+                seen: headers.fragment_bytes.into(),
+                all: 0,
+            };
             return Some(to);
         }
         let entry = &mut set[known?];
