@@ -29,9 +29,10 @@
 //!
 //! # What is not decided
 //!
-//! A malformed frame is of the default class, and has a limit with all others; so has a later fragment where such
-//! follow the first one of their datagram, and counts for the default class. A frame whose class is not
-//! certain passes: one that is yet to be segmented, and one that the rules leave open. Of each family, rules that ask for the same bits are looked
+//! A malformed frame is of the default class, and has a limit with all others. A later fragment goes where the first one of
+//! its datagram went, if [rules say so](Rules::follows_fragments) and that is one of the last 16,384 first ones; where one
+//! fragment was dropped, the rest is dropped too.
+//! A frame whose class is not certain passes: one that is yet to be segmented, and one that the rules leave open. Of each family, rules that ask for the same bits are looked
 //! up in up to 16 tables, and 64 others are compared one by one; of more, those that come first,
 //! and what only later ones could decide passes.
 //!
@@ -112,6 +113,8 @@ pub const WORDS: usize = 5;
 
 /// Limits of the flows of a class, at most.
 pub const FLOW_LIMITS: u32 = 1_024;
+/// Datagrams whose class is known to later fragments. A flood of 200,000 first fragments a second takes the place of one in 80 ms.
+const DATAGRAMS: u32 = 1 << 14;
 /// Of all classes of flows together.
 const MOST_FLOW_LIMITS: u32 = 1 << 18;
 /// Kinds of flows that can be told apart; a class of another kind has one limit, as one of one queue.
@@ -167,7 +170,7 @@ pub struct Rules {
     pub rules: [Vec<(Pattern, u32)>; 3],
     /// The class of what no rule matches, and of malformed frames.
     pub default: u32,
-    /// Whether later fragments follow the first one of their datagram, which these rules do not know.
+    /// Whether later fragments follow the first one of their datagram.
     pub follows_fragments: bool,
     /// All classes, by number.
     pub classes: Vec<Class>,
@@ -188,10 +191,10 @@ pub struct Dropped {
 #[derive(Debug)]
 pub struct EarlyDrop {
     classes: Vec<Shape>,
-    /// The class of frames that say no other, and where their limit is: that of the class, if it has one queue.
+    /// The class of malformed frames, and where their limit is: that of the class, if it has one queue.
     unclear: (u32, Shape),
-    /// Whether later fragments are among them.
-    follows_fragments: bool,
+    /// Whose first fragments have come, with their class, if later ones follow them.
+    datagrams: Option<HashTable<WORDS>>,
     kinds: Vec<[[u64; WORDS]; 3]>,
     hash: [u64; WORDS],
     limits_at: usize,
@@ -247,7 +250,7 @@ impl EarlyDrop {
         let searches: [Search; 3] = searches.try_into().expect("there are three families");
         let (classes, kinds, mut limits) = shapes(&rules.classes);
         let mut unclear = classes[rules.default as usize];
-        if unclear.kind() != 0 || rules.follows_fragments {
+        if unclear.kind() != 0 {
             unclear.place = limits.into();
             limits += 1;
         }
@@ -266,10 +269,11 @@ impl EarlyDrop {
         for (key, result) in entries() {
             tables.insert(key, *result)?;
         }
+        let datagrams = || HashTable::of_latest(DATAGRAMS);
         Ok(EarlyDrop {
             classes,
             unclear: (rules.default, unclear),
-            follows_fragments: rules.follows_fragments,
+            datagrams: rules.follows_fragments.then(datagrams).transpose()?,
             kinds,
             hash: numbers(),
             limits_at,
@@ -382,19 +386,17 @@ impl EarlyDrop {
     ) -> Option<(Shape, &[AtomicU64; 2])> {
         let mut shape = *self.classes.get(class as usize)?;
         let mut number = shape.place & u64::from(u32::MAX);
-        let kind = shape.kind().checked_sub(1);
-        if kind.is_some() || self.follows_fragments {
-            let (default, unclear) = self.unclear;
-            match (kind, words()) {
-                (Some(kind), Some((family, words))) => {
+        if let Some(kind) = shape.kind().checked_sub(1) {
+            match words() {
+                Some((family, words)) => {
                     let bits = &self.kinds[kind][family as usize];
                     number += hash(&words, bits, &self.hash) >> (shape.place >> BUCKETS_SHIFT);
                 }
-                (None, Some(_)) => {}
-                (_, None) if class == default || self.follows_fragments => {
-                    (shape, number) = (unclear, unclear.place);
+                None if class == self.unclear.0 => {
+                    shape = self.unclear.1;
+                    number = shape.place;
                 }
-                (_, None) => return None,
+                None => return None,
             }
         }
         let at = self.limits_at / 8 + number as usize * (LIMIT_BYTES / 8);
@@ -429,7 +431,7 @@ impl EarlyDrop {
             tables: self.tables.descriptor(),
             classes: self.classes.len() as u32,
             unclear: (self.unclear.0, self.unclear.1.place as u32),
-            follows_fragments: self.follows_fragments,
+            datagrams: self.datagrams.as_ref().map(HashTable::descriptor),
             limits_at: self.limits_at as i32,
             limits: self.limits,
             searches: &self.searches,

@@ -97,8 +97,7 @@ impl FrameClassifier {
     #[inline(never)]
     fn leaves_beside_limits(&self, class: ClassId, received: &Received) {
         if let Some((early, place)) = self.overloaded(class, received) {
-            let follows = self.filters.follows_fragments();
-            early.sent(place, || words(received.frame.bytes(), follows));
+            early.sent(place, || words(received.frame.bytes()));
         }
     }
 
@@ -311,8 +310,7 @@ impl Classify<Received> for FrameClassifier {
             return;
         }
         if let Some((early, place)) = self.overloaded(class, received) {
-            let follows = self.filters.follows_fragments();
-            early.no_room(place, || words(received.frame.bytes(), follows));
+            early.no_room(place, || words(received.frame.bytes()));
         }
     }
 

@@ -5,9 +5,7 @@ mod tests;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fairlane_classify::{
-    self as classify, Asked, Fragment, Headers, Layer, LinkClassifier, Origin,
-};
+use fairlane_classify::{self as classify, Asked, Headers, Layer, LinkClassifier, Origin};
 use fairlane_config::{ClassKind, Link, Role};
 use fairlane_core::room::Room;
 use fairlane_core::{Count, Nanos};
@@ -198,13 +196,9 @@ fn limit(kind: &ClassKind) -> (u32, u32) {
     (first, most.max(room.packets))
 }
 
-/// The words of a frame's headers; none of one that is malformed, or of a later fragment where such go where the
-/// first one of their datagram went: words do not say where.
-pub(crate) fn words(frame: &[u8], follows: bool) -> Option<(Family, [u64; WORDS])> {
+/// The words of a frame's headers; none of one that is malformed.
+pub(crate) fn words(frame: &[u8]) -> Option<(Family, [u64; WORDS])> {
     let headers: Headers = classify::parse(frame, Layer::Ethernet).ok()?;
-    if follows && headers.fragment == Fragment::Later {
-        return None;
-    }
     let (_, family) = FAMILIES
         .into_iter()
         .find(|(one, _)| *one == headers.family)?;

@@ -12,6 +12,7 @@
 //! say what its flows are, 0 if it has none; 32 bits of the number of its first limit.
 
 pub(super) const HEADER: usize = 128;
+pub(super) const EPOCH: i16 = 0;
 pub(super) const TOTAL: usize = 64;
 pub(super) const PROBE: usize = 72;
 pub(super) const CLASS_BYTES: usize = 32;

@@ -9,14 +9,14 @@
 //! | `R8` | bytes of the datagram, then of what it carries |
 //! | `R9` | the first word of the packet; then the rank and the class that were found |
 //!
-//! A malformed frame has a limit with all others, and so has a later fragment whose class another frame says. A frame that is yet to
-//! be segmented passes.
+//! A malformed frame has a limit with all others. A frame that is yet to be segmented passes. Where later fragments follow
+//! the first one of their datagram, a table of datagrams has the class of each first fragment, dropped or not.
 
 use crate::bpf::{Assembler, Do, If, Label, Register, Register::*, Size};
 
 use super::layout::{
-    BUCKETS_SHIFT, CLASS_BYTES, CLASS_SHIFT, COST, FLOWS_MASK, FLOWS_SHIFT, HEADER, LIMIT_SHIFT,
-    PROBE, TOTAL,
+    BUCKETS_SHIFT, CLASS_BYTES, CLASS_SHIFT, COST, EPOCH, FLOWS_MASK, FLOWS_SHIFT, HEADER,
+    LIMIT_SHIFT, PROBE, TOTAL,
 };
 use super::search::{Compared, Search, Table};
 use super::{Family, MIXES, WORDS};
@@ -39,9 +39,10 @@ pub(super) struct Parts<'a> {
     /// Where the limits begin in the shared memory, and how many there are.
     pub limits_at: i32,
     pub limits: u32,
-    /// The class of frames that say no other, and their limit; whether later fragments are among them.
+    /// The class of malformed frames, and their limit.
     pub unclear: (u32, u32),
-    pub follows_fragments: bool,
+    /// The descriptor of the table of datagrams, if later fragments follow the first one of theirs.
+    pub datagrams: Option<i32>,
     /// By family.
     pub searches: &'a [Search; 3],
     /// The bits that tell flows apart, of each kind, by family.
@@ -51,6 +52,9 @@ pub(super) struct Parts<'a> {
 
 // The kernel's functions.
 const MAP_LOOKUP_ELEM: i32 = 1;
+const MAP_UPDATE_ELEM: i32 = 2;
+/// To update what is in a map and nothing else.
+const EXIST: i32 = 2;
 const SKB_LOAD_BYTES: i32 = 26;
 const XDP_GET_BUFF_LEN: i32 = 188;
 const XDP_LOAD_BYTES: i32 = 189;
@@ -72,6 +76,7 @@ const PORTS: i16 = KEY - 8;
 /// The IP header, up to 40 bytes. Before it was read, the end of an Ethernet header lies there, so
 /// that the IP header would be in its place.
 const IP: i16 = PORTS - 40;
+const IDENTIFICATION: i16 = IP + 4;
 const ETHERNET: i16 = IP - 14;
 /// Where in the frame the datagram begins, then what it carries.
 const OFFSET: i16 = IP - 24;
@@ -79,6 +84,9 @@ const OFFSET: i16 = IP - 24;
 const LENGTH: i16 = OFFSET - 8;
 /// The protocol of the next header.
 const NEXT: i16 = LENGTH - 8;
+/// A key of the table of datagrams, and its value: the class, and the epoch in which a fragment was dropped.
+const DATAGRAM: i16 = NEXT - 8 * WORDS as i16;
+const CLASS: i16 = DATAGRAM - 8;
 
 const ETHERNET_BYTES: i32 = 14;
 const TAG_BYTES: i32 = 4;
@@ -89,6 +97,10 @@ const EXTENSION_BYTES: i32 = 8;
 const HAS_PORTS: i32 = 1;
 const HAS_PROTOCOL: i32 = 2;
 const FRAGMENT: i32 = 4;
+/// It is not the first one; of no rule.
+const LATER: i32 = 8;
+const LATER_TO_EXIST: i32 = 2;
+const _: () = assert!(LATER >> LATER_TO_EXIST == EXIST);
 const LINK_CONTROL: i32 = 16;
 const VLAN: i32 = 6;
 const DSCP: i32 = 18;
@@ -151,6 +163,16 @@ pub(super) fn write(asm: &mut Assembler, hook: Hook, parts: &Parts<'_>, on: Labe
     writer.unclear();
 }
 
+/// The table of datagrams, and what tells those of a family apart besides addresses.
+struct Datagrams {
+    /// Its descriptor.
+    table: i32,
+    /// The size of an identification.
+    identification: Size,
+    /// Bits of the first word.
+    bits: u64,
+}
+
 struct Writer<'a> {
     asm: &'a mut Assembler,
     hook: Hook,
@@ -204,7 +226,7 @@ impl Writer<'_> {
     fn prologue(&mut self) {
         let (on, asm) = (self.on, &mut *self.asm);
         asm.set_map_value(R7, self.parts.memory);
-        asm.load(Size::Double, R1, R7, 0);
+        asm.load(Size::Double, R1, R7, EPOCH);
         asm.go_if(If::Equal, R1, 0, on);
         match self.hook {
             Hook::Socket => {
@@ -358,12 +380,10 @@ impl Writer<'_> {
         asm.go_if(If::Equal, R2, 0, whole);
         asm.calculate(Do::Or, R9, FRAGMENT);
         asm.calculate(Do::And, R1, 0x1fff);
+        asm.go_if(If::Equal, R1, 0, whole);
         // Only a first fragment has ports.
-        let later = match self.parts.follows_fragments {
-            true => unclear,
-            false => carried,
-        };
-        asm.go_if(If::Differs, R1, 0, later);
+        asm.calculate(Do::Or, R9, LATER);
+        asm.go(carried);
         asm.place(whole);
         self.transport(carried);
         self.asm.place(carried);
@@ -464,6 +484,10 @@ impl Writer<'_> {
         asm.load(Size::Double, R3, R10, NEXT);
         asm.load(Size::Byte, R5, R10, PORTS);
         asm.go_if(If::Differs, R3, FRAGMENT_HEADER, next);
+        // Which datagram it is of, where that is in IPv4: the length that was there is known.
+        let asm = &mut *self.asm;
+        asm.load(Size::Word, R1, R10, PORTS + 4);
+        asm.store(Size::Word, R10, IDENTIFICATION, R1);
         self.half(R1, PORTS + 2);
         let asm = &mut *self.asm;
         // The place of the fragment, and whether more follow; two bits between them say nothing.
@@ -471,13 +495,9 @@ impl Writer<'_> {
         asm.go_if(If::Equal, R1, 0, next);
         asm.calculate(Do::Or, R9, FRAGMENT);
         asm.go_if(If::Equal, R1, 1, next);
-        match self.parts.follows_fragments {
-            true => self.asm.go(unclear),
-            false => {
-                self.protocol();
-                self.asm.go(carried);
-            }
-        }
+        asm.calculate(Do::Or, R9, LATER);
+        self.protocol();
+        self.asm.go(carried);
         self.asm.place(next);
     }
 
@@ -530,7 +550,12 @@ impl Writer<'_> {
     fn decide(&mut self, family: Family) {
         let (on, parts) = (self.on, self.parts);
         let search = &parts.searches[family as usize];
+        let of = self.datagrams(family);
         self.asm.store(Size::Double, R10, word(0), R9);
+        let known = self.asm.label();
+        if let Some(of) = &of {
+            self.later_fragment(of, known);
+        }
         self.asm.set(R9, search.otherwise);
         for table in &search.tables {
             self.look_up(table);
@@ -540,26 +565,35 @@ impl Writer<'_> {
             self.compare(compared, !search.tables.is_empty(), found);
         }
         self.asm.place(found);
-        let asm = &mut *self.asm;
         if let Some(undecided) = search.undecided {
-            asm.set(R1, undecided);
-            asm.go_if_by(If::AtLeast, R9, R1, on);
+            self.asm.set(R1, undecided);
+            self.asm.go_if_by(If::AtLeast, R9, R1, on);
         }
+        self.asm.place(known);
+        self.class();
+        if of.is_some() {
+            self.asm.store(Size::Double, R10, CLASS, R9);
+        }
+        self.asm.load(Size::Double, R9, R8, HEADER as i16);
+        self.bucket(family);
+        self.limit(of.as_ref());
+    }
+
+    /// `R9` = the class in its low half, and `R8` = what is shared of that.
+    fn class(&mut self) {
+        let asm = &mut *self.asm;
         asm.calculate(Do::ShiftLeft, R9, 32);
         asm.calculate(Do::ShiftRight, R9, 32);
         // The tables hold classes that there are; the verifier does not know.
-        asm.set(R1, parts.classes.into());
-        asm.go_if_by(If::AtLeast, R9, R1, on);
-        // R8 = the class, R9 = what it says.
-        asm.calculate(Do::ShiftLeft, R9, CLASS_SHIFT);
+        asm.set(R1, self.parts.classes.into());
+        asm.go_if_by(If::AtLeast, R9, R1, self.on);
+        asm.calculate_by(Do::Set, R1, R9);
+        asm.calculate(Do::ShiftLeft, R1, CLASS_SHIFT);
         asm.calculate_by(Do::Set, R8, R7);
-        asm.calculate_by(Do::Add, R8, R9);
-        asm.load(Size::Double, R9, R8, HEADER as i16);
-        self.bucket(family);
-        self.limit();
+        asm.calculate_by(Do::Add, R8, R1);
     }
 
-    /// A frame that says no class has one that is known, and a limit.
+    /// A malformed frame has a class that is known, and a limit.
     fn unclear(&mut self) {
         let (class, limit) = self.parts.unclear;
         let asm = &mut *self.asm;
@@ -567,7 +601,95 @@ impl Writer<'_> {
         asm.calculate_by(Do::Set, R8, R7);
         asm.calculate(Do::Add, R8, (class as i32) << CLASS_SHIFT);
         asm.set(R9, limit.into());
-        self.limit();
+        self.limit(None);
+    }
+
+    /// How later fragments of a family are found to be of a datagram, if they follow its first one.
+    fn datagrams(&self, family: Family) -> Option<Datagrams> {
+        let table = self.parts.datagrams?;
+        let (identification, bits) = match family {
+            Family::V4 => (Size::Half, 0xfff << VLAN | 0xff << PROTOCOL),
+            // RFC 8200, 4.5: of any protocol.
+            Family::V6 => (Size::Word, 0xfff << VLAN),
+            Family::Other => return None,
+        };
+        Some(Datagrams {
+            table,
+            identification,
+            bits,
+        })
+    }
+
+    /// `R1` = the table of datagrams, and `R2` = the key of this fragment's.
+    fn datagram(&mut self, of: &Datagrams) {
+        let asm = &mut *self.asm;
+        asm.load(of.identification, R1, R10, IDENTIFICATION);
+        asm.calculate(Do::ShiftLeft, R1, 32);
+        asm.load(Size::Double, R2, R10, word(0));
+        asm.set(R3, of.bits);
+        asm.calculate_by(Do::And, R2, R3);
+        asm.calculate_by(Do::Or, R1, R2);
+        asm.store(Size::Double, R10, DATAGRAM, R1);
+        for number in 1..WORDS {
+            asm.load(Size::Double, R1, R10, word(number));
+            asm.store(Size::Double, R10, DATAGRAM + 8 * number as i16, R1);
+        }
+        asm.set_map(R1, of.table);
+        asm.calculate_by(Do::Set, R2, R10);
+        asm.calculate(Do::Add, R2, DATAGRAM.into());
+    }
+
+    /// A later fragment of a datagram in the table goes to `known`, with its class in `R9`; it is dropped if another one was
+    /// before.
+    fn later_fragment(&mut self, of: &Datagrams, known: Label) {
+        let asm = &mut *self.asm;
+        let others = asm.label();
+        asm.calculate_by(Do::Set, R1, R9);
+        asm.calculate(Do::And, R1, LATER);
+        asm.go_if(If::Equal, R1, 0, others);
+        self.datagram(of);
+        let asm = &mut *self.asm;
+        asm.call(MAP_LOOKUP_ELEM);
+        asm.go_if(If::Equal, R0, 0, others);
+        asm.load(Size::Double, R9, R0, 0);
+        asm.load(Size::Double, R2, R7, EPOCH);
+        asm.go_if(If::Equal, R2, 0, self.on);
+        // An epoch that is over says nothing: identifications come again.
+        asm.calculate_by(Do::Set, R1, R9);
+        asm.calculate(Do::ShiftRight, R1, 32);
+        asm.go_if_by(If::Differs, R1, R2, known);
+        self.class();
+        self.drop();
+        self.asm.place(others);
+    }
+
+    /// Notes the class of this frame for later fragments, if it is a first one or, with the `epoch` in `R2`, a fragment that is
+    /// dropped.
+    fn fragment(&mut self, of: &Datagrams, is_dropped: bool) {
+        let asm = &mut *self.asm;
+        let others = asm.label();
+        asm.load(Size::Double, R1, R10, word(0));
+        asm.calculate(Do::And, R1, FRAGMENT | LATER);
+        match is_dropped {
+            true => asm.go_if(If::Equal, R1, 0, others),
+            false => asm.go_if(If::Differs, R1, FRAGMENT, others),
+        }
+        if is_dropped {
+            asm.load(Size::Double, R1, R10, CLASS);
+            asm.calculate(Do::ShiftLeft, R2, 32);
+            asm.calculate_by(Do::Or, R1, R2);
+            asm.store(Size::Double, R10, CLASS, R1);
+        }
+        self.datagram(of);
+        let asm = &mut *self.asm;
+        asm.calculate_by(Do::Set, R3, R10);
+        asm.calculate(Do::Add, R3, CLASS.into());
+        // A later fragment of an unknown datagram is not noted.
+        asm.load(Size::Double, R4, R10, word(0));
+        asm.calculate(Do::And, R4, LATER);
+        asm.calculate(Do::ShiftRight, R4, LATER_TO_EXIST);
+        asm.call(MAP_UPDATE_ELEM);
+        self.asm.place(others);
     }
 
     /// Looks the words up in a table, and keeps what is found in `R9` if that is better.
@@ -673,11 +795,12 @@ impl Writer<'_> {
         asm.calculate(Do::ShiftRight, R9, 32);
     }
 
-    /// Goes on if the limit in `R9` has not been set of late, or lets one more through; else drops
-    /// the frame, of the class in `R8`.
-    fn limit(&mut self) {
+    /// Goes on if the limit in `R9` has not been set lately, or lets one more through; else drops
+    /// the frame, of the class in `R8`. A fragment is noted in the table of datagrams, if there is one.
+    fn limit(&mut self, of: Option<&Datagrams>) {
         let (on, parts) = (self.on, self.parts);
         let asm = &mut *self.asm;
+        let (pass, drop) = (asm.label(), asm.label());
         asm.set(R1, parts.limits.into());
         asm.go_if_by(If::AtLeast, R9, R1, on);
         asm.calculate(Do::ShiftLeft, R9, LIMIT_SHIFT);
@@ -685,26 +808,39 @@ impl Writer<'_> {
         asm.calculate_by(Do::Set, R3, R7);
         asm.calculate_by(Do::Add, R3, R9);
         asm.load(Size::Double, R1, R3, 0);
-        asm.load(Size::Double, R2, R7, 0);
-        // Since the program began nobody has a limit any more.
+        asm.load(Size::Double, R2, R7, EPOCH);
+        // Since the program began the last limit has ended.
         asm.go_if(If::Equal, R2, 0, on);
         asm.calculate(Do::Add, R1, 1);
-        asm.go_if_by(If::Less, R1, R2, on);
+        asm.go_if_by(If::Less, R1, R2, pass);
         asm.load(Size::Double, R1, R3, 8);
-        let drop = asm.label();
         asm.go_if(If::SignedLess, R1, COST as i32, drop);
         asm.calculate(Do::Set, R1, -(COST as i32));
         asm.add_at(R3, 8, R1);
+        asm.place(pass);
+        if let Some(of) = of {
+            self.fragment(of, false);
+        }
+        let asm = &mut *self.asm;
         asm.go(on);
         asm.place(drop);
         let for_good = asm.label();
         asm.load(Size::Double, R1, R7, PROBE as i16);
         asm.go_if(If::Equal, R1, 0, for_good);
         asm.store_number(R7, PROBE as i16, 0);
-        asm.go(on);
+        asm.go(pass);
         asm.place(for_good);
-        // Who is beyond it stays limited.
+        // A class beyond its limit stays limited.
         asm.store(Size::Double, R3, 0, R2);
+        if let Some(of) = of {
+            self.fragment(of, true);
+        }
+        self.drop();
+    }
+
+    /// Drops the frame, and counts it for the class in `R8`.
+    fn drop(&mut self) {
+        let asm = &mut *self.asm;
         asm.calculate(Do::Set, R1, 1);
         asm.add_at(R8, (HEADER + 8) as i16, R1);
         asm.add_at(R7, TOTAL as i16, R1);

@@ -27,6 +27,7 @@ const LINK_CREATE: c_uint = 28;
 const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_PROG_ARRAY: u32 = 3;
+const MAP_TYPE_LRU_HASH: u32 = 9;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const MAP_MMAPABLE: u32 = 1 << 10;
 const PROG_TYPE_SOCKET_FILTER: u32 = 1;
@@ -221,8 +222,17 @@ pub(crate) struct HashTable<const N: usize>(OwnedFd);
 impl<const N: usize> HashTable<N> {
     /// An empty one.
     pub(crate) fn new(entries: usize) -> io::Result<Self> {
+        Self::of_type(MAP_TYPE_HASH, entries)
+    }
+
+    /// An empty one, for programs to insert into: in a full one a new entry takes the place of one that was used long ago.
+    pub(crate) fn of_latest(entries: u32) -> io::Result<Self> {
+        Self::of_type(MAP_TYPE_LRU_HASH, entries as usize)
+    }
+
+    fn of_type(map_type: u32, entries: usize) -> io::Result<Self> {
         create_map(MapCreate {
-            map_type: MAP_TYPE_HASH,
+            map_type,
             key_size: (N * size_of::<u64>()) as u32,
             value_size: size_of::<u64>() as u32,
             max_entries: u32::try_from(entries.max(1)).map_err(|_| io::ErrorKind::OutOfMemory)?,

@@ -1,8 +1,9 @@
 //! The kernel's program and the classifier agree on whose a frame is.
 
+use std::collections::HashMap;
 use std::io;
 
-use fairlane_classify::{Family, Fragment, Headers, Match, Rule, parse};
+use fairlane_classify::{Family, Fragment, Headers, Match, Rule, VlanId, parse};
 use fairlane_config::Site;
 use fairlane_core::tree::ClassId;
 use proptest::prelude::*;
@@ -139,18 +140,48 @@ fn may() -> bool {
     }
 }
 
-/// Where the classifier sends a frame from inside; the default class if it is malformed, or a fragment of which others
-/// say the class.
-fn class_of(link: &Link, classifier: &LinkClassifier, frame: &[u8]) -> u32 {
-    if words(frame, classifier.follows_fragments()).is_none() {
-        return link.default;
+/// Where the classifier sends frames from inside: one that is malformed to the default class; where filters ask for ports a later
+/// fragment where the first one of its datagram went, if that has come.
+struct Classes<'a> {
+    link: &'a Link,
+    filters: &'a LinkClassifier,
+    datagrams: HashMap<(u32, [u64; WORDS]), u32>,
+}
+
+impl<'a> Classes<'a> {
+    fn new(link: &'a Link, filters: &'a LinkClassifier) -> Classes<'a> {
+        Classes {
+            link,
+            filters,
+            datagrams: HashMap::new(),
+        }
     }
-    let origin = Origin {
-        ingress: Role::Inside.ingress(),
-        owner: None,
-    };
-    let (to, _) = classifier.find(frame, Layer::Ethernet, &origin);
-    to.class.number()
+
+    fn of(&mut self, frame: &[u8]) -> u32 {
+        let Ok(headers) = parse(frame, Layer::Ethernet) else {
+            return self.link.default;
+        };
+        let origin = Origin {
+            ingress: Role::Inside.ingress(),
+            owner: None,
+        };
+        let (to, _) = self.filters.find(frame, Layer::Ethernet, &origin);
+        let class = to.class.number();
+        let mut key = classify::words(&headers);
+        let protocol = headers.protocol.filter(|_| headers.family == Family::V4);
+        let vlan = headers.vlan.map_or(0, VlanId::get);
+        key[0] = u64::from(vlan) << 8 | u64::from(protocol.map_or(0, |protocol| protocol.0));
+        let key = (headers.identification, key);
+        match headers.fragment {
+            _ if !self.filters.follows_fragments() => class,
+            Fragment::No => class,
+            Fragment::First => {
+                self.datagrams.insert(key, class);
+                class
+            }
+            Fragment::Later => *self.datagrams.get(&key).unwrap_or(&class),
+        }
+    }
 }
 
 fn agree(
@@ -161,13 +192,14 @@ fn agree(
     let link = link(list);
     let early = exhausted(&link).unwrap();
     let classifier = filters(&link);
+    let mut classes = Classes::new(&link, &classifier);
     let trials = [false, true].map(|by_xdp| early.trial(by_xdp).unwrap());
     for (number, (headers, _)) in packets.iter().enumerate() {
         let whole = frame(headers);
         let read = parse(&whole, Layer::Ethernet).unwrap();
         let (told, meant) = (classify::words(&read), classify::words(headers));
         prop_assert_eq!(told, meant, "the frame is what was meant");
-        let expected = class_of(&link, &classifier, &whole);
+        let expected = classes.of(&whole);
         for trial in &trials {
             let of = dropped_of(&early, trial, &whole);
             prop_assert_eq!(of, Some(expected), "{:?}", headers);
@@ -178,7 +210,7 @@ fn agree(
             let end = broken.len();
             broken[at % end] = byte;
             broken.truncate(14 + length);
-            let expected = class_of(&link, &classifier, &broken);
+            let expected = classes.of(&broken);
             for trial in &trials {
                 let of = dropped_of(&early, trial, &broken);
                 prop_assert_eq!(of, Some(expected), "{:x?}", broken);
@@ -304,7 +336,7 @@ fn shapes() -> Vec<(Vec<u8>, bool)> {
 #[test]
 fn frames_of_every_shape_are_dropped_of_the_class_that_the_classifier_has_for_them() {
     let vlan = Match {
-        vlan: classify::VlanId::new(7),
+        vlan: VlanId::new(7),
         ..Match::default()
     };
     let sip = Match {
@@ -324,9 +356,10 @@ fn frames_of_every_shape_are_dropped_of_the_class_that_the_classifier_has_for_th
         let classifier = filters(&link);
         let early = exhausted(&link).unwrap();
         for by_xdp in [false, true] {
+            let mut classes = Classes::new(&link, &classifier);
             let trial = early.trial(by_xdp).unwrap();
             for (frame, _) in shapes() {
-                let expected = class_of(&link, &classifier, &frame);
+                let expected = classes.of(&frame);
                 let of = dropped_of(&early, &trial, &frame);
                 assert_eq!(of, Some(expected), "{frame:x?} {by_xdp}");
             }
@@ -352,7 +385,7 @@ fn malformed_frames_have_a_limit_of_their_own_in_a_class_of_flows() {
         (datagram[0], datagram[3], datagram[15]) = (0x45, 20, host);
         tagged(&[], 0x0800, &datagram)
     };
-    early.no_room(0, || words(&broken, false));
+    early.no_room(0, || words(&broken));
     let trial = early.trial(false).unwrap();
     let lost = (0..100).filter(|_| trial.drops(&broken).unwrap()).count();
     assert_eq!(lost, 100 - OF_FLOW.0 as usize);
@@ -361,9 +394,72 @@ fn malformed_frames_have_a_limit_of_their_own_in_a_class_of_flows() {
     }
     // Each frame that leaves opens the window.
     for _ in 0..OF_FLOW.1 {
-        early.sent(0, || words(&broken, false));
+        early.sent(0, || words(&broken));
     }
     assert!(!trial.drops(&broken).unwrap());
+}
+
+/// The first or the last fragment of a datagram of UDP to this port.
+fn fragment(v6: bool, port: u16, id: u8, is_first: bool) -> Vec<u8> {
+    let mut carried = [0; 8];
+    if is_first {
+        carried[2..4].copy_from_slice(&port.to_be_bytes());
+    }
+    let place: u16 = if is_first { 1 } else { 8 };
+    if v6 {
+        let place = place.to_be_bytes();
+        let header = [0, place[0], place[1], 0, 0, 0, id];
+        return tagged(
+            &[],
+            0x86dd,
+            &extended(&[(44, &header[..])], 64, 17, &carried),
+        );
+    }
+    let [high, low] = (place >> 3 | (place & 1) << 13).to_be_bytes();
+    let header = [0x45, 0, 0, 28, 0, id, high, low, 64, 17, 0, 0];
+    tagged(&[], 0x0800, &[&header[..], &[10; 8], &carried].concat())
+}
+
+/// A flood of fragmented datagrams of one class, all of a host that sends voice, too: each is dropped whole or not at all,
+/// and neither voice, nor the default class, loses a fragment by it.
+#[test]
+fn a_flood_of_fragments_takes_no_fragment_of_another_class() {
+    let to_port = |port: &str| Match {
+        destination_port: Some(port.parse().unwrap()),
+        ..Match::default()
+    };
+    let link = link(&[(0, to_port("5004")), (0, to_port("1000"))]);
+    let (voice, flood) = (0, 1);
+    if !may() {
+        return;
+    }
+    let early = EarlyDrop::new(&rules(&link, &filters(&link), Role::Inside)).unwrap();
+    let drops = |trial: &fairlane_io::early::Trial, frame: &[u8]| trial.drops(frame).unwrap();
+    for (by_xdp, v6) in [(false, false), (false, true), (true, false), (true, true)] {
+        let trial = early.trial(by_xdp).unwrap();
+        early.start();
+        // The daemon has no room for one of them.
+        early.no_room(flood, || words(&fragment(v6, 1_000, 0, false)));
+        let mut passed = 0;
+        for id in 1..100 {
+            let [first, last] = [true, false].map(|is_first| fragment(v6, 1_000, id, is_first));
+            let first = drops(&trial, &first);
+            passed += usize::from(!first);
+            // Whatever has room by then, the rest is of no use.
+            early.sent(flood, || words(&last));
+            assert_eq!(drops(&trial, &last), first, "{id}");
+            for _ in 0..2 {
+                let voice = [true, false].map(|is_first| fragment(v6, 5_004, 100 + id, is_first));
+                assert!(voice.iter().all(|frame| !drops(&trial, frame)), "{id}");
+            }
+        }
+        assert!((30..99).contains(&passed), "{passed}");
+        // The last fragments of unknown datagrams are of the default class, which has no limit.
+        assert!((0..50).all(|id| !drops(&trial, &fragment(v6, 0, 200 + id, false))));
+        early.stop();
+    }
+    assert_eq!(early.dropped(voice).frames, 0);
+    assert_eq!(early.dropped(link.default).frames, 0);
 }
 
 /// The thread stands still for a second. Voice, which sends 1.6 of its 2 Mbit/s meanwhile, then comes at once, more than its
