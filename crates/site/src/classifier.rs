@@ -239,15 +239,24 @@ impl FrameClassifier {
 /// How a class has sent during an overload, as a virtual schedule (GCRA, ITU-T I.371): when all that has come will have
 /// left at the guaranteed rate.
 #[derive(Clone, Copy, Debug, Default)]
-struct Conduct {
+pub(crate) struct Conduct {
     done: Nanos,
-    /// When the last frame came.
+    /// When the last frame came, of those seen.
     last: Nanos,
+    /// When the first frame came since all that was there would have left.
+    began: Nanos,
 }
 
 impl Conduct {
     /// A frame has come that takes `span` at the guaranteed rate, at which the burst takes `burst`.
-    fn arrive(&mut self, span: Nanos, burst: Nanos, came: Nanos) {
+    pub(crate) fn arrive(&mut self, span: Nanos, burst: Nanos, came: Nanos) {
+        if came < self.began {
+            // By a receiver that lags behind another one: all of its time would have been over by then.
+            return;
+        }
+        if came > self.done {
+            self.began = came;
+        }
         self.last = self.last.max(came);
         let done = self.done.max(self.last) + span;
         // A flood is forgotten as long after it as a burst takes, or a second.
@@ -255,7 +264,7 @@ impl Conduct {
         self.done = done.min(most);
     }
 
-    fn is_within(self, burst: Nanos) -> bool {
+    pub(crate) fn is_within(self, burst: Nanos) -> bool {
         self.done.since(self.last) <= burst
     }
 }

@@ -8,7 +8,7 @@ use fairlane_config::Site;
 use fairlane_core::tree::ClassId;
 use proptest::prelude::*;
 
-use super::super::classifier::random_key;
+use super::super::classifier::{Conduct, random_key};
 use super::super::rig;
 use super::*;
 
@@ -510,6 +510,30 @@ fn a_class_that_keeps_to_its_guarantee_has_no_window_however_late_it_is_received
         (0..100).filter(|_| trial.drops(&frame).unwrap()).count()
     });
     assert_eq!(lost, [0, 100 - OF_CLASS.0 as usize]);
+}
+
+/// A class of 8 Mbit/s with a burst of 10 ms. One of two receivers lags a second behind the other, and each has half of its frames.
+#[test]
+fn a_receiver_that_lags_behind_another_makes_no_class_exceed_its_guarantee() {
+    let burst = Nanos::from_millis(10);
+    let received = |bytes: u64| {
+        let mut conduct = Conduct::default();
+        let span = Nanos::from_micros(bytes);
+        let all_of = |first: u64, last: u64, half: u64| {
+            (first..last).map(move |milli| Nanos::from_micros(milli * 1_000 + half * 500))
+        };
+        for round in (0..2_000).step_by(100) {
+            let ahead = all_of(1_000 + round, 1_100 + round, 0);
+            let behind = all_of(round, round + 100, 1);
+            for came in ahead.chain(behind) {
+                conduct.arrive(span, burst, came);
+            }
+        }
+        conduct.is_within(burst)
+    };
+    // 500 bytes each half of a millisecond are what is guaranteed.
+    assert!(received(500));
+    assert!(!received(5_000));
 }
 
 #[test]
