@@ -193,7 +193,7 @@ pub struct EarlyDrop {
     classes: Vec<Shape>,
     /// The class of malformed frames, and where their limit is: that of the class, if it has one queue.
     unclear: (u32, Shape),
-    /// Whose first fragments have come, with their class, if later ones follow them.
+    /// Datagrams by their first fragments, with their class, if later ones follow.
     datagrams: Option<HashTable<WORDS>>,
     kinds: Vec<[[u64; WORDS]; 3]>,
     hash: [u64; WORDS],

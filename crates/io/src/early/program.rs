@@ -53,7 +53,7 @@ pub(super) struct Parts<'a> {
 // The kernel's functions.
 const MAP_LOOKUP_ELEM: i32 = 1;
 const MAP_UPDATE_ELEM: i32 = 2;
-/// To update what is in a map and nothing else.
+/// Updates an entry of a map, and adds none.
 const EXIST: i32 = 2;
 const SKB_LOAD_BYTES: i32 = 26;
 const XDP_GET_BUFF_LEN: i32 = 188;
@@ -163,7 +163,7 @@ pub(super) fn write(asm: &mut Assembler, hook: Hook, parts: &Parts<'_>, on: Labe
     writer.unclear();
 }
 
-/// The table of datagrams, and what tells those of a family apart besides addresses.
+/// The table of datagrams, and the key of those of a family besides addresses.
 struct Datagrams {
     /// Its descriptor.
     table: i32,
@@ -579,7 +579,7 @@ impl Writer<'_> {
         self.limit(of.as_ref());
     }
 
-    /// `R9` = the class in its low half, and `R8` = what is shared of that.
+    /// `R9` = the class in its low half, and `R8` = its shared memory.
     fn class(&mut self) {
         let asm = &mut *self.asm;
         asm.calculate(Do::ShiftLeft, R9, 32);
@@ -795,8 +795,8 @@ impl Writer<'_> {
         asm.calculate(Do::ShiftRight, R9, 32);
     }
 
-    /// Goes on if the limit in `R9` has not been set lately, or lets one more through; else drops
-    /// the frame, of the class in `R8`. A fragment is noted in the table of datagrams, if there is one.
+    /// Passes the frame to `on` if the limit in `R9` has not been set lately, or lets one more through; else drops it, of the
+    /// class in `R8`. A fragment is noted in the table of datagrams, if there is one.
     fn limit(&mut self, of: Option<&Datagrams>) {
         let (on, parts) = (self.on, self.parts);
         let asm = &mut *self.asm;

@@ -531,7 +531,7 @@ fn a_receiver_that_lags_behind_another_makes_no_class_exceed_its_guarantee() {
         }
         conduct.is_within(burst)
     };
-    // 500 bytes each half of a millisecond are what is guaranteed.
+    // The guaranteed rate is 500 bytes each half of a millisecond.
     assert!(received(500));
     assert!(!received(5_000));
 }
