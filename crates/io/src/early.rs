@@ -307,6 +307,12 @@ impl EarlyDrop {
         self.words()[0].load(Ordering::Relaxed) != 0
     }
 
+    /// Whether the flows of a class have limits of their own, which other flows may share. O(1).
+    pub fn has_flows(&self, class: u32) -> bool {
+        let shape = self.classes.get(class as usize);
+        shape.is_some_and(|shape| shape.kind() > 0)
+    }
+
     /// There is an overload from now on; nobody has a limit yet.
     pub fn start(&self) {
         self.counted.store(self.total(), Ordering::Relaxed);

@@ -27,6 +27,8 @@ pub(crate) struct FrameClassifier {
     early: Option<Arc<EarlyDrop>>,
     /// During an overload, whether each class keeps to its guarantee, by number; empty where nothing is dropped early.
     conduct: Vec<Conduct>,
+    /// Frames of classes of one queue that found no room, or gave way to others.
+    pub(crate) rejected: u64,
     /// Bytes that a frame takes on the wire besides its own.
     pub(crate) overhead: u32,
     /// What looks at TCP in passing.
@@ -70,6 +72,7 @@ impl FrameClassifier {
             recorders,
             early,
             conduct,
+            rejected: 0,
             overhead: 0,
             watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
@@ -315,6 +318,9 @@ impl Classify<Received> for FrameClassifier {
     /// A class that keeps to its guarantee and finds no room has met this thread standing still, or the link: a limit
     /// would take more of it.
     fn no_room(&mut self, class: ClassId, received: &Received) {
+        if let (Some(early), Some(place)) = (&self.early, self.place(class)) {
+            self.rejected += u64::from(!early.has_flows(place));
+        }
         if self.keeps_to_guarantee(class) {
             return;
         }

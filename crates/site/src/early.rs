@@ -21,6 +21,9 @@ const LONGEST_EPOCH: Nanos = Nanos::from_secs(64);
 const AGAIN: Nanos = Nanos::from_secs(120);
 /// Dropped in that time, they might as well have been taken in.
 const FEW: u64 = 2_000;
+/// Rejected by queues of classes in a second, they would fill the ring in a second in which the thread stands still: limits
+/// are set beforehand. Rejected by queues of flows they say nothing: a flow that keeps to its share may have the same limit.
+const MANY: u64 = 8_000;
 
 /// What a limit lets through of a class at first, beside what waits by then, and at once; and the
 /// same of a flow.
@@ -216,14 +219,16 @@ pub(crate) struct Guard {
     filled: bool,
     /// What had been dropped when it began.
     dropped: u64,
+    /// What queues had rejected, and when that was.
+    rejected: (u64, Nanos),
 }
 
 impl Guard {
     /// A look between two rounds; `is_filling` says whether frames wait to be taken in that fill a
-    /// good part of their place. O(1).
+    /// good part of their place, and `rejected` how many frames queues have rejected so far. O(1).
     #[inline]
-    pub(crate) fn look(&mut self, early: &EarlyDrop, is_filling: bool, now: Nanos) {
-        if is_filling {
+    pub(crate) fn look(&mut self, early: &EarlyDrop, is_filling: bool, rejected: u64, now: Nanos) {
+        if is_filling || !early.is_on() && self.would_fill(rejected, now) {
             self.filled = true;
             if !early.is_on() {
                 early.start();
@@ -244,6 +249,17 @@ impl Guard {
             }
         }
         early.probe();
+    }
+
+    /// Whether a thread that stands still would find the ring full soon.
+    fn would_fill(&mut self, rejected: u64, now: Nanos) -> bool {
+        let (before, at) = self.rejected;
+        // With other filters the count begins again.
+        if rejected < before || now.since(at) >= EPOCH {
+            self.rejected = (rejected, now);
+            return false;
+        }
+        rejected - before >= MANY
     }
 
     /// How long epochs are of an overload that begins now.

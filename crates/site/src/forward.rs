@@ -171,7 +171,8 @@ fn guard_early(
     now: Nanos,
 ) {
     if let Some(arbiter) = bridge.arbiter(leaves_by)
-        && let Some(early) = arbiter.queue().classifier().early()
+        && let classifier = arbiter.queue().classifier()
+        && let Some(early) = classifier.early()
     {
         if arbiter.is_open() {
             // Nothing is classified: nobody takes more than his share.
@@ -179,7 +180,7 @@ fn guard_early(
             return;
         }
         let filling = is_filling(bridge, leaves_by, has_workers, round);
-        guard.look(early, filling, now);
+        guard.look(early, filling, classifier.rejected, now);
     }
 }
 

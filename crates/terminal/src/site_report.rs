@@ -156,7 +156,7 @@ fn notes(report: &Report) -> String {
 /// That more arrives than is taken in, whose that was, and what to do.
 fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
     let mut text = format!(
-        "\noverloaded: more arrives at {} than this machine takes in: {} frames were lost before \
+        "\noverloaded: more arrives at {} than this machine or the link takes: {} frames were lost before \
          they could be classified and {} were dropped early, being of classes beyond their share, \
          {} and {} of them in the last {:.1} s; use backend = \"xdp\", leave Fairlane a core of \
          its own, or have who floods stopped before it gets here",

@@ -628,12 +628,12 @@ fn what_was_dropped_early_of_a_class_stays_counted_when_that_goes() {
 
 /// For how many seconds limits hold that an overload of a moment brings, at this time in seconds.
 fn holds(guard: &mut Guard, early: &EarlyDrop, from: u64) -> u64 {
-    guard.look(early, true, Nanos::from_secs(from));
+    guard.look(early, true, 0, Nanos::from_secs(from));
     assert!(early.is_on());
     let mut now = from;
     while early.is_on() {
         now += 1;
-        guard.look(early, false, Nanos::from_secs(now));
+        guard.look(early, false, 0, Nanos::from_secs(now));
     }
     now - from
 }
@@ -653,7 +653,7 @@ fn limits_hold_for_longer_where_overloads_come_again_and_again() {
     }
     // Others take the place of the tables in the middle of one.
     let from = now + 10;
-    guard.look(&early, true, Nanos::from_secs(from));
+    guard.look(&early, true, 0, Nanos::from_secs(from));
     early.stop();
     assert_eq!(holds(&mut guard, &early, from + 5), 64);
     now = from + 5 + 64 + 100;
@@ -661,7 +661,36 @@ fn limits_hold_for_longer_where_overloads_come_again_and_again() {
     assert_eq!(holds(&mut guard, &early, now + 20), 1);
     // So it is where nothing was shaped meanwhile.
     assert_eq!(holds(&mut guard, &early, now + 30), 2);
-    guard.look(&early, true, Nanos::from_secs(now + 40));
+    guard.look(&early, true, 0, Nanos::from_secs(now + 40));
     guard.rest(&early);
     assert_eq!(holds(&mut guard, &early, now + 41), 1);
+}
+
+/// Queues reject a flood while the thread keeps up with it. There are limits before it stands still, so that what arrives
+/// meanwhile of the flood does not fill the ring.
+#[test]
+fn a_flood_has_limits_before_the_thread_stands_still() {
+    if !may() {
+        return;
+    }
+    let early = exhausted(&link(&[])).unwrap();
+    early.stop();
+    // 7,000 frames a second may as well be received, 100,000 may not.
+    for (each, limited) in [(7, false), (100, true)] {
+        let mut guard = Guard::default();
+        let mut rejected = 0;
+        for millis in 0..3_000 {
+            guard.look(&early, false, rejected, Nanos::from_millis(millis));
+            rejected += each;
+            early.no_room(0, || None);
+        }
+        assert_eq!(early.has_limits(), limited, "{each}");
+    }
+    // Other filters count from zero.
+    let mut guard = Guard::default();
+    early.stop();
+    for rejected in [0, 7_000, 0, 7_999] {
+        guard.look(&early, false, rejected, Nanos::from_millis(1));
+    }
+    assert!(!early.is_on());
 }
