@@ -219,7 +219,7 @@ pub(crate) struct Guard {
     filled: bool,
     /// What had been dropped when it began.
     dropped: u64,
-    /// What queues had rejected, and when that was.
+    /// Rejected frames at a time, and that time.
     rejected: (u64, Nanos),
 }
 

@@ -143,7 +143,7 @@ impl Host {
         self.send_frames(all.map(frame).collect());
     }
 
-    /// Sends so many frames of a flood.
+    /// Sends this number of frames of a flood.
     fn flood(&mut self, shape: Shape, frames: u64) {
         let numbers = self.sent..self.sent + frames;
         self.send_frames(numbers.map(|n| shape.frame(n, n as u16)).collect());
@@ -226,7 +226,7 @@ fn voice_loses_nothing_to_a_flood_that_overflows_the_ring_and_a_flood_is_counted
     let alone = BACKENDS.map(|backend| (backend, ""));
     let worked = BACKENDS.map(|backend| (backend, workers));
     let settings = alone.into_iter().chain(worked);
-    // Those beside UDP switch early drop off if the kernel's program cannot read them.
+    // A flood that the kernel's program cannot read switches early drop off.
     let all = [
         Shape::TwoTags,
         Shape::Shortest,
