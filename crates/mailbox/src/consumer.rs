@@ -1,4 +1,4 @@
-//! The end that pops.
+//! The consumer's end of a mailbox.
 
 use core::fmt;
 
@@ -9,9 +9,9 @@ use crate::{
 
 /// The end of a mailbox that values are popped from.
 ///
-/// There is exactly one per mailbox; it can move to another thread. Dropping it
-/// tells the producer ([`Producer::is_abandoned`](crate::Producer::is_abandoned));
-/// the values still waiting are dropped when the producer goes too.
+/// There is exactly one per mailbox; it can move to another thread. After it is dropped,
+/// [`Producer::is_abandoned`](crate::Producer::is_abandoned) returns true; the remaining values are dropped together
+/// with the producer.
 ///
 /// ```compile_fail,E0596
 /// let (_producer, consumer) = fairlane_mailbox::mailbox::<u64>(64).unwrap();
@@ -20,13 +20,11 @@ use crate::{
 /// ```
 pub struct Consumer<T> {
     view: View<T>,
-    /// The line of the next pop. The lines before it in its block are consumed
-    /// but not yet given back.
+    /// The line of the next pop. The lines before it in its block are consumed but not yet released.
     line: usize,
     /// The slot of the next pop in that line, in `0..PER_LINE`.
     place: usize,
-    /// How many slots of the line were full when it was last looked at:
-    /// `place <= seen`.
+    /// The number of full slots when the line's count was last read: `place <= seen`.
     seen: usize,
     lap: Lap,
     shared: Arc<Shared<T>>,
@@ -44,15 +42,13 @@ impl<T> Consumer<T> {
         }
     }
 
-    /// Takes the oldest value out; `None` if nothing waits.
+    /// Removes and returns the oldest value; `None` if the mailbox is empty.
     ///
-    /// Never waits. Values come in the order in which they were pushed, each
-    /// once, and belong to the caller.
+    /// Never waits. Values are returned in the order of their pushes, each once, and belong to the caller.
     ///
-    /// Cost: O(1) worst case. Reads one cache line (more if a value is larger
-    /// than one), and the count in it only after all that the last look at it
-    /// showed; the pop that empties a block ([`slots_per_block`]) also writes
-    /// one count. PSPAT, Section 4.1.
+    /// Cost: O(1) worst case. Reads one cache line (more if a value is larger than one), and its count only after all
+    /// values that the last read showed; the pop that empties a block ([`slots_per_block`]) also writes one count.
+    /// PSPAT, Section 4.1.
     ///
     /// [`slots_per_block`]: crate::slots_per_block
     #[inline]
@@ -60,18 +56,16 @@ impl<T> Consumer<T> {
         if !self.look() {
             return None;
         }
-        // SAFETY: `look` saw the slot at `place` full, `advance` passes it, and
-        // `shared` keeps the slots alive.
+        // SAFETY: `look` saw the slot at `place` full, `advance` moves past it, and `shared` keeps the slots alive.
         let value = unsafe { self.view.read(self.line, self.place) };
         self.advance(self.place + 1);
         Some(value)
     }
 
-    /// Hands at most `max` values to `each`, oldest first, and returns how many.
-    /// A value that was handed over is out of the mailbox, and no other is,
-    /// even if `each` panics.
+    /// Passes at most `max` values to `each`, oldest first, and returns their number. Exactly the values that were
+    /// passed are removed from the mailbox, even if `each` panics.
     ///
-    /// Cost: that of so many [pops](Self::pop).
+    /// Cost: that of as many [pops](Self::pop).
     #[inline]
     pub fn pop_batch(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
         let mut popped = 0;
@@ -82,7 +76,7 @@ impl<T> Consumer<T> {
                 consumer: self,
                 place: before,
             };
-            // The same twice: whole lines in a loop of a constant length.
+            // Duplicated so that whole lines use a loop of constant length.
             if before == 0 && end == Ring::<T>::PER_LINE {
                 emptying.empty(0, Ring::<T>::PER_LINE, &mut each);
             } else {
@@ -93,18 +87,16 @@ impl<T> Consumer<T> {
         popped
     }
 
-    /// Whether nothing waits, as far as this end can see.
+    /// Whether the mailbox is empty, as far as this end can see.
     ///
-    /// Cost: O(1), one load at most, of the cache line that the next
-    /// [`pop`](Self::pop) reads.
+    /// Cost: O(1), one load at most, of the cache line that the next [`pop`](Self::pop) reads.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.place == self.seen && self.place == self.full()
     }
 
-    /// Asks the processor to bring the cache line of the next [`pop`](Self::pop)
-    /// close, and does not wait for it: for a thread that reads many mailboxes
+    /// Prefetches the cache line of the next [`pop`](Self::pop), without a wait: for a thread that reads many mailboxes
     /// in turn. A hint, on x86-64 only.
     #[inline]
     pub fn prefetch(&self) {
@@ -127,7 +119,7 @@ impl<T> Consumer<T> {
         self.lap.full(full.load(Ordering::Acquire))
     }
 
-    /// Passes the slots of the line before `place`, all of them read.
+    /// Moves past the slots of the line before `place`, all of them read.
     #[inline]
     fn advance(&mut self, place: usize) {
         debug_assert!(self.place < place && place <= self.seen);
@@ -140,7 +132,7 @@ impl<T> Consumer<T> {
         self.place = 0;
         self.seen = 0;
         if self.view.starts_block(self.line) {
-            // The producer looks at the count of the block's first line alone.
+            // The producer reads only the count of the block's first line.
             let first = last + Ring::<T>::LINE_BYTES - Ring::<T>::BLOCK_BYTES;
             // SAFETY: a block starts at `first`, and `shared` keeps the slots
             // alive.
@@ -152,8 +144,7 @@ impl<T> Consumer<T> {
         }
     }
 
-    /// How many values can always wait; the same as
-    /// [`Producer::capacity`](crate::Producer::capacity).
+    /// Returns the number of values that always fit; the same as [`Producer::capacity`](crate::Producer::capacity).
     ///
     /// Cost: O(1), no shared memory.
     #[must_use]
@@ -163,21 +154,19 @@ impl<T> Consumer<T> {
 
     /// Whether the producer was dropped.
     ///
-    /// Once true it stays true, and every value ever pushed is in sight: a
-    /// [`pop`](Self::pop) that returns `None` *after* this returned true means
-    /// that the mailbox is empty for ever. The other order proves nothing, as
-    /// the last value may arrive in between.
+    /// Once true it stays true, and every value ever pushed is visible: a [`pop`](Self::pop) that returns `None`
+    /// *after* this returned true means that the mailbox stays empty. The other order proves nothing, since the last
+    /// value may arrive in between.
     ///
-    /// Cost: O(1), reads one cache line that is written only when an end is
-    /// dropped.
+    /// Cost: O(1), reads one cache line that is written only when an end is dropped.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.shared.producer_gone.load(Ordering::Acquire)
     }
 }
 
-/// A line that a batch is being read from. The consumer passes what was read
-/// when it goes, be it because a closure panicked.
+/// A line from which a batch is being read. Dropping it moves the consumer past the slots that were read, also if a
+/// closure panicked.
 struct Emptying<'a, T> {
     consumer: &'a mut Consumer<T>,
     /// The slots from the consumer's place to this one are read.
@@ -188,11 +177,11 @@ impl<T> Emptying<'_, T> {
     /// Empties the slots from `first`, which is the consumer's place, to `end`.
     #[inline(always)]
     fn empty(&mut self, first: usize, end: usize, each: &mut impl FnMut(T)) {
-        // Copies, which nothing that `each` does can change.
+        // Copies, which `each` cannot change.
         let (view, line) = (self.consumer.view, self.consumer.line);
         for place in first..end {
-            // SAFETY: `look` saw all slots before `end` full, the consumer
-            // passes those that were read, and keeps the slots alive.
+            // SAFETY: `look` saw all slots before `end` full, the consumer moves past those that were read, and keeps
+            // the slots alive.
             let value = unsafe { view.read(line, place) };
             self.place = place + 1;
             each(value);

@@ -1,18 +1,16 @@
-//! Frames of a memory that threads share, and which of them nobody holds.
+//! The list of free frames of a memory that threads share.
 //!
-//! A [`FreeList`] is a stack of frame numbers that any thread may take from and give to, without a lock:
-//! whoever drops a frame is not held up by another thread that was preempted while it dropped one. The
-//! stack's links are an array beside the frames, one word each, which is never freed while the
-//! list lives; so a thread that looks at a link of a frame that has just been taken by another
-//! reads a stale number, and no more.
+//! A [`FreeList`] is a stack of frame numbers that any thread may take from and give to, without a lock: a thread that
+//! frees a frame is not delayed by another that was preempted while it freed one. The stack's links are an array next
+//! to the frames, one word each, which is never freed while the list lives; so a thread that reads the link of a frame
+//! that another thread has just taken only reads a stale number.
 //!
-//! Every change of the head counts up a tag beside it. A thread that read the head, followed the
-//! links and finds the head unchanged therefore knows that the links were too (no *ABA*). The tag
-//! has 40 bits: for the count to come round under a thread that is preempted there, at ten million
-//! changes a second, it would have to sleep for more than a day and wake at the right change.
+//! Every change of the head increments a tag in it. A thread that read the head, followed the links and finds the head
+//! unchanged therefore knows that the links were unchanged too (no *ABA*). The tag has 40 bits: for it to wrap to the
+//! same value under a preempted thread, at ten million changes a second, the thread would have to sleep for more than a
+//! day and wake at the right change.
 //!
-//! The word of a frame that is *not* in the list is its holder's, for a note: see
-//! [`note`](FreeList::note).
+//! The word of a frame that is *not* in the list belongs to its holder, for a note: see [`note`](FreeList::note).
 //!
 //! ```
 //! use fairlane_mailbox::free::FreeList;
@@ -22,11 +20,11 @@
 //! assert_eq!(free.take(3, |frame| held.push(frame)), 3);
 //! assert_eq!(held, [0, 1, 2]);
 //!
-//! // Who holds a frame may note something on it, the length of its packet, say.
+//! // The holder of a frame may store a note for it, for example the length of its packet.
 //! free.note(held[0], 1_500);
 //! assert_eq!(free.noted(0), Some(1_500));
 //!
-//! // The last one given is the first to be taken again: it is still in a cache.
+//! // The frame given last is taken first: it is still in a cache.
 //! assert_eq!(free.give([held.remove(0)]), 1);
 //! assert_eq!(free.take(1, |frame| held.push(frame)), 1);
 //! assert_eq!(held, [1, 2, 0]);
@@ -34,25 +32,25 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Bits of the head that hold a frame's number.
+/// Bits of the head that contain a frame's number.
 const NUMBER_BITS: u32 = 24;
 /// No frame: the bottom of the stack. One more than any number.
 const NONE: u32 = (1 << NUMBER_BITS) - 1;
 
-/// The most frames that a list can hold.
+/// The largest number of frames of a list.
 pub const MAX_FRAMES: u32 = NONE;
 
-/// The frames that nobody holds, by their numbers from 0.
+/// A list of free frames, by their numbers from 0.
 #[derive(Debug)]
 pub struct FreeList {
-    /// The tag, and in the low [`NUMBER_BITS`] the top of the stack or [`NONE`].
+    /// The tag, and in the low [`NUMBER_BITS`] bits the top of the stack or [`NONE`].
     head: AtomicU64,
     /// For a frame in the list: the one below it, or [`NONE`].
     words: Box<[AtomicU32]>,
 }
 
 impl FreeList {
-    /// All of `frames`, at most [`MAX_FRAMES`], are free. The first is on top.
+    /// Creates a list in which all of `frames`, at most [`MAX_FRAMES`], are free. The first is on top.
     ///
     /// # Panics
     ///
@@ -69,15 +67,14 @@ impl FreeList {
         }
     }
 
-    /// Takes at most `max` frames, the last given first, and returns how many. O(`max`).
+    /// Takes at most `max` frames, the last given first, and returns their number. O(`max`).
     ///
-    /// What was written to a frame before it was given is seen by who takes it.
+    /// The thread that takes a frame sees all writes to it before it was given.
     pub fn take(&self, max: usize, mut each: impl FnMut(u32)) -> usize {
-        // Acquire: see the links and the contents as they were given. A chain may have been given
-        // by many threads; every change of the head is a read-modify-write, so all their releases
-        // reach who reads it.
+        // Acquire: see the links and the contents as they were given. A chain may have been given by many threads;
+        // every change of the head is a read-modify-write, so this load synchronises with all their releases.
         let mut head = self.head.load(Ordering::Acquire);
-        // Links that change under the walk could lead it in a circle.
+        // Links that change during the walk could form a cycle.
         let max = max.min(self.words.len());
         loop {
             let (mut rest, mut count) = (number(head), 0);
@@ -97,7 +94,7 @@ impl FreeList {
                 Ok(_) => {
                     let mut frame = number(head);
                     for _ in 0..count {
-                        // Read first: the word is the holder's from now on.
+                        // Read first: from now on the word belongs to the holder.
                         let below = self.word(frame);
                         each(frame);
                         frame = below;
@@ -109,8 +106,8 @@ impl FreeList {
         }
     }
 
-    /// Gives frames back, which the caller must hold, each once; returns how many. One change of
-    /// the head for all of them.
+    /// Returns frames to the list, which the caller must hold, each once; returns their number. One change of the head
+    /// for all of them.
     pub fn give(&self, frames: impl IntoIterator<Item = u32>) -> usize {
         let mut frames = frames.into_iter();
         let Some(top) = frames.next() else { return 0 };
@@ -122,7 +119,7 @@ impl FreeList {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             self.words[bottom as usize].store(number(head), Ordering::Relaxed);
-            // Release: the links, the note's end and the contents are seen before the frames are.
+            // Release: the links, the end of notes and the contents are visible before the frames are.
             match self.head.compare_exchange_weak(
                 head,
                 successor(head, top),
@@ -135,7 +132,7 @@ impl FreeList {
         }
     }
 
-    /// Leaves a note on a frame that the caller holds. It is gone once the frame is given.
+    /// Stores a note for a frame that the caller holds, until the frame is given back.
     ///
     /// # Panics
     ///
@@ -145,8 +142,7 @@ impl FreeList {
         self.words[frame as usize].store(note, Ordering::Relaxed);
     }
 
-    /// The note on a frame; for one that is in the list, any number up to 2^24. `None` if there is
-    /// no such frame.
+    /// Returns the note of a frame; for a frame in the list, any number up to 2^24. `None` if there is no such frame.
     #[inline]
     pub fn noted(&self, frame: u32) -> Option<u32> {
         self.words
@@ -154,7 +150,7 @@ impl FreeList {
             .map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// The number below `frame` as a link; a note, if another thread has just taken it, is none.
+    /// Returns the number below `frame`; not a link if another thread has just taken the frame and stored a note.
     fn word(&self, frame: u32) -> u32 {
         self.noted(frame)
             .filter(|&below| (below as usize) < self.words.len())
@@ -166,7 +162,7 @@ fn number(head: u64) -> u32 {
     head as u32 & NONE
 }
 
-/// The head that comes after `head`, with `top` on top.
+/// Returns the head after `head`, with `top` on top.
 fn successor(head: u64, top: u32) -> u64 {
     ((head >> NUMBER_BITS).wrapping_add(1) << NUMBER_BITS) | u64::from(top)
 }
@@ -211,7 +207,7 @@ mod tests {
         assert_eq!(list.noted(0), Some(u32::MAX));
         assert_eq!(list.noted(2), None);
         list.give([0]);
-        // Nor does one that is left while more are taken lead astray.
+        // A note that remains while more frames are taken must not mislead either.
         let mut taken = Vec::new();
         list.take(2, |frame| {
             list.note(frame, u32::MAX);
@@ -241,7 +237,7 @@ mod tests {
                         let taken = take(list, 1 + (round + thread) % 5);
                         for &frame in &taken {
                             assert!(!held[frame as usize].swap(true, Ordering::Relaxed));
-                            // As a holder may: it must not lead another thread astray.
+                            // As a holder may: it must not mislead another thread.
                             list.note(frame, (round as u32) % FRAMES);
                         }
                         for &frame in &taken {

@@ -1,12 +1,12 @@
-//! Memory that is asked for before it is needed.
+//! Prefetching of memory.
 
-/// Asks the processor to bring the cache line of this address close, and waits for nothing: who is about to look at many places
-/// asks for all of them first. The address may be any. Costs one instruction; does nothing where there is none for it.
+/// Prefetches the cache line of an address, without a wait. Call it for many addresses before reading any of them. The
+/// address may be invalid. Costs one instruction; does nothing on processors without one.
 ///
 /// ```
 /// use fairlane_mailbox::prefetch;
 ///
-/// /// The sum of what lies in these places of a table that is in no near cache.
+/// /// The sum of some values of a table that is not in a cache.
 /// fn sum(table: &[u64], places: &[usize]) -> u64 {
 ///     for &place in places {
 ///         prefetch(&table[place]);
@@ -22,7 +22,7 @@ pub fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch accesses nothing, whatever the address.
+        // SAFETY: a prefetch accesses no memory, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]

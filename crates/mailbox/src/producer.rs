@@ -1,4 +1,4 @@
-//! The end that pushes.
+//! The producer's end of a mailbox.
 
 use core::fmt;
 
@@ -10,9 +10,9 @@ use crate::{
 
 /// The end of a mailbox that values are pushed into.
 ///
-/// There is exactly one per mailbox; it can move to another thread. Dropping it
-/// tells the consumer ([`Consumer::is_abandoned`](crate::Consumer::is_abandoned))
-/// and leaves the values already pushed to be popped.
+/// There is exactly one per mailbox; it can move to another thread. After it is dropped,
+/// [`Consumer::is_abandoned`](crate::Consumer::is_abandoned) returns true, and the values already pushed can still be
+/// popped.
 ///
 /// ```compile_fail,E0599
 /// let (producer, _consumer) = fairlane_mailbox::mailbox::<u64>(64).unwrap();
@@ -22,8 +22,8 @@ pub struct Producer<T> {
     view: View<T>,
     /// The line of the next push.
     line: usize,
-    /// The slot of the next push in that line, in `0..PER_LINE`; the slots
-    /// before it are full, or were and are still the consumer's to give back.
+    /// The slot of the next push in that line, in `0..PER_LINE`; the slots before it are full, or consumed and not yet
+    /// released.
     place: usize,
     lap: Lap,
     shared: Arc<Shared<T>>,
@@ -42,20 +42,16 @@ impl<T> Producer<T> {
 
     /// Appends `value`, which then belongs to the mailbox until it is popped.
     ///
-    /// Never waits. On an abandoned mailbox a push does what it does on any
-    /// other: it succeeds while there is room, and the value is dropped with
-    /// the mailbox, when this end goes too. To look at each push would cost a
-    /// load for an event that happens once; see
+    /// Never waits. On an abandoned mailbox a push works as on any other: it succeeds while there is room, and the
+    /// value is dropped with this end. A check at each push would cost a load for an event that happens once; see
     /// [`is_abandoned`](Self::is_abandoned).
     ///
-    /// Cost: O(1) worst case. Writes one cache line (more if a value is larger
-    /// than one), and reads the count of another every [`slots_per_block`]
-    /// pushes and on each refused one. PSPAT, Section 4.1.
+    /// Cost: O(1) worst case. Writes one cache line (more if a value is larger than one), and reads the count of
+    /// another every [`slots_per_block`] pushes and on each rejected one. PSPAT, Section 4.1.
     ///
     /// # Errors
     ///
-    /// [`Full`] gives the value back. It cannot happen while fewer than
-    /// [`capacity`](Self::capacity) values wait.
+    /// [`Full`] returns the value. It cannot happen while fewer than [`capacity`](Self::capacity) values are queued.
     ///
     /// [`slots_per_block`]: crate::slots_per_block
     #[inline]
@@ -70,13 +66,12 @@ impl<T> Producer<T> {
         Ok(())
     }
 
-    /// Appends values from `values` until there is no room or they end, and
-    /// returns how many. A value for which there is no room is not taken from
-    /// `values`, and one that was taken is in the mailbox, even if `values`
+    /// Appends values from `values` until there is no room or they end, and returns their number. A value for which
+    /// there is no room is not taken from `values`, and every value that was taken is in the mailbox, even if `values`
     /// panics at a later one.
     ///
-    /// Cost: that of so many [pushes](Self::push), but each cache line is
-    /// published once: the consumer sees the values of a line together.
+    /// Cost: that of as many [pushes](Self::push), but each cache line is published once: the consumer sees the values
+    /// of a line together.
     #[inline]
     pub fn push_batch(&mut self, values: &mut impl Iterator<Item = T>) -> usize {
         let mut pushed = 0;
@@ -86,7 +81,7 @@ impl<T> Producer<T> {
                 producer: self,
                 place: before,
             };
-            // The same twice: whole lines in a loop of a constant length.
+            // Duplicated so that whole lines use a loop of constant length.
             if before == 0 {
                 filling.fill(0, values);
             } else {
@@ -102,9 +97,8 @@ impl<T> Producer<T> {
         pushed
     }
 
-    /// Whether there is a free slot at `place`. Inside a block there always is;
-    /// at its start this looks one block ahead. Blocks are released in ring
-    /// order, so the answer holds for the block about to be entered too.
+    /// Whether there is a free slot at `place`. Inside a block there always is; at its start this checks the next
+    /// block. Blocks are released in ring order, so the answer holds for the block about to be entered too.
     #[inline]
     fn has_room(&self) -> bool {
         if self.place > 0 || !self.view.starts_block(self.line) {
@@ -116,8 +110,7 @@ impl<T> Producer<T> {
         is_free(full.load(Ordering::Acquire))
     }
 
-    /// Lets the consumer see the slots of the line before `place`, all of them
-    /// written.
+    /// Publishes the slots of the line before `place`, all of them written.
     #[inline]
     fn publish(&mut self, place: usize) {
         debug_assert!(self.place < place && place <= Ring::<T>::PER_LINE);
@@ -135,9 +128,8 @@ impl<T> Producer<T> {
         }
     }
 
-    /// How many values can always wait: while fewer do, a push succeeds. At
-    /// least the number of slots asked for; some more may be accepted, see the
-    /// [crate documentation](crate#capacity).
+    /// Returns the number of values that always fit: while fewer are queued, a push succeeds. At least the requested
+    /// number of slots; some more may be accepted, see the [crate documentation](crate#capacity).
     ///
     /// Cost: O(1), no shared memory.
     #[must_use]
@@ -147,19 +139,17 @@ impl<T> Producer<T> {
 
     /// Whether the consumer was dropped.
     ///
-    /// Once true it stays true: nothing pushed from now on will be popped, and
-    /// all that the consumer did happened before.
+    /// Once true it stays true: no value pushed from now on will be popped, and all operations of the consumer happened
+    /// before.
     ///
-    /// Cost: O(1), reads one cache line that is written only when an end is
-    /// dropped.
+    /// Cost: O(1), reads one cache line that is written only when an end is dropped.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.shared.consumer_gone.load(Ordering::Acquire)
     }
 }
 
-/// A line that a batch is being written to. What was written is published when
-/// it goes, be it because an iterator panicked.
+/// A line to which a batch is being written. Dropping it publishes the written values, also if an iterator panicked.
 struct Filling<'a, T> {
     producer: &'a mut Producer<T>,
     /// The slots from the producer's place to this one are written.

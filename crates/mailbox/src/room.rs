@@ -1,4 +1,4 @@
-//! An asynchronous producer waits for room in its mailbox.
+//! Waiting of an asynchronous producer for room in its mailbox.
 
 use core::{
     fmt,
@@ -7,14 +7,13 @@ use core::{
 
 use crate::sync::{AtomicBool, AtomicWaker, Ordering, fence, register};
 
-/// Where the one producer of a mailbox leaves its waker when the mailbox is
-/// full, and the consumer wakes it after it has made room.
+/// The waker of a mailbox's producer: the producer stores it when the mailbox is full, and the consumer wakes it after
+/// it has made room.
 ///
-/// Each side writes, fences (`SeqCst`) and looks: the producer sets `waiting`
-/// and looks at the mailbox, the consumer frees slots and looks at `waiting`.
-/// So either the producer sees the room or the consumer sees that it waits. If
-/// it does, and wakes before the waker is there, then what the waker's own state
-/// orders makes the producer's look, which comes later, see the room.
+/// Each side writes, fences (`SeqCst`) and reads: the producer sets `waiting` and checks the mailbox, the consumer
+/// frees slots and reads `waiting`. So either the producer sees the room or the consumer sees that it waits. If the
+/// consumer wakes before the waker is stored, the order of the waker's own state makes the producer's later check see
+/// the room.
 ///
 /// ```
 /// use std::task::{Context, Poll, Waker};
@@ -33,7 +32,7 @@ use crate::sync::{AtomicBool, AtomicWaker, Ordering, fence, register};
 /// };
 /// assert_eq!(room.poll_room(&mut task, &mut still_full), Poll::Pending);
 ///
-/// // Who takes values out says so: the task is woken, and asks again.
+/// // The consumer reports that it has made room: the task is woken, and tries again.
 /// consumer.pop_batch(usize::MAX, |number| println!("{number}"));
 /// room.freed();
 /// assert_eq!(room.poll_room(&mut task, &mut still_full), Poll::Ready(()));
@@ -45,7 +44,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Nobody waits.
+    /// Creates it with no producer waiting.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -54,12 +53,11 @@ impl Room {
         }
     }
 
-    /// The producer's side: ready when `still_full` says that there is room;
-    /// else pending, and the task is woken after the consumer has made some.
-    /// For one task at a time: the latest waker counts.
+    /// Polls for room, on the producer's side: ready when `still_full` returns false; otherwise pending, and the task
+    /// is woken after the consumer has made room. For one task at a time: the latest waker counts.
     ///
-    /// Cost: `still_full` alone where there is room; else it is asked twice,
-    /// between them a fence and the clone of a waker.
+    /// Cost: one call of `still_full` if there is room; otherwise two, with a fence and the clone of a waker between
+    /// them.
     pub fn poll_room(
         &self,
         cx: &mut Context<'_>,
@@ -78,11 +76,9 @@ impl Room {
         Poll::Ready(())
     }
 
-    /// The consumer's side, to be called after it took values out of the
-    /// mailbox: wakes the producer if it waits.
+    /// Wakes the producer if it waits. The consumer calls it after it popped values.
     ///
-    /// Cost: a fence, and one load of a line that is written only when the
-    /// producer begins to wait.
+    /// Cost: a fence, and one load of a line that is written only when the producer begins to wait.
     #[inline]
     pub fn freed(&self) {
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The slots' memory: how they lie in cache lines, and who frees them.
+//! The memory of the slots: layout in cache lines, allocation and release.
 
 use core::{marker::PhantomData, mem::MaybeUninit, ptr::NonNull};
 use std::alloc::{self, Layout};
@@ -12,8 +12,8 @@ use crate::{
 const CACHE_LINE: usize = 64;
 const MOST_SLOTS: usize = 1 << 24;
 
-/// The bit of a count that changes from lap to lap, so that the counts of the
-/// last lap read as "nothing" in this one, and need not be cleared.
+/// The bit of a count that alternates between laps, so that the counts of the last lap read as 0 in this one, and need
+/// not be cleared.
 const LAP: u8 = 0x80;
 
 /// Whether an end's laps around the ring are even or odd in number.
@@ -21,7 +21,7 @@ const LAP: u8 = 0x80;
 pub(crate) struct Lap(u8);
 
 impl Lap {
-    /// In which the counts of a new ring, 0, mean empty.
+    /// The first lap, in which the counts of a new ring, 0, mean empty.
     pub(crate) const FIRST: Self = Self(0);
 
     #[inline]
@@ -29,14 +29,14 @@ impl Lap {
         Self(self.0 ^ LAP)
     }
 
-    /// What to store for `full` slots.
+    /// Returns the count to store for `full` slots.
     #[inline]
     pub(crate) fn count(self, full: usize) -> u8 {
         debug_assert!(full < usize::from(LAP));
         full as u8 | self.0
     }
 
-    /// How many slots a stored count says are full in this lap.
+    /// Returns the number of slots that are full in this lap according to a stored count.
     #[inline]
     pub(crate) fn full(self, count: u8) -> usize {
         let full = count ^ self.0;
@@ -44,17 +44,17 @@ impl Lap {
     }
 }
 
-/// Whether a stored count says that the slots are free, whatever the lap.
+/// Whether a stored count says that the slots are free, in any lap.
 #[inline]
 pub(crate) fn is_free(count: u8) -> bool {
     count & !LAP == 0
 }
 
-/// A place for a value. It holds one from the moment when its line's count
-/// covers it until the consumer moves it out.
+/// A place for a value. It contains one from the moment when its line's count covers it until the consumer moves it
+/// out.
 type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// How a ring of values of type `T` lies in memory.
+/// The memory layout of a ring of values of type `T`.
 ///
 /// ```text
 /// |----------------- a block -----------------|
@@ -64,15 +64,15 @@ type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 pub(crate) struct Ring<T>(PhantomData<T>);
 
 impl<T> Ring<T> {
-    /// Where a line's first slot may begin, its count being at the start.
+    /// The smallest offset of a line's first slot, behind its count.
     const AFTER_COUNT: usize = size_of::<AtomicU8>().next_multiple_of(align_of::<Slot<T>>());
 
     /// Slots in a line.
     pub(crate) const PER_LINE: usize = {
         let room = CACHE_LINE.saturating_sub(Self::AFTER_COUNT);
         if cfg!(loom) {
-            // Small enough that a few operations reach every line, and of both
-            // kinds: a line that is filled at once and one that is not.
+            // Small enough that a few operations reach every line, with lines that one push fills and lines that need
+            // several.
             if size_of::<T>() < size_of::<u64>() {
                 2
             } else {
@@ -93,17 +93,16 @@ impl<T> Ring<T> {
         CACHE_LINE
     };
 
-    /// Whole cache lines: a line that began inside its predecessor would let
-    /// the two ends write to the same one.
+    /// Whole cache lines: otherwise a line could share a cache line with its predecessor, and the two ends could write
+    /// to the same one.
     pub(crate) const LINE_BYTES: usize =
         (Self::AFTER_COUNT + Self::PER_LINE * size_of::<Slot<T>>()).next_multiple_of(Self::ALIGN);
 
-    /// Where the first slot of a line is: as far back as possible, so that
-    /// values whose size is a power of two do not straddle cache lines.
+    /// The offset of the first slot of a line: as large as possible, so that values whose size is a power of two do not
+    /// straddle cache lines.
     const FIRST_SLOT: usize = Self::LINE_BYTES - Self::PER_LINE * size_of::<Slot<T>>();
 
-    /// Bytes that are released together: four cache lines, as far as lines
-    /// are not longer.
+    /// Bytes that are released together: four cache lines, or one line if it is longer.
     pub(crate) const BLOCK_BYTES: usize = {
         let lines = 4 * CACHE_LINE / Self::LINE_BYTES;
         Self::LINE_BYTES
@@ -118,7 +117,7 @@ impl<T> Ring<T> {
 
     pub(crate) const PER_BLOCK: usize = Self::BLOCK_BYTES / Self::LINE_BYTES * Self::PER_LINE;
 
-    /// Under loom a ring of two blocks can be had, which is soon full.
+    /// Under loom a ring may have two blocks, which fill up soon.
     const LEAST: usize = if cfg!(loom) { 1 } else { 2 };
 
     const MOST: usize = {
@@ -129,14 +128,13 @@ impl<T> Ring<T> {
         slots
     };
 
-    /// Blocks of such a ring.
+    /// Returns the number of blocks of a ring for `slots` values.
     const fn blocks(slots: usize) -> usize {
         (slots - 1).div_ceil(Self::PER_BLOCK) + 2
     }
 
-    /// The length of a ring that takes a push while fewer than `slots` values
-    /// wait: two blocks are all that the two ends keep from each other. `None`
-    /// if the address space is shorter.
+    /// Returns the length of a ring that accepts a push while fewer than `slots` values are queued: the two ends
+    /// withhold at most two blocks from each other. `None` if it exceeds the address space.
     const fn bytes(slots: usize) -> Option<usize> {
         match Self::blocks(slots).checked_mul(Self::BLOCK_BYTES) {
             Some(bytes) if bytes <= isize::MAX as usize - (Self::ALIGN - 1) => Some(bytes),
@@ -157,13 +155,12 @@ const _: () = {
     assert!(Ring::<[u64; 2]>::FIRST_SLOT == 16);
 };
 
-// A test could not ask for such a mailbox: the value does not fit a stack.
+// A test could not create such a mailbox: the value does not fit on a stack.
 #[cfg(all(target_pointer_width = "64", not(loom)))]
 const _: () = assert!(Ring::<[u8; 1 << 60]>::MOST == 4);
 
-/// How many values of type `T` share a cache line, and one count of them: as
-/// many as fit in 64 bytes, or 1 where a single one does not. Seven of 8 bytes,
-/// three of 16.
+/// Returns the number of values of type `T` that share a cache line and its count: as many as fit in 64 bytes, or 1 if
+/// a single one does not. Seven of 8 bytes, three of 16.
 ///
 /// Cost: a constant.
 ///
@@ -171,7 +168,7 @@ const _: () = assert!(Ring::<[u8; 1 << 60]>::MOST == 4);
 /// use fairlane_mailbox::{slots_per_block, slots_per_line};
 ///
 /// assert_eq!((slots_per_line::<u64>(), slots_per_block::<u64>()), (7, 28));
-/// // What is longer than a line has lines of its own, and is given back one by one.
+/// // A value longer than a line has its own lines, and is released by itself.
 /// assert_eq!((slots_per_line::<[u64; 20]>(), slots_per_block::<[u64; 20]>()), (1, 1));
 /// ```
 #[must_use]
@@ -179,8 +176,8 @@ pub const fn slots_per_line<T>() -> usize {
     Ring::<T>::PER_LINE
 }
 
-/// How many slots the consumer gives back at a time: those of the lines in 256
-/// bytes, or of a single line where that is longer.
+/// Returns the number of slots that the consumer releases at a time: those of the lines in 256 bytes, or of a single
+/// line if that is longer.
 ///
 /// Cost: a constant.
 #[must_use]
@@ -188,8 +185,8 @@ pub const fn slots_per_block<T>() -> usize {
     Ring::<T>::PER_BLOCK
 }
 
-/// How many values of type `T` wait at most in a [`mailbox`](crate::mailbox) for so many slots, which
-/// is a few more than [can always wait](crate#capacity).
+/// Returns the largest number of values of type `T` in a [`mailbox`](crate::mailbox) for `slots` values, which is a few
+/// more than [always fit](crate#capacity).
 ///
 /// Cost: a constant.
 ///
@@ -205,14 +202,14 @@ pub const fn slots_per_block<T>() -> usize {
 ///
 /// # Panics
 ///
-/// If `slots` is 0, of which no mailbox is made.
+/// If `slots` is 0.
 #[must_use]
 pub const fn most_waiting<T>(slots: usize) -> usize {
     (Ring::<T>::blocks(slots) - 1) * Ring::<T>::PER_BLOCK
 }
 
-/// Where the slots are. Each end keeps a copy of its own, so that finding a
-/// slot reads no memory that the other end can reach.
+/// The address of the slots. Each end has its own copy, so that finding a slot reads no memory that the other end can
+/// reach.
 ///
 /// A line is named by its distance from the start of the ring, in bytes.
 pub(crate) struct View<T> {
@@ -237,8 +234,7 @@ unsafe impl<T: Send> Send for View<T> {}
 unsafe impl<T: Send> Sync for View<T> {}
 
 impl<T> View<T> {
-    /// The line `bytes` after `line`, around the ring; `bytes` is at most a
-    /// block's and a multiple of a line's.
+    /// Returns the line `bytes` after `line`, around the ring; `bytes` is at most a block's and a multiple of a line's.
     #[inline]
     pub(crate) fn after(self, line: usize, bytes: usize) -> usize {
         debug_assert!(line < self.bytes && bytes <= Ring::<T>::BLOCK_BYTES);
@@ -260,37 +256,32 @@ impl<T> View<T> {
         (self.bytes / Ring::<T>::BLOCK_BYTES - 2) * Ring::<T>::PER_BLOCK + 1
     }
 
-    /// The count of the line at `line`: how many of its slots the producer has
-    /// filled. The consumer sets that of a block's first line to 0 when it gives
-    /// the block back. See [`Lap`].
+    /// Returns the count of the line at `line`: the number of slots that the producer has filled. The consumer sets
+    /// that of a block's first line to 0 when it releases the block. See [`Lap`].
     ///
     /// # Safety
     ///
-    /// The [`Slots`] that this view comes from must outlive `'a`, and a line of
-    /// theirs must start at `line`.
+    /// The [`Slots`] that this view comes from must outlive `'a`, and a line of theirs must start at `line`.
     #[inline]
     pub(crate) unsafe fn full<'a>(self, line: usize) -> &'a AtomicU8 {
         debug_assert!(line < self.bytes && line.is_multiple_of(Ring::<T>::LINE_BYTES));
-        // SAFETY: the caller vouches for `line` and for the allocation being
-        // alive; `Slots::new` initialised every count, and counts are only ever
-        // borrowed shared.
+        // SAFETY: the caller ensures that `line` is valid and the allocation alive; `Slots::new` initialised every
+        // count, and counts are only ever borrowed shared.
         unsafe { self.base.byte_add(line).cast().as_ref() }
     }
 
-    /// Puts `value` into the slot at `place` of the line at `line`.
+    /// Writes `value` into the slot at `place` of the line at `line`.
     ///
     /// # Safety
     ///
-    /// As for [`full`](Self::full). `place` must be in `0..PER_LINE` and not
-    /// covered by the line's count, and the consumer must have given the line
-    /// back, which the producer saw when it entered the line's block.
+    /// As for [`full`](Self::full). `place` must be in `0..PER_LINE` and not covered by the line's count, and the
+    /// consumer must have released the line, which the producer saw when it entered the line's block.
     #[inline]
     pub(crate) unsafe fn write(self, line: usize, place: usize, value: T) {
         // SAFETY: the caller's promise.
         let slot = unsafe { self.slot(line, place) };
-        // SAFETY: what the producer saw ordered the consumer's reads before
-        // this write, and the consumer does not look at a slot that the count
-        // does not cover.
+        // SAFETY: the producer's load ordered the consumer's reads before this write, and the consumer does not read a
+        // slot that the count does not cover.
         slot.with_mut(|slot| unsafe { slot.write(MaybeUninit::new(value)) });
     }
 
@@ -298,20 +289,18 @@ impl<T> View<T> {
     ///
     /// # Safety
     ///
-    /// As for [`full`](Self::full). The consumer must have seen that the line's
-    /// count covers `place`, and must not read the slot again, nor give the
-    /// line back before.
+    /// As for [`full`](Self::full). The consumer must have seen that the line's count covers `place`, and must not read
+    /// the slot again, nor release the line before.
     #[inline]
     pub(crate) unsafe fn read(self, line: usize, place: usize) -> T {
         // SAFETY: the caller's promise; a count is at most `PER_LINE`.
         let slot = unsafe { self.slot(line, place) };
-        // SAFETY: the count covers the slot, so the value was written, and the
-        // load of the count ordered that write before this read. The producer
-        // does not write before the line is given back.
+        // SAFETY: the count covers the slot, so the value was written, and the load of the count ordered that write
+        // before this read. The producer does not write before the line is released.
         slot.with(|slot| unsafe { slot.read().assume_init() })
     }
 
-    /// The slot at `place`, in `0..PER_LINE`, of the line at `line`.
+    /// Returns the slot at `place`, in `0..PER_LINE`, of the line at `line`.
     ///
     /// # Safety
     ///
@@ -323,12 +312,12 @@ impl<T> View<T> {
         unsafe { self.slot_address(line, place).as_ref() }
     }
 
-    /// The address of a slot, initialised or not.
+    /// Returns the address of a slot, initialised or not.
     ///
     /// # Safety
     ///
-    /// `base` must be an allocation of [`Slots::layout`] for a ring in which a
-    /// line starts at `line`, and `place` must be in `0..PER_LINE`.
+    /// `base` must be an allocation of [`Slots::layout`] for a ring in which a line starts at `line`, and `place` must
+    /// be in `0..PER_LINE`.
     #[inline]
     unsafe fn slot_address(self, line: usize, place: usize) -> NonNull<Slot<T>> {
         // SAFETY: a line is `FIRST_SLOT` bytes and `PER_LINE` slots long.
@@ -340,7 +329,7 @@ impl<T> View<T> {
         }
     }
 
-    /// Asks the processor to bring the line at `line` close.
+    /// Prefetches the line at `line`.
     #[inline]
     pub(crate) fn prefetch(self, line: usize) {
         prefetch(self.base.as_ptr().wrapping_byte_add(line));
@@ -412,8 +401,8 @@ impl<T> Drop for Slots<T> {
     }
 }
 
-/// What both ends keep alive. After construction neither touches it until one
-/// of them is dropped or asks whether the other was.
+/// The state that both ends keep alive. After construction neither accesses it until one of them is dropped or checks
+/// whether the other was.
 pub(crate) struct Shared<T> {
     slots: Slots<T>,
     /// Set when the producer is dropped.
@@ -428,9 +417,8 @@ pub(crate) struct Shared<T> {
     pub(crate) last_lap_odd: AtomicBool,
 }
 
-// SAFETY: the pointer in `slots` is that of a `View`, and the same argument
-// holds; values left behind are dropped by whichever end goes last, for which
-// `T: Send` is needed and enough.
+// SAFETY: the pointer in `slots` is that of a `View`, and the same argument holds; the end that is dropped last drops
+// the remaining values, for which `T: Send` is necessary and sufficient.
 unsafe impl<T: Send> Send for Slots<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Slots<T> {}

@@ -1,5 +1,4 @@
-//! The atomics and cells of this crate: the standard ones, or loom's when a
-//! model of the protocol is being explored.
+//! The atomics and cells of this crate: the standard ones, or loom's when loom checks a model of the protocol.
 
 #[cfg(loom)]
 pub(crate) use loom::{

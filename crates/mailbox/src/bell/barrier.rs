@@ -1,12 +1,9 @@
-//! A pair of fences of which one side pays: the client's costs nothing, the
-//! arbiter's is a system call.
+//! A pair of asymmetric fences: the client's costs nothing, the arbiter's is a system call.
 //!
-//! Each side stores, fences, and loads what the other stored; at least one of
-//! them must see the other's store. Two `SeqCst` fences give that. So does
-//! `membarrier` opposite a fence for the compiler alone: the kernel has every
-//! running thread of the process execute a full fence between entry to the call
-//! and return from it, and the kernel's scheduler has fenced for the others
-//! (membarrier(2), "private expedited").
+//! Each side stores, fences, and loads the other's word; at least one of them must see the other's store. Two `SeqCst`
+//! fences give that. So does `membarrier` opposite a fence for the compiler alone: the kernel has every running thread
+//! of the process execute a full fence between entry to the call and return from it, and the kernel's scheduler has
+//! fenced for the others (membarrier(2), "private expedited").
 
 use crate::sync::{Ordering, fence};
 
@@ -14,7 +11,7 @@ use crate::sync::{Ordering, fence};
 pub(super) enum Barrier {
     /// A `SeqCst` fence on both sides.
     Symmetric,
-    /// Nothing but the compiler's order on the client's side.
+    /// Only a compiler fence on the client's side.
     #[cfg(all(target_os = "linux", not(any(loom, miri))))]
     Asymmetric,
 }
@@ -26,7 +23,7 @@ mod imp {
     use super::{Barrier, Ordering, fence};
 
     impl Barrier {
-        /// The best that the system offers.
+        /// Returns the cheapest kind that the system supports.
         pub(crate) fn new() -> Self {
             let offered = membarrier(MembarrierCommand::RegisterPrivateExpedited)
                 .and_then(|()| membarrier(MembarrierCommand::PrivateExpedited));
@@ -84,8 +81,8 @@ mod tests {
 
     const ROUNDS: u32 = if cfg!(miri) { 10 } else { 4_000 };
 
-    /// Two threads, again and again at once: each writes its own word, fences,
-    /// and looks at the other's. In how many rounds neither saw the other's.
+    /// Runs rounds in which two threads at once write their own word, fence, and read the other's. Returns the number
+    /// of rounds in which neither saw the other's write.
     fn rounds_missed(barrier: Barrier) -> usize {
         let words = [const { AtomicU32::new(0) }; 2];
         let ready = AtomicU32::new(0);

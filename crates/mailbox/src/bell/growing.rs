@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-/// Values by number, made in parts as they are first asked for, with all below: `FIRST` of them,
-/// and then each time as many as there are. A part never moves, so who has found it keeps it.
+/// Values by number, created on demand in parts, together with all lower ones: `FIRST` values first, then each time as
+/// many as exist. A part never moves, so references to it stay valid.
 pub(super) struct Growing<T, const FIRST: u32> {
-    /// The last one reaches beyond all numbers.
+    /// The last part exceeds all numbers.
     parts: [OnceLock<Arc<[T]>>; 33],
 }
 
@@ -16,7 +16,7 @@ impl<T, const FIRST: u32> Growing<T, FIRST> {
         }
     }
 
-    /// The part of a number, the number of the first there, and how many are there.
+    /// Returns the part of a number, the first number there, and the length of the part.
     #[inline]
     fn part(number: u32) -> (usize, u64, u64) {
         let turns = number / FIRST;
@@ -29,7 +29,7 @@ impl<T, const FIRST: u32> Growing<T, FIRST> {
         }
     }
 
-    /// The value of a number, unless nobody has asked for one of its part or behind it.
+    /// Returns the value of a number if its part was created.
     #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         let (part, first, _) = Self::part(number);
@@ -37,7 +37,7 @@ impl<T, const FIRST: u32> Growing<T, FIRST> {
         self.parts[part].get()?.get(at)
     }
 
-    /// The part with a number and its place there. Made where it is not there yet: O(number) then.
+    /// Returns the part with a number and its index there. Creates the part if it does not exist: O(number) then.
     pub(super) fn make(&self, number: u32, new: impl Fn() -> T) -> (&Arc<[T]>, usize) {
         let (part, first, _) = Self::part(number);
         let mut below = 0;

@@ -21,10 +21,10 @@ mod imp {
             Self
         }
 
-        /// Returns when `word` is not `value` any more, or after `longest`. Who
-        /// changes the word must then call `wake`.
+        /// Waits until `word` is no longer `value`, or for `longest`. A thread that changes the word must then call
+        /// `wake`.
         pub(crate) fn wait(&self, word: &AtomicU32, value: u32, longest: Option<Duration>) {
-            // A time beyond what the clock can tell is for ever.
+            // A time beyond the clock's range means no limit.
             let end = longest.and_then(|longest| Instant::now().checked_add(longest));
             while word.load(Ordering::Relaxed) == value {
                 let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -32,14 +32,13 @@ mod imp {
                     break;
                 }
                 let left = left.and_then(|left| Timespec::try_from(left).ok());
-                // Any error is a reason to look again: time over, a signal, or
-                // the word has changed.
+                // After any error the caller reads the word again: a timeout, a signal, or a changed word.
                 let _ = futex::wait(word, Flags::PRIVATE, value, left.as_ref());
             }
         }
 
         pub(crate) fn wake(&self, word: &AtomicU32) {
-            // It cannot fail: the word is there.
+            // It cannot fail: the address is valid.
             let _ = futex::wake(word, Flags::PRIVATE, 1);
         }
     }
@@ -64,14 +63,14 @@ mod imp {
             }
         }
 
-        /// Returns when `word` is not `value` any more, or after `longest`. Who
-        /// changes the word must then call `wake`.
+        /// Waits until `word` is no longer `value`, or for `longest`. A thread that changes the word must then call
+        /// `wake`.
         pub(crate) fn wait(&self, word: &AtomicU32, value: u32, longest: Option<Duration>) {
             let mut guard = self.lock.lock().expect("nothing panics under this lock");
             while word.load(Ordering::Relaxed) == value {
                 guard = match longest {
                     None => self.changed.wait(guard).expect("as above"),
-                    // A spurious wake-up may cut the time short.
+                    // A spurious wake-up may end the wait early.
                     Some(longest) => {
                         let _ = self.changed.wait_timeout(guard, longest).expect("as above");
                         return;
@@ -81,7 +80,7 @@ mod imp {
         }
 
         pub(crate) fn wake(&self, _word: &AtomicU32) {
-            // Who is about to wait holds the lock from its look at the word.
+            // A thread that is about to wait holds the lock since it read the word.
             drop(self.lock.lock().expect("nothing panics under this lock"));
             self.changed.notify_one();
         }

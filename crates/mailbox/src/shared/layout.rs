@@ -1,16 +1,16 @@
-//! Where things lie in the shared memory.
+//! The layout of the shared memory.
 
 use crate::sync::AtomicU64;
 
 /// Words of eight bytes in a cache line.
 const LINE: usize = 8;
 
-/// The receiver's wish to be woken: 1 while it dozes. A line of its own, as the sender reads it
-/// after every push, and it changes only when the receiver goes to doze or is woken.
+/// The flag by which the receiver requests a wake-up: 1 while it dozes. It has its own cache line, since the sender
+/// reads it after every push, and it changes only when the receiver starts or stops dozing.
 pub(super) const DOZING: usize = 0;
 
-/// What the receiver tells the sender, each counted from 0: a line of its own, as it changes with
-/// every packet and is rarely read.
+/// The receiver's counters for the sender, each from 0, on their own cache line: they change with every packet and are
+/// rarely read.
 pub(super) const ACCEPTED: usize = LINE;
 pub(super) const MALFORMED: usize = LINE + 1;
 pub(super) const DROPPED: usize = LINE + 2;
@@ -22,25 +22,25 @@ const LEAST_SLOTS: usize = 2;
 const MOST_SLOTS: usize = 1 << 16;
 const MOST_BYTES: usize = 65_535;
 
-/// How many packets a ring has room for, and how long they may be.
+/// The capacity of a ring in packets, and their maximum length.
 ///
-/// Both sides must be given the same; neither reads it from the shared memory.
+/// Both sides must use the same values; neither reads them from the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     slots: u32,
     longest: u32,
 }
 
-/// A ring cannot have that shape.
+/// An invalid geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GeometryError {
-    /// The number of slots is not one that a ring can have.
+    /// The number of slots is not allowed.
     #[error(
         "a shared mailbox cannot have {0} slots: the number must be a power of two from 2 to 65536"
     )]
     Slots(usize),
-    /// The longest packet is not one that a slot can hold.
+    /// The maximum length is not allowed.
     #[error(
         "a shared mailbox cannot hold packets of {0} bytes: the longest must have 1 to 65535 bytes"
     )]
@@ -53,12 +53,12 @@ pub enum GeometryError {
 pub struct TooSmall {
     /// Bytes given.
     pub given: usize,
-    /// Bytes that [`Geometry::bytes`] asks for.
+    /// Bytes that [`Geometry::bytes`] requires.
     pub needed: usize,
 }
 
 impl Geometry {
-    /// A ring of `slots` packets of at most `longest` bytes each.
+    /// Creates the geometry of a ring of `slots` packets of at most `longest` bytes each.
     ///
     /// # Errors
     ///
@@ -76,26 +76,26 @@ impl Geometry {
         })
     }
 
-    /// Packets that can wait.
+    /// Returns the capacity in packets.
     #[must_use]
     pub const fn slots(self) -> usize {
         self.slots as usize
     }
 
-    /// The longest packet, in bytes.
+    /// Returns the maximum length of a packet, in bytes.
     #[must_use]
     pub const fn longest(self) -> usize {
         self.longest as usize
     }
 
-    /// Words of eight bytes that the ring takes: two lines, and for each slot its header and its
-    /// packet, rounded up to whole lines.
+    /// Returns the size of the ring in words of eight bytes: two lines, and for each slot its header and its packet,
+    /// rounded up to whole lines.
     #[must_use]
     pub const fn words(self) -> usize {
         SLOTS + self.slots() * self.words_of_slot()
     }
 
-    /// [`words`](Self::words) in bytes.
+    /// Returns [`words`](Self::words) in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         self.words() * size_of::<u64>()
@@ -116,7 +116,7 @@ impl Geometry {
     }
 }
 
-/// The place of the next push or pop. It is one side's own and never leaves it.
+/// The place of the next push or pop. It is private to one side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     geometry: Geometry,
@@ -136,7 +136,7 @@ impl Place {
         self.count += 1;
     }
 
-    /// The header of this place and the words of its packet.
+    /// Returns the header of this place and the words of its packet.
     #[inline]
     pub(super) fn slot<'a>(&self, memory: &'a [AtomicU64]) -> (&'a AtomicU64, &'a [AtomicU64]) {
         let index = self.count as usize & (self.geometry.slots() - 1);
@@ -146,21 +146,21 @@ impl Place {
         (&slot[0], &slot[1..])
     }
 
-    /// The generation alone, which is also the header while there is no packet here.
+    /// Returns the generation alone, which is the header while there is no packet here.
     #[inline]
     pub(super) fn free(&self) -> u64 {
         let generation = (self.count >> self.geometry.slots.trailing_zeros()) as u32;
         u64::from(generation) << u32::BITS
     }
 
-    /// The header once a packet of `length` bytes is here.
+    /// Returns the header of a packet of `length` bytes here.
     #[inline]
     pub(super) fn full(&self, length: usize) -> u64 {
         debug_assert!((1..=self.geometry.longest()).contains(&length));
         self.free() | length as u64
     }
 
-    /// The header for the next lap's push.
+    /// Returns the header for the next lap's push.
     #[inline]
     pub(super) fn freed(&self) -> u64 {
         let count = self.count + u64::from(self.geometry.slots);

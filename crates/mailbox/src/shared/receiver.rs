@@ -1,27 +1,26 @@
-//! The side that pops, and believes nothing.
+//! The receiving side, which trusts no value in the memory.
 
 use core::fmt;
 
 use super::layout::{ACCEPTED, DOZING, DROPPED, Geometry, MALFORMED, Place, TooSmall};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The answer to [`Receiver::pop`].
+/// The result of [`Receiver::pop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped {
     /// A packet was copied out.
     Packet,
-    /// Nothing waits.
+    /// The ring is empty.
     Empty,
-    /// A slot with an impossible length was passed over; the ring goes on behind it.
+    /// A slot with an impossible length was skipped; the ring continues after it.
     Malformed,
-    /// The sender does not keep to the protocol. The answer stays this one, and the memory is
-    /// not read any more.
+    /// The sender violated the protocol. All later calls return this, and the memory is no longer read.
     OutOfStep,
 }
 
 /// The end of a shared ring that packets are popped from.
 ///
-/// There must be one only for each ring.
+/// There must be only one per ring.
 pub struct Receiver<M> {
     memory: M,
     head: Place,
@@ -31,8 +30,7 @@ pub struct Receiver<M> {
 }
 
 impl<M: AsRef<[AtomicU64]>> Receiver<M> {
-    /// The receiver of the ring at the start of `memory`. `memory` must always give the same
-    /// words.
+    /// Creates the receiver of the ring at the start of `memory`. `memory` must always return the same words.
     ///
     /// # Errors
     ///
@@ -48,10 +46,10 @@ impl<M: AsRef<[AtomicU64]>> Receiver<M> {
         })
     }
 
-    /// Copies the oldest packet out; what was in `into` is replaced, and only if there is a packet.
+    /// Copies the oldest packet out, and replaces the content of `into` if there is a packet.
     ///
-    /// Never waits, never panics whatever the sender does. O(length), at most
-    /// [`Geometry::longest`]; allocates only where `into` is too small.
+    /// Never waits, and never panics whatever the sender does. O(length), at most [`Geometry::longest`]; allocates only
+    /// if `into` is too small.
     #[inline]
     pub fn pop(&mut self, into: &mut Vec<u8>) -> Popped {
         if self.out_of_step {
@@ -93,11 +91,10 @@ impl<M: AsRef<[AtomicU64]>> Receiver<M> {
         self.out_of_step || header.load(Ordering::Acquire) == self.head.free()
     }
 
-    /// Says whether the sender has to wake the receiver. After `doze(true)`, a packet that
-    /// [`is_empty`](Self::is_empty) does not see comes with a
-    /// [`must_ring`](super::Sender::must_ring).
+    /// Sets whether the sender must wake the receiver. After `doze(true)`, for a packet that
+    /// [`is_empty`](Self::is_empty) does not see, [`must_ring`](super::Sender::must_ring) returns true.
     ///
-    /// Cost: a store, and a fence when it goes to doze.
+    /// Cost: a store, and a fence for `true`.
     pub fn doze(&self, dozing: bool) {
         self.memory.as_ref()[DOZING].store(u64::from(dozing), Ordering::Relaxed);
         if dozing {
@@ -105,38 +102,37 @@ impl<M: AsRef<[AtomicU64]>> Receiver<M> {
         }
     }
 
-    /// Tells the sender how many of its packets were dropped after they were popped, from the
-    /// beginning on.
+    /// Reports to the sender the number of its packets that were dropped after they were popped, since the start.
     pub fn tell_dropped(&self, packets: u64) {
         self.memory.as_ref()[DROPPED].store(packets, Ordering::Relaxed);
     }
 
-    /// Whether the sender broke the protocol so that the ring cannot be read any more.
+    /// Whether the sender violated the protocol, so that the ring can no longer be read.
     #[must_use]
     pub fn is_out_of_step(&self) -> bool {
         self.out_of_step
     }
 
-    /// Packets popped so far.
+    /// Returns the number of packets popped so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Slots passed over so far because of an impossible length.
+    /// Returns the number of slots skipped so far because of an impossible length.
     #[must_use]
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// The ring's shape.
+    /// Returns the geometry of the ring.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         self.head.geometry()
     }
 }
 
-/// Copies the first `length` bytes of `words`, which has as many.
+/// Copies the first `length` bytes of `words`, which has at least as many.
 #[inline]
 fn copy_out(words: &[AtomicU64], length: usize, into: &mut Vec<u8>) {
     into.resize(length.next_multiple_of(size_of::<u64>()), 0);

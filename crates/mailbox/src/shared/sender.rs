@@ -1,51 +1,51 @@
-//! The side that pushes.
+//! The sending side.
 
 use core::fmt;
 
 use super::layout::{ACCEPTED, DOZING, DROPPED, Geometry, MALFORMED, Place, TooSmall};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Why a packet was not pushed. It is still the caller's, untouched.
+/// The reason why a packet was not pushed. The packet is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
     /// No slot is free.
     #[error("the mailbox is full")]
     Full,
-    /// No slot could ever hold it.
+    /// The packet does not fit into a slot.
     #[error("the packet has {given} bytes, and the mailbox takes 1 to {longest}")]
     Length {
         /// The packet's length.
         given: usize,
-        /// The longest that is taken.
+        /// The maximum length.
         longest: usize,
     },
 }
 
-/// What the receiver told of the packets pushed so far.
+/// The receiver's counters for the packets pushed so far.
 ///
-/// It comes late by a few packets, and it is what the receiver says: a hostile one says anything.
+/// They lag by a few packets, and a hostile receiver may report anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Packets taken out of the ring, whole.
+    /// Complete packets popped.
     pub accepted: u64,
-    /// Slots passed over because of what was in them.
+    /// Slots skipped because of their content.
     pub malformed: u64,
-    /// Packets taken out and dropped behind it.
+    /// Packets popped and dropped later.
     pub dropped: u64,
 }
 
 /// The end of a shared ring that packets are pushed into.
 ///
-/// There must be one only for each ring, in the process that the memory was made for.
+/// There must be only one per ring, in the process for which the memory was created.
 pub struct Sender<M> {
     memory: M,
     tail: Place,
 }
 
 impl<M: AsRef<[AtomicU64]>> Sender<M> {
-    /// The sender of an empty ring at the start of `memory`, which must be all zeros, or nothing
-    /// can be pushed. `memory` must always give the same words.
+    /// Creates the sender of an empty ring at the start of `memory`, which must be zeroed; otherwise no push succeeds.
+    /// `memory` must always return the same words.
     ///
     /// # Errors
     ///
@@ -58,8 +58,8 @@ impl<M: AsRef<[AtomicU64]>> Sender<M> {
         })
     }
 
-    /// Copies a packet into the ring, or refuses it at once. Ask [`must_ring`](Self::must_ring)
-    /// afterwards; after several pushes, once is enough.
+    /// Copies a packet into the ring, or rejects it at once. Call [`must_ring`](Self::must_ring) afterwards, once for
+    /// several pushes.
     ///
     /// Never waits. O(length): touches the lines of one slot.
     ///
@@ -90,8 +90,7 @@ impl<M: AsRef<[AtomicU64]>> Sender<M> {
         Ok(())
     }
 
-    /// Whether the receiver dozes and is to be woken for what was pushed before this call. True
-    /// once for each time that it goes to doze.
+    /// Whether the receiver dozes and must be woken for packets that were pushed before this call. True once per doze.
     ///
     /// Cost: a fence, and a load of a line that changes only when the receiver dozes.
     #[inline]
@@ -104,7 +103,7 @@ impl<M: AsRef<[AtomicU64]>> Sender<M> {
         dozing.load(Ordering::Relaxed) != 0 && dozing.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// What the receiver told so far. Reads one line that the receiver writes.
+    /// Returns the receiver's counters. Reads one line that the receiver writes.
     #[must_use]
     pub fn told(&self) -> Told {
         let told = |at: usize| self.memory.as_ref()[at].load(Ordering::Relaxed);
@@ -115,7 +114,7 @@ impl<M: AsRef<[AtomicU64]>> Sender<M> {
         }
     }
 
-    /// The ring's shape.
+    /// Returns the geometry of the ring.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         self.tail.geometry()
