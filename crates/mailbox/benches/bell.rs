@@ -1,6 +1,5 @@
-//! What the client list costs: a client, at each push and when it comes back; the
-//! arbiter, at each round and when it sends clients to doze. Beside it, what the
-//! arbiter would pay if it visited every mailbox, and a client if it fenced.
+//! The cost of the client list: for a client, at each push and after a doze; for the arbiter, at each round and when it
+//! puts clients to doze. For comparison, the cost of an arbiter that visits every mailbox, and of a client that fences.
 //!
 //! `cargo bench -p fairlane-mailbox --bench bell`
 
@@ -57,7 +56,7 @@ impl Registered {
     }
 }
 
-/// One client, one value a time.
+/// One client, one value at a time.
 fn pushes(c: &mut Criterion) {
     let mut group = c.benchmark_group("push+pop");
     let mut clients = Registered::new();
@@ -83,8 +82,8 @@ fn pushes(c: &mut Criterion) {
     group.finish();
 }
 
-/// A client goes to doze, comes back and is given, on one thread: what each has
-/// to execute, without the cache lines that would travel.
+/// A client dozes, rings and is collected, on one thread: the instructions of both sides, without transfers of cache
+/// lines.
 fn comings(c: &mut Criterion) {
     let mut clients = Registered::new();
     c.bench_function("doze+ring+collect", |b| {

@@ -1,5 +1,4 @@
-//! The bell on the threads of the machine at hand, and what it promises to one
-//! thread.
+//! The bell on real threads, and its guarantees to a single thread.
 #![cfg(not(loom))]
 
 use std::{
@@ -20,7 +19,7 @@ use fairlane_mailbox::{
     mailbox,
 };
 
-/// Longer than any thread here is kept waiting.
+/// Longer than any thread here waits.
 const LONG: Duration = Duration::from_secs(60);
 const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
@@ -89,8 +88,8 @@ fn a_bell_for_all_the_clients_there_may_be_takes_what_its_ringers_need() {
 
 #[test]
 fn all_who_have_rung_are_given_however_many_clients_there_are() {
-    // One leaf not full, leaves alone in their groups, the last bit of the top,
-    // several leaves in a group, and a group that is not full.
+    // A partial leaf, leaves alone in their groups, the last bit of the top, several leaves in a group, and a partial
+    // group.
     for clients in [1, 63, 64, 65, 1919, 1920, 1921, 5000] {
         let mut listener = bell(clients);
         let handle = listener.handle();
@@ -145,7 +144,7 @@ fn a_nudge_is_remembered_and_told_once() {
     assert_eq!(listener.sleep(None), Woken::Nudged);
     assert_eq!(listener.sleep(AT_ONCE), Woken::TimedOut);
 
-    // Neither a collect nor a ring makes it forgotten.
+    // Neither a collect nor a ring clears it.
     doze(&mut listener, [0]);
     handle.nudge();
     ringer.ring();
@@ -188,7 +187,7 @@ fn a_ring_wakes_the_arbiter_and_only_the_first_does() {
     let mut listener = bell(2);
     let handle = listener.handle();
     let ringers = [0, 1].map(|client| handle.ringer(client));
-    // A listener that comes late to its sleep does not sleep.
+    // A listener that is late for its sleep does not sleep.
     for _ in 0..100 {
         let before = listener.wakes();
         doze(&mut listener, [0, 1]);
@@ -270,8 +269,8 @@ fn the_number_of_a_client_that_has_rung_is_refused() {
 const CLIENTS: u32 = if cfg!(miri) { 2 } else { 12 };
 const VALUES: u64 = if cfg!(miri) { 30 } else { 20_000 };
 
-/// More clients than the machine has cores, so that they are preempted anywhere;
-/// each is silent now and then, and the arbiter sleeps whenever all are.
+/// More clients than the machine has cores, so that they are preempted anywhere; each is idle now and then, and the
+/// arbiter sleeps whenever all are.
 #[test]
 fn every_value_of_clients_that_are_preempted_anywhere_arrives_once_and_in_order() {
     let mut listener = bell(CLIENTS);
@@ -364,7 +363,7 @@ fn a_task_that_waits_for_room_is_woken_once_for_each_wait_and_not_otherwise() {
     room.freed();
     assert_eq!(wakes(), 1);
 
-    // Room that was made while it was about to wait.
+    // Room that was made just before it waits.
     let mut looks = [true, false].into_iter();
     assert_eq!(
         room.poll_room(&mut cx, || looks.next().unwrap()),
@@ -374,7 +373,7 @@ fn a_task_that_waits_for_room_is_woken_once_for_each_wait_and_not_otherwise() {
     assert_eq!(wakes(), 1, "it did not wait");
 }
 
-/// Runs a future on this thread, which sleeps in between.
+/// Runs a future on this thread, which sleeps between polls.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(thread::Thread);
     impl Wake for Unpark {

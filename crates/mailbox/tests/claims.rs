@@ -1,4 +1,4 @@
-//! What the documentation of one mailbox claims, on one thread.
+//! The claims of the mailbox's documentation, on one thread.
 #![cfg(not(loom))]
 
 use std::{
@@ -13,10 +13,10 @@ use fairlane_mailbox::{
     CapacityError, Consumer, Full, Producer, mailbox, slots_per_block, slots_per_line,
 };
 
-/// Miri is slow: there, not every offset.
+/// Miri is slow: it skips offsets.
 const STEP: usize = if cfg!(miri) { 13 } else { 1 };
 
-/// Pushes `0..` until refused; returns how many were accepted.
+/// Pushes `0..` until rejected; returns the number of accepted values.
 fn fill(producer: &mut Producer<u64>) -> usize {
     (0..)
         .find(|&i| producer.push(i as u64).is_err())
@@ -274,7 +274,7 @@ fn values_of_a_wider_alignment_than_a_cache_line_are_aligned() {
     }
 }
 
-/// Ticks its number off when dropped; a second time is a panic.
+/// Marks its number when dropped; panics the second time.
 struct Once {
     number: usize,
     dropped: Arc<[AtomicBool]>,

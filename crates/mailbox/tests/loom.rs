@@ -21,7 +21,7 @@ const fn lap<T>() -> usize {
     2 * slots_per_block::<T>()
 }
 
-/// The most values that can wait in so many slots: all blocks but one.
+/// Returns the largest number of values in `slots` slots: all blocks but one.
 const fn most(slots: usize) -> u64 {
     let block = slots_per_block::<u64>();
     (((slots - 1).div_ceil(block) + 1) * block) as u64
@@ -29,10 +29,9 @@ const fn most(slots: usize) -> u64 {
 
 /// Makes loom try every order of the steps that two threads take.
 ///
-/// By itself it reorders an access only against the latest one to the same
-/// location, and the consumer's load of a flag hides the producer's from the
-/// store that follows. A step conflicts with every other step. It is `Relaxed`,
-/// and so orders nothing that the mailbox has to order itself.
+/// Without it, loom reorders an access only against the latest one to the same location, and the consumer's load of a
+/// flag hides the producer's from the store that follows. A step conflicts with every other step. It is `Relaxed`, so
+/// it provides none of the order that the mailbox must provide.
 #[derive(Clone)]
 struct Steps(loom::sync::Arc<loom::sync::atomic::AtomicUsize>);
 
@@ -48,8 +47,7 @@ impl Steps {
     }
 }
 
-/// Which answers a racing question got over a whole exploration. If one is
-/// missing, the race that the test is about was never run.
+/// The results of a racing query over a whole exploration. If one is missing, the race under test was never run.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<[AtomicUsize; 2]>);
 

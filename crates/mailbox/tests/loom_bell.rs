@@ -1,8 +1,7 @@
-//! The bell, and the room of an asynchronous producer, in every interleaving
-//! and with every outcome that the memory model allows.
+//! The bell, and the room of an asynchronous producer, in every interleaving and with every outcome that the memory
+//! model allows.
 //!
-//! Nothing here times out: an arbiter that sleeps for ever is a deadlock, which
-//! loom reports.
+//! No wait has a timeout: an arbiter that never wakes is a deadlock, which loom reports.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p fairlane-mailbox --release --test loom_bell`
 #![cfg(loom)]
@@ -25,8 +24,7 @@ use loom::{future::block_on, thread};
 /// Two lines: the fewest slots that a mailbox can have.
 const SMALLEST: usize = 2 * slots_per_line::<u64>();
 
-/// Which of several things that may happen did happen in an exploration. If one
-/// is missing, the race that the test is about was never run.
+/// The possible outcomes that occurred in an exploration. If one is missing, the race under test was never run.
 #[derive(Clone)]
 struct Outcomes<const N: usize>(Arc<[AtomicUsize; N]>);
 
@@ -52,7 +50,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A client as the runtime has it: the mailbox goes first, then the ringer.
+/// A client as in the runtime: the mailbox is dropped first, then the ringer.
 struct Client {
     producer: Producer<u64>,
     ringer: Ringer,
@@ -65,8 +63,7 @@ impl Client {
     }
 }
 
-/// An arbiter that does what the runtime's does, and sleeps as soon as nobody
-/// is in its list.
+/// An arbiter that works like the runtime's, and sleeps as soon as its list is empty.
 struct Arbiter {
     listener: Listener,
     mailboxes: Vec<Consumer<u64>>,
@@ -102,7 +99,7 @@ impl Arbiter {
         value.is_some()
     }
 
-    /// Puts everybody to doze but whose mailbox turns out to hold something.
+    /// Puts all clients to doze except those whose mailbox is not empty.
     fn doze(&mut self) {
         for &client in &self.listed {
             self.listener.doze(client);
@@ -124,7 +121,7 @@ impl Arbiter {
         })
     }
 
-    /// Until each client's mailbox gave so many values.
+    /// Runs until each client's mailbox has returned `values` values.
     fn run_until(&mut self, values: usize) {
         while self.taken.iter().any(|taken| taken.len() < values) {
             self.collect();
@@ -213,8 +210,7 @@ fn an_abandoned_mailbox_is_never_slept_over() {
 
 #[test]
 fn what_was_pushed_before_a_ring_is_there_when_the_client_is_given() {
-    // By number: given or not. Of two that ring, one may be given through what
-    // the other has set.
+    // By number: collected or not. If two clients ring, one may be collected through the bit that the other has set.
     let outcomes = Outcomes::<4>::new();
     let seen = outcomes.clone();
     check(3, move || {
@@ -263,7 +259,7 @@ fn a_client_is_taken_back_or_given_and_never_both() {
                 .unwrap(),
         );
 
-        // And so it can be put to doze again, and rings again.
+        // It can be put to doze again, and rings again.
         arbiter.doze();
         client.ringer.ring();
         assert_eq!(arbiter.collect(), 1);
@@ -367,7 +363,7 @@ fn whoever_rings_and_nudges_at_once_one_of_them_wakes_the_arbiter() {
 fn what_was_done_before_a_nudge_is_seen_after_it() {
     check(4, || {
         let mut listener = bell(0);
-        // Nobody knows of `done` but by the nudge.
+        // Only the nudge announces `done`.
         let done: [_; 2] = std::array::from_fn(|_| {
             loom::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false))
         });
@@ -393,8 +389,8 @@ fn a_client_that_leaves_late_takes_no_ring_from_who_has_its_number_next() {
         let mut listener = bell(1);
         let handle = listener.handle();
         let former = handle.ringer(0);
-        // The arbiter saw the mailbox abandoned, and has given the number again,
-        // before the thread that left came to drop its ringer.
+        // The arbiter saw the mailbox abandoned, and has reused the number, before the former client's thread drops its
+        // ringer.
         let next = handle.ringer(0);
         let leaving = thread::spawn(move || drop(former));
         listener.doze(0);
@@ -469,8 +465,8 @@ fn a_producer_that_waits_for_room_is_woken_by_the_one_release_there_is() {
     outcomes.assert_all();
 }
 
-/// The same with the roles turned, as a thread that transmits waits for what is handed over to it: many values are told of at
-/// once, behind the last of them.
+/// The same with the roles reversed, as a transmit worker waits for frames: one announcement covers many values, after
+/// the last of them.
 #[test]
 fn a_consumer_that_waits_for_values_is_woken_by_the_one_word_of_them_there_is() {
     let outcomes = Outcomes::<2>::new();

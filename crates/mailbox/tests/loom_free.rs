@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
-/// A list with a count in each frame, which its holder alone touches.
+/// A list with a count in each frame, which only its holder accesses.
 struct Memory {
     list: FreeList,
     counts: Vec<AtomicU32>,
@@ -26,8 +26,8 @@ impl Memory {
         let mut taken = Vec::new();
         self.list.take(max, |frame| taken.push(frame));
         for &frame in &taken {
-            // In two steps, and ordered by nothing but the list: a second holder, or one who
-            // does not see what the last one wrote, would lose a count.
+            // In two steps, and ordered only by the list: a second holder, or one that does not see the last one's
+            // write, would lose a count.
             let count = &self.counts[frame as usize];
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             self.list.note(frame, frame ^ 1);

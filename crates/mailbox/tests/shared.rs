@@ -1,5 +1,4 @@
-//! The ring in shared memory: against a model, on two threads, and with a sender that writes
-//! whatever it likes.
+//! The ring in shared memory: against a model, on two threads, and with a sender that writes arbitrary words.
 #![cfg(not(loom))]
 
 use std::collections::VecDeque;
@@ -12,7 +11,7 @@ use fairlane_mailbox::shared::{
 };
 use proptest::{collection::vec, prelude::*};
 
-/// Words that both ends reach.
+/// Words that both ends access.
 #[derive(Clone)]
 struct Memory(Arc<[AtomicU64]>);
 
@@ -36,13 +35,13 @@ fn ring(slots: usize, longest: usize) -> (Sender<Memory>, Receiver<Memory>, Memo
     )
 }
 
-/// A packet that says which one it is in every byte.
+/// A packet with its number in every byte.
 fn packet(number: u64, length: usize) -> Vec<u8> {
     let bytes = number.to_ne_bytes();
     (0..length).map(|at| bytes[at % 8] ^ at as u8).collect()
 }
 
-/// The word of the first slot's header: two lines stand before the slots.
+/// The word of the first slot's header: two lines precede the slots.
 const FIRST_HEADER: usize = 16;
 
 fn header(generation: u32, length: u32) -> u64 {
@@ -101,8 +100,8 @@ proptest! {
         }
     }
 
-    /// Between any two operations of the receiver, the other process writes any words anywhere.
-    /// Half of them are headers, so that more than the first of them is believed.
+    /// Between any two operations of the receiver, the other process writes any words anywhere. Half of them are valid
+    /// headers, so that the receiver accepts more than the first.
     #[test]
     fn whatever_a_sender_writes_the_receiver_stays_within_bounds(
         log_slots in 1..4_u32,
@@ -153,7 +152,7 @@ proptest! {
 
 #[test]
 fn packets_cross_intact_and_in_order_between_two_threads() {
-    // Of two slots each packet or two take a change of threads, as long as others let that take.
+    // With two slots every packet or two need a context switch, which may take long under load.
     let packets = if cfg!(miri) {
         [200; 2]
     } else {
@@ -227,7 +226,7 @@ fn a_receiver_survives_a_sender_that_scribbles_at_full_speed() {
 fn half_a_packet_is_never_seen() {
     let (mut sender, mut receiver, memory) = ring(4, 100);
     sender.push(b"whole").unwrap();
-    // What a push leaves behind that is killed before its last store: words, and no header.
+    // The state of a push that is killed before its last store: words, and no header.
     for word in &memory.0[FIRST_HEADER + 16 + 1..][..4] {
         word.store(u64::MAX, Ordering::Relaxed);
     }

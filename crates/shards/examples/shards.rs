@@ -1,16 +1,16 @@
-//! Both ways to divide a link among shards, in simulated time:
+//! Simulation of both methods of dividing a link among shards:
 //!
 //! `cargo run --release -p fairlane-shards --example shards [MILLISECONDS [SHARDS..]]`
 //!
-//! `used` is what the wire carried of what it could while a shard had something to send; `idle` how long it
-//! was idle then, `longest` in one piece; `reuse` until when it was idle after one had nothing more to send;
-//! `spread` the worst difference of two shards' service over their shares in any interval in which both had
-//! something to send, as time of the link; `apart` that of their virtual times, of what the bound allows;
-//! `queue` what waited for the wire at most; `out` how often a shard was left out. All times in us.
+//! `used` is the utilization of the wire while a shard was backlogged; `idle` its idle time then, `longest` the longest
+//! contiguous part; `reuse` the time after a shard became idle until the wire was used fully; `spread` the worst
+//! difference of two shards' service over their shares in any interval in which both were backlogged, as time of the
+//! link; `apart` that of their virtual times, and its bound; `queue` the largest backlog of the wire; `out` how often a
+//! shard was left out. All times in us.
 
 use fairlane_shards::simulation::{Candidate, Report, Scenario, Setup};
 
-/// Those of the second candidate, in nanoseconds: as `cake_mq`, and a tenth of that.
+/// The intervals of the exchange, in nanoseconds: that of `cake_mq`, and a tenth of that.
 const INTERVALS: [u64; 2] = [200_000, 20_000];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Virtual time is a position on a circle of 2^40 bytes, so that a word has room for something beside it.
+//! Virtual time as a position on a circle of 2^40 bytes, so that a word has bits left for flags and counts.
 
 /// Bits of a position.
 const BITS: u32 = 40;
@@ -6,22 +6,22 @@ const BITS: u32 = 40;
 /// The position in a word.
 pub(crate) const POSITION: u64 = (1 << BITS) - 1;
 
-/// In a shard's word, beside the position: the shard counts.
+/// In a shard's word, above the position: the shard counts.
 pub(crate) const IN: u64 = 1 << BITS;
 
-/// In the floor's word, above the position: one shard more came in.
+/// In the floor's word, above the position: one more entry of a shard.
 pub(crate) const ONE_MORE: u64 = 1 << BITS;
 
-/// How far two positions may be apart to be told which is ahead, with room to spare.
+/// The largest distance at which two positions are compared, with a margin.
 pub(crate) const FARTHEST: u64 = 1 << (BITS - 2);
 
-/// How far the position in `a` is ahead of the one in `b`, negative if it is behind.
+/// Returns the distance by which the position in `a` is ahead of the one in `b`, negative if it is behind.
 #[inline]
 pub(crate) const fn ahead(a: u64, b: u64) -> i64 {
     ((a.wrapping_sub(b) << (64 - BITS)) as i64) >> (64 - BITS)
 }
 
-/// The position `by` further on.
+/// Returns the position `by` ahead.
 #[inline]
 pub(crate) const fn further(position: u64, by: u64) -> u64 {
     position.wrapping_add(by) & POSITION

@@ -1,15 +1,15 @@
-//! A shard as the pace of an arbiter: when its part of the link may send.
+//! A shard as the pace of an arbiter.
 
 use fairlane_core::{Length, Nanos};
 use fairlane_runtime::{Link, Next, Opening, Pace};
 
 use crate::{Batch, Config, ConfigError, Shard, Wait, divide};
 
-/// When one of the arbiters of a link may send: while there is something left of the batches that its shard takes.
+/// The pace of one of the arbiters of a link: it may send while bytes of its shard's batches are left.
 ///
-/// It comes in when something waits, and goes idle when nothing does, when ceilings hold all that does, and when the
-/// way out takes no more. A step takes one batch. Whoever drives the arbiters has all of them go by one clock, or
-/// by copies of it.
+/// The shard enters when a packet is queued, and goes idle when the queues are empty, when ceilings hold all packets,
+/// and when the device accepts no more. A step takes one batch. All arbiters of a link must use one clock, or copies of
+/// it.
 ///
 /// ```
 /// use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
@@ -33,7 +33,7 @@ use crate::{Batch, Config, ConfigError, Shard, Wait, divide};
 ///     }
 ///     arbiters.push((arbiter, far));
 /// }
-/// // Each on a thread of its own, but in turns here: a byte in a nanosecond.
+/// // On separate threads in practice, alternating here: a byte per nanosecond.
 /// for now in (0..300_000).step_by(500).map(Nanos) {
 ///     for (arbiter, _far) in &mut arbiters {
 ///         arbiter.step(now)?;
@@ -47,39 +47,39 @@ use crate::{Batch, Config, ConfigError, Shard, Wait, divide};
 pub struct Turns {
     link: Link,
     shard: Shard,
-    /// From a look that came to nothing while others were to come first to the next one.
+    /// The time from a look that found another shard too far behind to the next look.
     again: Nanos,
-    /// No look is of use before this time.
+    /// No look can succeed before this time.
     look_at: Nanos,
-    /// Whether this shard has come in and not gone idle.
+    /// Whether this shard has entered and not gone idle.
     is_in: bool,
     looks: Looks,
 }
 
-/// What became of a shard's looks.
+/// Counts of a shard's looks by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looks {
-    /// Those that took a batch.
+    /// Looks that took a batch.
     pub taken: u64,
-    /// What these took, in bytes.
+    /// Bytes that these took.
     pub bytes: u64,
-    /// Those that found the link promised enough.
+    /// Looks that found no room on the wire.
     pub wire: u64,
-    /// Those that found another shard too far behind.
+    /// Looks that found another shard too far behind.
     pub others: u64,
-    /// How often it went idle.
+    /// Number of times that it went idle.
     pub idle: u64,
 }
 
-/// Divides `link` among as many shards as there are weights, each the sum of its classes' weights at the cut.
+/// Divides `link` into one shard per weight, each the sum of its classes' weights at the cut.
 ///
-/// Of `config`, the rate is to be the link's. Who waits for others looks again after a quarter of the patience, or
-/// of the time that Q takes if that is less, and not before the link has room for a batch, so that waiting costs
-/// no more looks than that.
+/// The rate in `config` must be the link's. A shard that waits for others looks again after a quarter of the patience,
+/// or of the time of Q if that is less, and not before the link has room for a batch, which limits the number of looks
+/// while it waits.
 ///
 /// # Errors
 ///
-/// [`ConfigError`], which says what is out of range.
+/// [`ConfigError`], which names the value that is out of range.
 pub fn share(link: Link, config: Config, weights: &[u32]) -> Result<Vec<Turns>, ConfigError> {
     let queue = u128::from(config.ahead) * 8_000_000_000 / u128::from(config.rate.max(1));
     let again = queue.min(config.patience.into()) / 4;
@@ -96,13 +96,13 @@ pub fn share(link: Link, config: Config, weights: &[u32]) -> Result<Vec<Turns>, 
 }
 
 impl Turns {
-    /// The shard.
+    /// Returns the shard.
     #[must_use]
     pub fn shard(&self) -> &Shard {
         &self.shard
     }
 
-    /// What became of its looks.
+    /// Returns the counts of its looks.
     #[must_use]
     pub fn looks(&self) -> Looks {
         self.looks
@@ -136,7 +136,7 @@ impl Turns {
     }
 }
 
-/// What is left of a shard's batches.
+/// The remaining bytes of a shard's batches.
 #[derive(Debug)]
 pub struct Credit {
     before: i64,

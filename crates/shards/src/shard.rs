@@ -1,83 +1,84 @@
-//! One shard's side of the protocol, an access to shared memory at a time.
+//! A shard's side of the protocol, one access to shared memory at a time.
 
 use crate::circle::{IN, ONE_MORE, POSITION, ahead, further};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::words::Words;
 
-/// A batch that was taken of the link.
+/// A batch taken from the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// What was taken, in bytes; 0 where an earlier batch covers what there is to send.
+    /// The bytes taken; 0 if an earlier batch covers the backlog.
     pub bytes: u64,
 }
 
-/// Why no batch may be taken.
+/// The reason why no batch may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The link has been promised enough.
+    /// The wire has no room.
     Wire {
-        /// When that is over, if nobody else takes a batch, in nanoseconds.
+        /// The time at which it has room if no other shard takes a batch, in nanoseconds.
         until: u64,
     },
-    /// Another shard is too far behind: to look again soon.
+    /// Another shard is too far behind: look again soon.
     Others,
 }
 
-/// What a look comes to; nothing before its last access.
+/// The result of a look; `None` before its last access.
 type Outcome = Option<Result<Batch, Wait>>;
 
 /// The next access to shared memory.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Read the floor, and start there or above: as a shard that counts, or not.
+    /// Read the floor, and start there or above, counting or not.
     Enter,
-    /// Show where this shard starts, so that the floor does not pass it.
+    /// Publish this shard's position, so that the floor does not pass it.
     Show,
-    /// Tell whoever is about to raise the floor, and see where it is.
+    /// Increment the number of entries, so that a concurrent raise fails, and read the floor.
     Count,
-    /// It was raised meanwhile: start there.
+    /// The floor was raised meanwhile: start there.
     Lift { floor: u64 },
-    /// Does this shard still count?
+    /// Check whether this shard still counts.
     Own,
-    /// Is it near enough to the floor? Otherwise the others are looked at, and whoever stands at `stuck` is left out.
+    /// Check the distance to the floor. If it is too large, read the others, and leave out a shard that stands at
+    /// `stuck`.
     Floor { stuck: Option<u64> },
-    /// Look at one of the others.
+    /// Read the word of another shard.
     Look(Scan),
-    /// Leave out the one that was looked at, if it is still at `seen`.
+    /// Leave out the shard whose word was read, if the word is still `seen`.
     LeaveOut { scan: Scan, seen: u64 },
-    /// The least one is above the floor.
+    /// The least shard is above the floor: raise it.
     Raise(Scan),
-    /// The least one is too far behind: does the link run short for it?
+    /// The least shard is too far behind: check whether the link runs short.
     Short { least: u64 },
-    /// Is there room for a batch?
+    /// Check whether the wire has room for a batch.
     Wire,
-    /// Take it.
+    /// Take the batch.
     Take { promised: u64 },
-    /// Charge the batch to the virtual time of a shard that counts, and show it.
+    /// Charge the batch to the virtual time of a counting shard, and publish it.
     Publish { bytes: u64 },
     /// Charge the batch to the virtual time of a shard that does not count, from the floor on.
     Charge { bytes: u64 },
 }
 
-/// A look at all shards.
+/// A scan of all shards.
 #[derive(Clone, Copy, Debug)]
 struct Scan {
-    /// The floor's word before it.
+    /// The floor's word before the scan.
     floor: u64,
-    /// Who is looked at.
+    /// The shard that is read next.
     place: usize,
     /// The least position so far.
     least: u64,
-    /// Who stands there is left out.
+    /// A shard at this position is left out.
     stuck: Option<u64>,
 }
 
-/// One shard of a link: who decides for it takes a batch at a time, and sends that much.
+/// One shard of a link: its scheduler takes a batch at a time, and sends as many bytes.
 ///
 /// ```
 /// use fairlane_shards::{Batch, Config, Wait, divide};
 ///
-/// // 8 Gbit/s, a byte in a nanosecond; nothing is promised before the wire has room for it.
+/// // 8 Gbit/s, a byte per nanosecond; no byte is assigned before the wire is free for it.
 /// let config = Config { rate: 8_000_000_000, batch: 3000, ahead: 0, catch_up: 0, lead: 6000, patience: 50_000 };
 /// let mut shards = divide(config, &[2, 1])?;
 /// let (mut now, mut sent) = (0, [0, 0]);
@@ -88,7 +89,7 @@ struct Scan {
 ///                 shard.sent(bytes);
 ///                 *sent += bytes;
 ///             }
-///             // Somebody else comes first, or the wire is busy.
+///             // Another shard is too far behind, or the wire is busy.
 ///             Err(Wait::Others | Wait::Wire { .. }) => {}
 ///         }
 ///     }
@@ -104,16 +105,16 @@ pub struct Shard {
     weight: u32,
     /// V, a position.
     time: u64,
-    /// What the last division by the weight left.
+    /// The remainder of the last division by the weight.
     rest: u64,
-    /// The word that this shard last wrote where all see it.
+    /// The word that this shard last published.
     shown: u64,
     next: Next,
-    /// Taken and not yet sent; below 0 where the last packet was longer than what was left.
+    /// Bytes taken and not yet sent; negative if the last packet was longer than the rest.
     credit: i64,
-    /// Since when this shard has seen the link run short at each of its looks.
+    /// The time since which this shard has seen the link run short at each of its looks.
     short_since: Option<u64>,
-    /// The position of the least shard at the last look, if this shard waited for it, and since when.
+    /// The position of the least shard at the last look, if this shard waited for it, and the start of that wait.
     waits_for: Option<(u64, u64)>,
     left_out: u64,
 }
@@ -135,16 +136,16 @@ impl Shard {
         }
     }
 
-    /// Takes a batch of the link at `now`, if it is this shard's turn. `want` is what it has to send, in bytes:
-    /// no more is taken. A shard with less than a batch to send counts only while it waits for the wire, so that no
-    /// other shard waits for it where it can take all of that.
+    /// Takes a batch of the link at `now`, if this shard may. `want` is its backlog in bytes: no more is taken. A shard
+    /// with less than a batch to send counts only while it waits for the wire, so that no other shard waits for it if
+    /// it can take all of that.
     ///
-    /// Lock-free: an access is repeated only where another shard's succeeded. A look that finds this shard
-    /// within the lead of the floor takes five accesses; beyond it, one more for each shard.
+    /// Lock-free: an access is repeated only if another shard's succeeded. A look that finds this shard within the lead
+    /// of the floor takes five accesses; beyond it, one more for each shard.
     ///
     /// # Errors
     ///
-    /// What to wait for.
+    /// [`Wait`], the condition to wait for.
     pub fn try_take(&mut self, now: u64, want: u64) -> Result<Batch, Wait> {
         loop {
             if let Some(outcome) = self.step(now, want) {
@@ -153,8 +154,8 @@ impl Shard {
         }
     }
 
-    /// The next access to shared memory of [`try_take`](Self::try_take), which makes one after the other:
-    /// `None` until the last of them. `now` and `want` are to stay what they were at the first.
+    /// Makes the next access to shared memory of [`try_take`](Self::try_take), which makes all of them: `None` until
+    /// the last one. `now` and `want` must not change during a look.
     pub fn step(&mut self, now: u64, want: u64) -> Outcome {
         match self.next {
             Next::Enter => self.enter(want),
@@ -178,24 +179,23 @@ impl Shard {
         }
     }
 
-    /// So much was sent of what was taken. A shard sends while [`credit`](Self::credit) is above 0: the last
-    /// packet may be longer, and the next batch makes up for it.
+    /// Records that `bytes` of the bytes taken were sent. A shard sends while [`credit`](Self::credit) is above 0: the
+    /// last packet may exceed it, and the next batch compensates for that.
     pub fn sent(&mut self, bytes: u64) {
         self.credit -= bytes as i64;
     }
 
-    /// What was taken and not yet sent, in bytes.
+    /// Returns the bytes taken and not yet sent.
     #[must_use]
     pub fn credit(&self) -> i64 {
         self.credit
     }
 
-    /// There is nothing to send: nobody waits for this shard from here on. What was taken and is not sent,
-    /// because it was dropped or a ceiling holds it, is given back: to the link, and to this shard's virtual time.
-    /// Called between two looks.
+    /// Makes the shard idle: no shard waits for it from now on. Bytes taken and not sent, because packets were dropped
+    /// or a ceiling holds them, are returned to the link, and to this shard's virtual time. Called between two looks.
     pub fn idle(&mut self) {
         self.give_back();
-        // Whoever reads the older word waits a little longer.
+        // A shard that reads the older word waits a little longer.
         let was = self.own_word().swap(self.time, Ordering::Relaxed);
         self.left_out += u64::from(self.has_entered() && was != self.shown);
         self.leave();
@@ -208,7 +208,7 @@ impl Shard {
         };
         self.credit = 0;
         self.words.wire.0.fetch_sub(bytes, Ordering::Relaxed);
-        // Nobody is held to the place that is left: this shard comes in at the floor or above it.
+        // No shard depends on the old position: this shard enters at the floor or above it.
         let product = bytes * self.words.whole;
         let weight = u64::from(self.weight);
         let (mut back, rest) = (product / weight, product % weight);
@@ -220,69 +220,68 @@ impl Shard {
         self.time = self.time.wrapping_sub(back) & POSITION;
     }
 
-    /// When the link has room for a batch, if nobody takes one or gives any back before, in nanoseconds. Until
-    /// then it makes no difference who looks.
+    /// Returns the time at which the link has room for a batch, if no shard takes one or returns bytes before, in
+    /// nanoseconds. No look can take a batch until then.
     #[must_use]
     pub fn room_at(&self) -> u64 {
         let promised = self.promised();
         (self.words).carried_at(promised.saturating_sub(self.words.config.ahead))
     }
 
-    /// From the next batch on, this shard's virtual time advances by `weight` of the sum of all: the weight of
-    /// those below it that have something to send, if not all have. No more than what it had first; 0 is
-    /// taken for 1.
+    /// Sets the weight in force from the next batch on: the weight of the shard's backlogged classes, if not all are
+    /// backlogged. Limited to the initial weight; 0 counts as 1.
     pub fn set_weight(&mut self, weight: u32) {
         self.weight = weight.max(1);
     }
 
-    /// How often this shard was left out while it had something to send.
+    /// Returns how often this shard was left out while it was backlogged.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out + u64::from(self.has_entered() && !self.counts())
     }
 
-    /// Its virtual time, if it counts and may take a batch.
+    /// Returns its virtual time, if it counts and may take a batch.
     #[must_use]
     pub fn position(&self) -> Option<u64> {
         (self.has_entered() && self.counts()).then_some(self.time)
     }
 
-    /// Whether the next access is one of a look at all others: none of these depends on another.
+    /// Whether the next access is part of a scan, whose accesses are independent of each other.
     #[cfg(not(loom))]
     pub(crate) fn looks_around(&self) -> bool {
         matches!(self.next, Next::Look(_))
     }
 
-    /// The floor, a position.
+    /// Returns the floor, a position.
     #[must_use]
     pub fn lowest(&self) -> u64 {
         self.words.floor.0.load(Ordering::Relaxed) & POSITION
     }
 
-    /// What the link was promised since it began, in bytes.
+    /// Returns the bytes assigned since the start of the link.
     #[must_use]
     pub fn promised(&self) -> u64 {
         self.words.wire.0.load(Ordering::Relaxed)
     }
 
-    /// Whether it has come in as a shard that counts.
+    /// Whether it has entered as a counting shard.
     fn has_entered(&self) -> bool {
         let enters = matches!(self.next, Next::Count | Next::Lift { .. });
         self.shown & IN != 0 && !enters
     }
 
-    /// It counts no more, as far as this shard is concerned.
+    /// Records that this shard no longer counts.
     fn leave(&mut self) {
         self.shown = self.time;
         self.next = Next::Enter;
     }
 
-    /// Whether `want` bytes, less what is left of earlier batches, are less than a batch.
+    /// Whether `want` bytes, less the rest of earlier batches, are less than a batch.
     fn is_thin(&self, want: u64) -> bool {
         self.wanted(want) < u64::from(self.words.config.batch)
     }
 
-    /// Whether it has shown itself, and nobody has left it out since.
+    /// Whether it has published its position, and was not left out since.
     fn counts(&self) -> bool {
         self.own_word().load(Ordering::Relaxed) == self.shown
     }
@@ -309,8 +308,8 @@ impl Shard {
 
     fn enter(&mut self, want: u64) -> Outcome {
         let floor = self.words.floor.0.load(Ordering::Relaxed);
-        // Who comes back soon goes on where it was, and gains nothing by having been away. Who was
-        // away for so long that the circle went round starts at the floor, or at most the reach above it.
+        // A shard that returns soon continues at its position, and gains nothing by its absence. A shard that was
+        // absent while the circle went round starts at the floor, or at most the reach above it.
         let above = ahead(self.time, floor);
         if above < 0 || above > self.words.reach() as i64 {
             self.time = floor & POSITION;
@@ -330,8 +329,8 @@ impl Shard {
     }
 
     fn count(&mut self) -> Outcome {
-        // Release: who reads the floor from here on sees what this shard has shown. Who read it before and
-        // has not seen that raises it no more, as the word is another.
+        // Release: a shard that reads the floor from now on sees this shard's published position. A shard that read it
+        // before cannot raise it, since the word has changed.
         let floor = self.words.floor.0.fetch_add(ONE_MORE, Ordering::AcqRel);
         if ahead(floor, self.time) > 0 {
             self.then(Next::Lift { floor })
@@ -348,8 +347,8 @@ impl Shard {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        // Otherwise this shard was left out meanwhile, and the floor may have gone on without it: it comes in
-        // at its next look, and goes on with this one all the same, so that it is not kept from sending.
+        // Otherwise this shard was left out meanwhile, and the floor may have passed it: it enters at its next look,
+        // and completes this one, so that it is not kept from sending.
         if was.is_ok() {
             self.shown = lifted;
         }
@@ -372,7 +371,7 @@ impl Shard {
     }
 
     fn floor(&mut self, stuck: Option<u64>) -> Outcome {
-        // Acquire: what all who had come in by then have shown is seen below.
+        // Acquire: the scan sees the positions of all shards that had entered by then.
         let floor = self.words.floor.0.load(Ordering::Acquire);
         if self.within_lead_of(floor) {
             return self.then(Next::Wire);
@@ -407,7 +406,7 @@ impl Shard {
     }
 
     fn leave_out(&mut self, scan: Scan, seen: u64) -> Outcome {
-        // Whether that succeeds or not, the word is another one when it is looked at again.
+        // Whether it succeeds or not, the word has changed when it is read again.
         let _ = self.words.shards[scan.place].0.compare_exchange(
             seen,
             seen & POSITION,
@@ -426,7 +425,7 @@ impl Shard {
             Ordering::Relaxed,
         ) {
             Ok(_) => self.judge(scan),
-            // Somebody came in, or has raised it.
+            // A shard entered, or has raised it.
             Err(_) => self.then(Next::Floor { stuck: scan.stuck }),
         }
     }
@@ -441,8 +440,8 @@ impl Shard {
         self.then(Next::Short { least: scan.least })
     }
 
-    /// Whether this shard has waited for a quarter of the patience for one shard that stands at `least`: longer than
-    /// a thread that runs takes for a look.
+    /// Whether this shard has waited for a quarter of the patience for one shard that stands at `least`: longer than a
+    /// running thread takes for a look.
     fn is_stuck(&mut self, least: u64, now: u64) -> bool {
         let since = match self.waits_for {
             Some((position, since)) if position == least => since,
@@ -461,7 +460,7 @@ impl Shard {
         self.then(Next::Floor { stuck: Some(least) })
     }
 
-    /// Whether the link has been promised too little for as long as the patience.
+    /// Whether the link has run short for as long as the patience.
     fn is_short(&mut self, promised: u64, now: u64) -> bool {
         if promised > self.words.carried(now) + self.words.scarce {
             self.short_since = None;
@@ -474,7 +473,7 @@ impl Shard {
     fn room(&mut self, promised: u64, now: u64, want: u64) -> Outcome {
         let queue = self.words.config.ahead;
         if promised > self.words.carried(now) + queue {
-            // The others are to leave room for it from here on.
+            // The others must leave room for it from now on.
             if !self.has_entered() {
                 return self.then(Next::Show);
             }
@@ -490,7 +489,7 @@ impl Shard {
         self.then(Next::Take { promised })
     }
 
-    /// What a batch would be.
+    /// Returns the size of the next batch.
     fn wanted(&self, want: u64) -> u64 {
         let want = i64::try_from(want).unwrap_or(i64::MAX);
         let beyond = want.saturating_sub(self.credit);
@@ -522,8 +521,8 @@ impl Shard {
     }
 
     fn charge(&mut self, bytes: u64) -> Outcome {
-        // The floor may have passed this shard since it looked. What it took is charged from there on, so that no
-        // batch is charged below the floor of its time.
+        // The floor may have passed this shard since its look. The batch is charged from there on, so that no batch is
+        // charged below the floor at that time.
         let floor = self.lowest();
         if ahead(floor, self.time) > 0 {
             (self.time, self.rest) = (floor, 0);
@@ -534,7 +533,7 @@ impl Shard {
 
     fn publish(&mut self, bytes: u64, want: u64) -> Outcome {
         self.add(bytes);
-        // No other shard is to wait for one that has less than a batch: it takes that when it looks.
+        // No other shard should wait for one that has less than a batch: it takes that at its look.
         let counts = if self.is_thin(want) { 0 } else { IN };
         let shown = self.time | counts;
         let was = self.own_word().compare_exchange(
@@ -543,7 +542,7 @@ impl Shard {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        // Otherwise this shard was left out since it looked: the next look sees that it does not count.
+        // Otherwise this shard was left out since its look: the next look sees that it does not count.
         if was.is_ok() {
             self.shown = shown;
         }
@@ -551,7 +550,7 @@ impl Shard {
     }
 }
 
-/// Nobody waits for a shard that is gone.
+/// No shard waits for a dropped one.
 impl Drop for Shard {
     fn drop(&mut self) {
         self.own_word().store(self.time, Ordering::Relaxed);

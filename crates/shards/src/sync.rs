@@ -1,4 +1,4 @@
-//! The atomics of this crate: the standard ones, or loom's when a model of the protocol is explored.
+//! The atomics of this crate: the standard ones, or loom's when loom checks a model of the protocol.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{

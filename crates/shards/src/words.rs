@@ -1,46 +1,45 @@
-//! What the shards of a link share, and what is decided of it beforehand.
+//! The shared words of a link's shards, and their configuration.
 
 use crate::Shard;
 use crate::circle::{FARTHEST, POSITION};
 use crate::sync::{Arc, AtomicU64};
 use core::fmt;
 
-/// Binary places of the link's bytes in a nanosecond.
+/// Fractional bits of the link's bytes per nanosecond.
 const PLACES: u32 = 40;
 
-/// A link that shards divide. Times are nanoseconds since the link began, lengths are bytes.
+/// The configuration of a divided link. Times are nanoseconds since the start of the link, lengths are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The link's rate in bits per second, up to 10^12.
     pub rate: u64,
-    /// What a shard takes of the link at once, if it has as much to send. At least its longest packet.
+    /// The bytes that a shard takes at once, if its backlog is as large. At least its longest packet.
     pub batch: u32,
-    /// Q: a batch is taken while no more than this is promised and not yet carried. To be no less than what
-    /// the link carries between two looks of a shard, so that it does not idle in between.
+    /// Q: a batch is taken while at most this many bytes are assigned and not yet carried. Must be at least the bytes
+    /// that the link carries between two looks of a shard, so that it does not idle in between.
     pub ahead: u64,
-    /// How much of what the link could have carried and did not may be made up for. 0 where the rate is the
-    /// wire's own.
+    /// The largest number of bytes that the link may catch up after it idled. 0 if the rate is the wire's own.
     pub catch_up: u64,
-    /// B: how far a shard may be ahead of the least one and still take a batch, in virtual time (bytes over
-    /// its share).
+    /// B: the largest lead over the least shard with which a shard still takes a batch, in virtual time (bytes over its
+    /// share).
     pub lead: u64,
-    /// How long the link may run short, while one shard waits for another that is too far behind, before the
-    /// latter is left out: it does where it has been promised no more than it carries in this time. To be less
-    /// than Q, so that it does not idle meanwhile.
+    /// The time for which the link may run short, while one shard waits for another that is too far behind, before the
+    /// latter is left out. The link runs short while at most the bytes that it carries in this time are assigned ahead.
+    /// Must be less than the time of Q, so that the link does not idle meanwhile.
     pub patience: u64,
 }
 
-/// Why a link cannot be divided so.
+/// The reason why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No rate, or one beyond 10^12 bits per second.
+    /// The rate is 0 or above 10^12 bits per second.
     Rate(u64),
-    /// A batch of nothing.
+    /// The batch is 0.
     Batch,
-    /// No shard, or one without weight.
+    /// There is no shard, or one has weight 0.
     Weights,
-    /// A lead and a batch over the least weight, together, that virtual time has no room for.
+    /// The lead and a batch over the least weight together exceed the range of virtual time.
     Lead(u64),
 }
 
@@ -64,9 +63,9 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// alpha of shard `shard` among `weights`, its B-WFI in bytes: while it has something to send and is not
-    /// left out, it takes at least its share of what all take, less this. The T-WFI, as work of the link,
-    /// is this over the share. `docs/internals/shards.md` derives it.
+    /// Returns alpha of shard `shard` among `weights`, its B-WFI in bytes: while it is backlogged and not left out, it
+    /// takes at least its share of all bytes taken, less alpha. The T-WFI, as work of the link, is alpha over the
+    /// share. `docs/internals/shards.md` derives it.
     ///
     /// # Panics
     ///
@@ -80,68 +79,67 @@ impl Config {
         (1.0 - share) * (2.0 * share * lead + batch) + share * others * batch
     }
 
-    /// How far apart in virtual time two shards that have something to send can be, where `weight` of `whole`
-    /// is the lesser of both weights: B and a batch over its share, and one for rounding.
+    /// Returns the largest distance in virtual time of two backlogged shards, where `weight` of `whole` is the lesser
+    /// of both weights: B and a batch over its share, and one for rounding.
     #[must_use]
     pub fn apart(&self, weight: u32, whole: u64) -> u64 {
         self.lead + (u64::from(self.batch) * whole).div_ceil(u64::from(weight)) + 1
     }
 }
 
-/// A word on a cache line of its own.
+/// A word on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Line(pub(crate) AtomicU64);
 
-/// What the shards of a link share.
+/// The shared state of a link's shards.
 #[derive(Debug)]
 pub(crate) struct Words {
     pub(crate) config: Config,
     /// The sum of all weights.
     pub(crate) whole: u64,
-    /// The link runs short where no more than this is promised and not yet carried.
+    /// The link runs short while at most this many bytes are assigned and not yet carried.
     pub(crate) scarce: u64,
-    /// Bytes in a nanosecond, with [`PLACES`].
+    /// Bytes per nanosecond, with [`PLACES`] fractional bits.
     pace: u64,
-    /// The wire's clock: the bytes that the link has been promised since it began, and those that it
-    /// could have carried and did not.
+    /// The wire's clock: bytes assigned since the start, plus bytes that the link could have carried and did not.
     pub(crate) wire: Line,
-    /// The floor, a position, and above it how often a shard came in. No shard that counts is below it.
+    /// The floor, a position, and above it the number of entries. No counting shard is below it.
     pub(crate) floor: Line,
-    /// Of each shard its virtual time, a position, and whether it counts.
+    /// The virtual time of each shard, a position, and whether it counts.
     pub(crate) shards: Box<[Line]>,
 }
 
 impl Words {
-    /// The bytes that a link which never idles has carried by `now`.
+    /// Returns the bytes that a link which never idles has carried by `now`.
     #[inline]
     pub(crate) fn carried(&self, now: u64) -> u64 {
         ((u128::from(now) * u128::from(self.pace)) >> PLACES) as u64
     }
 
-    /// When so many have been carried, rounded up.
+    /// Returns the time at which `bytes` have been carried, rounded up.
     pub(crate) fn carried_at(&self, bytes: u64) -> u64 {
         (u128::from(bytes) << PLACES).div_ceil(u128::from(self.pace)) as u64
     }
 
-    /// How far a shard can be above the floor and be right there.
+    /// Returns the largest valid distance of a shard above the floor.
     pub(crate) fn reach(&self) -> u64 {
         self.config.lead + u64::from(self.config.batch) * self.whole
     }
 }
 
-/// Divides a link among as many shards as there are weights. All are idle.
+/// Divides a link into one shard per weight. All are idle.
 ///
 /// Cost: a cache line for each shard, and two for all. Nothing is allocated later.
 ///
 /// # Errors
 ///
-/// [`ConfigError`], which says what is out of range.
+/// [`ConfigError`], which names the value that is out of range.
 pub fn divide(config: Config, weights: &[u32]) -> Result<Vec<Shard>, ConfigError> {
     divide_from(config, weights, 0)
 }
 
-/// The same with all virtual times at `start`, to be near the circle's seam.
+/// The same with all virtual times at `start`, for tests near the seam of the circle.
 pub(crate) fn divide_from(
     config: Config,
     weights: &[u32],

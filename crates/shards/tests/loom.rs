@@ -14,7 +14,7 @@ const LEAD: u64 = 10;
 /// Between two shards of equal weight, one of two: the lead and a batch over a half.
 const APART: i64 = (LEAD + 2 * BATCH) as i64;
 
-/// A byte in a nanosecond, with room for all that a test takes unless it says otherwise.
+/// A byte per nanosecond, with room for all batches of a test unless it states otherwise.
 const CONFIG: Config = Config {
     rate: 8_000_000_000,
     batch: BATCH as u32,
@@ -35,7 +35,7 @@ fn two(config: Config) -> (Shard, Shard) {
     (shards.next().unwrap(), shards.next().unwrap())
 }
 
-/// Takes what is there at once; returns the bytes.
+/// Takes the available batch at once; returns the bytes.
 fn take(shard: &mut Shard, now: u64) -> u64 {
     let taken = shard.try_take(now, 1_000_000);
     let bytes = taken.map_or(0, |Batch { bytes }| bytes);
@@ -43,17 +43,17 @@ fn take(shard: &mut Shard, now: u64) -> u64 {
     bytes
 }
 
-/// Comes in, and takes nothing: where it came in is where it stays.
+/// Enters without a batch, so its position stays.
 fn come_in(shard: &mut Shard) {
     assert_eq!(shard.try_take(0, 0), Ok(Batch { bytes: 0 }));
 }
 
-/// Virtual times are small here: no seam.
+/// Returns the distance of two shards. Virtual times are small here: no seam.
 fn apart(one: &Shard, other: &Shard) -> Option<i64> {
     Some(one.position()? as i64 - other.position()? as i64)
 }
 
-/// That something was seen in one of the explorations.
+/// Whether an outcome was seen in one of the explorations.
 #[derive(Clone, Default)]
 struct Seen(Arc<AtomicUsize>);
 
@@ -145,7 +145,7 @@ fn one_who_is_left_out_while_it_takes_notices_and_comes_in_above_the_floor() {
     let left_out = Seen::default();
     let seen = left_out.clone();
     check(3, move || {
-        // Nothing but the batches on the way is promised, so that the link idles by time 100 and later.
+        // Only the batches in transit are assigned, so the link idles at time 100 and later.
         let (mut first, mut second) = two(CONFIG);
         take(&mut second, 0);
         for now in [200, 300] {
@@ -156,7 +156,7 @@ fn one_who_is_left_out_while_it_takes_notices_and_comes_in_above_the_floor() {
             take(&mut second, 101);
             second
         });
-        // Alone in front, it waits for the other one, and then no longer.
+        // Ahead of the other, it waits for it, and then no longer.
         for now in [400, 500] {
             take(&mut first, now);
         }

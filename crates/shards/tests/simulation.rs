@@ -1,5 +1,5 @@
-//! What the protocol is said to do, in simulated time: with cores of different speeds, threads that are
-//! stopped at any access, and traffic that is meant to break it.
+//! The claims of the protocol, in simulated time: with cores of different speeds, threads that are stopped at any
+//! access, and adversarial traffic.
 #![cfg(not(loom))]
 
 use fairlane_core::bounds::{Service, Wfi, Work};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 /// The longest packet of a simulation.
 const LONGEST: u32 = 1500;
 
-/// For so many shards, less time: what it takes is about the same.
+/// More shards, less simulated time: the run time is about the same.
 fn run(scenario: Scenario, shards: u32, candidate: Candidate) -> (Setup, Report) {
     let all = if long_tests() { 24_000_000 } else { 8_000_000 };
     let setup = scenario.setup(shards, candidate, all / u64::from(shards), 1);
@@ -29,7 +29,7 @@ fn work(setup: &Setup, nanoseconds: u64) -> f64 {
     setup.config.rate as f64 * nanoseconds as f64 / 8e9
 }
 
-/// The bounds that hold whatever the threads do.
+/// Checks the bounds that hold for any behaviour of the threads.
 fn assert_bounds(setup: &Setup, report: &Report) {
     let Config {
         batch,
@@ -41,14 +41,14 @@ fn assert_bounds(setup: &Setup, report: &Report) {
     let least = *weights.iter().min().unwrap();
     let apart = setup.config.apart(least, whole);
     assert!(report.apart <= apart, "{} of {apart} apart", report.apart);
-    // What each may hold of a batch, or have sent beyond it, comes on top of Q and a batch.
+    // The rest of each shard's batch, or its excess, adds to Q and a batch.
     let (shards, batch, longest) = (weights.len() as u64, u64::from(batch), u64::from(LONGEST));
     let most = queue + batch + shards * (batch + longest);
     assert!(report.queue <= most, "{} of {most} queued", report.queue);
 }
 
-/// While no thread stops and none is left out, each is a server of its share of the rate: what core's bounds
-/// say of one.
+/// While no thread stops and none is left out, each is a server of its share of the rate, with the bounds of core's
+/// `Service`.
 fn assert_service(setup: &Setup, report: &Report) {
     let left_out: u64 = report.left_out.iter().sum();
     if left_out > 0
@@ -62,10 +62,10 @@ fn assert_service(setup: &Setup, report: &Report) {
     let weights = weights(setup);
     let whole: f64 = weights.iter().copied().map(f64::from).sum();
     let (config, longest) = (setup.config, Length::new(LONGEST).unwrap());
-    // What is promised and not carried when it begins, and what the wire missed in all.
+    // Bytes assigned and not carried at the start, and the total idle time of the wire.
     let promised = config.ahead + u64::from(config.batch);
     let core = setup.members.iter().map(|member| member.core.access).max();
-    // From an arrival until a shard has come in it does not count yet.
+    // From an arrival until it has entered a shard does not count.
     let coming = 12 * core.unwrap();
     let missed = work(setup, report.idle + coming).ceil() as u64;
     let lag = promised + missed;
@@ -81,7 +81,7 @@ fn assert_service(setup: &Setup, report: &Report) {
             latency: Work::new(service / share).unwrap(),
             turn: Work::ZERO,
         };
-        // Taken is not yet sent: a batch when it ends, a packet beyond it when it begins.
+        // Bytes taken are not yet sent: a batch at the end, a packet's excess at the start.
         let taken = f64::from(config.batch + LONGEST);
         let most = link.child(share, wfi).lag().bytes() + taken;
         assert!(behind <= most, "shard {shard}: {behind} of {most} behind");
@@ -109,7 +109,7 @@ fn the_wire_does_not_idle_beside_a_slow_core_nor_by_one_shard_alone() {
                 assert!(report.used > 0.99, "{shards}: {}", report.used);
                 continue;
             }
-            // Until the first batch is decided and handed on: a slow core's may take this long.
+            // Until the first batch is decided and sent: a slow core may take this long.
             let idle = report.idle;
             assert!(idle <= 5_000, "{scenario}, {shards}: {idle} ns");
             assert!(report.left_out.iter().all(|&times| times == 0));
@@ -135,7 +135,7 @@ fn a_stopped_thread_costs_the_others_little_and_an_exchange_its_share() {
         let (_, clock) = run(Scenario::Stops, shards, Candidate::LinkClock);
         let stops = clock.left_out[0];
         assert!(stops > 0, "never left out");
-        // The queue lasts longer than the patience: what is left is a few looks.
+        // The queue lasts longer than the patience: the idle time is a few looks.
         assert!(
             clock.idle <= 5_000 * (stops + 1),
             "{} ns, {stops} stops",
@@ -163,7 +163,7 @@ fn equal_weights_get_equal_service_and_weights_theirs() {
     }
 }
 
-/// The form of seconds: the aggregate over one second.
+/// The long form: the aggregate over one second.
 #[test]
 fn over_one_second_the_aggregate_is_within_a_ten_thousandth() {
     if !long_tests() {

@@ -1,5 +1,5 @@
-//! Arbiters on threads of their own that divide one link, by a clock that each look of any of them moves on: what is
-//! claimed here holds whenever a thread runs.
+//! Arbiters on separate threads that divide one link, with a clock that each look of any of them advances: the claims
+//! hold for any timing of the threads.
 //!
 //! `cargo test -p fairlane-shards --test threads`
 #![cfg(not(loom))]
@@ -13,7 +13,7 @@ use fairlane_core::{FlowConfig, FlowId, Length, Nanos, Packet, PacketScheduler, 
 use fairlane_runtime::{Arbiter, ArbiterConfig, Link, Release};
 use fairlane_shards::{Config, Shard, Turns, divide, share};
 
-/// A byte in a nanosecond.
+/// A byte per nanosecond.
 const CONFIG: Config = Config {
     rate: 8_000_000_000,
     batch: 3_000,
@@ -25,7 +25,7 @@ const CONFIG: Config = Config {
 const LONGEST: u32 = 1_000;
 const WEIGHTS: [u32; 3] = [1, 2, 5];
 
-/// Each packet of a flow is one more than the last.
+/// Checks that the number of each packet of a flow is one more than the last.
 #[derive(Default)]
 struct InOrder {
     sent: [u64; 2],
@@ -61,12 +61,12 @@ fn part(turns: Turns, link: Link) -> (Part, [FlowId; 2]) {
     (part, flows)
 }
 
-/// How far above the floor a shard of this weight can be.
+/// Returns the largest distance above the floor of a shard with this weight.
 fn reach(weight: u32) -> u64 {
     CONFIG.apart(weight, WEIGHTS.iter().copied().map(u64::from).sum())
 }
 
-/// After a look, of the shard whose look it was. Nobody is left out, and the circle does not go round.
+/// Checks the theorems for a shard after its look. No shard is left out, and the circle does not wrap.
 fn assert_theorems(shard: &Shard, weight: u32, clock: &AtomicU64) {
     let (promised, lowest) = (shard.promised(), shard.lowest());
     let now = clock.load(Ordering::SeqCst);
@@ -92,7 +92,7 @@ fn arbiters_on_threads_are_within_the_lead_of_one_another_and_lose_no_packet() {
     assert!(sent <= most + WEIGHTS.len() as u64 * u64::from(LONGEST));
 }
 
-/// Sends bursts of two flows, and has nothing in between. The bytes that were sent.
+/// Sends bursts of two flows, idle in between. Returns the bytes sent.
 fn run((mut part, flows): (Part, [FlowId; 2]), weight: u32, clock: &AtomicU64) -> u64 {
     let mut given = [0_u64; 2];
     for burst in 0..300_u32 {
@@ -109,7 +109,7 @@ fn run((mut part, flows): (Part, [FlowId; 2]), weight: u32, clock: &AtomicU64) -
             part.step(Nanos(now)).unwrap();
             assert_theorems(part.pace().shard(), weight, clock);
         }
-        // There is nothing to send: nobody is to wait for this one.
+        // It is idle: no shard may wait for this one.
         part.step(Nanos(clock.load(Ordering::SeqCst))).unwrap();
         assert!(part.pace().shard().credit() <= 0);
     }
@@ -144,7 +144,7 @@ fn a_thread_that_stops_in_the_middle_of_a_look_is_left_out_and_comes_back() {
         runs.sent(taken.map_or(0, |batch| batch.bytes));
         bytes += taken.map_or(0, |batch| batch.bytes);
     }
-    // But for what it waited, and the other one's batch.
+    // Except for its waiting time, and the other one's batch.
     assert!(bytes >= 1_000_000 - 4 * config.patience, "{bytes}");
     stopped.thread().unpark();
     assert_eq!(stopped.join().unwrap(), (1, 1));

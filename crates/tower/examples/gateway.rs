@@ -1,9 +1,9 @@
-//! A fair gateway in front of an inference server that streams tokens, which is mocked here:
-//! `cargo run -p fairlane-tower --example gateway 127.0.0.1:8080`, then
-//! `curl -N -H 'x-tenant: alice' -H 'x-max-tokens: 200' http://127.0.0.1:8080/generate`
+//! A fair gateway in front of an inference server that streams tokens, which is mocked here: `cargo run -p
+//! fairlane-tower --example gateway 127.0.0.1:8080`, then `curl -N -H 'x-tenant: alice' -H 'x-max-tokens: 200'
+//! http://127.0.0.1:8080/generate`
 //!
-//! Four requests are served at a time. A tenant is charged for the tokens that it asks for at most, and
-//! then for those that it got.
+//! Four requests are served at a time. A tenant is charged for the most tokens that it requests, and then for those
+//! that it received.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use futures_util::stream;
 
 type Tenant = String;
 
-/// Tokens of an answer at most.
+/// The largest number of tokens in an answer.
 const MOST: u32 = 1000;
 
 fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     request.headers().get(name)?.to_str().ok()
 }
 
-/// What a request asks for, and no more than the model ever says: who asks for more than he can get would
-/// have credit for the difference.
+/// Returns the requested tokens, limited to the model's maximum: a larger request would be credited with the
+/// difference.
 fn max_tokens(request: &Request) -> u32 {
     let asked = header(request, "x-max-tokens").and_then(|text| text.parse().ok());
     asked.unwrap_or(MOST).min(MOST)
 }
 
-/// The model: as many tokens as it may say, one in so long.
+/// The model: sends the allowed number of tokens, one every `pace`.
 async fn generate(mut request: Request, pace: Duration) -> Response {
     let permit = request.extensions_mut().remove::<Arc<Permit<Tenant>>>();
     let tokens = max_tokens(&request);
@@ -44,7 +44,7 @@ async fn generate(mut request: Request, pace: Duration) -> Response {
             return None; // and the permit is free
         }
         tokio::time::sleep(pace).await;
-        // Also who hangs up is charged for what he got.
+        // A client that disconnects is charged for the tokens it received.
         let actual = Cost::clamped(u64::from(said) + 1);
         permit.iter().for_each(|permit| permit.correct(actual));
         let token = format!("token{said} ");
@@ -61,11 +61,11 @@ async fn refused(error: FairError) -> (StatusCode, String) {
     (status, error.to_string())
 }
 
-/// The model behind a fair gate; it says a token in so long.
+/// Returns the model behind fair admission; it sends a token every `pace`.
 pub fn gateway(semaphore: FairSemaphore<Tenant>, pace: Duration) -> Router {
     let whose = |request: &Request| header(request, "x-tenant").unwrap_or("nobody").to_owned();
     let cost = |request: &Request| Cost::clamped(max_tokens(request).into());
-    // The permit goes with the request, so that it lasts until the answer has been streamed.
+    // The permit is passed with the request, so it lasts until the answer has been streamed.
     let fair = FairLayer::new(semaphore, whose, cost).hand_over(|mut request: Request, permit| {
         request.extensions_mut().insert(Arc::new(permit));
         request

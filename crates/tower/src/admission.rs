@@ -1,5 +1,5 @@
-//! Who is admitted, and when: the whole state of a semaphore, without its lock. Nothing here wakes
-//! anybody or drops a waker: that is for whoever holds the lock to do when it is open again.
+//! Admission: the whole state of a semaphore, without its lock. No function here wakes a task or drops a waker: the
+//! caller does that after it has released the lock.
 
 use crate::tenants::{Index, Order, Tenants, entity};
 use crate::waiters::{Ends, Look, Waiters};
@@ -8,7 +8,7 @@ use fairlane_core::scheduler::{Scheduler, Share};
 use fairlane_core::{Charge, Weight};
 use std::task::Waker;
 
-/// Wakers to be woken, or dropped, once nothing is locked.
+/// Wakers to wake, or drop, after the lock is released.
 #[derive(Debug, Default)]
 pub(crate) struct Woken {
     first: Option<Waker>,
@@ -32,7 +32,7 @@ impl Woken {
     }
 }
 
-/// What became of a request that came.
+/// The result of a new request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
     /// It has a permit of this tenant, at this cost.
@@ -41,16 +41,16 @@ pub(crate) enum Entered {
     Waits(u32),
 }
 
-/// How keys are hashed and what their weights are.
+/// Hashes and weights of keys.
 pub(crate) trait Keys<K> {
     fn hash(&self, key: &K) -> u64;
     fn weight(&self, key: &K) -> Weight;
 }
 
-/// Tenants, requests that wait, and permits.
+/// Tenants, waiting requests, and permits.
 ///
-/// Whenever no call is under way, a permit is free only if nobody waits who may have it: only tenants
-/// with all the permits that one tenant may have wait then.
+/// Between calls, a permit is free only if no waiting request may have it: then only tenants with the largest allowed
+/// number of permits wait.
 #[derive(Debug)]
 pub(crate) struct Admission<K> {
     order: Order,
@@ -62,8 +62,8 @@ pub(crate) struct Admission<K> {
     closed: bool,
 }
 
-/// What a tenant of this weight is entitled to. The order is exact to the unit: what the largest cost of a
-/// tenant is, it need not know.
+/// Returns the share of a tenant with this weight. The order is exact to the unit, so it does not need the largest cost
+/// of a tenant.
 fn share(weight: Weight) -> Share {
     Share::new(weight, Cost::MAX)
 }
@@ -85,7 +85,7 @@ impl<K> Admission<K> {
         self.limits
     }
 
-    /// Permits that are out, those included that nobody has collected yet.
+    /// Returns the number of granted permits, including those not yet collected.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -106,13 +106,13 @@ impl<K> Admission<K> {
         self.tenants.bytes() + self.waiters.bytes()
     }
 
-    /// Whether a tenant has as many permits as one may have.
+    /// Whether a tenant has the largest allowed number of permits.
     #[inline]
     fn is_capped(&self, index: Index) -> bool {
         self.tenants[index].in_flight >= self.limits.permits_per_tenant
     }
 
-    /// Whether a tenant could be forgotten: it has no request and no place in the order.
+    /// Whether a tenant may expire: it has no request and no place in the order.
     #[inline]
     fn is_idle(&self, index: Index) -> bool {
         let tenant = &self.tenants[index];
@@ -121,7 +121,7 @@ impl<K> Admission<K> {
             && !self.order.is_active(self.tenants.all(), entity(index))
     }
 
-    /// A tenant may have become idle: it was not.
+    /// Makes a tenant idle if it has become so.
     #[inline]
     fn rest(&mut self, index: Index) {
         if self.is_idle(index) {
@@ -129,8 +129,8 @@ impl<K> Admission<K> {
         }
     }
 
-    /// A tenant with requests that wait gets its place in the order, unless it has one, or as many
-    /// permits as one may have.
+    /// Adds a tenant with waiting requests to the order, unless it has a place there, or the largest allowed number of
+    /// permits.
     fn compete(&mut self, index: Index) {
         let tenant = &self.tenants[index];
         let Some(cost) = self
@@ -147,7 +147,7 @@ impl<K> Admission<K> {
         }
     }
 
-    /// The selected tenant has a request admitted at this cost.
+    /// Charges the selected tenant for a request admitted at this cost.
     fn serve(&mut self, index: Index, cost: Cost) {
         self.in_flight += 1;
         let charged = self.tenants.charge_now(index, cost);
@@ -163,25 +163,25 @@ impl<K> Admission<K> {
         self.order.reschedule(records, id, charged.into(), next);
     }
 
-    /// The selected tenant has nobody to admit.
+    /// Skips the selected tenant, which has no request to admit.
     fn pass_over(&mut self, index: Index) {
         self.order.idle(self.tenants.records(), entity(index));
         self.rest(index);
     }
 
-    /// Who is next, if anybody has a place in the order.
+    /// Returns the next tenant, if the order is not empty.
     #[inline]
     fn select(&self) -> Option<Index> {
         let selected = self.order.select(self.tenants.all());
         selected.get().map(|id| id.index() as Index)
     }
 
-    /// A request of a tenant is admitted that nobody who waits could be admitted before.
+    /// Admits a request of a tenant at once. No waiting request may be admissible before it.
     fn admit_at_once(&mut self, index: Index, cost: Cost) {
         let head = Charge::from(self.tenants[index].charge(cost));
         self.order
             .backlogged(self.tenants.records(), entity(index), head);
-        // Before it come only those whose requests went away.
+        // Only tenants whose requests were cancelled precede it.
         while let Some(selected) = self.select()
             && selected != index
         {
@@ -190,7 +190,7 @@ impl<K> Admission<K> {
         self.serve(index, cost);
     }
 
-    /// Gives free permits to those who wait, in their order. O(log n) for each.
+    /// Grants free permits to waiting requests, in order. O(log n) for each.
     fn grant(&mut self, woken: &mut Woken) {
         while self.in_flight < self.limits.permits
             && let Some(index) = self.select()
@@ -211,7 +211,7 @@ impl<K> Admission<K> {
         }
     }
 
-    /// A permit comes back. O(log n).
+    /// Takes a permit back. O(log n).
     pub(crate) fn release(&mut self, index: Index, woken: &mut Woken) {
         let was_capped = self.is_capped(index);
         self.in_flight -= 1;
@@ -223,21 +223,21 @@ impl<K> Admission<K> {
         self.grant(woken);
     }
 
-    /// What was admitted at a cost of `charged` turns out to cost `actual`. O(1).
+    /// Corrects a request that was admitted at a cost of `charged` to `actual`. O(1).
     pub(crate) fn correct(&mut self, index: Index, charged: u32, actual: u32) {
         let by = i64::from(actual) - i64::from(charged);
         self.tenants.settle(index, by);
     }
 
-    /// A request that did not get its permit at once looks for it: it has one, or the semaphore is
-    /// closed, or `waker` is woken once either is so. The answer is to be dropped without the lock.
+    /// Polls a request that did not get its permit at once: it has one, or the semaphore is closed, or `waker` is woken
+    /// when either happens. Drop the result without the lock.
     pub(crate) fn look(&mut self, slot: u32, waker: &Waker) -> Look {
         self.waiters.look(slot, waker)
     }
 
-    /// A request that did not get its permit at once goes away, and leaves nothing. Was it granted one
-    /// already, it costs one unit: were it nothing, who owes less than nothing would be given more each time
-    /// that he goes. The waker is to be dropped without the lock. O(log n).
+    /// Cancels a request that did not get its permit at once. If it had been granted one already, it costs one unit: if
+    /// it cost nothing, a tenant with a negative account would gain with each cancellation. Drop the waker without the
+    /// lock. O(log n).
     pub(crate) fn cancel(&mut self, slot: u32, woken: &mut Woken) -> Option<Waker> {
         if !self.waiters.is_waiting(slot) {
             if let Some((index, cost)) = self.waiters.abandon(slot) {
@@ -251,20 +251,20 @@ impl<K> Admission<K> {
         let waker = self.waiters.withdraw(&mut tenant.ends, slot);
         tenant.waiting -= 1;
         self.waiting -= 1;
-        // The next one is the head now, if this one was.
+        // The next request is the head now, if this one was.
         self.compete(index);
         self.rest(index);
         waker
     }
 
-    /// Other permits in all. What is out beyond them comes back in time. O(log n) for each that is
-    /// given away.
+    /// Changes the number of permits. Permits above it remain granted until they are dropped. O(log n) for each that is
+    /// granted.
     pub(crate) fn set_permits(&mut self, permits: u32, woken: &mut Woken) {
         self.limits.permits = permits;
         self.grant(woken);
     }
 
-    /// Nobody is admitted any more, nor of those who wait. O(slots).
+    /// Closes the semaphore: new and waiting requests are rejected. O(slots).
     pub(crate) fn close(&mut self, woken: &mut Woken) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -282,8 +282,8 @@ impl<K> Admission<K> {
 }
 
 impl<K: Eq> Admission<K> {
-    /// A request comes: it is admitted at once, or waits, or is refused, and nothing changed then. O(log
-    /// n), amortised over requests that went away before their turn.
+    /// Admits a new request at once, or lets it wait, or rejects it without a change. O(log n), amortised over requests
+    /// that were cancelled before their turn.
     pub(crate) fn enter(
         &mut self,
         hash: u64,
@@ -311,7 +311,7 @@ impl<K: Eq> Admission<K> {
             Some(index) => Ok(index),
             None => Err(self.tenants.place()?),
         };
-        // Nothing is refused from here on, so that no waker is dropped under the lock.
+        // No rejection from here on, so no waker is dropped under the lock.
         let waker = waker.cloned();
         let index = match known {
             Ok(index) => {
@@ -331,8 +331,8 @@ impl<K: Eq> Admission<K> {
         }))
     }
 
-    /// Whether one more request may wait, of a tenant that is there or of a new one. One that has none
-    /// waiting is not refused for what others have.
+    /// Whether one more request may wait, of a known tenant or of a new one. A tenant without waiting requests is not
+    /// rejected because of other tenants.
     fn may_wait(&self, tenant: Option<Index>) -> Result<(), AcquireError> {
         let waiting = tenant.map_or(0, |index| self.tenants[index].waiting);
         let Limits {
@@ -349,7 +349,7 @@ impl<K: Eq> Admission<K> {
         Ok(())
     }
 
-    /// Lets a request wait: its slot.
+    /// Queues a request; returns its slot.
     fn queue(&mut self, index: Index, cost: Cost, waker: Waker) -> u32 {
         let tenant = &mut self.tenants[index];
         let slot = self.waiters.push(&mut tenant.ends, index, cost, waker);
@@ -361,14 +361,14 @@ impl<K: Eq> Admission<K> {
         slot
     }
 
-    /// Adds a tenant that is not there, not idle: in place of `oldest`, or behind all.
+    /// Adds a new tenant, not idle: replaces `oldest`, or appends.
     #[inline(never)]
     fn add(&mut self, oldest: Option<Index>, hash: u64, key: K, keys: &impl Keys<K>) -> Index {
         let weight = self.tenants.own_weight(hash, &key);
         let weight = weight.unwrap_or_else(|| keys.weight(&key));
         self.tenants.make_place(oldest, |key| keys.hash(key));
         if let Some(oldest) = oldest {
-            // It is inactive, and gone at once.
+            // It is inactive, and removed at once.
             let _ = self.order.remove(self.tenants.records(), entity(oldest));
         }
         let index = (self.tenants).fill(oldest, hash, key, |key| keys.hash(key));
@@ -377,7 +377,7 @@ impl<K: Eq> Admission<K> {
         index
     }
 
-    /// Sets a tenant's weight, whether it is there or not, or forgets what was set. O(log n).
+    /// Sets a tenant's weight, known or not, or removes the setting. O(log n).
     pub(crate) fn set_weight(
         &mut self,
         hash: u64,
@@ -400,7 +400,7 @@ impl<K: Eq> Admission<K> {
         }
     }
 
-    /// The weight that a tenant has, or would have. O(1).
+    /// Returns the weight that a tenant has, or would have. O(1).
     pub(crate) fn weight(&self, hash: u64, key: &K, keys: &impl Keys<K>) -> Weight {
         let own = self.tenants.own_weight(hash, key);
         own.unwrap_or_else(|| match self.tenants.find(hash, key) {
@@ -412,7 +412,7 @@ impl<K: Eq> Admission<K> {
 
 #[cfg(test)]
 impl<K> Admission<K> {
-    /// Panics unless all that is counted is there, and nobody waits for a permit that he may have.
+    /// Panics unless all counters are right, and no request waits for a permit that it may have.
     pub(crate) fn check(&self) {
         let (mut in_flight, mut waiting) = (0, 0);
         let mut idle = Vec::new();
@@ -452,7 +452,7 @@ impl<K> Admission<K> {
         self.order.invariants(self.tenants.all()).unwrap();
     }
 
-    /// Slots in use, by what they hold: waiting, granted, closed; and what all accounts come to.
+    /// Returns the slots in use by stage, waiting, granted and closed, and the sum of all accounts.
     pub(crate) fn leftovers(&self) -> ([usize; 3], i64) {
         let tenants = 0..self.tenants.len() as Index;
         (

@@ -1,28 +1,28 @@
-//! Why a request was not admitted.
+//! Errors of admission.
 
-/// Any error, as the layers of [Tower](https://docs.rs/tower) have it.
+/// Any error, as in the layers of [Tower](https://docs.rs/tower).
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a permit was refused. Nothing changed by it.
+/// The reason why a request was rejected. A rejection changes no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// The semaphore was closed, before or while the request waited.
     #[error("the semaphore is closed, and admits nobody any more")]
     Closed,
-    /// The tenant has as many requests waiting as one may have.
+    /// The tenant has the largest allowed number of waiting requests.
     #[error("{limit} requests of this tenant wait already, and no more than that may")]
     TenantFull {
         /// [`Limits::waiting_per_tenant`](crate::Limits::waiting_per_tenant).
         limit: u16,
     },
-    /// As many requests wait as may in all.
+    /// The largest allowed number of requests waits.
     #[error("{limit} requests wait already, and no more than that may in all")]
     Full {
         /// [`Limits::waiting`](crate::Limits::waiting).
         limit: u32,
     },
-    /// As many tenants as there may be have requests that wait or are served.
+    /// The largest allowed number of tenants has requests that wait or are served.
     #[error("{limit} tenants have requests already, and there is no room for another tenant")]
     TooManyTenants {
         /// [`Limits::tenants`](crate::Limits::tenants).
@@ -30,8 +30,8 @@ pub enum AcquireError {
     },
 }
 
-/// The error of a [`FairService`](crate::FairService). It is an [`Error`](std::error::Error) whatever the
-/// inner service's is, so that other layers can stand on either side.
+/// The error of a [`FairService`](crate::FairService). It is an [`Error`](std::error::Error) for any error type of the
+/// inner service, so that other layers can be inside or outside.
 ///
 /// ```
 /// use fairlane_tower::{AcquireError, BoxError, FairError};
@@ -47,7 +47,7 @@ pub enum AcquireError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FairError {
-    /// The request was not admitted, and the inner service never saw it.
+    /// The request was not admitted, and the inner service did not receive it.
     #[error("not admitted: {0}")]
     Refused(AcquireError),
     /// The error of the inner service, with its message and its sources.

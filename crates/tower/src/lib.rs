@@ -1,10 +1,10 @@
-//! Fair admission of requests by tenant: a [semaphore](FairSemaphore) for any asynchronous runtime, and
-//! a [Tower layer](FairLayer) over it.
+//! Fair admission of requests by tenant: a [semaphore](FairSemaphore) for any asynchronous runtime, and a [Tower
+//! layer](FairLayer) over it.
 //!
-//! A request says whose it is (its *tenant*, any `Hash + Eq` key) and what it will cost, in whatever the
-//! server is short of: tokens, rows, milliseconds. At most [`Limits::permits`] requests are served at a
-//! time; who waits is admitted in the order of WF2Q+ ([`fairlane_core::sched::Wf2qPlus`]): tenants get
-//! work in proportion to their weights, whatever they ask for.
+//! A request has a *tenant* (any `Hash + Eq` key) and an estimated cost, in units of the server's scarce resource:
+//! tokens, rows, milliseconds. At most [`Limits::permits`] requests are served at a time; waiting requests are admitted
+//! in the order of WF2Q+ ([`fairlane_core::sched::Wf2qPlus`]): tenants get work in proportion to their weights,
+//! regardless of their demand.
 //!
 //! ```
 //! use fairlane_tower::{Cost, FairSemaphore, Limits};
@@ -21,38 +21,36 @@
 //! # }).unwrap();
 //! ```
 //!
-//! # What is fair
+//! # Guarantees
 //!
-//! * While two tenants wait, both are charged for work in proportion to their weights, to within two
-//!   requests of each. A tenant's own requests are admitted in the order in which they came.
-//! * A tenant that asks for little does not wait for what others have waiting: of each of them, two requests
-//!   go before it at most, beside as much work by weight as its own request costs. With
-//!   [`Limits::permits_per_tenant`] below [`Limits::permits`], a flooding tenant leaves permits free, and
-//!   nobody waits for it at all.
-//! * However many requests others have waiting, one of a tenant may wait: [`Limits::waiting`].
-//! * A request that goes away takes up nothing; one unit of cost, if it had been given a permit already. Was it
-//!   the first of its tenant, then the tenant keeps its place: its next request is admitted no later than it
-//!   would have been behind that one.
-//! * A tenant that goes and comes back takes up where it was: what it was served ahead of others that
-//!   wait stays to be worked off, and what it did not ask for is not saved up. Only a tenant that was
-//!   forgotten starts anew: the one that was idle for longest, once there are [`Limits::tenants`]. What
-//!   it can win is one request, and what corrections had left.
-//! * Requests that are admitted at once are charged for like all others.
-//! * An estimate that was wrong is put right by [`Permit::correct`], from the tenant's next request on.
-//!   A tenant is ahead of others by that, or behind, by at most the errors of as many requests as it has
-//!   under way at a time, and of one more ([`fairlane_core::bounds::corrected`]), whatever is corrected when,
-//!   and goes away. That is as good for what was estimated while nobody else asked: where tenants say
-//!   their estimates themselves, so many times [`Limits::estimate`] is what one can win by them.
+//! * While two tenants wait, both are charged for work in proportion to their weights, to within two requests of each.
+//!   A tenant's own requests are admitted in the order of their arrival.
+//! * A tenant with low demand does not wait for the backlog of others: at most two requests of each other tenant are
+//!   admitted before it, plus as much work by weight as its own request costs. With [`Limits::permits_per_tenant`]
+//!   below [`Limits::permits`], a flooding tenant leaves permits free, and no other tenant waits for it.
+//! * One request of each tenant may wait, for any backlog of other tenants: [`Limits::waiting`].
+//! * A cancelled request costs nothing; one unit of cost, if it had already been granted a permit. If it was the first
+//!   of its tenant, the tenant keeps its place: its next request is admitted no later than it would have been behind
+//!   the cancelled one.
+//! * A tenant that becomes idle and returns keeps its state: service ahead of other waiting tenants remains to be
+//!   worked off, and unused service is not saved up. Only a tenant whose state has expired starts again: the one that
+//!   was idle for longest, once there are [`Limits::tenants`]. It gains at most one request, and its outstanding
+//!   corrections.
+//! * Requests that are admitted at once are charged like all others.
+//! * [`Permit::correct`] corrects a wrong estimate, from the tenant's next request on. Wrong estimates put a tenant
+//!   ahead of others, or behind, by at most the errors of as many requests as it has in progress at a time, and of one
+//!   more ([`fairlane_core::bounds::corrected`]), for any order of corrections and cancellations. This includes
+//!   estimates that were made without other demand: where tenants provide their own estimates, a tenant can gain at
+//!   most that many times [`Limits::estimate`].
 //!
-//! What is shared is work as it is charged at admission, not time: a permit that is held for long costs
-//! what its request costs.
+//! The tenants share work as it is charged at admission, not time: holding a permit for longer costs nothing extra.
 //!
-//! # What it costs
+//! # Cost
 //!
-//! A tenant that is remembered takes 64 bytes at most with a key of eight; one with requests that wait 24
-//! more, and each of them 40. All state is under one lock, held for some tens of nanoseconds a call: O(log n)
-//! in the number of tenants that wait, amortised over requests that go away and tables that grow. Nobody is
-//! woken, and no waker is dropped, under the lock.
+//! A known tenant takes at most 64 bytes with a key of eight bytes; one with waiting requests takes 24 more, and each
+//! request 40. All state is under one lock, held for some tens of nanoseconds per call: O(log n) in the number of
+//! waiting tenants, amortised over cancelled requests and growing tables. No task is woken, and no waker is dropped,
+//! under the lock.
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
@@ -65,7 +63,7 @@ mod tenants;
 mod tests;
 mod waiters;
 
-/// What a request costs: 1 to [`MAX_COST`] of the user's units (tokens, rows, milliseconds).
+/// The cost of a request: 1 to [`MAX_COST`] of the user's units (tokens, rows, milliseconds).
 ///
 /// ```
 /// use fairlane_tower::Cost;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// How many requests a [`FairSemaphore`] admits at a time, and how many it lets wait.
+/// The limits of a [`FairSemaphore`]: requests admitted at a time, and waiting requests.
 ///
 /// ```
 /// use fairlane_tower::Limits;
@@ -24,32 +24,29 @@ use std::task::{Context, Poll, Waker};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests that are admitted at a time; 0 holds all up.
+    /// Requests admitted at a time; 0 holds all requests.
     pub permits: u32,
-    /// Of one tenant; 0 holds all up. With fewer than `permits`, the others find one free whatever this one sends, and
-    /// permits stay unused while only this one has requests.
+    /// The same for one tenant; 0 holds all requests. With fewer than `permits`, other tenants find a free permit
+    /// however many requests one tenant has, but permits stay unused while only one tenant has requests.
     pub permits_per_tenant: u16,
-    /// Requests that wait in all. Of a tenant that has none waiting, one may wait whatever others have. A
-    /// waiting request takes 40 bytes beside its task.
+    /// Waiting requests in all. A tenant without waiting requests may always have one. A waiting request takes 40 bytes
+    /// in addition to its task.
     pub waiting: u32,
-    /// Of one tenant.
+    /// Waiting requests of one tenant.
     pub waiting_per_tenant: u16,
-    /// Tenants that are remembered, at most 2^24. Whoever is new then takes the place of the one that
-    /// has been idle for longest.
+    /// Known tenants, at most 2^24. Beyond that a new tenant replaces the one that has been idle for longest.
     pub tenants: u32,
-    /// The largest estimate: whatever is said to cost more is charged for this, and
-    /// [corrected](Permit::correct) from there.
+    /// The largest estimate: a larger one is charged as this, and [corrected](Permit::correct) from there.
     ///
-    /// What was estimated too high is taken off a tenant's later requests, also if nobody else asked
-    /// meanwhile: with n requests under way at a time, up to n + 1 times this, and no more however often. So
-    /// where tenants say themselves what they will need, this is to be the most that a request can cost, as
-    /// of a model the longest answer.
+    /// An overestimate is deducted from the tenant's later requests, also if no other tenant waited meanwhile: with n
+    /// requests in progress at a time, up to n + 1 times this, and no more for any number of requests. So if tenants
+    /// provide the estimates, set this to the highest cost of a request, for example the longest answer of a model.
     pub estimate: Cost,
 }
 
 impl Limits {
-    /// So many permits, 65,535 of them for one tenant if nobody else has requests; a million requests may
-    /// wait, 65,535 of one tenant, a million tenants are remembered, and any cost may be estimated.
+    /// Returns limits with this number of permits, up to 65,535 of them for one tenant; a million requests may wait,
+    /// 65,535 of one tenant, a million tenants are known, and any cost may be estimated.
     pub const fn permits(permits: u32) -> Limits {
         Limits {
             permits,
@@ -83,15 +80,15 @@ struct Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// The state. A panic of a key's own code leaves it whole: it is asked before anything changes. At worst
-    /// the table of keys loses some that it was about to hash again: those come as new tenants.
+    /// Locks the state. A panic in a key's own code leaves it consistent, since that code runs before any change. At
+    /// worst the table of keys loses some keys that it was about to rehash: those are new tenants later.
     fn lock(&self) -> MutexGuard<'_, Admission<K>> {
         self.admission
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state; whoever got a permit by it is woken when the lock is open again.
+    /// Changes the state, then releases the lock and wakes the requests that got a permit.
     fn change<R>(&self, change: impl FnOnce(&mut Admission<K>, &mut Woken) -> R) -> R {
         let mut woken = Woken::default();
         let result = change(&mut self.lock(), &mut woken);
@@ -100,12 +97,11 @@ impl<K> Shared<K> {
     }
 }
 
-/// A semaphore that gives its permits to tenants by weight: a request says whose it is and what it
-/// will cost.
+/// A semaphore that grants its permits to tenants by weight: a request has a tenant and an estimated cost.
 ///
-/// A handle: clones are of the same semaphore. `K` is what tells tenants apart; its `Hash`, `Eq` and
-/// `Drop` run under the semaphore's lock and must not use the semaphore. Where `Hash` or `Eq` panics, so
-/// does the call that asked for it, and nothing else is changed. See the [crate] for what is fair.
+/// A handle: clones refer to the same semaphore. `K` identifies tenants; its `Hash`, `Eq` and `Drop` run under the
+/// semaphore's lock and must not use the semaphore. If `Hash` or `Eq` panics, so does the call that ran it, without any
+/// other change. See the [crate] for the guarantees.
 pub struct FairSemaphore<K> {
     shared: Arc<Shared<K>>,
 }
@@ -132,14 +128,13 @@ impl<K> fmt::Debug for FairSemaphore<K> {
 }
 
 impl<K: Hash + Eq> FairSemaphore<K> {
-    /// A semaphore where all tenants have weight 1 until it is [set](Self::set_weight).
+    /// Creates a semaphore where all tenants have weight 1 until it is [set](Self::set_weight).
     pub fn new(limits: Limits) -> Self {
         Self::with_weights(limits, |_| Weight::ONE)
     }
 
-    /// A semaphore where `weights` says what a tenant's weight is, each time that the tenant comes for
-    /// the first time or was forgotten. It is asked under the semaphore's lock: it must be quick, and
-    /// not use the semaphore.
+    /// Creates a semaphore where `weights` returns a tenant's weight, each time that the tenant is new or has expired.
+    /// It runs under the semaphore's lock: it must be fast, and not use the semaphore.
     pub fn with_weights(
         limits: Limits,
         weights: impl Fn(&K) -> Weight + Send + Sync + 'static,
@@ -159,11 +154,11 @@ impl<K: Hash + Eq> FairSemaphore<K> {
         }
     }
 
-    /// A permit for a request of `tenant` that will cost about `cost`, once it is the tenant's turn.
+    /// Returns a future of a permit for a request of `tenant` with an estimated cost of `cost`.
     ///
-    /// It waits from its first poll on, behind the tenant's other requests. Dropped before it is
-    /// ready, it leaves nothing behind: no place, no permit, and no cost but one unit where it had been
-    /// given a permit that nobody had collected yet.
+    /// It waits from its first poll on, behind the tenant's other requests. If it is dropped before it is ready, it
+    /// frees its place and permit, and costs nothing, or one unit if it had been granted a permit that was not
+    /// collected yet.
     pub fn acquire(&self, tenant: K, cost: Cost) -> Acquire<K> {
         Acquire {
             shared: Some(Arc::clone(&self.shared)),
@@ -171,8 +166,8 @@ impl<K: Hash + Eq> FairSemaphore<K> {
         }
     }
 
-    /// A permit if there is one at once that nobody waits for, else `None`. O(1), and O(log n) in the
-    /// number of tenants that wait.
+    /// Returns a permit if one is free that no request waits for, otherwise `None`. O(1), and O(log n) in the number of
+    /// waiting tenants.
     ///
     /// # Errors
     ///
@@ -191,14 +186,14 @@ impl<K: Hash + Eq> FairSemaphore<K> {
         })
     }
 
-    /// Gives a tenant a weight of its own from its next turn on. It is kept, in memory of its own, until
-    /// [`reset_weight`](Self::reset_weight), also where the tenant is forgotten or not known yet.
+    /// Sets the weight of a tenant from its next turn on. The setting is stored separately until
+    /// [`reset_weight`](Self::reset_weight), also if the tenant has expired or is not known yet.
     pub fn set_weight(&self, tenant: K, weight: Weight) {
         self.weigh(tenant, Some(weight));
     }
 
-    /// A tenant has the weight that [`with_weights`](Self::with_weights) says from its next turn on;
-    /// also after what that says has become another.
+    /// Resets the weight of a tenant, from its next turn on, to that of [`with_weights`](Self::with_weights), which is
+    /// called again.
     pub fn reset_weight(&self, tenant: K) {
         self.weigh(tenant, None);
     }
@@ -209,7 +204,7 @@ impl<K: Hash + Eq> FairSemaphore<K> {
         self.shared.lock().set_weight(hash, tenant, weight, rules);
     }
 
-    /// The weight that a tenant has, or will have when it comes.
+    /// Returns the weight that a tenant has, or will have.
     pub fn weight(&self, tenant: &K) -> Weight {
         let rules = &self.shared.rules;
         self.shared.lock().weight(rules.hash(tenant), tenant, rules)
@@ -217,14 +212,13 @@ impl<K: Hash + Eq> FairSemaphore<K> {
 }
 
 impl<K> FairSemaphore<K> {
-    /// Changes the number of permits. Where there are fewer now, those that are out stay so until they
-    /// are dropped.
+    /// Changes the number of permits. If there are fewer now, granted permits stay valid until they are dropped.
     pub fn set_permits(&self, permits: u32) {
         self.shared
             .change(|state, woken| state.set_permits(permits, woken));
     }
 
-    /// Refuses all who come, and all who wait. Permits that are out stay valid.
+    /// Rejects all new and waiting requests. Granted permits stay valid.
     pub fn close(&self) {
         self.shared.change(|state, woken| state.close(woken));
     }
@@ -234,27 +228,27 @@ impl<K> FairSemaphore<K> {
         self.shared.lock().is_closed()
     }
 
-    /// What it was made with, and the permits that were [set](Self::set_permits).
+    /// Returns the limits, with the number of permits that was [set](Self::set_permits).
     pub fn limits(&self) -> Limits {
         self.shared.lock().limits()
     }
 
-    /// Permits that are out.
+    /// Returns the number of granted permits.
     pub fn in_flight(&self) -> u32 {
         self.shared.lock().in_flight()
     }
 
-    /// Requests that wait.
+    /// Returns the number of waiting requests.
     pub fn waiting(&self) -> u32 {
         self.shared.lock().waiting()
     }
 
-    /// Tenants that are remembered.
+    /// Returns the number of known tenants.
     pub fn tenants(&self) -> usize {
         self.shared.lock().tenants()
     }
 
-    /// Bytes of the tables of tenants and of requests that wait, without what keys hold elsewhere.
+    /// Returns the bytes of the tables of tenants and waiting requests, without memory that keys own elsewhere.
     pub fn memory(&self) -> usize {
         self.shared.lock().bytes()
     }
@@ -285,7 +279,7 @@ pub struct Acquire<K> {
     progress: Progress<K>,
 }
 
-// Nothing in it is pinned: the waker alone says where it is polled.
+// No field is pinned; only the waker refers to the task.
 impl<K> Unpin for Acquire<K> {}
 
 impl<K: Hash + Eq> Future for Acquire<K> {
@@ -339,7 +333,7 @@ impl<K: Hash + Eq> Future for Acquire<K> {
 impl<K> Drop for Acquire<K> {
     fn drop(&mut self) {
         if let (Some(shared), Progress::Waits(slot)) = (&self.shared, &self.progress) {
-            // Its own waker is dropped when the lock is open again.
+            // Its own waker is dropped after the lock is released.
             let _own: Option<Waker> = shared.change(|state, woken| state.cancel(*slot, woken));
         }
     }
@@ -358,12 +352,12 @@ impl<K> fmt::Debug for Acquire<K> {
     }
 }
 
-/// The right to be served now. Dropped, it goes to whoever is next.
+/// A permit to be served now. Dropping it admits the next request.
 #[must_use = "dropped, a permit goes to whoever is next"]
 pub struct Permit<K> {
     shared: Arc<Shared<K>>,
     index: Index,
-    /// What its tenant was charged so far. Changed under the lock.
+    /// The tenant's charge so far. Changed under the lock.
     charged: AtomicU32,
 }
 
@@ -376,14 +370,13 @@ impl<K> Permit<K> {
         }
     }
 
-    /// What its tenant is charged for it: the estimate, or the last correction.
+    /// Returns the tenant's charge for it: the estimate, or the last correction.
     pub fn cost(&self) -> Cost {
         Cost::clamped(self.charged.load(Ordering::Relaxed).into())
     }
 
-    /// The request costs `actual`: what its tenant was charged too little, the tenant's next requests
-    /// are charged for in addition; what it was charged too much is taken off theirs. As often as more
-    /// is known. O(1).
+    /// Corrects the cost of the request to `actual`: an undercharge is added to the tenant's next requests, an
+    /// overcharge is deducted from them. Any number of calls is allowed. O(1).
     pub fn correct(&self, actual: Cost) {
         let mut state = self.shared.lock();
         let charged = self.charged.swap(actual.get(), Ordering::Relaxed);

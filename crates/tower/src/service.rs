@@ -10,19 +10,18 @@ use std::task::{Context, Poll, ready};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// What becomes of a permit when its request is passed on.
+/// The treatment of a permit when its request is passed on.
 ///
-/// [`HoldPermit`] and [`HandOver`] are what there is.
+/// Implemented by [`HoldPermit`] and [`HandOver`].
 pub trait Admit<Request, K> {
-    /// What the inner service is called with.
+    /// The request type of the inner service.
     type Admitted;
 
-    /// The request as the inner service gets it, and the permit if it is to be held until the service
-    /// has answered.
+    /// Returns the request for the inner service, and the permit if it is to be held until the service has answered.
     fn admit(&self, request: Request, permit: Permit<K>) -> (Self::Admitted, Option<Permit<K>>);
 }
 
-/// The permit is held until the inner service has answered.
+/// Holds the permit until the inner service has answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HoldPermit;
 
@@ -34,7 +33,7 @@ impl<Request, K> Admit<Request, K> for HoldPermit {
     }
 }
 
-/// The permit goes with the request, by a closure that puts it there.
+/// Passes the permit with the request, through a closure that stores it there.
 #[derive(Clone, Copy, Debug)]
 pub struct HandOver<F>(F);
 
@@ -51,9 +50,8 @@ where
 
 /// A [`Layer`] that admits requests fairly by tenant.
 ///
-/// `X` says whose a request is (`Fn(&Request) -> K`), `C` what it will cost (`Fn(&Request) -> Cost`).
-/// The permit is held until the inner service has answered, or goes [with the
-/// request](Self::hand_over).
+/// `X` returns the tenant of a request (`Fn(&Request) -> K`), `C` its cost (`Fn(&Request) -> Cost`). The permit is held
+/// until the inner service has answered, or is passed [with the request](Self::hand_over).
 ///
 /// ```
 /// use fairlane_tower::{Cost, FairLayer, FairSemaphore, Limits};
@@ -78,7 +76,7 @@ pub struct FairLayer<K, X, C, A = HoldPermit> {
 }
 
 impl<K, X, C> FairLayer<K, X, C> {
-    /// A layer over a semaphore, which may be that of other layers too.
+    /// Creates a layer over a semaphore, which other layers may share.
     pub fn new<Request>(semaphore: FairSemaphore<K>, key: X, cost: C) -> Self
     where
         X: Fn(&Request) -> K,
@@ -92,8 +90,8 @@ impl<K, X, C> FairLayer<K, X, C> {
         }
     }
 
-    /// The permit goes with the request: `pass_on` puts it there, and whoever finds it corrects its
-    /// cost and drops it when the request is done. So for answers that stream.
+    /// Passes the permit with the request: `pass_on` stores it there, and its holder corrects the cost and drops it
+    /// when the request is done. For streamed answers.
     pub fn hand_over<Request, Admitted, F>(self, pass_on: F) -> FairLayer<K, X, C, HandOver<F>>
     where
         F: Fn(Request, Permit<K>) -> Admitted,
@@ -139,11 +137,10 @@ impl<S, K, X: Clone, C: Clone, A: Clone> Layer<S> for FairLayer<K, X, C, A> {
 
 /// A service whose requests wait for a permit of their tenant.
 ///
-/// It is always ready: whose a request is, is known with the request only, so that it waits in the
-/// future of its call, and what it must not wait for is refused there
-/// ([`FairError::Refused`]). The inner service is asked whether it is ready once the request was
-/// admitted, each time a clone of it, so that no request that waits keeps what an inner layer reserves.
-/// A future that is dropped, as by a timeout around this service, leaves nothing behind.
+/// It is always ready: only the request identifies the tenant, so a request waits in the future of its call, and is
+/// rejected there if it may not wait ([`FairError::Refused`]). After admission, a new clone of the inner service is
+/// polled for readiness, so that no waiting request holds a reservation of an inner layer. A dropped future, for
+/// example by a timeout around this service, frees its place and permit.
 pub struct FairService<S, K, X, C, A = HoldPermit> {
     inner: S,
     layer: FairLayer<K, X, C, A>,
@@ -287,7 +284,7 @@ where
                 },
                 StageProjection::Responds { response, .. } => {
                     let answer = ready!(response.poll(cx));
-                    // The permit is free before the answer is used.
+                    // Frees the permit before the answer is used.
                     stage.set(Stage::Done);
                     return Poll::Ready(answer.map_err(|error| FairError::Service(error.into())));
                 }

@@ -1,4 +1,4 @@
-//! Who asks: tenants by key, each in 48 bytes and its key's beyond eight, and who is forgotten first.
+//! Tenants by key, each in 48 bytes plus those of its key beyond eight, and the order in which idle tenants expire.
 
 use crate::waiters::{Ends, NONE, make_room};
 use crate::{AcquireError, Cost};
@@ -8,7 +8,7 @@ use fairlane_core::scheduler::{EntityId, Holds, Scheduler};
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
 
-/// The order of tenants: exact, whatever costs they mix. O(log n) in the number of tenants that wait.
+/// The order of tenants: exact for any mix of costs. O(log n) in the number of waiting tenants.
 pub(crate) type Order = Wf2qPlus<Costs>;
 type State = <Order as Scheduler>::Entity;
 
@@ -18,8 +18,8 @@ pub(crate) struct Tenant<K, S = State> {
     state: S,
     /// Its queue; its neighbours in the list of idle tenants while it is idle.
     pub(crate) ends: Ends,
-    /// What corrections left to be charged; negative, to be taken off. At the end of its range
-    /// ([`MOST`]), the rest is apart.
+    /// The outstanding corrections to charge; negative, to deduct. At the end of its range ([`MOST`]), the rest is
+    /// stored separately.
     account: i32,
     pub(crate) waiting: u16,
     pub(crate) in_flight: u16,
@@ -28,8 +28,8 @@ pub(crate) struct Tenant<K, S = State> {
 
 const _: () = assert!(size_of::<Tenant<u64>>() == 48);
 
-/// What an account holds on either side: with any cost, it makes the largest charge there is or the
-/// smallest, and what is beyond changes neither.
+/// The limit of an account on either side: with any cost it yields the largest or smallest charge, which a larger
+/// account would not change.
 const MOST: i32 = i32::MAX;
 
 const _: () = assert!(MOST as u32 == crate::MAX_COST - 1);
@@ -46,7 +46,7 @@ impl<K, S> Holds<S> for Tenant<K, S> {
 }
 
 impl<K> Tenant<K> {
-    /// What a request of this cost is charged, with what is left of corrections.
+    /// Returns the charge of a request of this cost, including outstanding corrections.
     #[inline]
     pub(crate) fn charge(&self, cost: Cost) -> Cost {
         let charge = i64::from(cost.get()) + i64::from(self.account);
@@ -54,26 +54,26 @@ impl<K> Tenant<K> {
     }
 }
 
-/// Where a tenant is in the table.
+/// The index of a tenant in the table.
 pub(crate) type Index = u32;
 
-/// The scheduler's name for the tenant at `index`, which is in use.
+/// Returns the scheduler's identifier of the tenant at `index`, which is in use.
 #[inline]
 pub(crate) fn entity(index: Index) -> EntityId {
-    // The table holds no more than there are entities.
+    // The table is no larger than the number of entities.
     EntityId::new(index as usize).unwrap_or_else(|| unreachable!("tenant {index}"))
 }
 
-/// Tenants by key. It never shrinks: whoever is new takes the place of the tenant that has been idle
-/// for longest once there are as many as there may be.
+/// Tenants by key. The table never shrinks: once it has its largest size, a new tenant replaces the one that has been
+/// idle for longest.
 #[derive(Debug)]
 pub(crate) struct Tenants<K> {
     table: Vec<Tenant<K>>,
     by_key: HashTable<Index>,
     most: u32,
-    /// Idle tenants: `first` has been so for longest.
+    /// Idle tenants: `first` has been idle for longest.
     idle: Ends,
-    /// What accounts that are at the end of their range have beyond it.
+    /// The excess of accounts that are at the end of their range.
     beyond: BTreeMap<Index, i64>,
     /// Weights that were set one by one.
     weights: HashTable<(K, Weight)>,
@@ -106,13 +106,13 @@ impl<K> Tenants<K> {
         }
     }
 
-    /// All records, to look at.
+    /// Returns all records, read-only.
     #[inline]
     pub(crate) fn all(&self) -> &[Tenant<K>] {
         &self.table
     }
 
-    /// All records, as the scheduler changes them.
+    /// Returns all records, for the scheduler.
     #[inline]
     pub(crate) fn records(&mut self) -> &mut [Tenant<K>] {
         &mut self.table
@@ -122,8 +122,7 @@ impl<K> Tenants<K> {
         self.table.len()
     }
 
-    /// Adds to what corrections left a tenant to be charged. O(1), or O(log n) in the number of accounts
-    /// beyond their range.
+    /// Adds to the outstanding corrections of a tenant. O(1), or O(log n) in the number of accounts beyond their range.
     pub(crate) fn settle(&mut self, index: Index, by: i64) {
         let held = &mut self.table[index as usize].account;
         let mut sum = i64::from(*held).saturating_add(by);
@@ -137,8 +136,8 @@ impl<K> Tenants<K> {
         }
     }
 
-    /// [Charges](Tenant::charge) a tenant for a request: how much. What goes beyond the range of costs
-    /// stays in the account. As [`settle`](Self::settle).
+    /// [Charges](Tenant::charge) a tenant for a request, and returns the charge. The part beyond the range of costs
+    /// stays in the account. Cost: as [`settle`](Self::settle).
     #[inline]
     pub(crate) fn charge_now(&mut self, index: Index, cost: Cost) -> Cost {
         let tenant = &self[index];
@@ -149,21 +148,21 @@ impl<K> Tenants<K> {
         charge
     }
 
-    /// What corrections left to be charged of a tenant.
+    /// Returns the outstanding corrections of a tenant.
     #[cfg(test)]
     pub(crate) fn account(&self, index: Index) -> i64 {
         let rest = self.beyond.get(&index).copied().unwrap_or(0);
         rest + i64::from(self[index].account)
     }
 
-    /// Bytes of the tables.
+    /// Returns the bytes of the tables.
     pub(crate) fn bytes(&self) -> usize {
         self.table.capacity() * size_of::<Tenant<K>>()
             + self.by_key.allocation_size()
             + self.weights.allocation_size()
     }
 
-    /// Puts a tenant, which is in no list, at the end of those that are idle. O(1).
+    /// Appends a tenant, which is in no list, to the list of idle ones. O(1).
     pub(crate) fn rest(&mut self, index: Index) {
         let last = std::mem::replace(&mut self.idle.last, index);
         self[index].ends = Ends {
@@ -176,7 +175,7 @@ impl<K> Tenants<K> {
         }
     }
 
-    /// Takes an idle tenant out of their list: it has an empty queue. O(1).
+    /// Removes a tenant from the list of idle ones: it has an empty queue. O(1).
     pub(crate) fn wake(&mut self, index: Index) {
         let Ends {
             first: older,
@@ -200,14 +199,14 @@ impl<K> Tenants<K> {
 }
 
 impl<K: Eq> Tenants<K> {
-    /// The tenant with this key, of this hash. O(1).
+    /// Returns the tenant with this key and hash. O(1).
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: &K) -> Option<Index> {
         let same = |&index: &Index| self[index].key == *key;
         self.by_key.find(hash, same).copied()
     }
 
-    /// The weight that was set for a key. O(1).
+    /// Returns the weight that was set for a key. O(1).
     pub(crate) fn own_weight(&self, hash: u64, key: &K) -> Option<Weight> {
         self.weights
             .find(hash, |(other, _)| other == key)
@@ -231,15 +230,15 @@ impl<K: Eq> Tenants<K> {
         }
     }
 
-    /// Forgets the weight that was set for a key, if there was one. O(1).
+    /// Removes the weight that was set for a key, if there is one. O(1).
     pub(crate) fn unset_own_weight(&mut self, hash: u64, key: &K) {
         if let Ok(entry) = self.weights.find_entry(hash, |(other, _)| other == key) {
             entry.remove();
         }
     }
 
-    /// Whose place a tenant takes that is not in the table: of the one that has been idle for longest, or
-    /// of nobody, while there may be more. O(1).
+    /// Returns the tenant that a new tenant replaces: the one that has been idle for longest, or `None` while the table
+    /// may grow. O(1).
     pub(crate) fn place(&self) -> Result<Option<Index>, AcquireError> {
         if self.table.len() < self.most as usize {
             return Ok(None);
@@ -250,10 +249,9 @@ impl<K: Eq> Tenants<K> {
         }
     }
 
-    /// Makes room for a tenant: `oldest` is forgotten, and the caller takes it out of the order. O(1)
-    /// amortised.
+    /// Makes room for a tenant: removes `oldest`, which the caller removes from the order. O(1) amortised.
     pub(crate) fn make_place(&mut self, oldest: Option<Index>, hasher: impl Fn(&K) -> u64) {
-        // All that keys do, they do before anything changes.
+        // The code of keys runs before any change.
         let table = &self.table;
         self.by_key
             .reserve(1, |&index| hasher(&table[index as usize].key));
@@ -266,7 +264,7 @@ impl<K: Eq> Tenants<K> {
         }
     }
 
-    /// Puts a tenant, which is not idle, in place of another or behind all. O(1) amortised.
+    /// Stores a tenant, which is not idle, replacing another or at the end. O(1) amortised.
     pub(crate) fn fill(
         &mut self,
         oldest: Option<Index>,

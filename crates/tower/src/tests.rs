@@ -1,5 +1,5 @@
-//! Random requests that come, look, go away and are served, one step at a time, beside what must hold
-//! after each step.
+//! Random requests that arrive, poll, are cancelled and are served, one step at a time, with invariants checked after
+//! each step.
 
 use crate::{Acquire, AcquireError, Cost, FairSemaphore, Limits, MAX_COST, Permit, Weight};
 use proptest::prelude::*;
@@ -66,7 +66,7 @@ enum Step {
     TryAsk(u8, u32),
     /// A request that was never polled is dropped.
     Regret(u8),
-    /// A request looks though it need not, with the same waker or with another.
+    /// A spurious poll, with the same waker or with another.
     Look(usize, bool),
     Cancel(usize),
     Release(usize),
@@ -111,7 +111,7 @@ const LIMITS: Limits = Limits {
 
 struct Model {
     semaphore: FairSemaphore<u8>,
-    /// In the order in which they came.
+    /// In the order of arrival.
     waiting: Vec<Request>,
     permits: Vec<Permit<u8>>,
     closed: bool,
@@ -150,7 +150,7 @@ impl Model {
         }
     }
 
-    /// How many of a tenant wait.
+    /// Returns the number of waiting requests of a tenant.
     fn queue(&self, tenant: u8) -> usize {
         let waits = |request: &&Request| request.tenant == tenant && !request.bell.rang();
         self.waiting.iter().filter(waits).count()
@@ -209,7 +209,7 @@ impl Model {
         }
     }
 
-    /// What must hold between two steps.
+    /// Checks the invariants between two steps.
     fn check(&self) {
         self.semaphore.check();
         for tenant in 0..6 {
@@ -227,7 +227,7 @@ impl Model {
         assert_eq!(self.waiting.len() - rang, self.semaphore.waiting() as usize);
     }
 
-    /// Whoever was woken has an answer; now and then he looks for it.
+    /// Every woken request has a result; some of them poll for it.
     fn collect(&mut self, few: bool) {
         let most = if few { 1 } else { usize::MAX };
         let woken = self.waiting.extract_if(.., |request| request.bell.rang());
@@ -255,7 +255,7 @@ proptest! {
                 model.check();
             }
         }
-        // As many permits as at first; then all go away, in any order, and all have an answer before.
+        // The initial number of permits; then all are cancelled, in any order, after all have a result.
         model.semaphore.set_permits(3);
         while !model.permits.is_empty() || model.waiting.iter().any(|r| r.bell.rang()) {
             model.collect(false);
@@ -269,9 +269,8 @@ proptest! {
     }
 }
 
-/// Tenants 0 and 1 have three requests each that wait for the only permit, of 7 and 10 units: the order
-/// in which they are admitted. Where `other` says so, tenant 0 has one more, of so many units, which came
-/// as number so and so, and goes away or stays.
+/// Returns the order of admission of three requests each of tenants 0 and 1, of 7 and 10 units, that wait for the only
+/// permit. `other` is the position and cost of one more request of tenant 0, which is cancelled if `goes`.
 fn order(other: Option<(usize, u32)>, goes: bool) -> Vec<(u8, u32)> {
     let semaphore = FairSemaphore::new(Limits::permits(1));
     let mut out = semaphore.try_acquire(9, cost(1)).unwrap();
@@ -323,7 +322,7 @@ fn a_request_that_goes_away_changes_nothing_whenever_it_goes() {
             "as number {number}"
         );
     }
-    // Behind others, whatever it costs.
+    // Behind others, for any cost.
     for number in 1..4 {
         assert_eq!(
             order(Some((number, 1000)), true),
@@ -333,7 +332,7 @@ fn a_request_that_goes_away_changes_nothing_whenever_it_goes() {
     }
 }
 
-/// The first of a tenant has a place in the order, at its own cost, and that stays where it is.
+/// The first request of a tenant has a place in the order, at its own cost, which stays unchanged.
 #[test]
 fn behind_a_request_that_goes_away_nobody_of_its_tenant_is_later_than_if_it_had_stayed() {
     let (gone, stays) = (order(Some((0, 1000)), true), order(Some((0, 1000)), false));
@@ -348,8 +347,7 @@ fn behind_a_request_that_goes_away_nobody_of_its_tenant_is_later_than_if_it_had_
     assert_eq!(pairs.count(), 3);
 }
 
-/// Who was granted a permit and went away before he knew is given back what it would have cost, but for
-/// the least that anything costs.
+/// A request that is cancelled with an uncollected permit is refunded its cost, except for the minimum cost.
 #[test]
 fn a_permit_that_nobody_collected_costs_one_unit() {
     let semaphore = FairSemaphore::new(Limits::permits(1));
@@ -381,7 +379,7 @@ fn a_correction_is_charged_for_as_far_as_there_are_costs_and_the_rest_is_kept() 
     permit.correct(Cost::MAX);
     drop(take(7));
     assert_eq!(account(), 0, "the largest cost at once");
-    // However much that is, on either side.
+    // For any amount, on either side.
     let most = i64::from(MAX_COST) - 1;
     let dear = [0; 3].map(|_| take(MAX_COST));
     dear.iter().for_each(|permit| permit.correct(Cost::ONE));
@@ -416,7 +414,7 @@ fn who_is_forgotten_owes_nothing_however_much_it_was() {
     semaphore.check();
 }
 
-/// One tenant alone, all of whose requests cost one unit, whatever it says.
+/// One tenant alone, whose requests all cost one unit, for any estimate.
 #[test]
 fn what_estimates_too_high_are_worth_is_bounded_however_often_one_asks_and_goes() {
     let (permits, estimate) = (3, 100);

@@ -1,4 +1,4 @@
-//! Who waits: all requests in one slab, each in the queue of its tenant.
+//! Waiting requests: all in one slab, each in the queue of its tenant.
 
 use crate::Cost;
 use std::task::Waker;
@@ -20,8 +20,8 @@ impl Ends {
     };
 }
 
-/// Makes room for one more in a table: for as many again while it is small, then for a sixteenth, so that a
-/// million take what they take. O(1) amortised.
+/// Makes room for one more in a table: doubles it while it is small, then adds a sixteenth, so that a million entries
+/// waste little memory. O(1) amortised.
 pub(crate) fn make_room<T>(table: &mut Vec<T>) {
     let used = table.len();
     if used == table.capacity() {
@@ -32,22 +32,22 @@ pub(crate) fn make_room<T>(table: &mut Vec<T>) {
     }
 }
 
-/// How far a request has come that did not get its permit at once.
+/// The stage of a request that did not get its permit at once.
 #[derive(Debug)]
 enum Stage {
-    /// Of a slot that is free; `next` is the next of them.
+    /// The slot is free; `next` is the next free one.
     Free,
     /// In its tenant's queue.
     Waiting(Waker),
-    /// It has a permit, which nobody has collected yet.
+    /// It has a permit, which was not collected yet.
     Granted,
     /// The semaphore was closed while it waited.
     Closed,
 }
 
-/// What a request finds that looks after its slot. But where it still waits, the slot is free then.
+/// The result of polling a request. Unless it still waits, its slot is free afterwards.
 pub(crate) enum Look {
-    /// It waits. A waker that was exchanged for another is to be dropped once nothing is locked.
+    /// It waits. Drop a replaced waker after the lock is released.
     Waiting(Option<Waker>),
     /// It has the permit of this tenant, at this cost.
     Granted(u32, Cost),
@@ -65,7 +65,7 @@ struct Slot {
 
 const _: () = assert!(size_of::<Slot>() <= 40);
 
-/// Requests by slot. It grows to the most that ever waited at once, and does not shrink.
+/// Requests by slot. It grows to the largest number that ever waited at once, and does not shrink.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     slots: Vec<Slot>,
@@ -81,7 +81,7 @@ impl Waiters {
         }
     }
 
-    /// Appends a request to a queue: its slot. O(1) amortised.
+    /// Appends a request to a queue, and returns its slot. O(1) amortised.
     pub(crate) fn push(&mut self, queue: &mut Ends, tenant: u32, cost: Cost, waker: Waker) -> u32 {
         let taken = Slot {
             next: NONE,
@@ -110,7 +110,7 @@ impl Waiters {
         slot
     }
 
-    /// The cost of the first of a queue. O(1).
+    /// Returns the cost of the first request of a queue. O(1).
     pub(crate) fn first_cost(&self, queue: Ends) -> Option<Cost> {
         self.slots.get(queue.first as usize).map(|slot| slot.cost)
     }
@@ -123,7 +123,7 @@ impl Waiters {
         matches!(self.slots[slot as usize].stage, Stage::Waiting(_))
     }
 
-    /// Takes a request out of a queue, wherever it is there. O(1).
+    /// Removes a request from any place of a queue. O(1).
     fn unlink(&mut self, queue: &mut Ends, slot: u32) {
         let Slot { next, before, .. } = self.slots[slot as usize];
         match self.slots.get_mut(before as usize) {
@@ -136,7 +136,7 @@ impl Waiters {
         }
     }
 
-    /// The first of a queue gets a permit: its cost and whom to wake. O(1).
+    /// Grants a permit to the first request of a queue, and returns its cost and waker. O(1).
     pub(crate) fn grant_first(&mut self, queue: &mut Ends) -> Option<(Cost, Waker)> {
         let slot = queue.first;
         let cost = self.first_cost(*queue)?;
@@ -144,14 +144,14 @@ impl Waiters {
         self.settle(slot, Stage::Granted).map(|waker| (cost, waker))
     }
 
-    /// Takes out a request that waits in this queue and frees its slot: its waker, to be dropped once
-    /// nothing is locked. O(1).
+    /// Removes a request that waits in this queue and frees its slot. Drop the returned waker after the lock is
+    /// released. O(1).
     pub(crate) fn withdraw(&mut self, queue: &mut Ends, slot: u32) -> Option<Waker> {
         self.unlink(queue, slot);
         self.release(slot)
     }
 
-    /// A request looks after its slot, to be woken by `waker` from now on. O(1).
+    /// Polls a request, which `waker` wakes from now on. O(1).
     pub(crate) fn look(&mut self, slot: u32, waker: &Waker) -> Look {
         let Slot {
             tenant,
@@ -172,7 +172,7 @@ impl Waiters {
         found
     }
 
-    /// What became of a request that does not wait any more and will not look again. O(1).
+    /// Frees the slot of a request that no longer waits and will not be polled again; returns its permit, if any. O(1).
     pub(crate) fn abandon(&mut self, slot: u32) -> Option<(u32, Cost)> {
         let Slot { tenant, cost, .. } = self.slots[slot as usize];
         let granted = matches!(self.slots[slot as usize].stage, Stage::Granted);
@@ -180,8 +180,7 @@ impl Waiters {
         granted.then_some((tenant, cost))
     }
 
-    /// All that wait are told that it was for nothing: of which tenants, and whom to wake. Their queues
-    /// are to be emptied. O(slots).
+    /// Marks all waiting requests as closed; returns their tenants and wakers. The caller empties the queues. O(slots).
     pub(crate) fn close(&mut self) -> Vec<(u32, Waker)> {
         let mut told = Vec::new();
         for slot in 0..self.slots.len() as u32 {
@@ -194,7 +193,7 @@ impl Waiters {
         told
     }
 
-    /// Puts a slot on the list of free ones.
+    /// Adds a slot to the list of free ones.
     fn release(&mut self, slot: u32) -> Option<Waker> {
         let next = std::mem::replace(&mut self.free, slot);
         let waker = self.settle(slot, Stage::Free);
@@ -209,7 +208,7 @@ impl Waiters {
         }
     }
 
-    /// The requests of a queue from first to last.
+    /// Returns the requests of a queue from first to last.
     #[cfg(test)]
     pub(crate) fn queue(&self, queue: Ends) -> Vec<u32> {
         let slot = |at: u32| self.slots.get(at as usize).map(|_| at);
@@ -218,7 +217,7 @@ impl Waiters {
         queued.collect()
     }
 
-    /// How many slots are in use, by what they hold: waiting, granted, closed.
+    /// Returns the number of slots in use by stage: waiting, granted, closed.
     #[cfg(test)]
     pub(crate) fn stages(&self) -> [usize; 3] {
         let mut found = [0; 3];
@@ -233,7 +232,7 @@ impl Waiters {
         found
     }
 
-    /// Bytes of the table.
+    /// Returns the bytes of the table.
     pub(crate) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()
     }

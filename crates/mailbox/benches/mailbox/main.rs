@@ -1,8 +1,7 @@
-//! The mailbox beside other bounded queues, in one run: the queues take turns,
-//! round by round, so that what disturbs the machine disturbs all of them.
+//! The mailbox compared with other bounded queues, in one run: the queues alternate round by round, so that other load
+//! on the machine affects all of them.
 //!
-//! `cargo bench -p fairlane-mailbox --bench mailbox`, on two cores that have
-//! nothing else to do. `-- --test` runs everything once and briefly.
+//! `cargo bench -p fairlane-mailbox --bench mailbox`, on two idle cores. `-- --test` runs everything once and briefly.
 
 mod measure;
 mod queues;
@@ -16,12 +15,12 @@ use rtrb::RingBuffer;
 
 const SLOTS: usize = 1024;
 
-/// How much to measure.
+/// The amount to measure.
 struct Effort {
     rounds: usize,
-    /// Items of a round where nobody works between them, ..
+    /// Items of a round without work between them, ..
     fast: u64,
-    /// .. and where one does.
+    /// .. and with work.
     slow: u64,
 }
 
@@ -42,8 +41,7 @@ fn queues<T: Payload>() -> [(&'static str, Run); 3] {
     ]
 }
 
-/// What a quarter of the rounds did not exceed: others' use of the cores only
-/// adds.
+/// Returns the lower quartile of the rounds: other load only adds time.
 fn lower_quartile(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 4]

@@ -12,20 +12,19 @@ use std::{
 
 use crate::queues::{Pop, Push};
 
-/// What is measured, in nanoseconds an item.
+/// A measurement, in nanoseconds per item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Case {
-    /// Both ends as fast as they can, one by one: all that an item costs.
+    /// Both ends at full speed, one by one: the whole cost of an item.
     Single,
     /// The same in batches.
     Batch,
-    /// The producer works between pushes, and the consumer reads without a
-    /// pause: what a push adds to the work.
+    /// The producer works between pushes, and the consumer reads without a pause: the time that a push adds to the
+    /// work.
     EmptyEager,
     /// The same, and the consumer reads once a microsecond.
     EmptyPaced,
-    /// The consumer works between pops, and the producer retries without a
-    /// pause: what a pop adds to the work.
+    /// The consumer works between pops, and the producer retries without a pause: the time that a pop adds to the work.
     Full,
 }
 
@@ -43,7 +42,7 @@ const BATCH: u64 = 32;
 /// Time between the reads of a paced consumer.
 const PAUSE: Duration = Duration::from_micros(1);
 
-/// What the queues carry.
+/// A value in the queues.
 pub(crate) trait Payload: Copy + Send + 'static {
     fn new(number: u64) -> Self;
     fn fold(self) -> u64;
@@ -69,8 +68,7 @@ impl Payload for [u64; 2] {
     }
 }
 
-/// Some 160 ns on a core at 4 to 5 GHz: multiplications that wait for each
-/// other.
+/// Takes some 160 ns on a core at 4 to 5 GHz: dependent multiplications.
 #[inline(never)]
 fn work() {
     let mut x = black_box(3_u64);
@@ -80,7 +78,7 @@ fn work() {
     black_box(x);
 }
 
-/// Nanoseconds that `work` takes by itself, on the core of the end that works.
+/// Returns the nanoseconds that `work` alone takes, on the core of the end that works.
 pub(crate) fn work_alone(case: Case, items: u64) -> f64 {
     pin(usize::from(case == Case::Full));
     let start = Instant::now();
@@ -90,9 +88,9 @@ pub(crate) fn work_alone(case: Case, items: u64) -> f64 {
     start.elapsed().as_nanos() as f64 / items as f64
 }
 
-/// The cores of the two ends, where there are two and the system tells.
+/// Returns the cores of the two ends, if there are two and the system reports them.
 pub(crate) fn cores() -> Option<[usize; 2]> {
-    /// Asked once: a pinned thread is told of its own core alone.
+    /// Queried once: a pinned thread sees only its own core.
     static CORES: LazyLock<Option<[usize; 2]>> = LazyLock::new(|| {
         let mut cores = system::own_cores().into_iter();
         Some([cores.next()?, cores.next()?])
@@ -100,7 +98,7 @@ pub(crate) fn cores() -> Option<[usize; 2]> {
     *CORES
 }
 
-/// To the core of the producer, 0, or of the consumer, 1.
+/// Pins the thread to the core of the producer, 0, or of the consumer, 1.
 fn pin(end: usize) {
     if let Some(cores) = cores() {
         system::keep_to(cores[end]);
@@ -124,7 +122,7 @@ mod system {
     }
 }
 
-/// Elsewhere threads run where the system likes.
+/// On other systems threads are not pinned.
 #[cfg(not(target_os = "linux"))]
 mod system {
     pub(super) fn own_cores() -> Vec<usize> {
@@ -134,7 +132,7 @@ mod system {
     pub(super) fn keep_to(_: usize) {}
 }
 
-/// Leaves the core to the other end where there is only one.
+/// Yields the core to the other end if there is only one.
 fn wait(alone: bool) {
     if alone {
         thread::yield_now();
@@ -143,8 +141,7 @@ fn wait(alone: bool) {
     }
 }
 
-/// Nanoseconds for each of `items`; see [`Case`]. What `work` takes is
-/// included.
+/// Returns the nanoseconds per item; see [`Case`]. The time of `work` is included.
 pub(crate) fn measure<T: Payload>(
     (mut producer, mut consumer): (impl Push<T>, impl Pop<T>),
     case: Case,
@@ -160,7 +157,7 @@ pub(crate) fn measure<T: Payload>(
         Instant::now()
     };
 
-    // A new thread starts on the core of the one that makes it.
+    // A new thread starts on the core of its creator.
     pin(1);
     let popping = thread::spawn({
         let ready = Arc::clone(&ready);
@@ -184,7 +181,7 @@ pub(crate) fn measure<T: Payload>(
     time.as_nanos() as f64 / items as f64
 }
 
-/// A loop for each case, so that none pays for another's questions.
+/// A loop for each case, so that none pays for another's branches.
 fn push_all<T: Payload>(producer: &mut impl Push<T>, case: Case, items: u64, alone: bool) {
     let mut push = |number| {
         let mut value = T::new(number);

@@ -6,15 +6,15 @@ use crossbeam_queue::ArrayQueue;
 use fairlane_mailbox::{Consumer, Full, Producer};
 use rtrb::{PushError, chunks::ChunkError};
 
-/// An end that values are pushed into.
+/// The producer's end of a queue.
 pub(crate) trait Push<T>: Send + 'static {
     fn push(&mut self, value: T) -> Result<(), T>;
 
-    /// Takes at most `count` values, which `values` has, as far as they fit.
+    /// Pushes at most `count` values from `values`, which has as many, as far as they fit.
     fn push_many(&mut self, values: &mut impl Iterator<Item = T>, count: usize) -> usize;
 }
 
-/// An end that values are popped from.
+/// The consumer's end of a queue.
 pub(crate) trait Pop<T>: Send + 'static {
     fn pop(&mut self) -> Option<T>;
 
@@ -84,7 +84,7 @@ impl<T: Send + 'static> Pop<T> for rtrb::Consumer<T> {
     }
 }
 
-/// It has no batches: values go one by one.
+/// It has no batches: values are pushed one by one.
 impl<T: Send + 'static> Push<T> for Arc<ArrayQueue<T>> {
     #[inline]
     fn push(&mut self, value: T) -> Result<(), T> {
@@ -92,7 +92,7 @@ impl<T: Send + 'static> Push<T> for Arc<ArrayQueue<T>> {
     }
 
     fn push_many(&mut self, values: &mut impl Iterator<Item = T>, count: usize) -> usize {
-        // This end alone pushes, so the room that it sees stays.
+        // Only this end pushes, so the room that it sees stays.
         let room = (self.capacity() - self.len()).min(count);
         values
             .take(room)

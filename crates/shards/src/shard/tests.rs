@@ -3,7 +3,7 @@ use crate::words::{Config, divide_from};
 use crate::{ConfigError, divide};
 use proptest::prelude::*;
 
-/// A byte in a nanosecond, and room for all that a test takes.
+/// A byte per nanosecond, and room for all batches of a test.
 const CONFIG: Config = Config {
     rate: 8_000_000_000,
     batch: 10,
@@ -24,7 +24,7 @@ fn take(shard: &mut Shard, now: u64) -> Result<Batch, Wait> {
     taken
 }
 
-/// Takes as many batches as there may be, up to `most`.
+/// Takes batches until one is denied, up to `most`.
 fn take_all(shard: &mut Shard, now: u64, most: u64) -> u64 {
     (0..most)
         .take_while(|_| take(shard, now).is_ok())
@@ -38,13 +38,13 @@ fn the_lead_and_a_batch_over_the_share_are_reached() {
     let [mut first, mut second] = shards(CONFIG, [1, 1]);
     assert!(take(&mut second, 0).is_ok());
     assert_eq!(second.position(), Some(20));
-    // From 0 to 20 beside it, to 60 within the lead, and one batch from there.
+    // From 0 to 20 next to it, to 60 within the lead, and one batch from there.
     assert_eq!(take_all(&mut first, 0, 99), 4);
     assert_eq!(first.position(), Some(80));
     assert_eq!(take(&mut first, 0), Err(Wait::Others));
     assert_eq!(80 - 20, CONFIG.apart(1, 2) - 1);
     assert_eq!(second.lowest(), 20);
-    // Once the other has nothing to send, nobody is waited for.
+    // Once the other is idle, no shard is waited for.
     second.idle();
     assert_eq!(take_all(&mut first, 0, 99), 99);
 }
@@ -54,12 +54,12 @@ fn who_was_served_alone_waits_for_no_more_than_the_lead_and_a_batch() {
     let [mut first, mut second] = shards(CONFIG, [1, 1]);
     assert_eq!(take_all(&mut first, 0, 1000), 1000);
     first.idle();
-    // Nobody counts when the second comes in. It starts at the floor, not at 0: else the first would
-    // have to wait for a thousand batches.
+    // No shard counts when the second enters. It starts at the floor, not at 0: otherwise the first would have to wait
+    // for a thousand batches.
     assert_eq!(take_all(&mut second, 0, 1), 1);
     assert!((1..=4).contains(&take_all(&mut first, 0, 99)));
     second.idle();
-    // Nor has the second gained by having been away: it goes on where it was.
+    // Nor has the second gained by its absence: it continues at its position.
     let before = second.time;
     assert_eq!(take_all(&mut second, 0, 1), 1);
     assert_eq!(second.position(), Some(before + 20));
@@ -96,7 +96,7 @@ fn who_stands_still_is_left_out_once_the_link_runs_short_for_as_long_as_the_pati
     assert!(take(&mut runs, 50).is_ok());
     assert_eq!(stops.position(), None);
     assert_eq!(take_all(&mut runs, 1_000, 2), 2);
-    // Its thread is back: one look brings it in, at the floor.
+    // Its thread is back: it enters with one look, at the floor.
     assert!(take(&mut stops, 2_000).is_ok());
     assert_eq!(stops.left_out(), 1);
     let gap = ahead(runs.time, stops.time).unsigned_abs();
@@ -173,7 +173,7 @@ fn what_is_given_back_is_others_and_its_shard_is_where_it_was() {
     assert_eq!((gives.time, gives.rest), (7, 0));
     assert!(take(&mut other, 0).is_ok());
     assert_eq!(other.promised(), 13);
-    // Whatever it held back, it comes in at the floor at least.
+    // Whatever it withheld, it enters at the floor or above.
     for _ in 0..1000 {
         take_all(&mut other, 0, 1);
         assert_eq!(gives.try_take(0, 100).map(|batch| batch.bytes), Ok(10));
@@ -193,7 +193,7 @@ fn the_wire_says_when_it_has_room_and_idle_time_is_made_up_for_as_far_as_asked()
     assert_eq!(take_all(&mut shard, 0, 99), 2);
     assert_eq!(take(&mut shard, 4), Err(Wait::Wire { until: 5 }));
     assert!(take(&mut shard, 5).is_ok());
-    // Long after: 20 bytes of what was not used, the queue, and a batch that begins before it is full.
+    // Long after: 20 unused bytes, the queue, and a batch that begins before it is full.
     assert_eq!(take_all(&mut shard, 1_000, 99), 4);
     assert_eq!(shard.promised(), 1_020);
 }
@@ -212,7 +212,7 @@ fn shares_are_exact_whatever_the_division_leaves() {
             *taken += take_all(shard, 10 * round, 1);
         }
     }
-    // 21 parts; a batch each that may be on the way, and the lead's rounding.
+    // 21 parts; a batch each that may be in transit, and the lead's rounding.
     let all: u64 = taken.iter().sum();
     for (taken, weight) in taken.iter().zip([3, 7, 11]) {
         assert!((taken * 21).abs_diff(all * weight) <= 21 * 7, "{weight}");
@@ -296,12 +296,12 @@ fn what_is_out_of_range_is_refused_with_one_sentence() {
     );
 }
 
-/// What one of the threads does next, or the clock.
+/// The next operation of a thread or of the clock.
 #[derive(Clone, Debug)]
 enum Op {
-    /// So many accesses, and how much it has to send when a look begins.
+    /// A number of accesses, and the backlog when a look begins.
     Steps(usize, u8, u64),
-    /// Nothing to send, if it is between two looks.
+    /// Becomes idle, if it is between two looks.
     Idle(usize),
     Time(u64),
 }
@@ -314,12 +314,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// All threads, stopped at any of their accesses while others go on.
+/// All threads, stopped at any of their accesses while others continue.
 struct Interleaved {
     shards: Vec<Shard>,
     weights: Vec<u32>,
     now: u64,
-    /// Of a look that has begun.
+    /// The arguments of a look that has begun.
     looks: Vec<Option<(u64, u64)>>,
     lowest: u64,
     taken: u64,
@@ -364,14 +364,14 @@ impl Interleaved {
         let shard = &mut self.shards[place];
         if let Some(outcome) = shard.step(now, want) {
             let bytes = outcome.map_or(0, |batch| batch.bytes);
-            // Two thirds are sent, the rest is given back when it goes idle or goes with the next.
+            // Two thirds are sent; the rest is returned when it goes idle, or sent with the next batch.
             shard.sent(shard.credit().max(0) as u64 * 2 / 3);
             self.taken += bytes;
             self.looks[place] = None;
         }
     }
 
-    /// The theorems, after each access.
+    /// Checks the theorems after each access.
     fn check(&mut self) {
         let words = &self.shards[0].words;
         let config = words.config;
@@ -396,10 +396,10 @@ impl Interleaved {
     }
 }
 
-/// A look begins at a time, and its last accesses are made within [`G`] of it.
+/// The time within which a look ends after it began.
 const G: u64 = 100;
 
-/// One shard that always has more than a batch to send, next to thin ones, which have a few bytes at each look.
+/// A thin shard, which has a few bytes at each look, next to one that always has more than a batch to send.
 #[derive(Clone, Copy, Debug)]
 struct Thin {
     bytes: u64,
@@ -419,8 +419,8 @@ fn thin() -> impl Strategy<Value = Thin> {
     })
 }
 
-/// How long the link was idle in a thousand periods, after the first look of the shard that has more to send, and
-/// how often a shard was left out.
+/// Returns the idle time of the link in a thousand periods, after the first look of the backlogged shard, and the
+/// number of times that a shard was left out.
 fn idle_among(config: Config, thin: &[Thin], looks_at: u64) -> (u64, u64) {
     let mut shards = divide(config, &vec![1; thin.len() + 1]).unwrap();
     let mut events = Vec::new();
@@ -478,7 +478,7 @@ const STEADY: Config = Config {
 
 #[test]
 fn a_thin_shard_does_not_hold_the_link_of_another_that_has_more_to_send() {
-    // At each look of the one that has more to send, the other is in the middle of a look.
+    // At each look of the backlogged shard, the other is in the middle of a look.
     for at_once in 0..12 {
         let thin = Thin {
             bytes: 4,

@@ -1,5 +1,5 @@
-//! The other candidate: at intervals, the rate is divided anew by weight among those that have something to
-//! send. In between, each keeps to its part and knows nothing of the others.
+//! The other candidate: at intervals, the rate is divided by weight among the backlogged shards. In between, each shard
+//! keeps to its part and has no information about the others.
 
 use crate::{Batch, Config, Wait};
 
@@ -13,12 +13,12 @@ pub(super) struct Exchange {
 /// A token bucket.
 #[derive(Clone, Copy)]
 struct Part {
-    /// Bytes in a nanosecond, in force and from the shard's next look on.
+    /// Bytes per nanosecond, in force and from the shard's next look on.
     rate: f64,
     next: f64,
     tokens: f64,
     at: u64,
-    /// It had nothing to send, and saved nothing meanwhile.
+    /// Whether it was idle, and saved nothing meanwhile.
     rested: bool,
 }
 
@@ -43,7 +43,7 @@ impl Exchange {
         self.every
     }
 
-    /// All look at the same moment, which is more than threads could do.
+    /// Divides the rate. All shards report at the same moment, which is better than threads could do.
     pub(super) fn divide(&mut self, waits: impl Iterator<Item = bool>) {
         let waits: Vec<_> = waits.collect();
         let sum = |only: bool| -> f64 {
@@ -59,12 +59,12 @@ impl Exchange {
         }
     }
 
-    /// It has nothing to send.
+    /// Makes the shard at `place` idle.
     pub(super) fn rests(&mut self, place: usize) {
         self.parts[place].rested = true;
     }
 
-    /// A batch of what was saved, at most of one interval: a thread that comes late makes up for that.
+    /// Takes a batch of the saved bytes, at most those of one interval: a late thread catches up by that.
     pub(super) fn take(&mut self, place: usize, now: u64, wanted: u64) -> Result<Batch, Wait> {
         let part = &mut self.parts[place];
         let batch = f64::from(self.config.batch);
@@ -81,7 +81,7 @@ impl Exchange {
         if short > 0.0 {
             let until = now + (short / part.rate).ceil() as u64;
             return Err(Wait::Wire {
-                // A new part may come before.
+                // The part may change before.
                 until: until.min((now / self.every + 1) * self.every),
             });
         }

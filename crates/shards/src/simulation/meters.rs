@@ -1,36 +1,36 @@
-//! What is measured, after definitions that know nothing of how the link is divided.
+//! The measured quantities, by definitions that are independent of how the link is divided.
 
 use super::{Report, Thread};
 use crate::Config;
 use crate::circle::ahead;
 
-/// Parts of a nanosecond in which the wire's time is kept.
+/// Ticks of the wire's time per nanosecond.
 const TICKS: u64 = 1024;
-/// An idle time that counts as the link not being used, in nanoseconds.
+/// The shortest idle time that counts as unused, in nanoseconds.
 const NOTED: u64 = 100;
 
 pub(super) struct Meters {
-    /// Ticks that a byte takes on the wire.
+    /// Ticks per byte on the wire.
     per_byte: f64,
-    /// Bytes in a nanosecond.
+    /// Bytes per nanosecond.
     rate: f64,
     weights: Vec<f64>,
     whole: f64,
-    /// When the wire has carried all that it has, in ticks.
+    /// The time at which the wire will be free, in ticks.
     free: u64,
-    /// How many shards have something to send, and since when it is not none, in ticks.
+    /// The number of backlogged shards, and the time since which there are any, in ticks.
     waiting: usize,
     since: u64,
     waited: u64,
     idle: u64,
     longest: u64,
-    /// When the last shard that rests now began to, in ticks, if none has changed since.
+    /// The time at which the last shard became idle, in ticks, if none has changed since.
     left: Option<u64>,
     reuse: u64,
     queue: u64,
     shards: Vec<Meter>,
-    /// Of each two shards, the first before the second, the least and the greatest difference of their
-    /// service over their shares since both have something to send.
+    /// For each pair of shards, the first before the second, the least and the greatest difference of their service
+    /// over their shares since both are backlogged.
     pairs: Vec<(f64, f64)>,
     spread: f64,
     apart: u64,
@@ -40,7 +40,7 @@ pub(super) struct Meters {
 struct Meter {
     waits: bool,
     sent: u64,
-    /// Its share of the rate less its service was this at least since it has something to send.
+    /// The least value of its share of the rate less its service since it is backlogged.
     least_due: f64,
     behind: f64,
 }
@@ -70,7 +70,7 @@ impl Meters {
         }
     }
 
-    /// A shard has something to send.
+    /// Records that a shard becomes backlogged.
     pub(super) fn waits(&mut self, place: usize, now: u64) {
         if self.shards[place].waits {
             return;
@@ -91,7 +91,7 @@ impl Meters {
         }
     }
 
-    /// A shard has nothing more to send, and all that it had is handed on.
+    /// Records that a shard becomes idle, after all its packets are on the wire.
     pub(super) fn rests(&mut self, place: usize, now: u64) {
         self.shards[place].waits = false;
         self.waiting -= 1;
@@ -101,7 +101,7 @@ impl Meters {
         self.left = Some(now * TICKS);
     }
 
-    /// A shard hands on so much to the wire.
+    /// Records that a shard sends `bytes` to the wire.
     pub(super) fn sent(&mut self, place: usize, bytes: u64, now: u64) {
         let due = self.due(place, now);
         let meter = &mut self.shards[place];
@@ -125,9 +125,9 @@ impl Meters {
         self.queue = self.queue.max(queue as u64);
     }
 
-    /// The wire gets something, or the simulation ends.
+    /// Records the end of an idle time of the wire: a packet, or the end of the simulation.
     fn idles_until(&mut self, now: u64) {
-        // While nobody had anything to send, it could not but idle.
+        // Time without a backlogged shard does not count.
         let began = self.free.max(self.since);
         if began < now && self.waiting > 0 {
             let idle = now - began;
@@ -142,7 +142,7 @@ impl Meters {
         self.free = self.free.max(now);
     }
 
-    /// After an access of the shard at `place`.
+    /// Measures positions after an access of the shard at `place`.
     pub(super) fn positions(&mut self, place: usize, threads: &[Thread]) {
         let Some(position) = threads[place].taker.position() else {
             return;
@@ -186,12 +186,12 @@ impl Meters {
         self.weights[place] / self.whole
     }
 
-    /// What its share of the rate is by now, less its service.
+    /// Returns its share of the rate by `now`, less its service.
     fn due(&self, place: usize, now: u64) -> f64 {
         self.share(place) * self.rate * now as f64 - self.shards[place].sent as f64
     }
 
-    /// By how much the first one's service over its share exceeds the second one's, by their numbers.
+    /// Returns the excess of one shard's service over its share above another's, by their numbers.
     fn gap(&self, place: usize, other: usize) -> f64 {
         let [first, second] = [place.min(other), place.max(other)];
         let service = |place: usize| self.shards[place].sent as f64 / self.share(place);

@@ -1,6 +1,5 @@
-//! Shards over a link in simulated time, each on a core of its own that may be slow or lose its thread, before
-//! anything is built with threads: the protocol of this crate, one access to shared memory at a time, and
-//! beside it an exchange of rates at intervals.
+//! Simulation of shards over a link, each on its own core that may be slow or lose its thread: the protocol of this
+//! crate, one access to shared memory at a time, and for comparison an exchange of rates at intervals.
 //!
 //! ```
 //! use fairlane_shards::Config;
@@ -30,36 +29,36 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use taker::Taker;
 
-/// How the link is divided.
+/// The method of dividing the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Candidate {
     /// The protocol of this crate.
     LinkClock,
-    /// At each of these intervals, in nanoseconds, the rate is divided by weight among those that have
-    /// something to send at that moment. Who has nothing then and comes in meanwhile has its share of all.
+    /// At each interval, the rate is divided by weight among the shards that are backlogged at that moment. A shard
+    /// that becomes backlogged later has its share of the whole.
     Exchange {
-        /// The interval.
+        /// The interval, in nanoseconds.
         every: u64,
     },
 }
 
-/// A core, and how the thread on it fares. Times are nanoseconds.
+/// A core, and interruptions of its thread. Times are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Core {
-    /// What an access to shared memory takes.
+    /// The time of an access to shared memory.
     pub access: u64,
-    /// What a decision takes, and handing on its packet.
+    /// The time of a decision and of sending its packet.
     pub packet: u64,
-    /// From a look that came to nothing to the next one, up to half more or less.
+    /// The time from a failed look to the next one, varying by up to a half.
     pub poll: u64,
-    /// The thread loses its core at one in so many accesses and batches, 0 for never..
+    /// The thread loses its core at one in this many accesses and batches, 0 for never,
     pub stops_one_in: u64,
-    /// .. for so long.
+    /// and for this time.
     pub stops_for: u64,
 }
 
 impl Default for Core {
-    /// Accesses that miss the cache, decisions as the arbiter makes them, and a thread that keeps its core.
+    /// Accesses that miss the cache, decisions like the arbiter's, and a thread that keeps its core.
     fn default() -> Self {
         Core {
             access: 40,
@@ -72,7 +71,7 @@ impl Default for Core {
 }
 
 impl Core {
-    /// A core that takes so many times as long for everything.
+    /// Returns a core that takes `times` as long for everything.
     #[must_use]
     pub fn slower(self, times: u64) -> Core {
         Core {
@@ -84,93 +83,92 @@ impl Core {
     }
 }
 
-/// What comes to a shard.
+/// The arrivals of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// There is always more.
+    /// Always backlogged.
     Always,
-    /// There is always more for some time from `start` on, then nothing new, and so on.
+    /// Alternately backlogged and without arrivals, from `start` on.
     OnOff {
-        /// When it begins first, in nanoseconds.
+        /// The start of the first backlogged time, in nanoseconds.
         start: u64,
-        /// How long there is more.
+        /// The length of backlogged times.
         on: u64,
-        /// How long nothing comes.
+        /// The length of times without arrivals.
         off: u64,
     },
-    /// Bursts, of a random size at random times.
+    /// Bursts of random size at random times.
     Bursts {
         /// The mean size in bytes.
         bytes: u64,
-        /// The mean time from one to the next in nanoseconds.
+        /// The mean time between bursts in nanoseconds.
         gap: u64,
     },
 }
 
-/// A shard to be simulated.
+/// A simulated shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its weight, at least 1.
     pub weight: u32,
-    /// Where it runs.
+    /// Its core.
     pub core: Core,
-    /// What comes to it.
+    /// Its arrivals.
     pub source: Source,
 }
 
-/// A simulation.
+/// The parameters of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The link, for either candidate; the exchange has no lead and no patience.
     pub config: Config,
     /// The shards.
     pub members: Vec<Member>,
-    /// How the link is divided among them.
+    /// The method of dividing the link among them.
     pub candidate: Candidate,
-    /// How long, in nanoseconds.
+    /// The simulated time, in nanoseconds.
     pub span: u64,
-    /// The same seed, the same simulation.
+    /// The seed: the same seed gives the same simulation.
     pub seed: u64,
 }
 
-/// What became of it.
+/// The results of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// What the wire carried, as a part of what it could have while a shard had something to send.
+    /// The utilization of the wire while a shard was backlogged.
     pub used: f64,
-    /// How long the wire was idle meanwhile, in nanoseconds.
+    /// The time for which the wire was idle meanwhile, in nanoseconds.
     pub idle: u64,
-    /// The longest time of that in one piece.
+    /// The longest contiguous part of it.
     pub longest_idle: u64,
-    /// How long after a shard had nothing more to send the wire was idle for the last time, before any
-    /// shard's next change, at worst: until then the others did not use all that it left.
+    /// The worst time from a shard becoming idle to the last idle time of the wire before any shard's next change:
+    /// until then the others did not use all of the capacity that it left.
     pub reuse: u64,
-    /// The most that waited for the wire, in bytes.
+    /// The largest backlog of the wire, in bytes.
     pub queue: u64,
-    /// What each shard sent, in bytes.
+    /// The bytes that each shard sent.
     pub sent: Vec<u64>,
-    /// The most by which two shards' service over their shares differed, in any interval in which both had
-    /// something to send, in bytes of the link.
+    /// The largest difference of two shards' service over their shares, in any interval in which both were backlogged,
+    /// in bytes of the link.
     pub spread: f64,
-    /// The most by which virtual times of two that count were apart, in bytes of the link.
+    /// The largest distance of the virtual times of two counting shards, in bytes of the link.
     pub apart: u64,
-    /// How far each shard was behind its share of the rate in any interval in which it had something to send,
-    /// at worst, in bytes.
+    /// The worst lag of each shard behind its share of the rate in any interval in which it was backlogged, in bytes.
     pub behind: Vec<f64>,
-    /// How often each was left out.
+    /// How often each shard was left out.
     pub left_out: Vec<u64>,
 }
 
-/// Lengths of packets in bytes, each as likely.
+/// Lengths of packets in bytes, equally likely.
 const LENGTHS: [u32; 4] = [64, 374, 1500, 1500];
-/// What waits at least while there is always more, in batches.
+/// The least backlog of an always backlogged shard, in batches.
 const FILLED: u64 = 4;
-/// So many loads that do not depend on one another take as long as one, and are one moment.
+/// The number of independent loads that take as long as one, at one moment.
 const AT_ONCE: u64 = 8;
-/// From an arrival at an idle shard until its thread looks, in accesses.
+/// The time from an arrival at an idle shard until its thread looks, in accesses.
 const WAKE: u64 = 5;
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrival(usize),
@@ -178,18 +176,18 @@ enum Event {
     Exchange,
 }
 
-/// Where a thread is.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Asleep,
-    /// In a look that began then, with so much to send.
+    /// In a look that began at this time, with this backlog.
     Looking {
         since: u64,
         want: u64,
     },
     /// Between two looks.
     Waiting,
-    /// Deciding for so many packets, bytes in all, and handing them on.
+    /// Deciding for this many packets and bytes, and sending them.
     Sending {
         bytes: u64,
     },
@@ -214,11 +212,11 @@ struct Simulation<'a> {
 }
 
 impl Setup {
-    /// Runs it.
+    /// Runs the simulation.
     ///
     /// # Errors
     ///
-    /// Where the link cannot be divided so.
+    /// If the configuration is invalid.
     pub fn run(&self) -> Result<Report, ConfigError> {
         let weights: Vec<_> = self.members.iter().map(|member| member.weight).collect();
         let shards = divide(self.config, &weights)?;
@@ -316,7 +314,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// A packet more; returns its length.
+    /// Adds a packet; returns its length.
     fn one_more(&mut self, place: usize) -> u64 {
         let length = LENGTHS[self.random.below(LENGTHS.len() as u64) as usize];
         let thread = &mut self.threads[place];
@@ -325,7 +323,7 @@ impl Simulation<'_> {
         length.into()
     }
 
-    /// Where there is always more.
+    /// Refills the queue of an always backlogged shard.
     fn fill(&mut self, place: usize, now: u64) {
         let more = match self.threads[place].member.source {
             Source::Always => true,
@@ -338,7 +336,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// What an access or a batch takes, where the thread may lose its core.
+    /// Returns the duration of an access or a batch, in which the thread may lose its core.
     fn takes(&mut self, place: usize, time: u64) -> u64 {
         let core = self.threads[place].member.core;
         let stops = core.stops_one_in > 0 && self.random.below(core.stops_one_in) == 0;
@@ -407,7 +405,7 @@ impl Simulation<'_> {
 }
 
 impl Thread {
-    /// Decides for what was taken: packets and bytes.
+    /// Decides for the bytes taken; returns packets and bytes.
     fn decide(&mut self) -> (u64, u64) {
         let (mut packets, mut bytes) = (0, 0);
         while self.taker.credit() > 0

@@ -1,4 +1,4 @@
-//! Numbers that the seed decides.
+//! Random numbers from a seed.
 
 use fairlane_core::random::splitmix64;
 
@@ -9,12 +9,12 @@ impl Random {
         Self(seed)
     }
 
-    /// From 0 up to below `end`.
+    /// Returns a number from 0 to `end - 1`.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(splitmix64(&mut self.0)) * u128::from(end)) >> 64) as u64
     }
 
-    /// With this mean, exponentially distributed.
+    /// Returns an exponentially distributed number with this mean.
     pub(super) fn around(&mut self, mean: u64) -> u64 {
         let part = (splitmix64(&mut self.0) >> 11) as f64 / (1_u64 << 53) as f64;
         (-(1.0 - part).ln() * mean as f64) as u64

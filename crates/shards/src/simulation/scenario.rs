@@ -1,31 +1,31 @@
-//! What shards are tried with: 100 Gbit/s, batches of 15,000 bytes.
+//! Test scenarios: 100 Gbit/s, batches of 15,000 bytes.
 
 use super::{Candidate, Core, Member, Setup, Source};
 use crate::Config;
 use core::fmt;
 
-/// What comes to the shards, and how their threads fare.
+/// Arrivals at the shards, and interruptions of their threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// All have always more to send.
+    /// All shards are always backlogged.
     Greedy,
     /// The same, with weights from 1 to 7.
     Weights,
-    /// All traffic comes to one of them.
+    /// All traffic arrives at one shard.
     OneShard,
-    /// All have more to send for 300 us and nothing for 200 us, at once.
+    /// All are backlogged for 300 us and idle for 200 us, at the same time.
     InPhase,
-    /// Each has more to send for 100 to 400 us and nothing for 100 to 300 us.
+    /// Each is backlogged for 100 to 400 us and idle for 100 to 300 us.
     OutOfPhase,
     /// Bursts of random sizes at random times, 95% of the link in all.
     Bursts,
-    /// One of half the weight has more to send for 500 us and nothing for 500 us; the others always.
+    /// One with half the weight is backlogged for 500 us and idle for 500 us; the others are always backlogged.
     Leaves,
-    /// All have always more, and one's core is up to seven times slower, but fast enough for its share.
+    /// All are always backlogged, and one's core is up to seven times slower, but fast enough for its share.
     SlowCore,
-    /// All have always more, and one's core is too slow for its share, which it can carry a third of.
+    /// All are always backlogged, and one's core can carry only a third of its share.
     TooSlowCore,
-    /// All have always more, and one's thread loses its core for 1 ms now and then.
+    /// All are always backlogged, and one's thread loses its core for 1 ms now and then.
     Stops,
 }
 
@@ -44,8 +44,8 @@ impl Scenario {
         Scenario::Stops,
     ];
 
-    /// So many shards of 100 Gbit/s for `span` nanoseconds. The lead is two batches over an equal share, the
-    /// queue 10 us, the patience 5 us.
+    /// Returns the setup with this number of shards of 100 Gbit/s for `span` nanoseconds. The lead is two batches over
+    /// an equal share, the queue 10 us, the patience 5 us.
     #[must_use]
     pub fn setup(self, shards: u32, candidate: Candidate, span: u64, seed: u64) -> Setup {
         let batch = 15_000;
@@ -98,7 +98,7 @@ impl Scenario {
                     off: 100_000 + 23_000 * (place % 7),
                 }
             }
-            // 12.5 bytes in a nanosecond.
+            // 12.5 bytes per nanosecond.
             Scenario::Bursts => {
                 member.source = Source::Bursts {
                     bytes: 60_000,
@@ -113,7 +113,7 @@ impl Scenario {
                     off: 500_000,
                 }
             }
-            // A core carries about 17 bytes in a nanosecond, and so many shards have to carry 12.5.
+            // A core carries about 17 bytes per nanosecond, and all shards together must carry 12.5.
             Scenario::SlowCore if first => {
                 member.core = member.core.slower((number * 9 / 10).clamp(1, 7))
             }

@@ -1,4 +1,4 @@
-//! Who takes batches, of either candidate.
+//! A taker of batches, of either candidate.
 
 use super::exchange::Exchange;
 use crate::{Batch, Shard, Wait};
@@ -57,7 +57,7 @@ impl Taker {
         }
     }
 
-    /// Whether the next access is one of several that do not depend on one another.
+    /// Whether the next access is one of several independent ones.
     pub(super) fn looks_around(&self) -> bool {
         matches!(self, Self::Shard(shard) if shard.looks_around())
     }
