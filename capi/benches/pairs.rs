@@ -1,4 +1,4 @@
-//! What a packet in and out costs from C beside Rust's own, in turns: `cargo bench -p fairlane-capi`.
+//! The cost of a packet in and out from C, compared with Rust, interleaved: `cargo bench -p fairlane-capi`.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn cpu_time() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// The loop of `pairs.c`, in Rust: nanoseconds a pair.
+/// Runs the loop of `pairs.c` in Rust; returns nanoseconds per pair.
 fn own(burst: u32, pairs: u64) -> f64 {
     let length = Length::new(1_000).unwrap();
     let mut link = PacketScheduler::new(Qfq::new(), Default::default());
@@ -63,7 +63,7 @@ fn main() {
         println!("skipped: there is no C compiler here");
         return;
     };
-    // A run that is only to show that it runs.
+    // A run that only shows that it works.
     let (pairs, rounds) = match std::env::args().any(|argument| argument == "--test") {
         true => (2_048, 1),
         false => (4 << 20, 11),

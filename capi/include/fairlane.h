@@ -1,16 +1,16 @@
 /* Fair packet scheduling from C. Generated from Rust: do not edit.
  *
- * Every call returns FL_OK or a negative code; fl_strerror() has its sentence. A null or misaligned pointer, a
- * struct of a wrong size, a handle or a flow that is gone, a call from two threads at once or from a callback:
- * each is a code. No call unwinds into C, and none waits but fl_client_open().
+ * Every call returns FL_OK or a negative code; fl_strerror() returns its sentence. A null or misaligned pointer,
+ * a struct of a wrong size, a closed handle, a removed flow, a call from two threads at once or from a callback:
+ * each has a code. No call unwinds into C, and none blocks except fl_client_open().
  *
- * What the library cannot see is the caller's: pointers that are neither null nor misaligned point to what the
- * call says, for as long as the call lasts, and a callback returns.
+ * The caller must ensure what the library cannot check: pointers that are neither null nor misaligned point to
+ * the memory that the call requires, for as long as the call lasts, and a callback returns.
  *
  * A handle may be used from any thread, by one call at a time. Handles and flows are numbers with a generation,
- * so that one that is gone is never taken for another; {0} is none.
+ * so that a closed or removed one is never mistaken for another; {0} is none.
  *
- * Struct with a first member `size`: set it to sizeof, and all that you do not need to 0.
+ * In a struct with a first member `size`, set it to sizeof, and all members that you do not need to 0.
  */
 
 #ifndef FAIRLANE_H
@@ -30,7 +30,7 @@
 #define FL_IP 1
 
 /**
- * What a call returns, and what became of a packet.
+ * The result of a call, or of a packet.
  */
 enum fl_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -38,16 +38,15 @@ enum fl_status
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
   /**
-   * Done.
+   * Success.
    */
   FL_OK = 0,
   /**
-   * A pointer is null, or not aligned for what it should point to.
+   * A pointer is null, or not aligned for its type.
    */
   FL_ERR_POINTER = -1,
   /**
-   * The size that a struct begins with is too small, or beyond what this library knows of it there is
-   * something other than 0.
+   * The size that a struct begins with is too small, or a member that this library does not know is not 0.
    */
   FL_ERR_SIZE = -2,
   /**
@@ -55,7 +54,7 @@ enum fl_status
    */
   FL_ERR_HANDLE = -3,
   /**
-   * Another call is using it: of another thread, or the one that called back.
+   * Another call is using it: one of another thread, or the one that runs the callback.
    */
   FL_ERR_BUSY = -4,
   /**
@@ -79,15 +78,15 @@ enum fl_status
    */
   FL_ERR_TEXT = -9,
   /**
-   * The text of a site is not sound, or has no link of this name.
+   * The text of a site is invalid, or has no link of this name.
    */
   FL_ERR_SITE = -10,
   /**
-   * The scheduler is of the other kind: flows come and go in one of flows, classes are those of a link.
+   * The scheduler is of the other kind: only one of flows adds and removes flows, only one of a link has classes.
    */
   FL_ERR_KIND = -11,
   /**
-   * There are as many schedulers, clients or flows as can be numbered.
+   * The largest number of schedulers, clients or flows exists.
    */
   FL_ERR_MANY = -12,
   /**
@@ -111,7 +110,7 @@ enum fl_status
    */
   FL_ERR_CONGESTION = -17,
   /**
-   * The class has classes below it, and no queue of its own.
+   * The class has child classes, and no queue of its own.
    */
   FL_ERR_NO_QUEUE = -18,
   /**
@@ -119,19 +118,19 @@ enum fl_status
    */
   FL_ERR_FLUSHED = -19,
   /**
-   * The packet gave way to another: the link was full, and its class held most beyond its own room.
+   * The packet was evicted for another: the link was full, and its class exceeded its room most.
    */
   FL_ERR_DISPLACED = -20,
   /**
-   * Nobody listens at the socket, or nobody answers.
+   * No daemon listens at the socket, or it does not answer.
    */
   FL_ERR_UNREACHABLE = -21,
   /**
-   * The daemon refused the client.
+   * The daemon rejected the client.
    */
   FL_ERR_REFUSED = -22,
   /**
-   * The daemon's answer cannot be used.
+   * The daemon's answer is invalid.
    */
   FL_ERR_ANSWER = -23,
   /**
@@ -139,11 +138,11 @@ enum fl_status
    */
   FL_ERR_MAILBOX_FULL = -24,
   /**
-   * The daemon is gone, or has cut the client off.
+   * The daemon has ended, or has disconnected the client.
    */
   FL_ERR_GONE = -25,
   /**
-   * The library failed inside; the scheduler or client can only be closed.
+   * The library had an internal error; the scheduler or client can only be closed.
    */
   FL_ERR_PANIC = -26,
   /**
@@ -160,45 +159,45 @@ typedef int32_t fl_status;
 #endif // __cplusplus
 
 /**
- * A flow or a class of one scheduler. 0 is none; where counts are asked for, 0 is all together.
+ * A flow or a class of one scheduler. 0 is none; for counters, 0 is the sum of all.
  */
 typedef uint64_t fl_flow;
 
 /**
- * A packet as it goes in and comes out.
+ * A packet to enqueue, or a dequeued one.
  */
 typedef struct fl_packet {
   /**
-   * The caller's, and never looked into.
+   * The caller's pointer, never dereferenced.
    */
   void *data;
   /**
-   * Where it goes, or where it waited.
+   * The flow or class of the packet.
    */
   fl_flow flow;
   /**
-   * What tells flows apart within a class of flows; elsewhere not looked at, and 0 when it comes out.
+   * Identifies the flow within a class of flows; otherwise ignored, and 0 after a dequeue.
    */
   uint64_t digest;
   /**
-   * What it takes on the link, in bytes with all framing: 1 to 65535.
+   * Its length on the link, in bytes with all framing: 1 to 65535.
    */
   uint32_t length;
   /**
-   * What became of it: an fl_status. Set by the library.
+   * Its result, an fl_status. Set by the library.
    */
   int32_t status;
 } fl_packet;
 
 /**
- * Told of a packet that was accepted and will not come out: it is the caller's again, and packet->status says
- * why. packet is there until the callback returns. What is called with the same scheduler meanwhile returns
+ * Called for a packet that was accepted and will not be dequeued: it belongs to the caller again, and packet->status
+ * has the reason. packet is valid until the callback returns. Calls with the same scheduler meanwhile return
  * FL_ERR_BUSY. It must return: no longjmp, no exception.
  */
 typedef void (*fl_discard)(void *argument, const struct fl_packet *packet);
 
 /**
- * A scheduler of flows.
+ * Options of a scheduler of flows.
  */
 typedef struct fl_scheduler_options {
   /**
@@ -206,7 +205,7 @@ typedef struct fl_scheduler_options {
    */
   size_t size;
   /**
-   * Name of the algorithm, as the command line has it: "qfq+", "drr", "wf2q+", ...; null: "qfq".
+   * Name of the algorithm, as on the command line: "qfq+", "drr", "wf2q+", ...; null: "qfq".
    */
   const char *algorithm;
   /**
@@ -214,43 +213,43 @@ typedef struct fl_scheduler_options {
    */
   uint32_t aggregate;
   /**
-   * Packets that wait in all flows; 0: 2^20.
+   * Limit of queued packets in all flows; 0: 2^20.
    */
   uint32_t packets;
   /**
-   * Bytes that wait in all flows; 0: 2^30.
+   * Limit of queued bytes in all flows; 0: 2^30.
    */
   uint64_t bytes;
   /**
-   * Packets that wait in one flow, unless it says otherwise; 0: no limit.
+   * Default limit of queued packets in one flow; 0: no limit.
    */
   uint32_t flow_packets;
   /**
-   * Bytes that wait in one flow, unless it says otherwise; 0: no limit.
+   * Default limit of queued bytes in one flow; 0: no limit.
    */
   uint32_t flow_bytes;
   /**
-   * Told of packets that are discarded; may be null.
+   * Called for discarded packets; may be null.
    */
   fl_discard discard;
   /**
-   * Handed to discard.
+   * Argument of discard.
    */
   void *argument;
 } fl_scheduler_options;
 
 /**
- * A scheduler: queues of packets, and who is next among them.
+ * A scheduler: queues of packets, and their order.
  */
 typedef struct fl_scheduler {
   /**
-   * The library's.
+   * Private to the library.
    */
   uint64_t id;
 } fl_scheduler;
 
 /**
- * A scheduler of the classes of a link, from the text of a site's file.
+ * Options of a scheduler of the classes of a link, from the text of a site file.
  */
 typedef struct fl_link_options {
   /**
@@ -266,17 +265,17 @@ typedef struct fl_link_options {
    */
   const char *link;
   /**
-   * Told of packets that are discarded; may be null.
+   * Called for discarded packets; may be null.
    */
   fl_discard discard;
   /**
-   * Handed to discard.
+   * Argument of discard.
    */
   void *argument;
 } fl_link_options;
 
 /**
- * A flow.
+ * Options of a flow.
  */
 typedef struct fl_flow_options {
   /**
@@ -288,21 +287,21 @@ typedef struct fl_flow_options {
    */
   uint32_t weight;
   /**
-   * Its longest packet in bytes, as it is: shares are exact to within a few of these. Longer ones are rejected.
+   * Its actual longest packet in bytes: shares are exact to within a few of these. Longer packets are rejected.
    */
   uint32_t max_length;
   /**
-   * Packets that wait in it; 0: as the scheduler says.
+   * Limit of its queued packets; 0: the scheduler's default.
    */
   uint32_t packets;
   /**
-   * Bytes that wait in it; 0: as the scheduler says.
+   * Limit of its queued bytes; 0: the scheduler's default.
    */
   uint32_t bytes;
 } fl_flow_options;
 
 /**
- * What became of packets: accepted = sent + discarded + queued.
+ * Counters: accepted = sent + discarded + queued.
  */
 typedef struct fl_stats {
   /**
@@ -318,19 +317,19 @@ typedef struct fl_stats {
    */
   uint64_t accepted_bytes;
   /**
-   * Came out.
+   * Dequeued.
    */
   uint64_t sent_packets;
   /**
-   * Came out.
+   * Dequeued.
    */
   uint64_t sent_bytes;
   /**
-   * Wait now.
+   * Queued now.
    */
   uint64_t queued_packets;
   /**
-   * Wait now.
+   * Queued now.
    */
   uint64_t queued_bytes;
   /**
@@ -356,27 +355,27 @@ typedef struct fl_stats {
  */
 typedef struct fl_client {
   /**
-   * The library's.
+   * Private to the library.
    */
   uint64_t id;
 } fl_client;
 
 /**
- * A packet's bytes, for a client.
+ * The bytes of a packet, for a client.
  */
 typedef struct fl_bytes {
   /**
-   * Where they begin.
+   * The first byte.
    */
   const void *data;
   /**
-   * How many they are.
+   * Number of bytes.
    */
   size_t length;
 } fl_bytes;
 
 /**
- * What a client is and was told.
+ * The properties of a client, and the daemon's counters for it.
  */
 typedef struct fl_client_info {
   /**
@@ -392,7 +391,7 @@ typedef struct fl_client_info {
    */
   uint32_t max_length;
   /**
-   * Packets that can wait in its mailbox.
+   * Capacity of its mailbox in packets.
    */
   uint64_t capacity;
   /**
@@ -404,15 +403,15 @@ typedef struct fl_client_info {
    */
   uint64_t dropped;
   /**
-   * 1 once the daemon is gone, or has cut the client off; else 0.
+   * 1 once the daemon has ended, or has disconnected the client; otherwise 0.
    */
   uint32_t gone;
   /**
-   * The library's.
+   * Private to the library.
    */
   uint32_t reserved;
   /**
-   * Name of the class that the daemon put it into, ended by a zero; what is too long is cut off.
+   * Name of the class that the daemon assigned, ended by a zero, truncated if too long.
    */
   char class_name[64];
 } fl_client_info;
@@ -422,28 +421,28 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The sentence of a code, in English. It is there for ever, and of a number that is no code it says so.
+ * Returns the sentence of a code, in English, which is never freed. An unknown number has a sentence too.
  */
 const char *fl_strerror(int32_t code);
 
 /**
- * Opens a scheduler of flows, without any.
+ * Opens a scheduler of flows, initially without flows.
  *
  * # Safety
  *
- * `options` and `scheduler` point to what they say; `discard` may be called with `argument` until the
+ * `options` and `scheduler` point to valid memory of their type; `discard` may be called with `argument` until the
  * scheduler is closed, from any thread that calls with it.
  */
 fl_status fl_scheduler_open(const struct fl_scheduler_options *options, struct fl_scheduler *scheduler);
 
 /**
- * Opens a scheduler of the classes of a link. Where the text is not sound, `why` has a sentence with its line,
- * of at most `why_size` bytes with the zero, else an empty one; it may be null. The link's rate is for who calls to
- * keep.
+ * Opens a scheduler of the classes of a link. If the text is invalid, `why` receives a sentence with its line, of at
+ * most `why_size` bytes with the zero, otherwise an empty one; it may be null. The caller must keep to the link's
+ * rate.
  *
  * # Safety
  *
- * As of fl_scheduler_open; `why` points to `why_size` bytes.
+ * As for fl_scheduler_open; `why` points to `why_size` bytes.
  */
 fl_status fl_link_open(const struct fl_link_options *options,
                        struct fl_scheduler *scheduler,
@@ -451,45 +450,46 @@ fl_status fl_link_open(const struct fl_link_options *options,
                        size_t why_size);
 
 /**
- * Closes a scheduler; what waits in it is discarded first. A closed one is none for every other call.
+ * Closes a scheduler, after discarding its queued packets. Every other call rejects a closed one.
  */
 fl_status fl_scheduler_close(struct fl_scheduler scheduler);
 
 /**
- * Adds a flow, idle.
+ * Adds a flow, initially idle.
  *
  * # Safety
  *
- * `options` and `flow` point to what they say.
+ * `options` and `flow` point to valid memory of their type.
  */
 fl_status fl_flow_add(struct fl_scheduler scheduler, const struct fl_flow_options *options, fl_flow *flow);
 
 /**
- * Gives a flow another weight, maximum length or limits; what is queued stays.
+ * Changes a flow's weight, maximum length and limits; queued packets stay.
  *
  * # Safety
  *
- * `options` points to what it says.
+ * `options` points to valid memory of its type.
  */
 fl_status fl_flow_change(struct fl_scheduler scheduler, fl_flow flow, const struct fl_flow_options *options);
 
 /**
- * Removes a flow; what waits in it is discarded.
+ * Removes a flow, and discards its queued packets.
  */
 fl_status fl_flow_remove(struct fl_scheduler scheduler, fl_flow flow);
 
 /**
- * The class of a link by its name in the file.
+ * Finds the class of a link by its name in the file.
  *
  * # Safety
  *
- * `name` and `found` point to what they say.
+ * `name` and `found` point to valid memory of their type.
  */
 fl_status fl_class_find(struct fl_scheduler scheduler, const char *name, fl_flow *found);
 
 /**
- * The class and the digest of a packet by the filters of its link, from the bytes of its frame, which begins with
- * what `layer` says (FL_ETHERNET, FL_IP). What matches no filter or cannot be read is of the default class.
+ * Returns the class and the digest of a packet by the filters of its link, from the bytes of its frame, which begins
+ * with the header that `layer` selects (FL_ETHERNET, FL_IP). A frame that matches no filter or is malformed is of the
+ * default class.
  *
  * # Safety
  *
@@ -503,10 +503,10 @@ fl_status fl_classify(struct fl_scheduler scheduler,
                       uint64_t *digest);
 
 /**
- * Offers a burst, in order. Each packet's status says what became of it; what was accepted is the scheduler's,
- * what was rejected the caller's. `accepted` is how many there were, and may be null. Returns FL_OK if all were
- * accepted, else why the first of the others was rejected; statuses are set unless `accepted` is 0 and the code
- * is about the call itself. `now` is the caller's clock in nanoseconds, which only classes ask for.
+ * Enqueues a burst, in order. Each packet's status has its result; accepted packets belong to the scheduler, rejected
+ * ones to the caller. `accepted` receives the number of accepted ones, and may be null. Returns FL_OK if all were
+ * accepted, otherwise the reason why the first of the others was rejected; statuses are set unless `accepted` is 0 and
+ * the code is about the call itself. `now` is the caller's clock in nanoseconds, which only classes use.
  *
  * # Safety
  *
@@ -519,9 +519,9 @@ fl_status fl_enqueue(struct fl_scheduler scheduler,
                      size_t *accepted);
 
 /**
- * Takes the next packets, `most` of them at most, which are the caller's again; `count` is how many came. `again`,
- * which may be null, is when to ask again: 0 where there may be more at once, UINT64_MAX where nothing waits,
- * else the time until which ceilings hold all that waits.
+ * Dequeues at most `most` packets, which belong to the caller again; `count` receives their number. `again`, which may
+ * be null, receives the time of the next call: 0 if there may be more at once, UINT64_MAX if no packet is queued,
+ * otherwise the time until which ceilings hold all queued packets.
  *
  * # Safety
  *
@@ -535,22 +535,22 @@ fl_status fl_dequeue(struct fl_scheduler scheduler,
                      uint64_t *again);
 
 /**
- * Counts of a flow or a class, or of all (0).
+ * Returns the counters of a flow or a class, or of all (0).
  *
  * # Safety
  *
- * `stats` points to what it says.
+ * `stats` points to valid memory of its type.
  */
 fl_status fl_stats_get(struct fl_scheduler scheduler, fl_flow flow, struct fl_stats *stats);
 
 /**
- * Attaches to the daemon that listens at a socket, as one client of it. Waits for its answer, five seconds at
- * most. Where there is none, or a refusal, `why` has a sentence of at most `why_size` bytes with the zero, else an
- * empty one; it may be null. Linux only, as all of fl_client.
+ * Attaches to the daemon that listens at a socket, as one client. Waits at most five seconds for its answer. If there
+ * is none, or a rejection, `why` receives a sentence of at most `why_size` bytes with the zero, otherwise an empty
+ * one; it may be null. Linux only, like all of fl_client.
  *
  * # Safety
  *
- * `socket` and `client` point to what they say, `why` to `why_size` bytes.
+ * `socket` and `client` point to valid memory of their type, `why` to `why_size` bytes.
  */
 fl_status fl_client_open(const char *socket,
                          struct fl_client *client,
@@ -558,9 +558,9 @@ fl_status fl_client_open(const char *socket,
                          size_t why_size);
 
 /**
- * Pushes packets into the client's mailbox, in order, until one is refused; `pushed` is how many there were, and
- * may be null. Never waits. Each is copied. Returns FL_OK if all were pushed, else why the next one was not:
- * FL_ERR_MAILBOX_FULL, FL_ERR_GONE, FL_ERR_LENGTH (of none), FL_ERR_TOO_LONG (for its class).
+ * Pushes packets into the client's mailbox, in order, until one is rejected; `pushed` receives their number, and may
+ * be null. Never waits. Each is copied. Returns FL_OK if all were pushed, otherwise the reason for the next one:
+ * FL_ERR_MAILBOX_FULL, FL_ERR_GONE, FL_ERR_LENGTH (it is empty), FL_ERR_TOO_LONG (for its class).
  *
  * # Safety
  *
@@ -572,16 +572,16 @@ fl_status fl_client_push(struct fl_client client,
                          size_t *pushed);
 
 /**
- * What a client is, and what the daemon told it so far. Costs a system call.
+ * Returns the properties of a client and the daemon's counters for it. Costs a system call.
  *
  * # Safety
  *
- * `info` points to what it says.
+ * `info` points to valid memory of its type.
  */
 fl_status fl_client_get(struct fl_client client, struct fl_client_info *info);
 
 /**
- * Leaves the daemon; what was pushed is still sent.
+ * Detaches from the daemon, which still sends the pushed packets.
  */
 fl_status fl_client_close(struct fl_client client);
 

@@ -12,13 +12,13 @@ use crate::types::{fl_bytes, fl_client, fl_client_info};
 
 static CLIENTS: Table<ProcessClient> = Table::new(2);
 
-/// Attaches to the daemon that listens at a socket, as one client of it. Waits for its answer, five seconds at
-/// most. Where there is none, or a refusal, `why` has a sentence of at most `why_size` bytes with the zero, else an
-/// empty one; it may be null. Linux only, as all of fl_client.
+/// Attaches to the daemon that listens at a socket, as one client. Waits at most five seconds for its answer. If there
+/// is none, or a rejection, `why` receives a sentence of at most `why_size` bytes with the zero, otherwise an empty
+/// one; it may be null. Linux only, like all of fl_client.
 ///
 /// # Safety
 ///
-/// `socket` and `client` point to what they say, `why` to `why_size` bytes.
+/// `socket` and `client` point to valid memory of their type, `why` to `why_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_client_open(
     socket: *const c_char,
@@ -48,9 +48,9 @@ pub unsafe extern "C" fn fl_client_open(
     })
 }
 
-/// Pushes packets into the client's mailbox, in order, until one is refused; `pushed` is how many there were, and
-/// may be null. Never waits. Each is copied. Returns FL_OK if all were pushed, else why the next one was not:
-/// FL_ERR_MAILBOX_FULL, FL_ERR_GONE, FL_ERR_LENGTH (of none), FL_ERR_TOO_LONG (for its class).
+/// Pushes packets into the client's mailbox, in order, until one is rejected; `pushed` receives their number, and may
+/// be null. Never waits. Each is copied. Returns FL_OK if all were pushed, otherwise the reason for the next one:
+/// FL_ERR_MAILBOX_FULL, FL_ERR_GONE, FL_ERR_LENGTH (it is empty), FL_ERR_TOO_LONG (for its class).
 ///
 /// # Safety
 ///
@@ -88,11 +88,11 @@ pub unsafe extern "C" fn fl_client_push(
     })
 }
 
-/// What a client is, and what the daemon told it so far. Costs a system call.
+/// Returns the properties of a client and the daemon's counters for it. Costs a system call.
 ///
 /// # Safety
 ///
-/// `info` points to what it says.
+/// `info` points to valid memory of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_client_get(client: fl_client, info: *mut fl_client_info) -> fl_status {
     entry(|| {
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn fl_client_get(client: fl_client, info: *mut fl_client_i
     })
 }
 
-/// Leaves the daemon; what was pushed is still sent.
+/// Detaches from the daemon, which still sends the pushed packets.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_client_close(client: fl_client) -> fl_status {
     entry(|| CLIENTS.close(client.id, |_| ()))

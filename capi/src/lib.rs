@@ -1,20 +1,18 @@
-//! Fair packet scheduling from C: what stands behind `include/fairlane.h`.
+//! Fair packet scheduling from C: the implementation of `include/fairlane.h`.
 //!
-//! The header is the documentation for C. Here is what holds it together:
+//! The header is the documentation for C. The design:
 //!
-//! * **Handles are numbers** ([`fl_scheduler`], [`fl_client`]), looked up in tables without a lock
-//!   (`table`). A number carries the generation of its place, so that one that was closed is found out
-//!   for certain, and entering is one atomic exchange, which also refuses whoever comes second: another
-//!   thread, or a callback that calls back.
-//! * **Nothing of C is trusted further than C can be**: pointers are checked for null and alignment,
-//!   numbers for their range, sizes for those that are known (`pointers`). Integers stand where Rust would
-//!   have an enumeration, since C may put anything there.
-//! * **Packets of C are cells.** A callback may write into them while they are read here.
-//! * **Panics never cross.** Every entry catches them (`entry`), and what was in the middle of something is
-//!   closed for good ([`fl_status::FL_ERR_PANIC`]). That needs panics that unwind: the workspace's profile
-//!   `release` aborts the process instead, its profile `capi` is for this crate.
+//! * **Handles are numbers** ([`fl_scheduler`], [`fl_client`]), looked up in tables without a lock (`table`). A number
+//!   contains the generation of its place, so that a closed one is always detected. Entering is one atomic exchange,
+//!   which also rejects a second caller: another thread, or a callback that calls back.
+//! * **Arguments from C are checked as far as possible**: pointers for null and alignment, numbers for their range,
+//!   sizes against the known ones (`pointers`). Integers replace Rust enumerations, since C may store any value there.
+//! * **Packets of C are cells.** A callback may write into them while this crate reads them.
+//! * **No panic reaches C.** Every call catches them (`entry`), and the value in use can only be closed afterwards
+//!   ([`fl_status::FL_ERR_PANIC`]). That needs panics that unwind: the workspace's profile `release` aborts the process
+//!   instead, its profile `capi` is for this crate.
 //!
-//! A burst costs one exchange and one indirect call: behind it are loops of each algorithm's own (`queues`).
+//! A burst costs one exchange and one indirect call, to a loop compiled for each algorithm (`queues`).
 #![deny(unsafe_op_in_unsafe_fn)]
 #![allow(
     non_camel_case_types,

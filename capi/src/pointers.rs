@@ -1,4 +1,4 @@
-//! C's memory: what it points to is copied before it is looked at, or seen as cells.
+//! Memory of C: copied before it is used, or accessed as cells.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Display;
@@ -16,7 +16,7 @@ use crate::types::{
 ///
 /// Its layout is C's, its first member is a `usize`, and all zeros are a value of it.
 pub(crate) unsafe trait BySize: Copy {
-    /// What it was when it was first published: nobody was told of a smaller one.
+    /// The size in the first published version: no caller has a smaller one.
     const FIRST: usize = size_of::<Self>();
 }
 
@@ -34,7 +34,7 @@ unsafe impl BySize for fl_client_info {}
 /// No struct is larger.
 const MOST_SIZE: usize = 4096;
 
-/// The size that a struct begins with, if it may be one.
+/// Returns the size that a struct begins with, if it is valid.
 ///
 /// # Safety
 ///
@@ -56,8 +56,8 @@ fn check<T>(pointer: *const T) -> Result<(), fl_status> {
     }
 }
 
-/// A copy of C's struct. Members that it is too old to have are 0; those that this library is too old
-/// to know must be.
+/// Returns a copy of C's struct. Members that it is too old to have are 0; members that this library is too old to know
+/// must be 0.
 ///
 /// # Safety
 ///
@@ -67,7 +67,7 @@ pub(crate) unsafe fn read_sized<T: BySize>(given: *const T) -> Result<T, fl_stat
     let size = unsafe { size_of_given(given) }?;
     let known = size.min(size_of::<T>());
     let mut copy = MaybeUninit::<T>::zeroed();
-    // SAFETY: there are `size` bytes to read, and no less room than `known` in a copy of its own.
+    // SAFETY: there are `size` bytes to read, and at least `known` bytes in the copy.
     unsafe { ptr::copy_nonoverlapping(given.cast::<u8>(), copy.as_mut_ptr().cast(), known) };
     for beyond in known..size {
         // SAFETY: there are `size` bytes to read.
@@ -79,7 +79,7 @@ pub(crate) unsafe fn read_sized<T: BySize>(given: *const T) -> Result<T, fl_stat
     Ok(unsafe { copy.assume_init() })
 }
 
-/// Fills in C's struct as far as it goes; its size stays what it is, and what it has beyond becomes 0.
+/// Fills in C's struct up to its size, which stays unchanged; unknown members become 0.
 ///
 /// # Safety
 ///
@@ -97,12 +97,12 @@ pub(crate) unsafe fn write_sized<T: BySize>(given: *mut T, value: T) -> Result<(
     Ok(())
 }
 
-/// C's array, if it has so many elements.
+/// Returns C's array of `count` elements.
 ///
 /// # Safety
 ///
-/// `first` points to `count` elements, which are there for `'a` and which nobody writes to, unless they are
-/// cells and it is the thread that calls; or it is null or not aligned.
+/// `first` points to `count` elements, which live for `'a` and are not written, except by the calling thread if they
+/// are cells; or it is null or not aligned.
 #[inline]
 pub(crate) unsafe fn array<'a, T>(first: *const T, count: usize) -> Result<&'a [T], fl_status> {
     if count == 0 {
@@ -116,12 +116,11 @@ pub(crate) unsafe fn array<'a, T>(first: *const T, count: usize) -> Result<&'a [
     Ok(unsafe { slice::from_raw_parts(first, count) })
 }
 
-/// C's text.
+/// Returns C's text.
 ///
 /// # Safety
 ///
-/// `text` points to bytes that end with a zero, which are there for `'a` and which nobody writes to; or
-/// it is null.
+/// `text` points to bytes that end with a zero, which live for `'a` and are not written; or it is null.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, fl_status> {
     check(text)?;
     // SAFETY: as the caller promises.
@@ -129,7 +128,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, fl_status>
     text.to_str().map_err(|_| FL_ERR_TEXT)
 }
 
-/// The same of one that may be null.
+/// Returns C's text, which may be null.
 ///
 /// # Safety
 ///
@@ -142,7 +141,7 @@ pub(crate) unsafe fn text_if<'a>(given: *const c_char) -> Result<Option<&'a str>
     }
 }
 
-/// Where a result goes.
+/// Stores a result.
 ///
 /// # Safety
 ///
@@ -155,7 +154,7 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<(), fl_status> {
     Ok(())
 }
 
-/// Where a result goes that need not be asked for: `to` may be null.
+/// Stores an optional result: `to` may be null.
 ///
 /// # Safety
 ///
@@ -169,8 +168,8 @@ pub(crate) unsafe fn put_if<T>(to: *mut T, value: T) -> Result<(), fl_status> {
     }
 }
 
-/// A sentence for a person, ended by a zero; what is too long is cut off. Nothing is written where there
-/// is no room, or `to` is null.
+/// Stores a sentence for the user, ended by a zero, truncated to the size. Writes nothing if the size is 0 or `to` is
+/// null.
 ///
 /// # Safety
 ///
@@ -181,13 +180,13 @@ pub(crate) unsafe fn say(to: *mut c_char, size: usize, sentence: &dyn Display) {
     }
     let sentence = sentence.to_string();
     let sentence = until(&sentence, size - 1);
-    // SAFETY: there is room for `size` bytes, one more than the sentence has at most, and it is ours.
+    // SAFETY: there is room for `size` bytes, at least one more than the sentence has, and it does not overlap.
     unsafe { ptr::copy_nonoverlapping(sentence.as_ptr(), to.cast::<u8>(), sentence.len()) };
     // SAFETY: likewise.
     unsafe { to.add(sentence.len()).write(0) };
 }
 
-/// The beginning of a text, of so many bytes at most.
+/// Returns the beginning of a text, of at most `most` bytes.
 pub(crate) fn until(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
@@ -196,16 +195,16 @@ pub(crate) fn until(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-/// Told of a packet that was accepted and will not come out: it is the caller's again, and packet->status says
-/// why. packet is there until the callback returns. What is called with the same scheduler meanwhile returns
+/// Called for a packet that was accepted and will not be dequeued: it belongs to the caller again, and packet->status
+/// has the reason. packet is valid until the callback returns. Calls with the same scheduler meanwhile return
 /// FL_ERR_BUSY. It must return: no longjmp, no exception.
 pub type fl_discard = Option<unsafe extern "C" fn(argument: *mut c_void, packet: *const fl_packet)>;
 
-/// Who is told of packets that are discarded.
+/// The callback for discarded packets.
 #[derive(Clone, Copy)]
 pub(crate) struct Discard {
     call: fl_discard,
-    /// C's pointer, as a number: nobody here follows it.
+    /// C's pointer, as a number: it is never dereferenced here.
     argument: usize,
 }
 
@@ -221,7 +220,7 @@ impl Discard {
     pub(crate) fn tell(&self, packet: &fl_packet) {
         if let Some(call) = self.call {
             let argument = ptr::with_exposed_provenance_mut(self.argument);
-            // SAFETY: as who made this promised; the packet is there until the call returns.
+            // SAFETY: as the caller of `new` promised; the packet is valid until the call returns.
             unsafe { call(argument, packet) };
         }
     }
@@ -231,7 +230,7 @@ impl Discard {
 mod tests {
     use super::*;
 
-    /// A flow's options as a later version might have them.
+    /// A flow's options of a possible later version.
     #[repr(C)]
     struct Later {
         known: fl_flow_options,
@@ -247,7 +246,7 @@ mod tests {
             bytes: 0,
         };
         let later = Later { known, added };
-        // SAFETY: it is as large as the largest size that is given here and may be one.
+        // SAFETY: it is as large as the largest valid size that this test uses.
         let read = unsafe { read_sized(ptr::from_ref(&later).cast::<fl_flow_options>()) };
         read.map(|options| options.weight)
     }

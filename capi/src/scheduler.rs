@@ -17,7 +17,7 @@ use crate::types::{
     fl_scheduler_options, fl_stats,
 };
 
-/// Where a file is called by no name, errors call it so.
+/// The name in errors of a file without a name.
 const SITE: &str = "site";
 
 struct Scheduler {
@@ -27,7 +27,7 @@ struct Scheduler {
 
 static SCHEDULERS: Table<Scheduler> = Table::new(1);
 
-/// Something out of a number that may be 0, for what is usual.
+/// Returns `given`, or `usual` if it is 0.
 const fn or(given: u32, usual: u32) -> u32 {
     match given {
         0 => usual,
@@ -67,11 +67,11 @@ impl fl_flow_options {
     }
 }
 
-/// Gives queues a handle.
+/// Creates a handle for queues.
 ///
 /// # Safety
 ///
-/// As of [`fl_scheduler_open`].
+/// As for [`fl_scheduler_open`].
 unsafe fn open(
     queues: Box<dyn Queues>,
     discard: fl_discard,
@@ -85,11 +85,11 @@ unsafe fn open(
     unsafe { pointers::put(to, fl_scheduler { id }) }
 }
 
-/// Opens a scheduler of flows, without any.
+/// Opens a scheduler of flows, initially without flows.
 ///
 /// # Safety
 ///
-/// `options` and `scheduler` point to what they say; `discard` may be called with `argument` until the
+/// `options` and `scheduler` point to valid memory of their type; `discard` may be called with `argument` until the
 /// scheduler is closed, from any thread that calls with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_scheduler_open(
@@ -114,13 +114,13 @@ pub unsafe extern "C" fn fl_scheduler_open(
     })
 }
 
-/// Opens a scheduler of the classes of a link. Where the text is not sound, `why` has a sentence with its line,
-/// of at most `why_size` bytes with the zero, else an empty one; it may be null. The link's rate is for who calls to
-/// keep.
+/// Opens a scheduler of the classes of a link. If the text is invalid, `why` receives a sentence with its line, of at
+/// most `why_size` bytes with the zero, otherwise an empty one; it may be null. The caller must keep to the link's
+/// rate.
 ///
 /// # Safety
 ///
-/// As of fl_scheduler_open; `why` points to `why_size` bytes.
+/// As for fl_scheduler_open; `why` points to `why_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_link_open(
     options: *const fl_link_options,
@@ -163,7 +163,7 @@ fn classes(text: &str, name: Option<&str>) -> Result<Classes, String> {
     Ok(Classes::new(link))
 }
 
-/// Closes a scheduler; what waits in it is discarded first. A closed one is none for every other call.
+/// Closes a scheduler, after discarding its queued packets. Every other call rejects a closed one.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_scheduler_close(scheduler: fl_scheduler) -> fl_status {
     entry(|| {
@@ -174,11 +174,11 @@ pub extern "C" fn fl_scheduler_close(scheduler: fl_scheduler) -> fl_status {
     })
 }
 
-/// Adds a flow, idle.
+/// Adds a flow, initially idle.
 ///
 /// # Safety
 ///
-/// `options` and `flow` point to what they say.
+/// `options` and `flow` point to valid memory of their type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_flow_add(
     scheduler: fl_scheduler,
@@ -196,11 +196,11 @@ pub unsafe extern "C" fn fl_flow_add(
     })
 }
 
-/// Gives a flow another weight, maximum length or limits; what is queued stays.
+/// Changes a flow's weight, maximum length and limits; queued packets stay.
 ///
 /// # Safety
 ///
-/// `options` points to what it says.
+/// `options` points to valid memory of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_flow_change(
     scheduler: fl_scheduler,
@@ -214,17 +214,17 @@ pub unsafe extern "C" fn fl_flow_change(
     })
 }
 
-/// Removes a flow; what waits in it is discarded.
+/// Removes a flow, and discards its queued packets.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_flow_remove(scheduler: fl_scheduler, flow: fl_flow) -> fl_status {
     entry(|| SCHEDULERS.with(scheduler.id, |s| s.queues.remove_flow(flow, &s.discard))?)
 }
 
-/// The class of a link by its name in the file.
+/// Finds the class of a link by its name in the file.
 ///
 /// # Safety
 ///
-/// `name` and `found` point to what they say.
+/// `name` and `found` point to valid memory of their type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_class_find(
     scheduler: fl_scheduler,
@@ -242,8 +242,9 @@ pub unsafe extern "C" fn fl_class_find(
     })
 }
 
-/// The class and the digest of a packet by the filters of its link, from the bytes of its frame, which begins with
-/// what `layer` says (FL_ETHERNET, FL_IP). What matches no filter or cannot be read is of the default class.
+/// Returns the class and the digest of a packet by the filters of its link, from the bytes of its frame, which begins
+/// with the header that `layer` selects (FL_ETHERNET, FL_IP). A frame that matches no filter or is malformed is of the
+/// default class.
 ///
 /// # Safety
 ///
@@ -277,10 +278,10 @@ pub unsafe extern "C" fn fl_classify(
     })
 }
 
-/// Offers a burst, in order. Each packet's status says what became of it; what was accepted is the scheduler's,
-/// what was rejected the caller's. `accepted` is how many there were, and may be null. Returns FL_OK if all were
-/// accepted, else why the first of the others was rejected; statuses are set unless `accepted` is 0 and the code
-/// is about the call itself. `now` is the caller's clock in nanoseconds, which only classes ask for.
+/// Enqueues a burst, in order. Each packet's status has its result; accepted packets belong to the scheduler, rejected
+/// ones to the caller. `accepted` receives the number of accepted ones, and may be null. Returns FL_OK if all were
+/// accepted, otherwise the reason why the first of the others was rejected; statuses are set unless `accepted` is 0 and
+/// the code is about the call itself. `now` is the caller's clock in nanoseconds, which only classes use.
 ///
 /// # Safety
 ///
@@ -307,9 +308,9 @@ pub unsafe extern "C" fn fl_enqueue(
     })
 }
 
-/// Takes the next packets, `most` of them at most, which are the caller's again; `count` is how many came. `again`,
-/// which may be null, is when to ask again: 0 where there may be more at once, UINT64_MAX where nothing waits,
-/// else the time until which ceilings hold all that waits.
+/// Dequeues at most `most` packets, which belong to the caller again; `count` receives their number. `again`, which may
+/// be null, receives the time of the next call: 0 if there may be more at once, UINT64_MAX if no packet is queued,
+/// otherwise the time until which ceilings hold all queued packets.
 ///
 /// # Safety
 ///
@@ -340,11 +341,11 @@ pub unsafe extern "C" fn fl_dequeue(
     })
 }
 
-/// Counts of a flow or a class, or of all (0).
+/// Returns the counters of a flow or a class, or of all (0).
 ///
 /// # Safety
 ///
-/// `stats` points to what it says.
+/// `stats` points to valid memory of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_stats_get(
     scheduler: fl_scheduler,
@@ -366,16 +367,16 @@ mod tests {
 
     use super::*;
 
-    /// What a callback is handed: the scheduler, and how often it was called.
+    /// The argument of a callback: the scheduler, and the number of calls.
     struct Told {
         scheduler: Cell<fl_scheduler>,
         packets: Cell<usize>,
     }
 
     unsafe extern "C" fn told(argument: *mut c_void, packet: *const fl_packet) {
-        // SAFETY: it was given with the callback, and is there until the scheduler is closed.
+        // SAFETY: it was given with the callback, and lives until the scheduler is closed.
         let told = unsafe { &*argument.cast::<Told>() };
-        // SAFETY: the packet is there until this returns.
+        // SAFETY: the packet is valid until this returns.
         let packet = unsafe { &*packet };
         // SAFETY: the library has set it.
         let status = unsafe { packet.status.get().assume_init() };
@@ -384,7 +385,7 @@ mod tests {
         told.packets.set(told.packets.get() + 1);
     }
 
-    /// For Miri, which sees no C: a burst in and out of memory that was never written.
+    /// For Miri, which cannot run C: a burst in and out of memory that was never written.
     #[test]
     fn a_burst_goes_in_and_out_and_what_is_left_is_told() {
         let told_of = Told {
@@ -412,7 +413,7 @@ mod tests {
         let (mut link, mut flow, mut count) = (fl_scheduler { id: 0 }, 0, 0);
         let mut data = [1, 2, 3];
         let mut out = [const { MaybeUninit::<fl_packet>::uninit() }; 2];
-        // SAFETY: all that is pointed to is there until the end of this function, and of its type.
+        // SAFETY: all pointers are valid until the end of this function, and of the right type.
         unsafe {
             assert_eq!(fl_scheduler_open(&options, &mut link), FL_OK);
             assert_eq!(fl_flow_add(link, &config, &mut flow), FL_OK);

@@ -5,20 +5,19 @@ use std::ffi::{CStr, c_char};
 use fairlane_core::tree::Reason;
 use fairlane_core::{ChangeError, Rejection};
 
-/// What a call returns, and what became of a packet.
+/// The result of a call, or of a packet.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum fl_status {
-    /// Done.
+    /// Success.
     FL_OK = 0,
-    /// A pointer is null, or not aligned for what it should point to.
+    /// A pointer is null, or not aligned for its type.
     FL_ERR_POINTER = -1,
-    /// The size that a struct begins with is too small, or beyond what this library knows of it there is
-    /// something other than 0.
+    /// The size that a struct begins with is too small, or a member that this library does not know is not 0.
     FL_ERR_SIZE = -2,
     /// There is no such scheduler or client: it was closed, or never opened.
     FL_ERR_HANDLE = -3,
-    /// Another call is using it: of another thread, or the one that called back.
+    /// Another call is using it: one of another thread, or the one that runs the callback.
     FL_ERR_BUSY = -4,
     /// There is no such flow or class: it was removed, or never added.
     FL_ERR_FLOW = -5,
@@ -30,11 +29,11 @@ pub enum fl_status {
     FL_ERR_ALGORITHM = -8,
     /// A text is not UTF-8.
     FL_ERR_TEXT = -9,
-    /// The text of a site is not sound, or has no link of this name.
+    /// The text of a site is invalid, or has no link of this name.
     FL_ERR_SITE = -10,
-    /// The scheduler is of the other kind: flows come and go in one of flows, classes are those of a link.
+    /// The scheduler is of the other kind: only one of flows adds and removes flows, only one of a link has classes.
     FL_ERR_KIND = -11,
-    /// There are as many schedulers, clients or flows as can be numbered.
+    /// The largest number of schedulers, clients or flows exists.
     FL_ERR_MANY = -12,
     /// A packet is queued that is longer than the new maximum.
     FL_ERR_QUEUED = -13,
@@ -46,23 +45,23 @@ pub enum fl_status {
     FL_ERR_LINK_FULL = -16,
     /// Queue management dropped the packet to signal congestion.
     FL_ERR_CONGESTION = -17,
-    /// The class has classes below it, and no queue of its own.
+    /// The class has child classes, and no queue of its own.
     FL_ERR_NO_QUEUE = -18,
     /// The packet's flow was removed, or its scheduler closed.
     FL_ERR_FLUSHED = -19,
-    /// The packet gave way to another: the link was full, and its class held most beyond its own room.
+    /// The packet was evicted for another: the link was full, and its class exceeded its room most.
     FL_ERR_DISPLACED = -20,
-    /// Nobody listens at the socket, or nobody answers.
+    /// No daemon listens at the socket, or it does not answer.
     FL_ERR_UNREACHABLE = -21,
-    /// The daemon refused the client.
+    /// The daemon rejected the client.
     FL_ERR_REFUSED = -22,
-    /// The daemon's answer cannot be used.
+    /// The daemon's answer is invalid.
     FL_ERR_ANSWER = -23,
     /// The client's mailbox is full.
     FL_ERR_MAILBOX_FULL = -24,
-    /// The daemon is gone, or has cut the client off.
+    /// The daemon has ended, or has disconnected the client.
     FL_ERR_GONE = -25,
-    /// The library failed inside; the scheduler or client can only be closed.
+    /// The library had an internal error; the scheduler or client can only be closed.
     FL_ERR_PANIC = -26,
     /// A frame begins with neither FL_ETHERNET nor FL_IP.
     FL_ERR_LAYER = -27,
@@ -71,7 +70,7 @@ pub enum fl_status {
 use fl_status::*;
 
 impl fl_status {
-    /// All of them, each at the place that its negative is.
+    /// All codes, each at the index of its negative.
     pub(crate) const ALL: [fl_status; 28] = [
         FL_OK,
         FL_ERR_POINTER,
@@ -160,7 +159,7 @@ impl From<Rejection> for fl_status {
             Rejection::QueueFull => FL_ERR_QUEUE_FULL,
             Rejection::LinkFull => FL_ERR_LINK_FULL,
             Rejection::Congestion => FL_ERR_CONGESTION,
-            // No other today; one that comes gets a code of its own.
+            // No other exists today; a new one needs its own code.
             _ => FL_ERR_LINK_FULL,
         }
     }
@@ -188,7 +187,7 @@ impl From<Reason> for fl_status {
     }
 }
 
-/// The sentence of a code, in English. It is there for ever, and of a number that is no code it says so.
+/// Returns the sentence of a code, in English, which is never freed. An unknown number has a sentence too.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_strerror(code: i32) -> *const c_char {
     let place = usize::try_from(code.unsigned_abs()).ok();

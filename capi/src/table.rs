@@ -1,9 +1,9 @@
 //! Handles: numbers with a generation, looked up without a lock.
 //!
-//! A place's memory is never freed, so that any number can be looked up at any time. Its state is one word,
-//! a generation and who may touch what is there. To enter is one compare-and-exchange from "idle, of the
-//! handle's generation" to "busy": it fails for a handle that is gone, whatever became of its place, and
-//! for whoever comes second, and disturbs nobody when it does.
+//! A place's memory is never freed, so that any number can be looked up at any time. Its state is one word: a
+//! generation and a phase that controls access to the content. To enter is one compare-and-exchange from "idle, of the
+//! handle's generation" to "busy": it fails for a closed handle, whatever its place contains now, and for a second
+//! caller, without any effect on others.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -15,7 +15,7 @@ use crate::status::fl_status;
 /// Places in the first chunk. Each further one has twice as many as the one before.
 const FIRST: u32 = 64;
 
-/// Chunks: 4 million places.
+/// Number of chunks: 4 million places.
 const CHUNKS: usize = 16;
 
 const MOST: u32 = FIRST * ((1 << CHUNKS) - 1);
@@ -24,28 +24,28 @@ const MOST: u32 = FIRST * ((1 << CHUNKS) - 1);
 const PLACE: u32 = 32;
 const KIND: u32 = 56;
 
-/// What is in the low bits of a state, below the generation.
+/// The number of low bits of a state, below the generation, that contain the phase.
 const PHASES: u32 = 2;
 const FREE: u64 = 0;
 const IDLE: u64 = 1;
 const BUSY: u64 = 2;
-/// A panic left it half done.
+/// A panic left it inconsistent.
 const BROKEN: u64 = 3;
 
 const fn state(generation: u32, phase: u64) -> u64 {
     (generation as u64) << PHASES | phase
 }
 
-/// A line for each, so that two handles in use by two threads do not share one.
+/// On its own cache line, so that two handles in use by two threads do not share one.
 #[repr(align(64))]
 struct Slot<T> {
     state: AtomicU64,
     content: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: `content` is touched only by who moved `state` to `BUSY`, of whom there is one at a time, or who
-// holds the lock of `vacant` and found the place there, where nobody can enter. Both hand it on with a
-// release that the next one acquires. So it moves between threads, and is never shared.
+// SAFETY: `content` is accessed only by the thread that moved `state` to `BUSY`, one at a time, or by the one that
+// holds the lock of `vacant` and found the place there, which no thread can enter. Both pass it on with a release that
+// the next one acquires. So it moves between threads, and is never shared.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
@@ -57,9 +57,9 @@ impl<T> Slot<T> {
     }
 }
 
-/// Places for values that C holds handles of.
+/// A table of values with handles for C.
 pub(crate) struct Table<T> {
-    /// Told apart by it from the handles of other tables; not 0.
+    /// The kind that distinguishes its handles from those of other tables; not 0.
     kind: u8,
     chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
     vacant: Mutex<Vacant>,
@@ -72,7 +72,7 @@ struct Vacant {
     next: u32,
 }
 
-/// Somebody has a place to himself; it is broken if he does not say that he leaves.
+/// Exclusive access to a place, which becomes broken unless it is left explicitly.
 struct Entered<'a, T> {
     slot: &'a Slot<T>,
     generation: u32,
@@ -107,7 +107,7 @@ impl<T: Send> Table<T> {
         }
     }
 
-    /// Gives a value a handle.
+    /// Creates a handle for a value.
     pub(crate) fn open(&self, value: T) -> Result<u64, fl_status> {
         let mut vacant = self.vacant();
         let place = match vacant.places.pop() {
@@ -123,16 +123,16 @@ impl<T: Send> Table<T> {
             None => return Err(fl_status::FL_ERR_MANY),
         };
         let slot = self.slot(place).ok_or(fl_status::FL_ERR_MANY)?;
-        // Nobody changes the state of a free place but who has the lock.
+        // Only the holder of the lock changes the state of a free place.
         let generation = (slot.state.load(Ordering::Acquire) >> PHASES) as u32;
-        // SAFETY: the place was among the vacant ones and the lock is held, so that nobody else has it; no
-        // handle of this generation was given out, so that nobody can enter.
+        // SAFETY: the place was among the vacant ones and the lock is held, so no other thread has it; no handle of
+        // this generation was given out, so no thread can enter.
         unsafe { *slot.content.get() = Some(value) };
         slot.state.store(state(generation, IDLE), Ordering::Release);
         Ok(u64::from(self.kind) << KIND | u64::from(place) << PLACE | u64::from(generation))
     }
 
-    /// Does something with the value of a handle, alone.
+    /// Runs `work` with exclusive access to the value of a handle.
     #[inline]
     pub(crate) fn with<R>(
         &self,
@@ -140,8 +140,8 @@ impl<T: Send> Table<T> {
         work: impl FnOnce(&mut T) -> R,
     ) -> Result<R, fl_status> {
         let entered = self.enter(handle, IDLE)?;
-        // SAFETY: this call alone has moved the state to `BUSY`, and all others keep away until it leaves.
-        // What `work` calls cannot come here with the same handle: it finds it busy.
+        // SAFETY: only this call has moved the state to `BUSY`, and no other enters until it leaves. Calls from `work`
+        // with the same handle find it busy.
         let content = unsafe { &mut *entered.slot.content.get() };
         let value = content.as_mut().ok_or(fl_status::FL_ERR_HANDLE)?;
         let result = work(value);
@@ -150,8 +150,8 @@ impl<T: Send> Table<T> {
         Ok(result)
     }
 
-    /// Ends a handle, after `last` was done with its value. What a panic left half done is not touched,
-    /// and its memory is lost.
+    /// Closes a handle, after running `last` on its value. A value that a panic left inconsistent is not touched, and
+    /// its memory is leaked.
     pub(crate) fn close(&self, handle: u64, last: impl FnOnce(&mut T)) -> Result<(), fl_status> {
         let (entered, broken) = match self.enter(handle, IDLE) {
             Err(fl_status::FL_ERR_PANIC) => (self.enter(handle, BROKEN)?, true),
@@ -163,7 +163,7 @@ impl<T: Send> Table<T> {
             Some(mut value) if !broken => last(&mut value),
             lost => mem::forget(lost),
         }
-        // A place whose generations are used up is not given out again.
+        // A place whose generations are used up is not reused.
         let next = entered.generation.checked_add(1);
         entered.leave(next.unwrap_or(0), FREE);
         if next.is_some() {
@@ -172,7 +172,7 @@ impl<T: Send> Table<T> {
         Ok(())
     }
 
-    /// Moves the state of a handle's place from this phase to `BUSY`.
+    /// Moves the state of a handle's place from `phase` to `BUSY`.
     #[inline]
     fn enter(&self, handle: u64, phase: u64) -> Result<Entered<'_, T>, fl_status> {
         let generation = handle as u32;
@@ -209,7 +209,7 @@ const fn place_of(handle: u64) -> u32 {
     (handle >> PLACE) as u32 & ((1 << (KIND - PLACE)) - 1)
 }
 
-/// The chunk that a place is in, and where.
+/// Returns the chunk of a place, and its index there.
 #[inline]
 const fn chunk_of(place: u32) -> (usize, usize) {
     let chunk = (place / FIRST + 1).ilog2();

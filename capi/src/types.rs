@@ -1,4 +1,4 @@
-//! What C sees: handles, packets, options.
+//! The types of the C interface: handles, packets, options.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_void};
@@ -10,11 +10,11 @@ use fairlane_core::Length;
 use crate::pointers::fl_discard;
 use crate::status::fl_status;
 
-/// A scheduler: queues of packets, and who is next among them.
+/// A scheduler: queues of packets, and their order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct fl_scheduler {
-    /// The library's.
+    /// Private to the library.
     pub id: u64,
 }
 
@@ -22,56 +22,56 @@ pub struct fl_scheduler {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct fl_client {
-    /// The library's.
+    /// Private to the library.
     pub id: u64,
 }
 
-/// A flow or a class of one scheduler. 0 is none; where counts are asked for, 0 is all together.
+/// A flow or a class of one scheduler. 0 is none; for counters, 0 is the sum of all.
 pub type fl_flow = u64;
 
-/// A packet as it goes in and comes out.
-// Each is a cell, as a callback may write to the array that is looked at; to set one reads it, so that what C need
-// not have set is none that can be read.
+/// A packet to enqueue, or a dequeued one.
+// Each is a cell, since a callback may write to the array that is being read. Setting a cell reads it, so a member that
+// C need not initialise is `MaybeUninit`.
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub struct fl_packet {
-    /// The caller's, and never looked into.
+    /// The caller's pointer, never dereferenced.
     pub data: Cell<*mut c_void>,
-    /// Where it goes, or where it waited.
+    /// The flow or class of the packet.
     pub flow: Cell<fl_flow>,
-    /// What tells flows apart within a class of flows; elsewhere not looked at, and 0 when it comes out.
+    /// Identifies the flow within a class of flows; otherwise ignored, and 0 after a dequeue.
     pub digest: Cell<u64>,
-    /// What it takes on the link, in bytes with all framing: 1 to 65535.
+    /// Its length on the link, in bytes with all framing: 1 to 65535.
     pub length: Cell<u32>,
-    /// What became of it: an fl_status. Set by the library.
+    /// Its result, an fl_status. Set by the library.
     pub status: Cell<MaybeUninit<i32>>,
 }
 
-/// A scheduler of flows.
+/// Options of a scheduler of flows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fl_scheduler_options {
     /// sizeof(fl_scheduler_options)
     pub size: usize,
-    /// Name of the algorithm, as the command line has it: "qfq+", "drr", "wf2q+", ...; null: "qfq".
+    /// Name of the algorithm, as on the command line: "qfq+", "drr", "wf2q+", ...; null: "qfq".
     pub algorithm: *const c_char,
     /// Flows in an aggregate, for algorithms that have these ("qfq+"); 0: 8.
     pub aggregate: u32,
-    /// Packets that wait in all flows; 0: 2^20.
+    /// Limit of queued packets in all flows; 0: 2^20.
     pub packets: u32,
-    /// Bytes that wait in all flows; 0: 2^30.
+    /// Limit of queued bytes in all flows; 0: 2^30.
     pub bytes: u64,
-    /// Packets that wait in one flow, unless it says otherwise; 0: no limit.
+    /// Default limit of queued packets in one flow; 0: no limit.
     pub flow_packets: u32,
-    /// Bytes that wait in one flow, unless it says otherwise; 0: no limit.
+    /// Default limit of queued bytes in one flow; 0: no limit.
     pub flow_bytes: u32,
-    /// Told of packets that are discarded; may be null.
+    /// Called for discarded packets; may be null.
     pub discard: fl_discard,
-    /// Handed to discard.
+    /// Argument of discard.
     pub argument: *mut c_void,
 }
 
-/// A scheduler of the classes of a link, from the text of a site's file.
+/// Options of a scheduler of the classes of a link, from the text of a site file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fl_link_options {
@@ -81,13 +81,13 @@ pub struct fl_link_options {
     pub text: *const c_char,
     /// Name of the link; null: the first one.
     pub link: *const c_char,
-    /// Told of packets that are discarded; may be null.
+    /// Called for discarded packets; may be null.
     pub discard: fl_discard,
-    /// Handed to discard.
+    /// Argument of discard.
     pub argument: *mut c_void,
 }
 
-/// A flow.
+/// Options of a flow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fl_flow_options {
@@ -95,15 +95,15 @@ pub struct fl_flow_options {
     pub size: usize,
     /// Its share is its weight over the sum of all: 1 to 1000000.
     pub weight: u32,
-    /// Its longest packet in bytes, as it is: shares are exact to within a few of these. Longer ones are rejected.
+    /// Its actual longest packet in bytes: shares are exact to within a few of these. Longer packets are rejected.
     pub max_length: u32,
-    /// Packets that wait in it; 0: as the scheduler says.
+    /// Limit of its queued packets; 0: the scheduler's default.
     pub packets: u32,
-    /// Bytes that wait in it; 0: as the scheduler says.
+    /// Limit of its queued bytes; 0: the scheduler's default.
     pub bytes: u32,
 }
 
-/// What became of packets: accepted = sent + discarded + queued.
+/// Counters: accepted = sent + discarded + queued.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct fl_stats {
@@ -113,13 +113,13 @@ pub struct fl_stats {
     pub accepted_packets: u64,
     /// Accepted.
     pub accepted_bytes: u64,
-    /// Came out.
+    /// Dequeued.
     pub sent_packets: u64,
-    /// Came out.
+    /// Dequeued.
     pub sent_bytes: u64,
-    /// Wait now.
+    /// Queued now.
     pub queued_packets: u64,
-    /// Wait now.
+    /// Queued now.
     pub queued_bytes: u64,
     /// Rejected on arrival.
     pub dropped_packets: u64,
@@ -131,17 +131,17 @@ pub struct fl_stats {
     pub discarded_bytes: u64,
 }
 
-/// A packet's bytes, for a client.
+/// The bytes of a packet, for a client.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fl_bytes {
-    /// Where they begin.
+    /// The first byte.
     pub data: *const c_void,
-    /// How many they are.
+    /// Number of bytes.
     pub length: usize,
 }
 
-/// What a client is and was told.
+/// The properties of a client, and the daemon's counters for it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fl_client_info {
@@ -151,17 +151,17 @@ pub struct fl_client_info {
     pub weight: u32,
     /// The longest packet that it may push, in bytes.
     pub max_length: u32,
-    /// Packets that can wait in its mailbox.
+    /// Capacity of its mailbox in packets.
     pub capacity: u64,
     /// Packets that the daemon has taken.
     pub taken: u64,
     /// Packets that the daemon has taken and dropped.
     pub dropped: u64,
-    /// 1 once the daemon is gone, or has cut the client off; else 0.
+    /// 1 once the daemon has ended, or has disconnected the client; otherwise 0.
     pub gone: u32,
-    /// The library's.
+    /// Private to the library.
     pub reserved: u32,
-    /// Name of the class that the daemon put it into, ended by a zero; what is too long is cut off.
+    /// Name of the class that the daemon assigned, ended by a zero, truncated if too long.
     pub class_name: [c_char; 64],
 }
 
@@ -171,11 +171,11 @@ pub const FL_ETHERNET: u32 = 0;
 /// A frame begins with an IP header.
 pub const FL_IP: u32 = 1;
 
-/// Room for a packet of C's, which may never have been written.
+/// Memory for a packet of C, which may never have been written.
 pub(crate) type Room = Cell<MaybeUninit<fl_packet>>;
 
 impl fl_packet {
-    /// One that comes out, or is told of.
+    /// Returns a packet for a dequeue or a callback.
     #[inline]
     pub(crate) fn new(data: usize, flow: fl_flow, length: Length, status: fl_status) -> fl_packet {
         fl_packet {
@@ -187,13 +187,13 @@ impl fl_packet {
         }
     }
 
-    /// Says what became of it.
+    /// Sets its result.
     #[inline]
     pub(crate) fn became(&self, status: fl_status) {
         self.status.set(MaybeUninit::new(status as i32));
     }
 
-    /// The caller's pointer as queues keep it: a number, as nobody here follows it.
+    /// Returns the caller's pointer as the queues store it: a number, since it is never dereferenced here.
     #[inline]
     pub(crate) fn kept(&self) -> usize {
         self.data.get().expose_provenance()

@@ -1,4 +1,4 @@
-//! The classes of a link, from a site's file.
+//! The classes of a link, from a site file.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ pub(crate) struct Classes {
     queue: Discipline<usize>,
     filters: LinkClassifier,
     link: Arc<Link>,
-    /// The link's classes by their place.
+    /// The link's classes by index.
     ids: Vec<ClassId>,
-    /// The latest time that was given: none goes back behind it.
+    /// The latest time passed in: time never goes back.
     latest: Nanos,
 }
 
 impl Classes {
     pub(crate) fn new(link: &Arc<Link>) -> Self {
         let (queue, ids) = link.discipline();
-        // Nobody outside knows it, so that nobody can choose flows that collide.
+        // Secret, so that no sender can choose colliding flows.
         let random = || RandomState::new().hash_one(0);
         Classes {
             queue,
@@ -43,7 +43,7 @@ impl Classes {
     }
 }
 
-/// Classes stay for as long as their scheduler does; as a flow's number, 0 is none of them.
+/// Classes live as long as their scheduler; as a flow number, 0 is no class.
 const GENERATION: u64 = 1 << 32;
 
 #[inline]

@@ -10,7 +10,7 @@ use crate::pointers::Discard;
 use crate::status::fl_status::{self, FL_ERR_FLOW, FL_ERR_FLUSHED, FL_ERR_LENGTH, FL_OK};
 use crate::types::{Room, fl_flow, fl_packet, fl_stats};
 
-/// Without flows. Each algorithm has loops of its own around a burst.
+/// Creates queues without flows. Each algorithm has its own loops over a burst.
 pub(crate) fn flat(algorithm: Algorithm, limits: SchedulerLimits) -> Box<dyn Queues> {
     with_algorithm!(algorithm, new => {
         Box::new(Flat {
@@ -22,7 +22,7 @@ pub(crate) fn flat(algorithm: Algorithm, limits: SchedulerLimits) -> Box<dyn Que
 
 struct Flat<A: Scheduler> {
     queue: PacketScheduler<A, usize>,
-    /// By a flow's number: which of those that have had it is meant. From 1, so that 0 is no flow.
+    /// The current generation of each flow number. From 1, so that 0 is no flow.
     generations: Vec<u32>,
 }
 
@@ -66,7 +66,7 @@ impl<A: Scheduler + Send> Queues for Flat<A> {
                 FL_ERR_FLUSHED,
             ));
         })?;
-        // Four thousand million flows of one number later, the first of them would be taken for the last.
+        // It wraps after 2^32 flows of one number; the first would then be mistaken for the last.
         let generation = &mut self.generations[id.number() as usize];
         *generation = generation.checked_add(1).unwrap_or(1);
         Ok(())

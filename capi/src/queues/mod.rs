@@ -1,4 +1,4 @@
-//! What is behind a scheduler's handle: flows or classes, with loops of their own around a burst.
+//! The queues of a scheduler: flows or classes, each with its own loops over a burst.
 
 mod classes;
 mod flat;
@@ -15,21 +15,21 @@ use crate::pointers::Discard;
 use crate::status::fl_status::{self, FL_ERR_KIND, FL_OK};
 use crate::types::{Room, fl_flow, fl_packet, fl_stats};
 
-/// Of a burst that was offered.
+/// The result of enqueuing a burst.
 pub(crate) struct Offered {
     pub(crate) accepted: usize,
-    /// Why the first one was rejected, if one was.
+    /// The reason why the first packet was rejected, if any.
     pub(crate) rejected: Result<(), fl_status>,
 }
 
-/// Of a burst that was asked for.
+/// The result of dequeuing a burst.
 pub(crate) struct Taken {
     pub(crate) packets: usize,
-    /// When to ask again, in nanoseconds: 0 where there may be more at once, `u64::MAX` where nothing waits.
+    /// The time of the next call, in nanoseconds: 0 if there may be more at once, `u64::MAX` if no packet is queued.
     pub(crate) again: u64,
 }
 
-/// Packets of C's by flow or by class. Calls of the other kind are refused.
+/// Packets of C by flow or by class. Calls of the other kind are rejected.
 pub(crate) trait Queues: Send {
     fn add_flow(&mut self, _: FlowConfig) -> Result<fl_flow, fl_status> {
         Err(FL_ERR_KIND)
@@ -47,21 +47,21 @@ pub(crate) trait Queues: Send {
         Err(FL_ERR_KIND)
     }
 
-    /// The class and the digest of a frame.
+    /// Returns the class and the digest of a frame.
     fn classify(&mut self, _: &[u8], _: Layer) -> Result<(fl_flow, u64), fl_status> {
         Err(FL_ERR_KIND)
     }
 
-    /// Accepts what there is room for, and notes with each packet what became of it.
+    /// Accepts as many packets as there is room for, and sets the result of each.
     fn enqueue(&mut self, packets: &[fl_packet], now: Nanos, discard: &Discard) -> Offered;
 
-    /// Hands out the next packets.
+    /// Returns the next packets.
     fn dequeue(&mut self, rooms: &[Room], now: Nanos, discard: &Discard) -> Taken;
 
-    /// Counts of a flow or a class, or of all.
+    /// Returns the counters of a flow or a class, or of all.
     fn stats(&self, flow: fl_flow) -> Result<fl_stats, fl_status>;
 
-    /// Discards all that waits.
+    /// Discards all queued packets.
     fn flush(&mut self, discard: &Discard);
 }
 
@@ -83,7 +83,7 @@ fn offer(packets: &[fl_packet], mut accept: impl FnMut(&fl_packet) -> fl_status)
     offered
 }
 
-/// `next` says when to ask again where it has no packet.
+/// Fills `rooms` from `next`, which returns the time of the next call if it has no packet.
 #[inline]
 fn fill(rooms: &[Room], mut next: impl FnMut() -> Result<fl_packet, u64>) -> Taken {
     for (packets, room) in rooms.iter().enumerate() {
@@ -98,7 +98,7 @@ fn fill(rooms: &[Room], mut next: impl FnMut() -> Result<fl_packet, u64>) -> Tak
     }
 }
 
-/// C's counts, from what became of packets in either kind.
+/// Returns the counters for C, from those of either kind.
 fn counts([accepted, sent, queued, dropped, discarded]: [Count; 5]) -> fl_stats {
     fl_stats {
         size: size_of::<fl_stats>(),

@@ -1,4 +1,4 @@
-//! A client in C of a daemon that is in this process.
+//! A client in C of a daemon in this process.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ fn a_client_in_c_attaches_and_its_packets_leave() {
                 arbiter.step(clock.now()).unwrap();
                 thread::sleep(Duration::from_micros(200));
             }
-            // What was taken last is sent too.
+            // The packets taken last are sent too.
             for _ in 0..100 {
                 arbiter.step(clock.now()).unwrap();
             }

@@ -1,4 +1,4 @@
-//! The header is that of the sources.
+//! The header matches the sources.
 
 use std::{env, fs};
 
@@ -30,7 +30,7 @@ fn the_header_is_that_of_the_sources() {
     }
 }
 
-/// All that is exported, as far as the sources tell.
+/// Returns all exported functions according to the sources.
 fn functions_of_the_library() -> Vec<String> {
     let mut functions = Vec::new();
     for entry in fs::read_dir(c::home().join("src")).unwrap() {

@@ -1,4 +1,4 @@
-//! What `cargo cinstall` installs, where cargo-c is.
+//! The installation by `cargo cinstall`, if cargo-c is installed.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use fairlane_testkit::long_tests;
 use crate::c;
 use crate::programs::run;
 
-/// A command that finds the library below `root`, as a user's would below /.
+/// Returns a command that finds the library below `root`, as a user's would below /.
 fn below(root: &Path, program: &str) -> Command {
     let mut command = Command::new(program);
     command

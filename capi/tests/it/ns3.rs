@@ -1,4 +1,4 @@
-//! The queue discipline for ns-3, where that is installed.
+//! The queue discipline for ns-3, if that is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +9,10 @@ use fairlane_testkit::long_tests;
 use crate::c;
 use crate::programs::run;
 
-/// Where Debian has it.
+/// The path on Debian.
 const HEADER: &str = "/usr/include/ns3/traffic-control-module.h";
 
-/// The share of the first class, of what was received under this queue discipline.
+/// Returns the first class's share of received packets under this queue discipline.
 fn share(said: &str, kind: &str) -> f64 {
     let line = said.lines().find(|line| line.starts_with(kind)).unwrap();
     line.rsplit(' ').next().unwrap().parse().unwrap()

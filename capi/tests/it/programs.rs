@@ -1,4 +1,4 @@
-//! C programs, by each compiler that is here; under an address sanitizer and under valgrind too.
+//! C programs, with each installed compiler; also under an address sanitizer and under valgrind.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use fairlane_testkit::long_tests;
 
 use crate::c::{self, Library, build, compilers, is_there};
 
-/// Each, and what it says when all is as it should be.
+/// The programs, and their output on success.
 const PROGRAMS: [(&str, &str); 4] = [
     ("examples/plain.c", "of weight 3, "),
     ("examples/burst.c", "% of weight 3"),
@@ -16,7 +16,7 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("tests/c/misuse.c", "every misuse has its code"),
 ];
 
-/// Runs a program to its end, which is a good one, and returns what it said.
+/// Runs a program, which must succeed, and returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -30,7 +30,7 @@ fn check(mut program: Command, said: &str) {
     assert!(output.contains(said), "{output}");
 }
 
-/// The compilers, or a word about it if there is none.
+/// Returns the compilers, or reports that the test is skipped if there are none.
 pub(crate) fn compilers_or_skip(test: &str) -> Vec<&'static str> {
     let compilers = compilers();
     if compilers.is_empty() {
@@ -59,7 +59,7 @@ fn a_program_needs_no_shared_object() {
     }
 }
 
-/// Where the system draws addresses from too wide a range, sanitizers find theirs taken now and then.
+/// With address randomisation over too wide a range, the sanitizers' own addresses are sometimes taken.
 fn at_fixed_addresses(program: &Path) -> Command {
     let fixed = |program: &Path| {
         let mut command = Command::new("setarch");
@@ -80,7 +80,7 @@ fn an_address_sanitizer_finds_nothing() {
         for (source, said) in PROGRAMS {
             match build(compiler, source, Library::Shared, &flags) {
                 Ok(program) => check(at_fixed_addresses(&program), said),
-                // Some bring its runtime in a package of its own.
+                // Some systems have its runtime in a separate package.
                 Err(error) if error.contains("asan") => {
                     skip_unsupported(test, format_args!("{compiler} has none: {error}"));
                     break;
@@ -100,7 +100,7 @@ fn valgrind_finds_nothing() {
     if !is_there("valgrind") {
         return skip(test, "there is no valgrind here");
     }
-    // It is the library that is looked at: one compiler will do.
+    // The library is under test, so one compiler suffices.
     let Some(compiler) = compilers_or_skip(test).first().copied() else {
         return;
     };

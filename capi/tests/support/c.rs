@@ -1,4 +1,4 @@
-//! C compilers, and what they make of a file with the library that cargo built for this test.
+//! C compilers, which build programs with the library that cargo built for this test.
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
@@ -13,7 +13,7 @@ pub(crate) enum Library {
     Static,
 }
 
-/// Whether there is such a program here.
+/// Whether a program is installed.
 pub(crate) fn is_there(program: &str) -> bool {
     let mut command = Command::new(program);
     command.arg("--version");
@@ -21,7 +21,7 @@ pub(crate) fn is_there(program: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// The C compilers that there are.
+/// Returns the installed C compilers.
 pub(crate) fn compilers() -> Vec<&'static str> {
     let named = ["gcc", "clang"].into_iter();
     let mut found: Vec<_> = named.filter(|name| is_there(name)).collect();
@@ -31,18 +31,18 @@ pub(crate) fn compilers() -> Vec<&'static str> {
     found
 }
 
-/// This crate's folder.
+/// Returns this crate's folder.
 pub(crate) fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo put the library.
+/// Returns the folder of the library that cargo built.
 pub(crate) fn libraries() -> PathBuf {
     let test = env::current_exe().expect("the test's own path");
     test.parent().expect("a folder").to_owned()
 }
 
-/// Compiles and links a program; what the compiler has to say of it, if it will not.
+/// Compiles and links a program, or returns the messages of the compiler.
 pub(crate) fn build(
     compiler: &str,
     source: &str,
@@ -55,7 +55,7 @@ pub(crate) fn build(
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
         .collect();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Another run of the tests may be at the same: each writes its own, and the last one stays.
+    // Another test run may build the same: each writes its own file, and the last one stays.
     let written = program.with_extension(process::id().to_string());
     let libraries = libraries();
     let mut command = Command::new(compiler);

@@ -226,9 +226,8 @@ impl<T> Clone for View<T> {
 
 impl<T> Copy for View<T> {}
 
-// SAFETY: a view is an address and a number. What lies there is reached only
-// through `full` and `slot`: atomics, which may be shared, and cells, whose
-// values the two ends hand over from thread to thread, which `T: Send` permits.
+// SAFETY: a view is an address and a number. The memory there is accessed only through `full` and `slot`: atomics,
+// which may be shared, and cells, whose values the two ends hand over from thread to thread, which `T: Send` permits.
 unsafe impl<T: Send> Send for View<T> {}
 // SAFETY: as above; no method of a view returns a `&T`.
 unsafe impl<T: Send> Sync for View<T> {}
@@ -460,9 +459,8 @@ impl<T> Drop for Shared<T> {
             for place in first..full {
                 // SAFETY: `full` slots are in the line.
                 let slot = unsafe { view.slot(line, place) };
-                // SAFETY: a full slot at or after the consumer's place holds a
-                // value that nobody has moved out; the walk ends at the free
-                // block, before it could come back to the slots before.
+                // SAFETY: a full slot at or after the consumer's place contains a value that was not moved out; the
+                // walk ends at the free block, before it could come back to the slots before.
                 slot.with_mut(|value| unsafe { (*value).assume_init_drop() });
             }
             if full < Ring::<T>::PER_LINE {

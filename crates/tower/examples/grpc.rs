@@ -22,10 +22,10 @@ use tower::{Service, ServiceBuilder};
 
 type Tenant = String;
 
-/// The method that is served.
+/// The served method.
 pub const PATH: &str = "/fairlane.Model/Generate";
 
-/// The status of a request that the layer, or the service below it, did not answer.
+/// Returns the status of a request that the layer, or the inner service, did not answer.
 pub fn status(error: FairError) -> Status {
     match error {
         FairError::Refused(AcquireError::Closed) => Status::unavailable(error.to_string()),
@@ -35,7 +35,7 @@ pub fn status(error: FairError) -> Status {
     }
 }
 
-/// Serves the model behind a fair gate; it takes `pace` for an answer.
+/// Serves the model behind fair admission; it takes `pace` for an answer.
 pub async fn serve(
     semaphore: FairSemaphore<Tenant>,
     pace: Duration,
@@ -54,7 +54,7 @@ pub async fn serve(
         .await
 }
 
-/// A model that answers with the question. Code that is generated of a `.proto` file takes this place.
+/// A model that echoes the request. Code generated from a `.proto` file would replace it.
 #[derive(Clone)]
 struct Model {
     pace: Duration,
@@ -93,7 +93,7 @@ impl UnaryService<Vec<u8>> for Model {
     }
 }
 
-/// Messages of any bytes.
+/// Messages of arbitrary bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raw;
 

@@ -1,4 +1,4 @@
-//! What a million tenants take. Of its own, since the allocator counts for the whole process.
+//! The memory of a million tenants. A separate program, since the allocator counts for the whole process.
 
 use fairlane_tower::{Cost, FairSemaphore, Limits};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -7,7 +7,7 @@ use std::alloc::System;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The quarter of a million whose tables are as full as those of a million.
+/// A quarter of a million, whose tables are as full as those of a million.
 const TENANTS: u64 = 250_000;
 
 #[test]
@@ -35,7 +35,7 @@ fn a_million_tenants_take_64_bytes_each() {
     println!("{each} bytes a tenant, {worst} at most on the way");
     assert!(each <= 64, "{each} bytes a tenant");
     assert!(worst <= 64, "{worst} bytes a tenant on the way");
-    // Its own figure is right, and whoever comes beyond the limit takes nobody's memory.
+    // Its own figure is right, and tenants above the limit take no more memory.
     assert!(semaphore.memory().abs_diff(taken()) < 4096);
     let full = Limits {
         tenants: 1000,

@@ -1,14 +1,13 @@
-//! Admissions a second of `fairlane-tower` beside `firq-core` and `firq-tower`, in one run:
-//! `cargo run --release --manifest-path crates/tower/compare/Cargo.toml`
+//! Admissions a second of `fairlane-tower`, compared with `firq-core` and `firq-tower`, in one run: `cargo run
+//! --release --manifest-path crates/tower/compare/Cargo.toml`
 //!
-//! What is compared is one admission in each: a request of a tenant comes, is ordered among those that
-//! wait, and is let through. Rounds alternate between the two, so that both see the same machine; the
-//! medians are printed.
+//! One admission is a request of a tenant that arrives, is ordered among the waiting ones, and is admitted. Rounds
+//! alternate between the two, so that both see the same machine; the medians are printed.
 //!
-//! With `LOAD SIDE BATCHES` behind it, one side alone does so much, for whoever counts its instructions:
-//! `valgrind --tool=callgrind target/release/fairlane-tower-compare waits ours 200`. Loads are
-//! `free`, `waits` and `tasks`; sides are `ours`, `theirs`, of `waits` also `handed` (handed to tasks) and
-//! `tokio` (its own semaphore), and of `tasks` also `tokio` (no gate). A batch is a thousand admissions.
+//! With the arguments `LOAD SIDE BATCHES`, only one side runs, to count its instructions: `valgrind --tool=callgrind
+//! target/release/fairlane-tower-compare waits ours 200`. Loads are `free`, `waits` and `tasks`; sides are `ours`,
+//! `theirs`, of `waits` also `handed` (handed to tasks) and `tokio` (its own semaphore), and of `tasks` also `tokio`
+//! (no admission). A batch is a thousand admissions.
 
 mod primitives;
 mod services;
@@ -21,18 +20,18 @@ use rustix::time::{ClockId, clock_gettime};
 /// Odd, so that there is a median.
 const ROUNDS: usize = 5;
 
-/// Costs that requests have, the same for both.
+/// Returns the cost of a request, the same for both.
 fn cost(number: u64) -> u32 {
     1 + (number % 10) as u32
 }
 
-/// Processor time of this thread, in seconds: others on the machine do not count.
+/// Returns the processor time of this thread, in seconds, which excludes other programs.
 fn thread_time() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
 }
 
-/// Admissions a second of a thread's time, of a round that takes this long at least.
+/// Returns the admissions a second of a thread's time, in a round of at least `seconds`.
 fn rate(seconds: f64, mut batch: impl FnMut() -> u64) -> f64 {
     let start = thread_time();
     let mut admitted = 0;
@@ -66,7 +65,7 @@ fn beside(what: &str, mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() ->
     );
 }
 
-/// The same, of two that are made for so many tenants.
+/// The same for two contenders with `tenants` tenants.
 fn contend<A: Contender, B: Contender>(what: &str, tenants: u64) {
     let (mut ours, mut theirs) = (A::new(tenants), B::new(tenants));
     beside(
@@ -76,7 +75,7 @@ fn contend<A: Contender, B: Contender>(what: &str, tenants: u64) {
     );
 }
 
-/// One side alone, so many batches.
+/// Runs `batches` batches of one side.
 fn alone<C: Contender>(batches: u64) {
     let mut contender = C::new(1000);
     let admitted: u64 = (0..batches).map(|_| contender.batch()).sum();

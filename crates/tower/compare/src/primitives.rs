@@ -1,4 +1,4 @@
-//! The semaphore beside the scheduler of `firq-core`.
+//! The semaphore compared with the scheduler of `firq-core`.
 
 use fairlane_tower::{Acquire, Cost, FairSemaphore, Limits, Permit};
 use firq_core::{
@@ -12,11 +12,11 @@ use crate::cost;
 
 const BATCH: u64 = 1000;
 
-/// One of the two, with so many tenants.
+/// A contender with a number of tenants.
 pub trait Contender {
     fn new(tenants: u64) -> Self;
 
-    /// Has some requests admitted: how many.
+    /// Admits some requests, and returns their number.
     fn batch(&mut self) -> u64;
 }
 
@@ -25,7 +25,7 @@ fn scheduler<T>(shards: usize) -> Scheduler<T> {
         shards,
         max_global: 1 << 20,
         max_per_tenant: 1 << 16,
-        // As much as the largest cost, so that nobody is visited for nothing.
+        // The largest cost, so that no visit is in vain.
         quantum: 10,
         quantum_by_tenant: HashMap::new(),
         quantum_provider: None,
@@ -51,7 +51,7 @@ fn enqueue(scheduler: &Scheduler<u32>, tenant: u64, number: u64) {
 }
 
 fn dequeue(scheduler: &Scheduler<u32>) -> u32 {
-    // Whoever has no deficit left is visited for it.
+    // A tenant without deficit needs a visit to get one.
     loop {
         if let DequeueResult::Task { task, .. } = scheduler.try_dequeue() {
             return task.payload;
@@ -120,7 +120,7 @@ pub mod free {
     }
 }
 
-/// Each tenant always has a request that waits; whoever is admitted is done at once, and asks again.
+/// Each tenant always has a waiting request; an admitted request ends at once, and its tenant sends another.
 pub mod backlog {
     use super::*;
     use std::pin::Pin;
@@ -129,7 +129,7 @@ pub mod backlog {
     use std::task::{Context, Poll, Wake, Waker};
     use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-    /// Says who was woken.
+    /// Records the woken request.
     struct Bell {
         tenant: u32,
         woken: Arc<AtomicU32>,
@@ -224,7 +224,7 @@ pub mod backlog {
         }
     }
 
-    /// Polls what is in a place of its own.
+    /// Polls a pinned future.
     fn look<F: Future>((future, waker): &mut (Pin<Box<Option<F>>>, Waker)) -> Option<F::Output> {
         let future = future.as_mut().as_pin_mut()?;
         match future.poll(&mut Context::from_waker(waker)) {
@@ -233,7 +233,7 @@ pub mod backlog {
         }
     }
 
-    /// The same at the semaphore of tokio, which knows no tenants: first come, first served.
+    /// The same with the semaphore of tokio, which knows no tenants: FIFO.
     pub fn first_come(requests: u64) -> impl FnMut() -> u64 {
         let semaphore = Arc::new(Semaphore::new(1));
         let woken = Arc::<AtomicU32>::default();
@@ -259,7 +259,7 @@ pub mod backlog {
         }
     }
 
-    /// The same with somebody who waits for each task, and semaphore permits, as `firq-tower` has them.
+    /// The same with a waiting receiver for each task, and semaphore permits, as in `firq-tower`.
     pub struct HandedOver {
         scheduler: Scheduler<(u32, oneshot::Sender<OwnedSemaphorePermit>)>,
         permits: Arc<Semaphore>,
@@ -317,7 +317,7 @@ pub mod backlog {
     }
 }
 
-/// Two threads at once; four shards there, since that is what they are for.
+/// Two threads at once; firq has four shards for this case.
 pub mod threads {
     use super::*;
     use crate::rate;

@@ -1,4 +1,4 @@
-//! The layer beside that of `firq-tower`, over a service that lets others go first and answers.
+//! The layer compared with that of `firq-tower`, over a service that yields once and answers.
 
 use fairlane_tower::{Cost, FairLayer, FairSemaphore, Limits};
 use firq_tower::{Firq, TenantKey};
@@ -39,7 +39,7 @@ impl Service<Request> for Server {
     }
 }
 
-/// What both services are.
+/// The bounds of both services.
 trait Called:
     Service<Request, Response: Send, Error: Debug, Future: Send> + Clone + Send + 'static
 {
@@ -70,8 +70,8 @@ fn theirs(permits: u32) -> impl Called {
     layer.layer(Server)
 }
 
-/// So many tasks, each a tenant, make one call after another as long as each of them is told so, by the number of
-/// calls that it made.
+/// Starts `tasks` tasks, each a tenant, which make one call after another while a function of the number of calls
+/// returns true.
 fn start(
     runtime: &Runtime,
     tasks: u64,
@@ -92,7 +92,7 @@ fn start(
     (0..tasks).map(task).collect()
 }
 
-/// Calls that were made in all, once no task goes on.
+/// Returns the number of all calls, after all tasks have ended.
 fn end(runtime: &Runtime, tasks: Vec<JoinHandle<u64>>) -> u64 {
     runtime.block_on(async {
         let mut made = 0;
@@ -103,7 +103,7 @@ fn end(runtime: &Runtime, tasks: Vec<JoinHandle<u64>>) -> u64 {
     })
 }
 
-/// Calls a second.
+/// Returns the calls a second.
 fn rate(service: impl Called, tasks: u64, seconds: f64) -> f64 {
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
@@ -130,12 +130,12 @@ pub fn their_rate(tasks: u64, permits: u32, seconds: f64) -> f64 {
     rate(theirs(permits), tasks, seconds)
 }
 
-/// Without a gate.
+/// Returns the rate without admission.
 pub fn open_rate(tasks: u64, seconds: f64) -> f64 {
     rate(Server, tasks, seconds)
 }
 
-/// So many thousand calls at one of them, on one thread.
+/// Makes some thousand calls to one of the services, on one thread.
 pub fn alone(side: &str, tasks: u64, permits: u32, thousands: u64) {
     let runtime = Builder::new_current_thread().build().unwrap();
     let each = thousands * 1000 / tasks;

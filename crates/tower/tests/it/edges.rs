@@ -1,4 +1,4 @@
-//! Limits at their ends, and what may go to other threads.
+//! Limits at their extremes, and types that may move to other threads.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use fairlane_tower::{
 };
 use tower_service::Service;
 
-/// A request that has to wait, or is refused.
+/// Returns a request that must wait, or its rejection.
 pub(crate) fn waits<K: std::hash::Hash + Eq>(
     semaphore: &FairSemaphore<K>,
     tenant: K,
@@ -101,7 +101,7 @@ fn is_shared<T: Send + Sync + Unpin>() {}
 
 #[test]
 fn all_that_is_public_goes_to_other_threads_and_is_shared_by_them() {
-    // Keys themselves are only sent.
+    // Keys are only sent, not shared.
     is_shared::<FairSemaphore<Cell<u8>>>();
     is_shared::<Permit<Cell<u8>>>();
     goes::<Acquire<Cell<u8>>>();

@@ -1,4 +1,4 @@
-//! Work in proportion to weights, whoever asks for how much.
+//! Work in proportion to weights, for any demand.
 
 use fairlane_tower::{Cost, FairSemaphore, Limits, Weight};
 use rand::rngs::SmallRng;
@@ -18,8 +18,8 @@ fn source(asks: Asks, costs: (u32, u32), until: u64) -> Source {
     }
 }
 
-/// The largest distance of two tenants' work by weight, of all `charged` from the moment on when all
-/// were there, in parts of what one request of each is.
+/// Returns the largest distance of two tenants' work by weight, over all charges from the moment when all were present,
+/// relative to one request of each.
 fn worst(admitted: &[Record], greedy: &[(u32, u32, u32)]) -> f64 {
     let mut work = vec![0.0; greedy.len()];
     let mut worst: f64 = 0.0;
@@ -48,13 +48,13 @@ const SMALL: Costs = |random| {
     (least, least + random.random_range(0..1000))
 };
 
-/// Of any size, up to the largest cost there is.
+/// Of any size, up to the largest cost.
 const ANY: Costs = |random| {
     let largest = 1u32 << random.random_range(10..=31u32);
     (largest / random.random_range(1..=8), largest)
 };
 
-/// Tenants that always wait, of random weights and costs: each with its weight and largest cost.
+/// Adds tenants that always wait, with random weights and costs; returns each with its weight and largest cost.
 fn greedy(
     simulation: &mut Simulation,
     random: &mut SmallRng,
@@ -73,7 +73,7 @@ fn greedy(
     greedy
 }
 
-/// Tenants that always wait, beside others, are served by weight.
+/// Checks that tenants that always wait, among others, are served by weight.
 fn by_weight(seed: u64, costs: Costs, semaphore: FairSemaphore<u32>) {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut simulation = Simulation::new(semaphore);
@@ -85,12 +85,12 @@ fn by_weight(seed: u64, costs: Costs, semaphore: FairSemaphore<u32>) {
         simulation.tenant(source(asks, costs, until), 100 + number);
     }
     simulation.run();
-    // Until they stop asking.
+    // Until their demand ends.
     let asked: Vec<Record> = (simulation.admitted.iter().copied())
         .filter(|record| record.admitted < until)
         .collect();
     let worst = worst(&asked, &greedy);
-    // So over any stretch of time, to within two.
+    // So over any period, to within two.
     assert!(asked.len() > 1000 && worst <= 1.0, "seed {seed}: {worst}");
 }
 
@@ -121,7 +121,7 @@ fn before_a_quiet_tenant_each_other_has_two_requests_beside_its_share_at_most() 
         let mut simulation = Simulation::new(FairSemaphore::new(Limits::permits(PERMITS)));
         let until = 1_000_000;
         let greedy = greedy(&mut simulation, &mut random, SMALL, until);
-        // Seldom enough that all it had before is worked off.
+        // Rarely enough that all its earlier service is worked off.
         let quiet = source(Asks::Every(50_000.0), (1, 3000), until);
         let quiet = simulation.tenant(quiet, 77);
         let weight = random.random_range(1..20);
@@ -162,14 +162,14 @@ fn wrong_estimates_are_put_right() {
     let mut work = [0i64; 2];
     for record in &simulation.admitted {
         work[record.tenant as usize] += 100;
-        // What one has under way is not corrected yet.
+        // Requests in progress are not corrected yet.
         let most = i64::from(PERMITS + 1) * 90 + 2 * 100 + 100 * i64::from(PERMITS);
         assert!((work[0] - work[1]).abs() <= most, "{work:?} at {record:?}");
     }
     assert!(work[0] > 500_000, "{work:?}");
 }
 
-/// One says that its requests cost a hundred times what they do, as long as nobody else asks, and then the truth.
+/// One tenant overestimates its requests a hundredfold while it is alone, and then estimates exactly.
 #[test]
 fn who_estimates_too_high_wins_an_estimate_more_than_he_has_requests_under_way_at_most() {
     let (said, estimate, true_cost) = (1000, 400, 10);
@@ -218,7 +218,7 @@ fn a_weight_may_change_while_its_tenant_waits() {
     }
 }
 
-/// Two tenants always wait for the only permit; the second goes away for a while.
+/// Two tenants always wait for the only permit; the second is idle for a while.
 #[test]
 fn a_tenant_that_comes_back_saved_nothing_up_and_owes_what_it_owed() {
     let mut simulation = Simulation::new(FairSemaphore::new(Limits::permits(1)));
@@ -226,7 +226,7 @@ fn a_tenant_that_comes_back_saved_nothing_up_and_owes_what_it_owed() {
     simulation.tenant(always(900_000), 1);
     simulation.tenant(always(300_000), 2);
     simulation.run();
-    // It comes back, under the same key, and others have gone on for twice as long.
+    // It returns, under the same key, after the others have continued for twice as long.
     let semaphore = simulation.semaphore.clone();
     let mut again = Simulation::new(semaphore);
     again.tenant(always(300_000), 3);
@@ -237,7 +237,7 @@ fn a_tenant_that_comes_back_saved_nothing_up_and_owes_what_it_owed() {
     assert!((98..=102).contains(&of_second), "{of_second} of 200");
 }
 
-/// One asks for much, one request at a time, and is gone while it is served. The other one always waits.
+/// One sends expensive requests, one at a time, and has none waiting while it is served. The other one always waits.
 #[test]
 fn who_was_served_ahead_of_others_does_not_shed_it_by_going_away() {
     let mut simulation = Simulation::new(FairSemaphore::new(Limits::permits(1)));

@@ -1,12 +1,12 @@
-//! A quiet tenant beside one that asks a thousand times as much.
+//! A tenant with low load next to one with a thousand times its load.
 
 use fairlane_tower::{FairSemaphore, Limits};
 
 use crate::simulation::{Asks, Record, Simulation, Source};
 
 const PERMITS: u32 = 32;
-/// Mean time of service. The quiet tenant asks for half a per cent of what the server can do, the flooder
-/// for five times all of it.
+/// Mean time of service. The quiet tenant offers half a per cent of the server's capacity, the flooder five times the
+/// capacity.
 const SERVICE: f64 = 100_000.0;
 const QUIET: f64 = SERVICE * 6.4;
 const FLOOD: f64 = QUIET / 1000.0;
@@ -18,7 +18,7 @@ fn p99(mut values: Vec<u64>) -> u64 {
     values[values.len() * 99 / 100]
 }
 
-/// All that was admitted, the quiet tenant's requests among it.
+/// Returns all admitted requests, including the quiet tenant's.
 fn run(flooded: bool, permits_per_tenant: u16) -> Vec<Record> {
     let limits = Limits {
         permits_per_tenant,
@@ -46,7 +46,7 @@ fn run(flooded: bool, permits_per_tenant: u16) -> Vec<Record> {
     simulation.admitted
 }
 
-/// How long the quiet tenant waited, and how long until its requests were done.
+/// Returns the waiting times of the quiet tenant's requests, and the times until they were done.
 fn quiet(admitted: &[Record]) -> (Vec<u64>, Vec<u64>) {
     let of_quiet = admitted.iter().filter(|record| record.tenant == 0);
     of_quiet
@@ -67,7 +67,7 @@ fn a_quiet_tenant_is_done_as_soon_beside_a_flood_as_alone() {
         p99(waits)
     );
     assert!(beside as f64 <= 1.2 * alone as f64, "{beside} and {alone}");
-    // In steps: whoever is quiet waits for one of the flood's requests at most.
+    // In steps: a quiet tenant's request waits for at most one of the flood's.
     for (place, record) in flooded.iter().enumerate().filter(|(_, r)| r.tenant == 0) {
         let meanwhile = flooded[..place].iter().rev();
         let meanwhile = meanwhile.take_while(|other| other.admitted > record.came);

@@ -1,4 +1,4 @@
-//! The example in front of a mock of an inference server.
+//! The example in front of a mock inference server.
 
 #[allow(dead_code, unreachable_pub)] // It has a main of its own.
 #[path = "../../examples/gateway.rs"]
@@ -27,7 +27,7 @@ async fn ask(to: SocketAddr, tenant: &'static str, tokens: u32) -> String {
     answer
 }
 
-/// A gateway whose model says a token in so long.
+/// Serves a gateway whose model sends a token every `pace`.
 async fn serve(semaphore: &FairSemaphore<String>, pace: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -42,7 +42,7 @@ async fn tenants_take_turns_at_the_model_and_permits_last_as_long_as_answers() {
         waiting_per_tenant: 2,
         ..Limits::permits(2)
     });
-    // Two models behind one gate: one answers, the other never comes to an end.
+    // Two models behind one semaphore: one answers, the other never ends.
     let to = serve(&semaphore, Duration::from_millis(1)).await;
     let endless = serve(&semaphore, Duration::from_secs(3_600)).await;
 
@@ -54,7 +54,7 @@ async fn tenants_take_turns_at_the_model_and_permits_last_as_long_as_answers() {
     );
     assert!(!answer.contains("token3"), "{answer}");
 
-    // One tenant has both permits, and as many requests waiting as it may.
+    // One tenant has both permits, and the largest number of waiting requests.
     let mut flood = Vec::new();
     for under_way in 1..=4 {
         flood.push(connect(endless, "flood", 50).await);
@@ -69,7 +69,7 @@ async fn tenants_take_turns_at_the_model_and_permits_last_as_long_as_answers() {
         answer.contains("2 requests of this tenant wait already"),
         "{answer}"
     );
-    // Of a permit more, another tenant has the first use, though the flood has waited for longer.
+    // One more permit goes to another tenant first, although the flood has waited for longer.
     let alice = tokio::spawn(ask(to, "alice", 1));
     while semaphore.waiting() < 3 {
         tokio::task::yield_now().await;
@@ -77,7 +77,7 @@ async fn tenants_take_turns_at_the_model_and_permits_last_as_long_as_answers() {
     semaphore.set_permits(3);
     let answer = alice.await.unwrap();
     assert!(answer.contains("token0 "), "{answer}");
-    // Clients that go away give back what they held or waited for.
+    // Clients that disconnect free their permits and places.
     drop(flood);
     while semaphore.in_flight() + semaphore.waiting() > 0 {
         tokio::task::yield_now().await;

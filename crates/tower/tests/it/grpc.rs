@@ -1,4 +1,4 @@
-//! The example of a server with tonic.
+//! The example with tonic.
 
 #[allow(dead_code, unreachable_pub)] // It has a main of its own.
 #[path = "../../examples/grpc.rs"]
@@ -13,7 +13,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-/// A server whose model takes so long for an answer.
+/// Serves a model that takes `pace` for an answer.
 async fn serve(semaphore: &FairSemaphore<String>, pace: Duration) -> Channel {
     let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let at = incoming.local_addr().unwrap();
@@ -49,13 +49,13 @@ async fn a_refusal_is_a_status_of_the_request_alone() {
             tokio::task::yield_now().await;
         }
     }
-    // On the connection that the others of its tenant wait on.
+    // On the connection on which the tenant's other requests wait.
     let refused = ask(endless.clone(), "flood").await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
     let says = "1 requests of this tenant wait already";
     assert!(refused.message().contains(says), "{refused:?}");
     assert_eq!((semaphore.in_flight(), semaphore.waiting()), (1, 1));
-    // The model's own status stays as it is.
+    // The model's own status is unchanged.
     semaphore.set_permits(2);
     flood.iter().for_each(|request| request.abort());
     while semaphore.in_flight() + semaphore.waiting() > 0 {

@@ -9,7 +9,7 @@ use fairlane_tower::{AcquireError, Cost, FairError, FairLayer, FairSemaphore, Li
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// A service that answers when it is told to, and says how it was used.
+/// A service that answers on command, and records its calls.
 #[derive(Clone, Default)]
 struct Inner {
     /// Whether this clone was found ready since it was called.
@@ -113,7 +113,7 @@ fn a_request_waits_in_its_call_and_is_refused_there() {
     assert_eq!(inner.log.called.get(), 1, "nobody else was let through");
     inner.log.done.set(true);
     assert_eq!(answer(poll(&mut first)), "done");
-    // The permit was free before the answer was there, though the future still is.
+    // The permit was free before the answer arrived, although the future still exists.
     assert_eq!(semaphore.in_flight(), 1);
     assert_eq!(answer(poll(&mut second)), "done");
     assert_eq!((semaphore.in_flight(), inner.log.called.get()), (0, 2));

@@ -1,4 +1,4 @@
-//! Keys whose own code panics: whoever asked for it hears of it, and nobody else does.
+//! Keys whose own code panics: the caller gets the panic, and no other task is affected.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -11,7 +11,7 @@ use fairlane_tower::{Acquire, Cost, FairSemaphore, Limits, Weight};
 use crate::edges::waits;
 
 thread_local! {
-    /// So many calls of keys' own code go well, and then one panics.
+    /// The number of calls of keys' own code that succeed before one panics.
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -53,8 +53,8 @@ fn state(semaphore: &FairSemaphore<Key>) -> (u32, u32, usize) {
     (in_flight, waiting, semaphore.tenants())
 }
 
-/// Does something where the first call of a key's code panics, then the second, and so on until none
-/// does: what it says then. Adds how often it panicked, each time for nothing.
+/// Runs `act` with a panic in the first call of a key's code, then in the second, and so on until none panics, and
+/// returns its result then. Adds the number of panics, none of which may change any state.
 fn in_spite<R>(semaphore: &FairSemaphore<Key>, panics: &mut u32, act: impl Fn() -> R) -> R {
     let mut go_well = 0;
     loop {
@@ -78,7 +78,7 @@ fn who_comes_where_a_key_panics_leaves_no_trace() {
         ..Limits::permits(3)
     });
     let mut panics = 0;
-    // Tables grow, and then tenants are forgotten for others; some have weights of their own.
+    // Tables grow, and then tenants expire; some have weights of their own.
     for tenant in 0..100 {
         if tenant % 5 == 0 {
             let weight = Weight::new(tenant + 1).unwrap();
@@ -116,7 +116,7 @@ fn who_waits_is_served_whoever_panics_meanwhile() {
         waiting.push(acquire.unwrap());
     }
     assert!(panics > 40, "{panics} times");
-    // A future whose start panicked is at its end.
+    // A future whose start panicked has ended.
     let mut broken = semaphore.acquire(Key(0), Cost::ONE);
     LEFT.set(Some(0));
     for _ in 0..2 {
@@ -125,7 +125,7 @@ fn who_waits_is_served_whoever_panics_meanwhile() {
     }
     drop(broken);
     drop(out);
-    // Each has the permit once, and gives it back.
+    // Each has the permit once, and returns it.
     while !waiting.is_empty() {
         let before = waiting.len();
         waiting.retain_mut(|acquire| look(acquire).is_pending());

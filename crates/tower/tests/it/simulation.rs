@@ -1,4 +1,4 @@
-//! Tenants with requests, and a server of some permits, on a clock of their own.
+//! Tenants with requests, and a server with some permits, on a virtual clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,12 +10,12 @@ use fairlane_tower::{Acquire, AcquireError, Cost, FairSemaphore, Permit};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// How a tenant asks.
+/// The arrivals of a tenant's requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asks {
-    /// At random, so long after each other on average.
+    /// At random, with this mean interval.
     Every(f64),
-    /// So many requests are under way or wait at any time.
+    /// This number of requests is in progress or waits at any time.
     Always(u32),
 }
 
@@ -25,15 +25,15 @@ pub(crate) struct Source {
     pub(crate) asks: Asks,
     /// Least and largest cost.
     pub(crate) costs: (u32, u32),
-    /// What a request turns out to cost, if not what it was estimated to.
+    /// The actual cost of a request, if it differs from the estimate.
     pub(crate) actual: Option<u32>,
-    /// Mean time that a request is served; exponentially distributed.
+    /// Mean service time of a request, exponentially distributed.
     pub(crate) service: f64,
-    /// Asks no more from then on.
+    /// Sends no requests from this time on.
     pub(crate) until: u64,
 }
 
-/// What became of a request: when it came, was admitted and was done.
+/// The times at which a request arrived, was admitted and was done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub(crate) tenant: u32,
@@ -97,7 +97,7 @@ impl Simulation {
         }
     }
 
-    /// Tenants are numbered from 0. A tenant's requests are the same whoever else asks.
+    /// Adds a tenant; tenants are numbered from 0. A tenant's requests do not depend on other tenants.
     pub(crate) fn tenant(&mut self, source: Source, seed: u64) -> u32 {
         let tenant = self.sources.len() as u32;
         self.sources.push((source, SmallRng::seed_from_u64(seed)));
@@ -188,8 +188,8 @@ impl Simulation {
         }
     }
 
-    /// Until nobody asks and all are done. Whoever waits is looked at only when woken: a lost wake-up
-    /// would leave somebody there.
+    /// Runs until all requests have arrived and are done. A waiting request is polled only when woken: a lost wake-up
+    /// would leave it waiting.
     pub(crate) fn run(&mut self) {
         while let Some(Reverse((at, _, event))) = self.events.pop() {
             self.now = at;

@@ -28,7 +28,7 @@ fn fair(
     FairLayer::new(semaphore.clone(), tenant, |_: &Tenant| Cost::ONE)
 }
 
-/// The reason why `error`, of a stack with the layer in it, was no answer.
+/// Returns the rejection in `error`, from a stack with the layer in it.
 #[track_caller]
 fn refusal(error: &BoxError) -> AcquireError {
     match error.downcast_ref() {
@@ -37,7 +37,7 @@ fn refusal(error: &BoxError) -> AcquireError {
     }
 }
 
-/// The error of an inner layer, as it is.
+/// Returns the error of an inner layer, unchanged.
 #[track_caller]
 fn inner<E: Error + 'static>(error: &BoxError) -> &E {
     match error.downcast_ref() {
@@ -117,7 +117,7 @@ async fn layers_that_box_their_errors_stand_outside() {
     assert_eq!(refusal(&refused), AcquireError::Closed);
 }
 
-/// The error of a service that has a source.
+/// An error of a service, with a source.
 #[derive(Debug, thiserror::Error)]
 #[error("the query failed")]
 struct Failed(#[source] std::io::Error);

@@ -1,4 +1,4 @@
-//! Many threads at once: no permit too many, none lost, nobody left asleep.
+//! Many threads at once: no excess permit, none lost, no waiting request left asleep.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn a_storm_of_threads_loses_no_permit_and_leaves_nobody_asleep() {
                     let tenant = (number * 7 + round) % 5;
                     let cost = Cost::new(1 + (round % 17) as u32).unwrap();
                     if round % 3 == 0 {
-                        // Somebody who asks, waits for a moment, and goes away.
+                        // A request that waits for a moment and is cancelled.
                         let mut goes = pin!(semaphore.acquire(tenant, cost));
                         let waker = Waker::noop();
                         let _ = goes.as_mut().poll(&mut Context::from_waker(waker));
