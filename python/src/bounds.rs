@@ -1,4 +1,4 @@
-//! The worst-case fair indexes that an algorithm promises.
+//! The guarantees of an algorithm: worst-case fair indexes, rate and delay.
 
 use fairlane_core::bounds::{Head, Siblings, Transmit};
 use fairlane_core::units::MAX_LENGTH;
@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 use crate::column::{Columns, Given, Whole, aggregate, algorithm, flows_of, rate};
 use crate::wrong::Wrong;
 
-/// What a link is: algorithm, rate, overhead, flows in an aggregate.
+/// The arguments of a link: algorithm, rate, overhead, flows in an aggregate.
 #[derive(FromPyObject)]
 pub(crate) struct Link<'py>(Given<String>, Bound<'py, PyAny>, Whole, Whole);
 
-/// The same, understood.
+/// The same, parsed.
 #[derive(Clone, Copy)]
 pub(crate) struct LinkTerms {
     pub algorithm: fairlane_core::sched::Algorithm,
@@ -39,13 +39,13 @@ impl Link<'_> {
     }
 }
 
-/// A bound as a cell; NaN where there is none.
+/// Returns a bound as a cell; NaN if there is none.
 pub(crate) fn cell(number: Option<f64>) -> u64 {
     number.unwrap_or(f64::NAN).to_bits()
 }
 
-/// For each flow the cells of `BOUNDS` in `fairlane/records.py`; `queued` bytes wait in a transmit queue
-/// beside the packet on the wire.
+/// Returns for each flow the cells of `BOUNDS` in `fairlane/records.py`; a transmit queue has `queued` bytes in
+/// addition to the packet on the wire.
 #[pyfunction]
 pub(crate) fn bounds<'py>(
     py: Python<'py>,

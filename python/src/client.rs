@@ -9,10 +9,10 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::wrong::{Wrong, exception};
 
-/// A process's place in a daemon: a mailbox in memory that both share.
+/// A client of a daemon: a mailbox in memory that both share.
 #[pyclass(frozen, module = "fairlane")]
 pub(crate) struct Client {
-    /// `None` once it was closed.
+    /// `None` once it is closed.
     client: Mutex<Option<ProcessClient>>,
 }
 
@@ -38,8 +38,7 @@ impl Client {
         self.client.lock().unwrap_or_else(|held| held.into_inner())
     }
 
-    /// What `call` does with the client. It runs no code of Python, which might come back while the lock is
-    /// held.
+    /// Runs `call` with the client. `call` runs no Python code, which might re-enter while the lock is held.
     fn with<T>(&self, py: Python<'_>, call: impl FnOnce(&mut ProcessClient) -> T) -> PyResult<T> {
         let done = self.lock().as_mut().map(call);
         done.ok_or_else(|| exception(py, "DaemonGone", ("this client was closed",)))
@@ -62,7 +61,7 @@ impl Client {
         pushed.map_err(|why| refused(py, why))
     }
 
-    /// Leaves: what was pushed is still sent.
+    /// Detaches; pushed packets are still sent.
     fn close(&self) {
         let client = self.lock().take();
         drop(client);

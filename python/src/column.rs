@@ -1,4 +1,4 @@
-//! Arguments: columns of numbers as numpy has them, and what numbers and words mean.
+//! Arguments: columns of numbers from numpy, numbers and names.
 
 use std::fmt::Display;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use pyo3::types::PyBool;
 
 use crate::wrong::Wrong;
 
-/// One column of whole numbers, of any of the types that are not copied.
+/// A column of integers, of a type that is not copied.
 #[derive(FromPyObject)]
 pub(crate) enum Column<'py> {
     U64(PyReadonlyArray1<'py, u64>),
@@ -28,13 +28,13 @@ pub(crate) enum Column<'py> {
 /// The columns of a table.
 pub(crate) type Columns<'py, const N: usize> = [Column<'py>; N];
 
-/// Whose packets come: weight and longest packet of each flow.
+/// Returns the flows: weight and longest packet of each.
 pub(crate) fn flows_of(columns: &Columns<'_, 2>) -> Result<Vec<Flow>, Wrong> {
     let [weights, max_lens] = columns;
     flows(&weights.numbers("weight"), &max_lens.numbers("max_len"))
 }
 
-/// What comes: time, flow and length of each packet.
+/// Returns the arrivals: time, flow and length of each packet.
 pub(crate) fn arrivals_of<'a>(columns: &'a Columns<'_, 3>) -> [Numbers<'a>; 3] {
     let [times, flows, lens] = columns;
     [
@@ -45,7 +45,7 @@ pub(crate) fn arrivals_of<'a>(columns: &'a Columns<'_, 3>) -> [Numbers<'a>; 3] {
 }
 
 impl Column<'_> {
-    /// Its numbers, for a thread that is detached from the interpreter.
+    /// Returns its numbers, for a thread that is detached from the interpreter.
     pub(crate) fn numbers<'a>(&'a self, name: &'static str) -> Numbers<'a> {
         let values = match self {
             Column::U64(array) => Values::U64(array.as_array()),
@@ -64,7 +64,7 @@ enum Values<'a> {
     I32(ArrayView1<'a, i32>),
 }
 
-/// The numbers of a column, which errors call `name`.
+/// The numbers of a column that errors name `name`.
 pub(crate) struct Numbers<'a> {
     pub(crate) name: &'static str,
     values: Values<'a>,
@@ -80,7 +80,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// The number at an index below the length, unless it is negative.
+    /// Returns the number at an index below the length, unless it is negative.
     #[inline]
     fn at(&self, index: usize) -> Option<u64> {
         match &self.values {
@@ -91,7 +91,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// The same as it is written.
+    /// Returns the number as text.
     fn shown(&self, index: usize) -> String {
         match &self.values {
             Values::U64(values) => values[index].to_string(),
@@ -101,7 +101,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// The number at an index below the length.
+    /// Returns the number at an index below the length.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Result<u64, Wrong> {
         self.at(index).ok_or_else(|| self.negative(index))
@@ -114,7 +114,7 @@ impl Numbers<'_> {
         self.wrong(index, sentence)
     }
 
-    /// The same of 1 to `most`; `kind` is the exception otherwise.
+    /// Returns a number from 1 to `most`; `kind` is the exception otherwise.
     #[inline]
     pub(crate) fn within(&self, index: usize, most: u32, kind: &'static str) -> Result<u32, Wrong> {
         match self.at(index) {
@@ -135,7 +135,7 @@ impl Numbers<'_> {
     }
 }
 
-/// That columns of one table are equally long.
+/// Checks that columns of one table are equally long.
 pub(crate) fn equally_long(columns: &[&Numbers<'_>]) -> Result<(), Wrong> {
     let first = columns[0];
     for other in &columns[1..] {
@@ -155,7 +155,7 @@ pub(crate) fn equally_long(columns: &[&Numbers<'_>]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The flows of two columns; one at least.
+/// Returns the flows of two columns; at least one.
 fn flows<'a>(weights: &Numbers<'a>, max_lens: &Numbers<'a>) -> Result<Vec<Flow>, Wrong> {
     equally_long(&[weights, max_lens])?;
     if weights.len() == 0 {
@@ -176,13 +176,13 @@ fn flows<'a>(weights: &Numbers<'a>, max_lens: &Numbers<'a>) -> Result<Vec<Flow>,
         .collect()
 }
 
-/// As Python shows it; it shows no number of thousands of digits.
+/// Returns Python's representation, which fails for numbers with thousands of digits.
 fn shown(given: Borrowed<'_, '_, PyAny>) -> String {
     (given.repr()).map_or_else(|_| "too large".into(), |shown| shown.to_string())
 }
 
-/// What a call was given, or as Python shows it where it is of another kind: whoever knows its name says of
-/// which it should be.
+/// An argument, or its representation if it has the wrong type: the caller, which knows its name, reports the expected
+/// type.
 #[derive(Debug)]
 pub(crate) struct Given<T>(pub(crate) Result<T, String>);
 
@@ -195,7 +195,7 @@ impl<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>> FromPyObject<'a, 'py> for
             Err(error) => error,
         };
         let py = given.py();
-        // Else somebody's code raised it, on being asked.
+        // Otherwise the argument's own code raised it.
         let is_told = error.is_instance_of::<PyTypeError>(py)
             || error.is_instance_of::<PyOverflowError>(py)
             || error.is_instance_of::<PyValueError>(py);
@@ -215,14 +215,14 @@ impl<T> Given<T> {
     }
 }
 
-/// A whole number that a call was given, or what it was given instead: whoever knows its name says what
-/// it may be.
+/// An integer argument, or the representation of an invalid one: the caller, which knows its name, reports the allowed
+/// range.
 #[derive(Debug)]
 pub(crate) enum Whole {
     Number(u64),
-    /// Negative or larger, as Python shows it.
+    /// Negative or too large, in Python's representation.
     Beyond(String),
-    /// No whole number, as Python shows it.
+    /// Not an integer, in Python's representation.
     Other(String),
 }
 
@@ -262,7 +262,7 @@ impl Whole {
         Wrong::new(argument, format!("{argument} is {shown}: {allowed}")).of_kind(kind)
     }
 
-    /// From 0 to `most`.
+    /// Returns it if it is from 0 to `most`.
     fn up_to<T: TryFrom<u64>>(&self, argument: &str, most: u64) -> Result<T, Wrong> {
         self.number().ok_or_else(|| {
             let allowed = format!("it is a whole number, 0 to {most}");
@@ -270,18 +270,18 @@ impl Whole {
         })
     }
 
-    /// One of 32 bits.
+    /// Returns it if it has 32 bits.
     pub(crate) fn small(&self, argument: &str) -> Result<u32, Wrong> {
         self.up_to(argument, u32::MAX.into())
     }
 
-    /// One of 64 bits.
+    /// Returns it if it has 64 bits.
     pub(crate) fn large(&self, argument: &str) -> Result<u64, Wrong> {
         self.up_to(argument, u64::MAX)
     }
 }
 
-/// A weight that a call was given.
+/// Returns a weight argument.
 pub(crate) fn weight(given: &Whole) -> Result<Weight, Wrong> {
     given.number().and_then(Weight::new).ok_or_else(|| {
         let allowed = format!("weights are 1 to {MAX_WEIGHT}");
@@ -289,7 +289,7 @@ pub(crate) fn weight(given: &Whole) -> Result<Weight, Wrong> {
     })
 }
 
-/// A length that a call was given as `argument`.
+/// Returns a length argument named `argument`.
 pub(crate) fn length(argument: &str, given: &Whole) -> Result<Length, Wrong> {
     given.number().and_then(Length::new).ok_or_else(|| {
         let allowed = format!("lengths are 1 to {MAX_LENGTH} bytes");
@@ -297,7 +297,7 @@ pub(crate) fn length(argument: &str, given: &Whole) -> Result<Length, Wrong> {
     })
 }
 
-/// A rate: a text as `10mbit`, or a whole number of bits a second.
+/// Returns a rate argument: a text such as `10mbit`, or an integer in bits a second.
 pub(crate) fn rate(argument: &str, value: &Bound<'_, PyAny>) -> Result<Rate, Wrong> {
     let wrong = |sentence: String| Wrong::new(argument, sentence).of_kind("RateError");
     if let Ok(text) = value.extract::<String>() {
@@ -315,7 +315,7 @@ pub(crate) fn rate(argument: &str, value: &Bound<'_, PyAny>) -> Result<Rate, Wro
     })
 }
 
-/// Flows in an aggregate.
+/// Returns the number of flows in an aggregate.
 pub(crate) fn aggregate(given: &Whole) -> Result<NonZeroU32, Wrong> {
     NonZeroU32::new(given.small("aggregate")?).ok_or_else(|| {
         let sentence = "aggregate is 0: an aggregate has one flow at least";
@@ -323,7 +323,7 @@ pub(crate) fn aggregate(given: &Whole) -> Result<NonZeroU32, Wrong> {
     })
 }
 
-/// The algorithm of this name, with at most `members` flows in an aggregate.
+/// Returns the algorithm of this name, with at most `members` flows in an aggregate.
 pub(crate) fn algorithm(given: &Given<String>, members: NonZeroU32) -> Result<Algorithm, Wrong> {
     let name = given.value("algorithm", "a name, as 'qfq'")?;
     let found = known::named(name);
@@ -340,7 +340,7 @@ pub(crate) fn algorithm(given: &Given<String>, members: NonZeroU32) -> Result<Al
     Ok(found.with_members(members))
 }
 
-/// Names of the algorithms, and what each is.
+/// Returns the names of the algorithms, with a description of each.
 #[pyfunction]
 pub(crate) fn algorithms() -> Vec<(&'static str, &'static str)> {
     let all = known::all().into_iter();

@@ -13,10 +13,10 @@ use crate::replay::Listed;
 use crate::watch::Watch;
 use crate::wrong::{Wrong, ended};
 
-/// Bytes that are served between two looks at Ctrl-C.
+/// Bytes served between two checks for Ctrl-C.
 const PART: u64 = 1 << 18;
 
-/// When the fluid server finishes each arrival, in picoseconds.
+/// Returns the time at which the fluid server finishes each arrival, in picoseconds.
 #[pyfunction]
 pub(crate) fn fluid<'py>(
     py: Python<'py>,
@@ -32,11 +32,11 @@ pub(crate) fn fluid<'py>(
     Ok(finished.into_pyarray(py))
 }
 
-/// A fluid server, and when it finished each arrival.
+/// A fluid server, and the times at which it finished each arrival.
 struct Fluid {
     gps: Gps,
     finished: Vec<u64>,
-    /// Until when it has served.
+    /// The time until which it has served.
     clock: Picos,
     watch: Watch,
 }
@@ -84,14 +84,14 @@ fn finishes(link: &LinkTerms, flows: &[Flow], columns: &[Numbers<'_>; 3]) -> Res
     }
     let span = |work: Work| Picos(work.0 / u128::from(link.rate.bps()));
     let part = span(Work::from_bytes(PART));
-    // When it has served all that arrived, as every server has that is not idle meanwhile.
+    // The time at which it has served all arrivals, the same for every work-conserving server.
     let mut idle = Picos::ZERO;
     let arrivals = Listed::new(columns.each_ref(), flows, link.overhead)?;
     for (number, arrival) in (0u64..).zip(arrivals) {
         let arrival = arrival?;
         let at = arrival.at();
         fluid.serve(idle.min(at), part)?;
-        // Within the range, as it was checked.
+        // The range was checked before.
         let len = Length::new(arrival.len + link.overhead).unwrap_or(Length::MAX);
         fluid.gps.arrive(at, arrival.to, len, number);
         fluid.take()?;

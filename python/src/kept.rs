@@ -1,9 +1,9 @@
-//! Packets of Python while a queue of ours orders their numbers.
+//! Packets of Python while a queue orders their numbers.
 
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-/// Objects by number; numbers are given again.
+/// Objects by number; numbers are reused.
 #[derive(Default)]
 pub(crate) struct Kept {
     objects: Vec<Option<Py<PyAny>>>,
@@ -11,7 +11,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Keeps an object. There are no more than a queue can number.
+    /// Stores an object and returns its number. There are no more than a queue can number.
     pub(crate) fn keep(&mut self, object: Py<PyAny>) -> u32 {
         if let Some(number) = self.free.pop() {
             self.objects[number as usize] = Some(object);
@@ -21,7 +21,7 @@ impl Kept {
         (self.objects.len() - 1) as u32
     }
 
-    /// Gives an object back; `None` (of Python) where the collector of cycles took it meanwhile.
+    /// Removes and returns an object; Python's `None` if the garbage collector cleared it meanwhile.
     pub(crate) fn take(&mut self, py: Python<'_>, number: u32) -> Py<PyAny> {
         self.free.push(number);
         let object = self.objects[number as usize].take();
@@ -35,7 +35,7 @@ impl Kept {
         Ok(())
     }
 
-    /// All of them, which are dropped by whoever asked, once nothing is locked.
+    /// Removes and returns all objects, which the caller drops after it has released its locks.
     pub(crate) fn clear(&mut self) -> Vec<Option<Py<PyAny>>> {
         let empty = || None;
         let mut taken: Vec<Option<Py<PyAny>>> = Vec::new();

@@ -1,9 +1,7 @@
-//! Fairlane from Python: the module `fairlane._fairlane`, on which the package in `python/fairlane`
-//! is built.
+//! Fairlane from Python: the module `fairlane._fairlane`, on which the package in `python/fairlane` is built.
 //!
-//! Arrays come in as they are, and go out as 64-bit cells that Python looks at as records: neither is
-//! copied. Whatever takes long runs detached from the interpreter, and looks every 10 ms whether
-//! somebody pressed Ctrl-C ([`watch`]).
+//! Argument arrays are used in place, and results are 64-bit cells that Python views as records: neither is copied.
+//! Long calls run detached from the interpreter, and check every 10 ms for Ctrl-C ([`watch`]).
 #![deny(unsafe_code)]
 
 mod bounds;
@@ -28,7 +26,7 @@ use pyo3::prelude::*;
 /// The compiled part of `fairlane`.
 #[pymodule]
 fn _fairlane(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // Who compares with the QFQ report needs its S-KPS too. A second interpreter finds it registered.
+    // A comparison with the QFQ report needs its S-KPS too. A second interpreter finds it registered.
     let _ = register::<SKps<true>>(SKps::<true>::NAME);
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<client::Client>()?;

@@ -133,7 +133,7 @@ impl Departures for Records {
     }
 }
 
-/// The cells of `FLOW_REPORT` in `fairlane/records.py`.
+/// Returns the cells of `FLOW_REPORT` in `fairlane/records.py`.
 fn reported(flow: &FlowReport) -> [u64; 13] {
     let delay = &flow.delay_ns;
     [
@@ -155,7 +155,7 @@ fn reported(flow: &FlowReport) -> [u64; 13] {
 
 type Cells<'py> = Bound<'py, PyArray1<u64>>;
 
-/// Departures, and what became of the flows if that is `measured`.
+/// Returns departures, and the report of each flow if `measured`.
 #[pyfunction]
 pub(crate) fn replay<'py>(
     py: Python<'py>,

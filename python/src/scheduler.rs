@@ -24,8 +24,7 @@ pub(crate) struct Scheduler {
     algorithm: &'static str,
 }
 
-/// How much may wait: `packets` and `bytes` of all together, where either is `None` as many as there
-/// can be.
+/// Returns the limits of `packets` and `bytes` of all queues together; `None` means the largest possible.
 pub(crate) fn limits(
     packets: Option<Whole>,
     bytes: Option<Whole>,
@@ -42,7 +41,7 @@ pub(crate) fn limits(
     })
 }
 
-/// How much may wait in one flow or class, likewise.
+/// Returns the limits of one flow or class; `None` likewise.
 pub(crate) fn own_limits(packets: Option<Whole>, bytes: Option<Whole>) -> Result<Limits, Wrong> {
     let none = Limits::NONE;
     Ok(Limits {
@@ -51,7 +50,7 @@ pub(crate) fn own_limits(packets: Option<Whole>, bytes: Option<Whole>) -> Result
     })
 }
 
-/// What became of packets, as a dictionary of `accepted_packets`, `accepted_bytes` and so on.
+/// Returns counters as a dictionary of `accepted_packets`, `accepted_bytes` and so on.
 pub(crate) fn counts<'py>(py: Python<'py>, of: [(&str, Count); 5]) -> PyResult<Bound<'py, PyDict>> {
     let counts = PyDict::new(py);
     for (name, count) in of {
@@ -78,8 +77,8 @@ fn refused(py: Python<'_>, flow: u32, error: ChangeError) -> PyErr {
 }
 
 impl Scheduler {
-    /// Nobody waits for the lock while Python code runs: objects are dropped, and exceptions made, outside
-    /// of it.
+    /// Locks the queues. No Python code runs under the lock: objects are dropped, and exceptions created, outside of
+    /// it.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|held| held.into_inner())
     }
@@ -226,7 +225,7 @@ impl Scheduler {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self.inner.try_lock() {
             Ok(inner) => inner.kept.traverse(&visit),
-            // Somebody is at it, so it is in use.
+            // Locked, so it is in use.
             Err(_) => Ok(()),
         }
     }

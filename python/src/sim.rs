@@ -17,7 +17,7 @@ use crate::source::{Lengths, Traffic, in_few_spans, seconds};
 use crate::watch::Watch;
 use crate::wrong::{Wrong, ended};
 
-/// A flow of a simulation, and what it sends.
+/// A flow of a simulation, with its source.
 #[pyclass(frozen, from_py_object, name = "Flow", module = "fairlane")]
 #[derive(Clone)]
 pub(crate) struct Plan {
@@ -70,7 +70,7 @@ impl Plan {
     }
 }
 
-/// Departures as the cells of `DEPARTURES` in `fairlane/records.py`, and what was counted of each flow.
+/// Departures as the cells of `DEPARTURES` in `fairlane/records.py`, and counters of each flow.
 #[derive(Default)]
 struct Log {
     cells: Vec<u64>,
@@ -120,10 +120,10 @@ impl Observer for Log {
     }
 }
 
-/// Who watches: fairness, the fluid server, delays, and who counts.
+/// All meters: fairness, the fluid server, delays, and counters.
 type Watching = ((WfiMeter, LagMeter), (DelayMeter, Log));
 
-/// The cells of `SIM_FLOWS` in `fairlane/records.py`.
+/// Returns the cells of `SIM_FLOWS` in `fairlane/records.py`.
 fn reported(link: &LinkTerms, queued: u64, watching: &Watching) -> Vec<u64> {
     let ((wfi, lag), (delays, log)) = watching;
     let configs: Vec<FlowConfig> = wfi.flows().map(|(_, wfi)| wfi.config).collect();
@@ -138,7 +138,7 @@ fn reported(link: &LinkTerms, queued: u64, watching: &Watching) -> Vec<u64> {
     for (flow, wfi) in wfi.flows() {
         let counts = log.counts[flow.number() as usize];
         let bound = guarantees.of(&wfi.config);
-        // What lies between scheduler and wire comes on top of the packet that is on the wire.
+        // The transmit queue adds to the packet on the wire.
         let behind = queued as f64 * f64::from(wfi.config.weight.get()) / weights;
         let late = |work: f64| (work + queued as f64) * 8e9 / link.rate.bps() as f64;
         let delays = delays.flow(flow);
@@ -190,7 +190,7 @@ fn run(
     let queue = AnyScheduler::new(algorithm, limits(None, None)?);
     let longest = plans.iter().map(|plan| plan.config.max_length).max();
     let queued = longest.map_or(0, |longest| match transmit {
-        // A queue that cannot tell its head hands it out to see whether there is room.
+        // A queue without a known head dequeues it to check for room.
         TransmitQueue::Bytes(bytes) => bytes.saturating_add(longest.get().into()),
         TransmitQueue::Packets(_) => transmit.bytes(longest),
     });
@@ -216,7 +216,7 @@ fn run(
 
 type Cells<'py> = Bound<'py, PyArray1<u64>>;
 
-/// Departures, and what became of each flow. `queue` are the packets or the bytes of the transmit queue.
+/// Returns departures, and the results of each flow. `queue` is the size of the transmit queue in packets or bytes.
 #[pyfunction]
 pub(crate) fn simulate<'py>(
     py: Python<'py>,

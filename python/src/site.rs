@@ -1,4 +1,4 @@
-//! A site's file: what it guarantees, and what a scenario does to it.
+//! Site files: guarantees, and scenarios.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::column::{Given, Whole};
 use crate::watch::Watch;
 use crate::wrong::{Wrong, ended, exception, no_site};
 
-/// A site, as its file says and the interfaces of this machine.
+/// A site, from its file and the interfaces of this machine.
 #[pyclass(frozen, subclass, module = "fairlane")]
 pub(crate) struct Site {
     site: fairlane_config::Site,
@@ -24,25 +24,25 @@ pub(crate) struct Site {
 impl Site {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Site> {
-        // A pipe keeps its reader waiting.
+        // Reading a pipe may block.
         let site = py.detach(|| fairlane_site::read(&path));
         let site = site.map_err(|error| no_site(py, error))?;
         Ok(Site { site, path })
     }
 
-    /// What `fairlane check --json` prints.
+    /// Returns the output of `fairlane check --json`.
     fn _check(&self, py: Python<'_>) -> PyResult<String> {
         let pipeline = |link: &_| pipeline_terms(&self.site, link);
         json(py, &SiteReport::new(&self.site, pipeline))
     }
 
-    /// What is hardly meant.
+    /// Returns warnings about settings that are probably mistakes.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         self.site.warnings.iter().map(ToString::to_string).collect()
     }
 
-    /// Names of its links.
+    /// Returns the names of its links.
     #[getter]
     fn links(&self) -> Vec<String> {
         self.site
@@ -62,7 +62,7 @@ fn json(py: Python<'_>, what: &impl serde::Serialize) -> PyResult<String> {
         .map_err(|error| exception(py, "FairlaneError", (error.to_string(),)))
 }
 
-/// Why a scenario has no outcome.
+/// The reason why a scenario has no result.
 enum Failed {
     Unsound(SiteError),
     Ended(anyhow::Error),
@@ -71,8 +71,7 @@ enum Failed {
 /// Name of a class, seconds, and Mbit/s.
 type Rates = Vec<(String, Vec<(f64, f64)>)>;
 
-/// What `fairlane sim --json` prints of a scenario, and the rates of its classes over time if they are
-/// `drawn`.
+/// Returns the output of `fairlane sim --json` for a scenario, and the rates of its classes over time if `drawn`.
 #[pyfunction]
 pub(crate) fn scenario(
     py: Python<'_>,

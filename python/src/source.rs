@@ -1,4 +1,4 @@
-//! Seeded sources: when packets come, and how long they are.
+//! Seeded sources: arrival times and lengths of packets.
 
 use anyhow::Result;
 use fairlane_core::Length;
@@ -19,21 +19,21 @@ pub(crate) struct Lengths {
 
 #[pymethods]
 impl Lengths {
-    /// All the same.
+    /// All lengths are equal.
     #[staticmethod]
     fn fixed(length: Whole) -> PyResult<Lengths> {
         let lengths = sim::Lengths::Fixed(self::length("length", &length)?);
         Ok(Lengths { lengths })
     }
 
-    /// Each from the least to the most equally likely.
+    /// Uniform from the least to the most.
     #[staticmethod]
     fn uniform(least: Whole, most: Whole) -> PyResult<Lengths> {
         let lengths = sim::Lengths::Uniform(length("least", &least)?, length("most", &most)?);
         Ok(Lengths { lengths })
     }
 
-    /// Each in proportion to the number beside it.
+    /// Each with a probability proportional to the number next to it.
     #[staticmethod]
     fn weighted(choices: Vec<(Whole, Whole)>) -> PyResult<Lengths> {
         let mut read = Vec::with_capacity(choices.len());
@@ -46,7 +46,7 @@ impl Lengths {
         Ok(Lengths { lengths })
     }
 
-    /// The longest.
+    /// The longest packet.
     #[getter]
     pub(crate) fn longest(&self) -> u32 {
         match &self.lengths {
@@ -64,14 +64,14 @@ impl Lengths {
     }
 }
 
-/// When a source sends.
+/// The arrival process of a source.
 #[pyclass(frozen, from_py_object, module = "fairlane")]
 #[derive(Clone)]
 pub(crate) struct Traffic {
     pub(crate) traffic: sim::Traffic,
 }
 
-/// A span in seconds, to the picosecond.
+/// Returns a time span in seconds, to the picosecond.
 pub(crate) fn seconds(argument: &str, given: &Given<f64>) -> Result<Picos, Wrong> {
     let seconds = *given.value(argument, "a number of seconds")?;
     match (0.0..=1e9).contains(&seconds) {
@@ -85,7 +85,7 @@ pub(crate) fn seconds(argument: &str, given: &Given<f64>) -> Result<Picos, Wrong
 
 #[pymethods]
 impl Traffic {
-    /// Always backlogged: keeps so many packets in the scheduler.
+    /// Always backlogged: keeps this number of packets in the scheduler.
     #[staticmethod]
     #[pyo3(signature = (packets = Whole::Number(2)))]
     fn greedy(packets: Whole) -> PyResult<Traffic> {
@@ -112,7 +112,7 @@ impl Traffic {
         Ok(Traffic { traffic })
     }
 
-    /// Sends at the peak rate while on; both spans have Pareto distributions.
+    /// Sends at the peak rate while on; on and off times have Pareto distributions.
     #[staticmethod]
     #[pyo3(signature = (peak, mean_on, mean_off, alpha = Given(Ok(1.5))))]
     fn on_off(
@@ -131,7 +131,7 @@ impl Traffic {
         Ok(Traffic { traffic })
     }
 
-    /// So many packets at once, every period.
+    /// A number of packets at once, every period.
     #[staticmethod]
     fn bursty(packets: Whole, period: Given<f64>) -> PyResult<Traffic> {
         let (packets, period) = (packets.small("packets")?, seconds("period", &period)?);
@@ -140,7 +140,7 @@ impl Traffic {
         Ok(Traffic { traffic })
     }
 
-    /// These packets.
+    /// Sends the given packets.
     #[staticmethod]
     fn _trace(times: Column<'_>, lens: Column<'_>) -> PyResult<Traffic> {
         let (times, lens) = (times.numbers("time_ns"), lens.numbers("len"));
@@ -163,7 +163,7 @@ impl Traffic {
     }
 }
 
-/// Whether there can be such a source.
+/// Checks whether a source is valid.
 fn possible(traffic: &sim::Traffic, lengths: &sim::Lengths) -> Result<(), Wrong> {
     let source = sim::Source::new(traffic.clone(), lengths.clone(), 0);
     let wrong = |error: SourceError| {
@@ -178,10 +178,10 @@ fn possible(traffic: &sim::Traffic, lengths: &sim::Lengths) -> Result<(), Wrong>
     source.map(drop).map_err(wrong)
 }
 
-/// Spans of sending that one packet may take: no signal is heard while they are drawn.
+/// The largest number of on-times per packet: signals are not checked while they are drawn.
 const MOST_SPANS: f64 = 1e5;
 
-/// Whether a source's packets take no more spans of sending than can be drawn in a moment.
+/// Checks that a packet of a source takes few enough on-times to draw them quickly.
 pub(crate) fn in_few_spans(traffic: &Traffic, lengths: &Lengths) -> Result<(), Wrong> {
     let sim::Traffic::ParetoOnOff {
         alpha,
@@ -205,8 +205,7 @@ pub(crate) fn in_few_spans(traffic: &Traffic, lengths: &Lengths) -> Result<(), W
     Err(Wrong::new("traffic", sentence))
 }
 
-/// What a source that does not wait for the link sends before `until` seconds: picoseconds and lengths,
-/// in turns.
+/// Returns the packets that an open-loop source sends before `until` seconds: picoseconds and lengths, alternating.
 #[pyfunction]
 pub(crate) fn packets<'py>(
     py: Python<'py>,
@@ -238,7 +237,7 @@ pub(crate) fn packets<'py>(
             && time < until
         {
             watch.often()?;
-            // Before `until`, it fits.
+            // It fits, since it is before `until`.
             cells.extend([time.0 as u64, len.get().into()]);
         }
         Ok(cells)

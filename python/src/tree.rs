@@ -21,14 +21,14 @@ use crate::wrong::{Wrong, exception, rejected};
 struct Inner {
     tree: tree::Tree<u32>,
     kept: Kept,
-    /// Of the last call.
+    /// Packets discarded by the last call.
     discarded: Vec<Gone>,
 }
 
 /// Class, length, packet and reason.
 type Gone = (u32, u32, Py<PyAny>, &'static str);
 
-/// Packets wait, and none may leave before a time. False where a truth is asked for.
+/// Packets are queued, and none may leave before a time. Its truth value is false.
 #[pyclass(frozen, eq, get_all, module = "fairlane")]
 #[derive(PartialEq)]
 pub(crate) struct NotBefore {
@@ -60,7 +60,7 @@ pub(crate) struct Tree {
     aggregate: NonZeroU32,
 }
 
-/// What a class may be told beside its weight.
+/// The parameters of a class other than its weight.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Terms<'py> {
@@ -108,7 +108,7 @@ fn time(given: &Whole) -> Result<Nanos, Wrong> {
     given.large("now").map(Nanos)
 }
 
-/// The queue of a leaf.
+/// Returns the queue of a leaf.
 fn leaf(queue: &str, packets: Option<Whole>, bytes: Option<Whole>) -> Result<LeafConfig, Wrong> {
     let aqm = match queue {
         "tail" => AqmConfig::TailDrop,
@@ -128,7 +128,7 @@ fn leaf(queue: &str, packets: Option<Whole>, bytes: Option<Whole>) -> Result<Lea
     })
 }
 
-/// Why a tree refused a call, whose class is its argument `class`.
+/// Returns the exception for a call that a tree rejected, whose class is its argument `class`.
 fn refused(py: Python<'_>, class: &str, error: TreeError) -> PyErr {
     let argument = match error {
         TreeError::UnknownClass(_) => {
@@ -156,14 +156,13 @@ fn word(reason: Reason) -> &'static str {
 }
 
 impl Tree {
-    /// Nobody waits for the lock while Python code runs: objects are dropped, and exceptions made, outside
-    /// of it.
+    /// Locks the tree. No Python code runs under the lock: objects are dropped, and exceptions created, outside of it.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|held| held.into_inner())
     }
 
-    /// Runs `call` with where discarded packets go. What was discarded before is dropped last, when
-    /// nothing is locked.
+    /// Runs `call` with a receiver of discarded packets. Packets discarded before are dropped last, after the lock is
+    /// released.
     fn with<T>(
         &self,
         py: Python<'_>,
@@ -377,7 +376,7 @@ impl Tree {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(inner) = self.inner.try_lock() else {
-            // Somebody is at it, so it is in use.
+            // Locked, so it is in use.
             return Ok(());
         };
         for (_, _, object, _) in &inner.discarded {

@@ -1,17 +1,16 @@
-//! Ctrl-C in the middle of something long.
+//! Checks for Ctrl-C during long calls.
 
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-/// How often signals are looked for: to attach to the interpreter costs up to 5 ms where other threads
-/// of it run.
+/// The interval of signal checks: attaching to the interpreter costs up to 5 ms while its other threads run.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Looks between which no clock is read.
+/// Number of calls between two clock readings.
 const SELDOM: u32 = 256;
 
-/// Asked often, looks seldom: whether a signal came whose handler raised.
+/// A rate-limited check for a signal whose handler raised.
 pub(crate) struct Watch {
     asked: u32,
     looked: Instant,
@@ -25,7 +24,7 @@ impl Watch {
         }
     }
 
-    /// What a handler of a signal raised. O(1): a count, and a clock at times.
+    /// Returns the exception of a signal handler, if any. O(1): a count, and sometimes a clock reading.
     #[inline]
     pub(crate) fn often(&mut self) -> PyResult<()> {
         self.asked += 1;
@@ -36,7 +35,7 @@ impl Watch {
         self.now()
     }
 
-    /// The same for whoever asks seldom: a clock each time.
+    /// The same for rare calls: a clock reading each time.
     pub(crate) fn now(&mut self) -> PyResult<()> {
         let now = Instant::now();
         if now.duration_since(self.looked) < EVERY {

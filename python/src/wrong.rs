@@ -1,12 +1,12 @@
-//! What is wrong, in the terms of the exceptions that Python gets (`fairlane/errors.py`).
+//! Errors, as the exceptions of Python (`fairlane/errors.py`).
 
 use fairlane_config::SiteError;
 use fairlane_core::Rejection;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 
-/// An argument that cannot be, as an exception of the class `kind` with its name and, of an array, the
-/// index of the first such element.
+/// An invalid argument, as an exception of the class `kind` with its name and, for an array, the index of the first
+/// invalid element.
 #[derive(Debug, thiserror::Error)]
 #[error("{sentence}")]
 pub(crate) struct Wrong {
@@ -17,7 +17,7 @@ pub(crate) struct Wrong {
 }
 
 impl Wrong {
-    /// Any argument: `ArgumentError`, unless another kind is said.
+    /// Creates an `ArgumentError`, unless another kind is set.
     pub(crate) fn new(argument: &str, sentence: impl Into<String>) -> Wrong {
         Wrong {
             kind: "ArgumentError",
@@ -51,7 +51,7 @@ impl From<Wrong> for PyErr {
     }
 }
 
-/// An exception of a class of `fairlane.errors`.
+/// Returns an exception of a class of `fairlane.errors`.
 pub(crate) fn exception<'py>(
     py: Python<'py>,
     class: &str,
@@ -67,7 +67,7 @@ pub(crate) fn exception<'py>(
     }
 }
 
-/// What ended a replay or a simulation.
+/// Returns the exception for an error that ended a replay or a simulation.
 pub(crate) fn ended(py: Python<'_>, error: anyhow::Error) -> PyErr {
     let error = match error.downcast::<PyErr>() {
         Ok(error) => return error,
@@ -79,7 +79,7 @@ pub(crate) fn ended(py: Python<'_>, error: anyhow::Error) -> PyErr {
     }
 }
 
-/// A packet was rejected.
+/// Returns the exception for a rejected packet.
 pub(crate) fn rejected(py: Python<'_>, reason: Rejection) -> PyErr {
     let word = match reason {
         Rejection::Unknown => "unknown",
@@ -93,7 +93,7 @@ pub(crate) fn rejected(py: Python<'_>, reason: Rejection) -> PyErr {
     exception(py, "Rejected", (reason.to_string(), word))
 }
 
-/// A file is no site, or no scenario.
+/// Returns the exception for an invalid site or scenario.
 pub(crate) fn no_site(py: Python<'_>, error: SiteError) -> PyErr {
     let places = match &error {
         SiteError::Invalid(found) => found

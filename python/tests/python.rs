@@ -1,6 +1,6 @@
-//! The package as Python sees it, and the laboratory over it: `pytest` on `tests/` of each in a virtual
-//! environment of its own, below the target directory. What Rust alone can tell is made here: departures as
-//! `fairlane replay` writes them, and a daemon to attach to.
+//! The Python package and the laboratory: `pytest` on `tests/` of each in a separate virtual environment, below the
+//! target directory. This program provides the parts that need Rust: departures from `fairlane replay`, and a daemon to
+//! attach to.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -40,7 +40,7 @@ fn run(command: &mut Command) -> io::Result<Output> {
     }
 }
 
-/// The interpreter of the environment, which is made where it is not there; or why there is none.
+/// Returns the interpreter of the environment, which is created if needed; or the reason why there is none.
 fn environment(scratch: &Path) -> Result<PathBuf, String> {
     let form = if long_tests() { "long" } else { "quick" };
     let script = here().join("tests/environment");
@@ -52,13 +52,12 @@ fn environment(scratch: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The interpreter; or none, after saying that `test` is skipped.
+/// Returns the interpreter; or `None`, after reporting that `test` is skipped.
 fn interpreter(test: &str, scratch: &Path) -> Done<Option<PathBuf>> {
     fs::create_dir_all(scratch)?;
     match environment(scratch) {
         Ok(inside) => Ok(Some(inside)),
-        // Without a Python, or a network, there are no packages; where nothing may be skipped, there
-        // are both.
+        // Without Python or a network there are no packages. If skipping is not allowed, both are available.
         Err(reason) if env::var_os("CI").is_none() && env::var_os(NO_SKIP).is_none() => {
             skip(test, reason);
             Ok(None)
@@ -67,12 +66,12 @@ fn interpreter(test: &str, scratch: &Path) -> Done<Option<PathBuf>> {
     }
 }
 
-/// Below the target directory.
+/// Returns a folder below the target directory.
 fn scratch() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("python")
 }
 
-/// The package: its Python files, and the library that was built beside this test.
+/// Creates the package: its Python files, and the library that was built with this test.
 fn package(place: &Path) -> Done<PathBuf> {
     let site = place.join("site");
     let folder = site.join("fairlane");
@@ -90,7 +89,8 @@ fn package(place: &Path) -> Done<PathBuf> {
     Ok(site)
 }
 
-/// Departures of the example by every algorithm, each in a file of its number in `algorithms.txt`.
+/// Writes the departures of the example under every algorithm, each to a file named after its number in
+/// `algorithms.txt`.
 fn replays(folder: &Path) -> Done<()> {
     fs::create_dir_all(folder)?;
     let example = here().join("../examples/replay");
@@ -116,7 +116,7 @@ fn replays(folder: &Path) -> Done<()> {
     Ok(())
 }
 
-/// A daemon at `socket` until `ended`; what it sent.
+/// Runs a daemon at `socket` until `ended`; returns the packets that it sent.
 fn daemon(socket: &Path, ready: &AtomicBool, ended: &AtomicBool) -> Done<Vec<Vec<u8>>> {
     let (near, mut far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(64);
     let config = ArbiterConfig::new(Link::new("1gbit".parse()?));
@@ -139,13 +139,13 @@ fn daemon(socket: &Path, ready: &AtomicBool, ended: &AtomicBool) -> Done<Vec<Vec
         far.receive(&mut sent, 64)?;
         thread::sleep(Duration::from_millis(1));
     }
-    // What was pushed just before.
+    // For packets pushed just before.
     arbiter.step(begin.elapsed().into())?;
     far.receive(&mut sent, 64)?;
     Ok(sent)
 }
 
-/// `pytest` on the tests of `folder`, beside the package in `site`.
+/// Returns `pytest` for the tests of `folder`, with the package in `site`.
 fn pytest(python: &Path, folder: &Path, site: &Path) -> Command {
     let mut command = Command::new(python);
     command
@@ -165,7 +165,7 @@ fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
     let Some(inside) = interpreter(test, &scratch)? else {
         return Ok(());
     };
-    // Its own: another run of this test may be beside it.
+    // A separate folder, since this test may run twice at the same time.
     let folder = tempfile::tempdir()?;
     let site = package(folder.path())?;
     let written = folder.path().join("replays");
@@ -184,7 +184,7 @@ fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
         (done, sent.join())
     });
     let said = done?;
-    // The harness keeps what `println` says in a test that passes; what was skipped is for all to see.
+    // The harness hides `println` output of a passing test, but skipped tests must be visible.
     io::stderr().write_all(&said.stdout)?;
     let sent = sent.map_err(|_| "the daemon panicked")??;
     let from_python: Vec<&Vec<u8>> = sent
@@ -195,7 +195,7 @@ fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
     Ok(())
 }
 
-/// A program, where it was built beside this test: both are by `cargo test --workspace`.
+/// Returns a program, if it was built with this test, as `cargo test --workspace` does.
 fn program(name: &str) -> Option<PathBuf> {
     let built = env::current_exe().ok()?.ancestors().nth(2)?.join(name);
     built.is_file().then_some(built)
@@ -211,7 +211,7 @@ fn the_laboratory_does_every_experiment_in_a_form_of_a_second() -> Done<()> {
     let folder = tempfile::tempdir()?;
     let site = package(folder.path())?;
     let mut tests = pytest(&inside, &here().join("../lab"), &site);
-    // Many wait for a program: a file of tests need not wait for another.
+    // Many tests wait for a program, so files of tests run in parallel.
     tests.args(["--numprocesses=3", "--dist=loadfile"]);
     for (variable, name) in [
         ("FAIRLANE_PROGRAM", "fairlane"),
