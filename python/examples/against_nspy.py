@@ -1,12 +1,11 @@
-"""The same flows over a link of ns.py and over one of ours: are departures the same, and how long does
-either take?
+"""Compares a link of ns.py with one of Fairlane, over the same flows: departures, and processor time.
 
     pip install ns-py && python examples/against_nspy.py [--packets 100000] [--least 100]
 
-Where flows are backlogged all the time, the definitions agree: ns.py's WFQ and our self-clocked fair
+While all flows are backlogged, the definitions agree: ns.py's WFQ and our self-clocked fair
 queueing serve by the finish tags of one virtual time, and both DRRs by the same quanta. Strict priority
-agrees whatever comes. Elsewhere ns.py's WFQ differs: it gives the first packet of a busy period a finish
-tag without its length, which a packet of a flow of its own takes upon itself here; and its DRR counts a
+always agrees. Otherwise ns.py's WFQ differs: it gives the first packet of a busy period a finish
+tag without its length, which a packet of an extra flow compensates here; and its DRR counts a
 packet as queued until it is sent.
 """
 
@@ -21,21 +20,21 @@ from fairlane.simpy import Server
 
 RATE = 10**8
 
-#: Odd ones, and lengths that are multiples of 16 but for the first of each flow: so no two finish tags
-#: are the same, which either would break in its own way.
+#: Odd ones, and lengths that are multiples of 16 except for the first of each flow: so no two finish tags
+#: are equal, a tie that the two would break differently.
 FAIR = list(range(1, 33, 2))
 ROUND = list(range(1, 17))
 
 
 class Packet:
-    """As ns.py's own, which has twenty fields more."""
+    """Like ns.py's own, which has twenty more fields."""
 
     def __init__(self, flow_id, size):
         self.flow_id, self.size, self.prio = flow_id, size, {}
 
 
 class Sink:
-    """Notes what comes."""
+    """Records arrivals."""
 
     def __init__(self, env):
         self.env, self.left = env, []
@@ -45,7 +44,7 @@ class Sink:
 
 
 def backlogged(packets, weights, seed=1):
-    """A packet of a flow of its own, then bursts of all others, which then send a twentieth more
+    """A packet of an extra flow, then bursts of all others, which then send a twentieth more
     than their shares."""
     draw = np.random.default_rng(seed)
     share = np.array(weights) / sum(weights)
@@ -65,7 +64,7 @@ def backlogged(packets, weights, seed=1):
 
 
 def simulate(make, arrivals):
-    """What leaves a server of ns.py, or one that takes its place, and the seconds of processor time that it took."""
+    """Departures of a server of ns.py, or of its replacement, and the seconds of processor time."""
     env = simpy.Environment()
     server, sink = make(env), Sink(env)
     server.out = sink
@@ -84,7 +83,7 @@ def simulate(make, arrivals):
 
 
 def replay(algorithm, weights, arrivals):
-    """What leaves, and the seconds of processor time that it takes: the least of five times."""
+    """Departures, and the seconds of processor time: the least of five runs."""
     flows = fairlane.flows(weights)
     took = []
     for _ in range(5):
@@ -109,7 +108,7 @@ def scenarios(packets):
 
 
 def compare(packets):
-    """One row a scenario: how many departures are the same, and the seconds of ns.py, of our server in
+    """One row per scenario: the number of equal departures, and the seconds of ns.py, of our server in
     SimPy, and of our replay."""
     for name, algorithm, weights, arrivals, make in scenarios(packets):
         theirs, theirs_took = simulate(make, arrivals)

@@ -1,4 +1,4 @@
-"""A scheduler of ours in ns.py, in the place of its WFQServer: one line differs from ns.py's example.
+"""A Fairlane scheduler in ns.py instead of its WFQServer: one line differs from ns.py's example.
 
     pip install ns-py && python examples/nspy_server.py
 """

@@ -1,4 +1,4 @@
-"""A link in SimPy: three applications share 10 Mbit/s, and each packet tells how long it took.
+"""A link in SimPy: three applications share 10 Mbit/s, and each reports the delays of its packets.
 
     pip install simpy && python examples/simpy_link.py
 """
@@ -13,14 +13,14 @@ RATE = 10**7
 
 
 class Packet:
-    """Whatever the model has; the link asks for its class and its length."""
+    """A packet of the model; the link reads its class and its length."""
 
     def __init__(self, flow_id, size, sent):
         self.flow_id, self.size, self.sent = flow_id, size, sent
 
 
 class Receiver:
-    """Counts and times what arrives."""
+    """Counts arrivals and their delays."""
 
     def __init__(self, env):
         self.env, self.delays = env, {}

@@ -1,6 +1,6 @@
 """Fair packet scheduling: schedulers of Python objects, simulated links, guarantees, a client.
 
-Whatever takes arrays runs without the GIL, and Ctrl-C ends it within some 10 ms.
+Functions that take arrays run without the GIL, and Ctrl-C ends them within some 10 ms.
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ _FLOWS = ("weight", "max_len")
 
 
 class Replayed(NamedTuple):
-    """What a replay or a simulation gave."""
+    """The result of a replay or a simulation."""
 
     #: In the order of service (:data:`DEPARTURES`).
     departures: NDArray
-    #: By flow (:data:`FLOW_REPORT`, of a simulation :data:`SIM_FLOWS`); ``None`` where it was not asked
-    #: for.
+    #: By flow (:data:`FLOW_REPORT`, or :data:`SIM_FLOWS` of a simulation); ``None`` if not requested.
     flows: NDArray | None
 
 
@@ -83,7 +82,7 @@ def _seed(seed: Any) -> int:
 
 
 def algorithms() -> dict[str, str]:
-    """The algorithms by name, and what each is."""
+    """The algorithms by name, with a description of each."""
     return dict(_fairlane.algorithms())
 
 
@@ -101,9 +100,10 @@ def replay(
     ``fairlane replay`` writes, to the nanosecond.
 
     ``flows`` are records of :data:`FLOWS` (:func:`flows` makes them), ``arrivals`` of :data:`ARRIVALS` in
-    order of time; or tuples of these columns. Columns of 32 and 64 bits are not copied. ``overhead`` are
-    bytes that each packet takes on the link beside its own; ``aggregate`` is M of the algorithms whose
-    name ends in +. With ``report`` both indexes, their bounds and the delays are measured for each flow.
+    order of time; or tuples of these columns. Columns of 32 and 64 bits are not copied. ``overhead`` is the
+    number of bytes that each packet takes on the link in addition to its own; ``aggregate`` is M of the
+    algorithms whose name ends in +. With ``report`` both indexes, their bounds and the delays are measured for
+    each flow.
 
     O(1) a packet in the O(1) algorithms; 40 bytes a departure.
     """
@@ -130,11 +130,11 @@ def sim(
     queue_bytes: int | None = None,
     until_sent: bool = False,
 ) -> Replayed:
-    """Simulates a link of ``rate`` to which ``flows`` send for ``seconds``; what is queued then is sent.
+    """Simulates a link of ``rate`` to which ``flows`` send for ``seconds``, then sends the queued packets.
 
-    The transmit queue before the link holds ``queue_packets``, or ``queue_bytes``, beside the packet that
-    is being sent; else nothing. The indexes take a packet for backlogged until it leaves the scheduler,
-    which is what the bounds are proved for; or, with ``until_sent``, until its last bit has left.
+    The transmit queue before the link has room for ``queue_packets``, or ``queue_bytes``, in addition to the
+    packet that is being sent; by default for none. For the indexes a packet is backlogged until it leaves the
+    scheduler, as the proofs of the bounds assume; or, with ``until_sent``, until its last bit has left.
 
     The same arguments give the same result, to the bit.
     """
@@ -158,8 +158,8 @@ def sim(
 def fluid(
     rate: Rate, flows: ArrayLike, arrivals: ArrayLike, *, overhead: int = 0
 ) -> NDArray[np.uint64]:
-    """When the ideal fluid server (GPS) finishes each of the ``arrivals``, in picoseconds, rounded down:
-    64 bits hold 213 days of them, so let times begin near 0. O(log flows) a packet."""
+    """Returns the time at which the ideal fluid server (GPS) finishes each of the ``arrivals``, in
+    picoseconds, rounded down: 64 bits hold 213 days, so times should begin near 0. O(log flows) a packet."""
     return _fairlane.fluid(
         ("fifo", rate, overhead, 1),
         columns("flows", flows, _FLOWS),
@@ -176,9 +176,9 @@ def bounds(
     aggregate: int = 8,
     queue_bytes: int = 0,
 ) -> NDArray:
-    """What ``algorithm`` promises each of the ``flows`` (:data:`BOUNDS`): its share, the rate that it has
-    at least while it is backlogged, both worst-case fair indexes, and ``delay_ns``, within which its
-    longest packet has left that found its queue empty. NaN where nothing is promised. Strict priority has a
+    """Returns the guarantees of ``algorithm`` for each of the ``flows`` (:data:`BOUNDS`): its share, its
+    guaranteed rate while it is backlogged, both worst-case fair indexes, and ``delay_ns``, the worst-case
+    delay of its longest packet at an empty queue. NaN without a guarantee. Strict priority has a
     bound, and a share of 1, for a flow alone on the highest level; the others have a share of 0.
     ``queue_bytes`` is the transmit queue, without the packet on the wire."""
     cells = _fairlane.bounds(
@@ -188,17 +188,18 @@ def bounds(
 
 
 def packets(traffic: Traffic, lengths: Lengths, seconds: float, seed: int = 1) -> NDArray:
-    """What a source that does not wait for the link sends within ``seconds`` (:data:`PACKETS`)."""
+    """Returns the packets of an open-loop source within ``seconds`` (:data:`PACKETS`)."""
     return _fairlane.packets(traffic, lengths, seed, seconds).view(PACKETS)
 
 
 def arrivals(
     sources: list[tuple[Traffic, Lengths]], seconds: float, seed: int = 1
 ) -> NDArray:
-    """What these sources send within ``seconds``, each a flow, in order of time (:data:`ARRIVALS`).
+    """Returns the packets of these sources within ``seconds``, each a flow, in order of time
+    (:data:`ARRIVALS`).
 
-    Each draws from a seed of its own, made from ``seed`` as :func:`sim` does it, so that the packets are
-    the same but that times are rounded down to nanoseconds.
+    Each has a seed of its own, derived from ``seed`` as in :func:`sim`, so the packets are
+    the same, except that times are rounded down to nanoseconds.
     """
     seed = _seed(seed)
     sent = []
@@ -224,24 +225,24 @@ def arrivals(
 
 
 def trace(time_ns: ArrayLike, len: ArrayLike) -> Traffic:
-    """A source that sends these packets, at times since its start."""
+    """Returns a source that sends the given packets, at times since its start."""
     times, lens = columns("trace", (time_ns, len), ("time_ns", "len"))
     return Traffic._trace(times, lens)
 
 
 class Site(_fairlane.Site):
-    """A site's file, which was found to be sound; :class:`SiteError` says with line and column what is
-    not. Interfaces that this machine has tell their MTUs."""
+    """A valid site file; otherwise :class:`SiteError` has line and column of each error.
+    The MTUs are those of this machine's interfaces."""
 
     def check(self) -> dict[str, Any]:
-        """What the file guarantees, as ``fairlane check --json`` prints it."""
+        """Returns the guarantees of the file, as ``fairlane check --json`` prints them."""
         return json.loads(self._check())
 
 
 class Scenario(dict):
-    """What a scenario showed, as ``fairlane sim --json`` prints it; ``rates`` beside it."""
+    """The result of a scenario, as ``fairlane sim --json`` prints it, with ``rates``."""
 
-    #: By class, seconds and Mbit/s over time; ``None`` where they were not asked for, and of a network.
+    #: By class, seconds and Mbit/s over time; ``None`` if not requested, and for a network.
     rates: dict[str, NDArray] | None = None
 
 
@@ -253,8 +254,8 @@ def scenario(
     seed: int | None = None,
     rates: bool = False,
 ) -> Scenario:
-    """Simulates a scenario's file, as ``fairlane sim`` does: what became of each class of the site, or of
-    each source of a network."""
+    """Simulates a scenario file, as ``fairlane sim`` does: returns the results of each class of the site,
+    or of each source of a network."""
     text, drawn = _fairlane.scenario(os.fspath(path), link, seconds, seed, rates)
     outcome = Scenario(json.loads(text))
     if drawn is not None:

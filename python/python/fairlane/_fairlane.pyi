@@ -1,4 +1,4 @@
-"""The compiled part. :mod:`fairlane` has what is meant to be used."""
+"""The compiled part. Use :mod:`fairlane`, which has the public interface."""
 
 import os
 from typing import Any
@@ -15,7 +15,7 @@ _Arrivals = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 __version__: str
 
 class NotBefore:
-    """Packets wait, and none may leave before ``time``, in nanoseconds. It counts as false."""
+    """Packets are queued, and none may leave before ``time``, in nanoseconds. Its truth value is false."""
 
     time: int
     def __init__(self, time: int) -> None: ...
@@ -55,7 +55,7 @@ class Scheduler:
         """Length and packet of each that was queued."""
     def enqueue(self, flow: int, length: int, packet: Any) -> None: ...
     def dequeue(self) -> tuple[int, int, Any] | None:
-        """Flow, length and packet; ``None`` where nothing waits."""
+        """Flow, length and packet; ``None`` if no packet is queued."""
     def stats(self, flow: int | None = None) -> dict[str, int]: ...
     def __len__(self) -> int: ...
 
@@ -71,17 +71,17 @@ class Tree:
     @property
     def algorithm(self) -> str: ...
     def remove(self, class_: int) -> None:
-        """Removes a class without children; what it held is discarded."""
+        """Removes a class without children, and discards its packets."""
     def flush(self, class_: int, now: int = 0) -> None:
-        """Discards what a class and all below it hold."""
+        """Discards all packets of a class and its descendants."""
     def enqueue(
         self, class_: int, length: int, packet: Any, now: int = 0, *, flow: int = 0
     ) -> None: ...
     def dequeue(self, now: int = 0) -> tuple[int, int, Any] | NotBefore | None:
-        """Class, length and packet; ``None`` where nothing waits."""
+        """Class, length and packet; ``None`` if no packet is queued."""
     def take_discarded(self) -> list[tuple[int, int, Any, str]]:
-        """Class, length, packet and reason of each that was accepted and will not be sent, of the last
-        call. The reason is ``congestion``, ``flushed`` or ``displaced``."""
+        """Class, length, packet and reason of each accepted packet that the last call discarded.
+        The reason is ``congestion``, ``flushed`` or ``displaced``."""
     def stats(self, class_: int = 0) -> dict[str, int]: ...
     def __len__(self) -> int: ...
     def _add_leaf(
@@ -105,30 +105,30 @@ class Lengths:
     def uniform(least: int, most: int) -> Lengths: ...
     @staticmethod
     def weighted(choices: list[tuple[int, int]]) -> Lengths:
-        """Lengths, each with the number in proportion to which it is drawn."""
+        """Lengths, each with a number to which its probability is proportional."""
     @property
     def longest(self) -> int: ...
 
 class Traffic:
-    """When a source sends. Times are in seconds."""
+    """The arrival process of a source. Times are in seconds."""
 
     @staticmethod
     def greedy(packets: int = 2) -> Traffic:
-        """Always backlogged: keeps so many packets in the scheduler."""
+        """Always backlogged: keeps this number of packets in the scheduler."""
     @staticmethod
     def cbr(rate: _Rate) -> Traffic: ...
     @staticmethod
     def poisson(rate: _Rate) -> Traffic: ...
     @staticmethod
     def on_off(peak: _Rate, mean_on: float, mean_off: float, alpha: float = 1.5) -> Traffic:
-        """Sends at the peak rate while on; both spans are Pareto distributed with shape ``alpha``."""
+        """Sends at the peak rate while on; on and off times are Pareto distributed with shape ``alpha``."""
     @staticmethod
     def bursty(packets: int, period: float) -> Traffic: ...
     @staticmethod
     def _trace(times: NDArray[Any], lens: NDArray[Any]) -> Traffic: ...
 
 class Flow:
-    """A flow of a simulation: its weight, and what it sends from ``start`` to ``stop`` seconds."""
+    """A flow of a simulation: its weight, and its source, active from ``start`` to ``stop`` seconds."""
 
     def __init__(
         self,
@@ -156,13 +156,13 @@ class Site:
     def _check(self) -> str: ...
 
 class Client:
-    """A process's place in a daemon: a mailbox in memory that both share. One thread at a time."""
+    """A client of a daemon: a mailbox in memory that both share. One thread at a time."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None: ...
     def push(self, packet: bytes) -> None:
-        """Hands a packet over, or raises at once: it never waits."""
+        """Pushes a packet, or raises at once: it never waits."""
     def close(self) -> None:
-        """Leaves. What was pushed is still sent."""
+        """Detaches. Pushed packets are still sent."""
     @property
     def is_abandoned(self) -> bool: ...
     @property
@@ -175,7 +175,7 @@ class Client:
     def capacity(self) -> int: ...
     @property
     def told(self) -> dict[str, int]:
-        """Packets that the daemon took, passed over and dropped, late by a few."""
+        """Packets that the daemon took, skipped and dropped, with a lag of a few."""
     def __enter__(self) -> Client: ...
     def __exit__(self, *_: object) -> None: ...
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from . import _fairlane
 
-#: The class above all.
+#: The root class.
 ROOT = 0
 
 
 class Tree(_fairlane.Tree):
     """Classes of packets, which are any objects, in the order of ``algorithm`` among the topmost ones.
 
-    ``aggregate`` is M of the algorithms whose name ends in +. All classes together hold ``limit_packets``
-    packets and ``limit_bytes`` bytes, or as many as there is memory for. Times are whole nanoseconds of
-    any clock; whoever uses neither ceilings nor CoDel needs none. A class is a whole number.
+    ``aggregate`` is M of the algorithms whose name ends in +. All classes together queue at most
+    ``limit_packets`` packets and ``limit_bytes`` bytes, by default as many as there is memory for. Times are
+    integers in nanoseconds of any clock, needed only with ceilings or CoDel. A class is an integer.
     """
 
     def leaf(
@@ -30,8 +30,8 @@ class Tree(_fairlane.Tree):
         limit_bytes: int | None = None,
     ) -> int:
         """Adds a class with a queue: ``weight`` (or ``level``, where strict priority is above) among its
-        siblings, packets up to ``max_len``. ``ceil`` is a rate that it never exceeds, ``burst`` what it
-        may send at once then. ``queue`` is ``tail`` or ``codel``."""
+        siblings, packets up to ``max_len``. ``ceil`` is a rate that it never exceeds, ``burst`` the bytes
+        that it may send at once then. ``queue`` is ``tail`` or ``codel``."""
         terms = _terms(weight, max_len, parent, level, ceil, burst)
         return self._add_leaf(terms, queue, limit_packets, limit_bytes)
 
@@ -64,7 +64,7 @@ class Tree(_fairlane.Tree):
         limit_packets: int | None = None,
         limit_bytes: int | None = None,
     ) -> int:
-        """Adds a class that makes a queue for each ``flow`` that its packets come with, ``most`` of them
+        """Adds a class that creates a queue for each ``flow`` of its packets, at most ``most`` of them
         at a time."""
         terms = _terms(weight, max_len, parent, level, ceil, burst)
         return self._add_flows(terms, algorithm, most, (queue, limit_packets, limit_bytes))

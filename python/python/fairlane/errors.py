@@ -1,10 +1,10 @@
-"""What goes wrong, by kind. All are :class:`FairlaneError`."""
+"""Exceptions by kind. All are :class:`FairlaneError`."""
 
 from __future__ import annotations
 
 
 class FairlaneError(Exception):
-    """Anything that this package raises of its own.
+    """The base class of this package's exceptions.
 
     ``args`` has all arguments of the constructor, the sentence first, so that a copy can be made with
     ``type(error)(*error.args)``, as SimPy does and as ``pickle`` does.
@@ -15,9 +15,9 @@ class FairlaneError(Exception):
 
 
 class ArgumentError(FairlaneError, ValueError):
-    """An argument cannot be.
+    """An argument is invalid.
 
-    ``argument`` is its name; ``index`` is that of the first such element where it is an array or a
+    ``argument`` is its name; ``index`` is that of the first invalid element if it is an array or a
     list, else ``None``.
     """
 
@@ -28,7 +28,7 @@ class ArgumentError(FairlaneError, ValueError):
 
 
 class DtypeError(ArgumentError, TypeError):
-    """What should be whole numbers, or a column of them, is something else."""
+    """An argument is not an integer, or not a column of integers."""
 
 
 class UnsortedError(ArgumentError):
@@ -44,11 +44,11 @@ class WeightError(ArgumentError):
 
 
 class LengthError(ArgumentError):
-    """A length is not from 1 to the longest that is allowed there."""
+    """A length is not from 1 to the longest allowed."""
 
 
 class RateError(ArgumentError):
-    """What should be a rate is none."""
+    """An argument is not a rate."""
 
 
 class UnknownFlow(ArgumentError, LookupError):
@@ -56,7 +56,7 @@ class UnknownFlow(ArgumentError, LookupError):
 
 
 class Rejected(FairlaneError):
-    """A packet was not accepted, and is still the caller's.
+    """A packet was not accepted, and still belongs to the caller.
 
     ``reason`` is one of ``unknown``, ``no-queue``, ``too-long``, ``queue-full``, ``link-full`` and
     ``congestion``.
@@ -68,9 +68,9 @@ class Rejected(FairlaneError):
 
 
 class SiteError(FairlaneError):
-    """A file is no site, or no scenario.
+    """A file is not a valid site or scenario.
 
-    ``places`` has ``(file, line, column, sentence)`` of each error, from 1; it is empty where the file
+    ``places`` has ``(file, line, column, sentence)`` of each error, from 1; it is empty if the file
     cannot be read.
     """
 
@@ -80,16 +80,16 @@ class SiteError(FairlaneError):
 
 
 class AttachError(FairlaneError, ConnectionError):
-    """A daemon cannot be reached, or its answer cannot be used."""
+    """A daemon cannot be reached, or its answer is invalid."""
 
 
 class AttachRefused(AttachError):
-    """A daemon refused this process, and says why."""
+    """A daemon rejected this process, with a reason."""
 
 
 class MailboxFull(FairlaneError):
-    """The daemon has not come round yet: the packet is still the caller's."""
+    """The mailbox is full: the packet still belongs to the caller."""
 
 
 class DaemonGone(AttachError):
-    """The daemon ended, or cut this client off."""
+    """The daemon ended, or disconnected this client."""

@@ -1,4 +1,4 @@
-"""Records, as numpy has them. Each field takes 64 bits, so that what Rust wrote is looked at and not
+"""Records of numpy. Each field has 64 bits, so that memory that Rust wrote is viewed and not
 copied. Times are in nanoseconds, lengths in bytes."""
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ from .errors import ArgumentError, DtypeError, LengthError, WeightError
 
 
 def _record(whole: str, real: str = "") -> np.dtype:
-    """Fields of whole numbers, then of floating-point ones."""
+    """Integer fields, then floating-point ones."""
     return np.dtype(
         [(name, np.uint64) for name in whole.split()] + [(name, np.float64) for name in real.split()]
     )
 
 
-#: What comes: when, of which flow (from 0), how long.
+#: Arrivals: time, flow (from 0), length.
 ARRIVALS = np.dtype([("time_ns", np.uint64), ("flow", np.uint32), ("len", np.uint32)])
 
-#: Who may send: weight, and the longest packet.
+#: Flows: weight, and the longest packet.
 FLOWS = np.dtype([("weight", np.uint32), ("max_len", np.uint32)])
 
-#: What left, in the order of service: as ``fairlane replay`` writes it.
+#: Departures, in the order of service: as ``fairlane replay`` writes them.
 DEPARTURES = _record("start_ns end_ns flow len arrival_ns")
 
-#: What a replay did to each flow. A bound is NaN where the algorithm promises none.
+#: The results of a replay for each flow. A bound is NaN if the algorithm guarantees none.
 FLOW_REPORT = _record(
     "flow weight max_len packets bytes",
     "t_wfi_ns t_wfi_bound_ns b_wfi_bytes b_wfi_bound_bytes "
     "delay_mean_ns delay_p50_ns delay_p99_ns delay_max_ns",
 )
 
-#: What a simulation did to each flow. ``b_wfi_bytes`` is the B-WFI with the backlog (Eq. 5 of the QFQ+
+#: The results of a simulation for each flow. ``b_wfi_bytes`` is the B-WFI with the backlog (Eq. 5 of the QFQ+
 #: paper), ``b_wfi_backlogged_bytes`` that of any interval in which the flow is backlogged (Eq. 7 of the
-#: QFQ report), which the bound is for; ``lag_ns`` is how much later than the fluid server's its packets
-#: left at most.
+#: QFQ report), to which the bound applies; ``lag_ns`` is the largest delay of its packets' departures
+#: compared with the fluid server's.
 SIM_FLOWS = _record(
     "flow weight max_len accepted dropped packets bytes",
     "t_wfi_ns t_wfi_bound_ns b_wfi_bytes b_wfi_backlogged_bytes b_wfi_bound_bytes lag_ns "
     "delay_mean_ns delay_p50_ns delay_p99_ns delay_max_ns",
 )
 
-#: What an algorithm promises each flow, where it promises something.
+#: The guarantees of an algorithm for each flow, if it has any.
 BOUNDS = np.dtype(
     [("flow", np.uint64), ("weight", np.uint64), ("max_len", np.uint64), ("share", np.float64)]
     + [("guaranteed_bps", np.uint64)]
     + [(name, np.float64) for name in ("t_wfi_ns", "b_wfi_bytes", "delay_ns")]
 )
 
-#: What a source sends.
+#: Packets of a source.
 PACKETS = _record("time_ps len")
 
-#: Types of whole numbers that are taken as they are. Other ones are copied to one of these.
+#: Integer types that are not copied. Other ones are copied to one of these.
 _TAKEN = tuple(np.dtype(kind) for kind in (np.uint64, np.int64, np.uint32, np.int32))
 
 
@@ -68,8 +68,8 @@ def _array(argument: str, values: ArrayLike) -> NDArray:
 
 
 def column(argument: str, values: ArrayLike) -> NDArray:
-    """One column of whole numbers: ``values`` itself, not a copy, where it is an array of 32 or 64 bits
-    in the machine's order of bytes, aligned, with any stride."""
+    """Returns a column of integers: ``values`` itself, not a copy, if it is an aligned array of 32 or 64 bits
+    in the machine's byte order, with any stride."""
     array = _array(argument, values)
     if array.ndim != 1:
         raise DtypeError(f"{argument} has {array.ndim} dimensions: it is a column of one", argument)
@@ -83,8 +83,8 @@ def column(argument: str, values: ArrayLike) -> NDArray:
 
 
 def columns(argument: str, table: ArrayLike, fields: tuple[str, ...]) -> tuple[NDArray, ...]:
-    """The columns of a table: fields of an array of records, or a tuple of columns, or a mapping (which a
-    data frame is one of)."""
+    """Returns the columns of a table: fields of an array of records, or a tuple of columns, or a mapping
+    (such as a data frame)."""
     if isinstance(table, np.ndarray) and table.dtype.names:
         missing = [name for name in fields if name not in table.dtype.names]
         if missing:
@@ -107,7 +107,7 @@ def columns(argument: str, table: ArrayLike, fields: tuple[str, ...]) -> tuple[N
 
 
 def flows(weights: ArrayLike, max_len: ArrayLike = 1500) -> NDArray:
-    """Flows of these weights; ``max_len`` is for all, or one for each."""
+    """Returns flows with these weights; ``max_len`` is one for all, or one for each."""
     weights = column("weight", weights)
     if _array("max_len", max_len).ndim == 0:
         max_len = np.full(len(weights), max_len)

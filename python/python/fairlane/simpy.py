@@ -2,8 +2,8 @@
 
 Time is exact, as there: a packet ends at the start of its busy period plus all bits sent in it over the
 rate. An environment counts in whole nanoseconds (``unit=10**9``), or in seconds as floating-point numbers
-(``unit=1``); then arrivals are rounded to a nanosecond, and what the link does at one happens a quarter
-of a nanosecond later, behind all that comes at it. That holds up to some 10^6 seconds.
+(``unit=1``); then arrivals are rounded to a nanosecond, and the link acts a quarter
+of a nanosecond later, after all arrivals of that nanosecond. That holds up to some 10^6 seconds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .records import DEPARTURES
 
 _PICOS = 10**12
 
-#: Behind whatever else happens at an instant (SimPy's own priorities are 0 and 1): packets end, and may be
-#: arrivals at another link; then queues are asked.
+#: After all other events of an instant (SimPy's own priorities are 0 and 1): transmissions end, which may be
+#: arrivals at another link; then queues are dequeued.
 _END, _ASK = 2, 3
 
 
@@ -40,22 +40,23 @@ class _Late(simpy.Event):
         env.schedule(self, priority=priority, delay=delay)
 
 
-#: Reasons to reject a packet that a simulation counts as drops. The others are mistakes of its own.
+#: Rejections that a simulation counts as drops. The others are mistakes of the simulation.
 _DROPS = ("queue-full", "link-full", "congestion")
 
 #: The largest weight of a scheduler.
 _HEAVIEST = 10**6
 
-#: The most by which scaling may change a flow's share of the link.
+#: The largest amount by which scaling may change a flow's share of the link.
 _SHARE_ERROR = Fraction(1, 10**5)
 
 
 def _weights(named: dict[Any, Any]) -> dict[Any, int]:
-    """Whole weights from 1 to 1,000,000 in the proportions of these, within ``_SHARE_ERROR`` of each share."""
+    """Returns integer weights from 1 to 1,000,000 in the proportions of these, within ``_SHARE_ERROR``
+    of each share."""
     exact = {}
     for name, weight in named.items():
         try:
-            # In decimal, as it was written: 0.1 is a tenth.
+            # In decimal, as written: 0.1 is a tenth.
             exact[name] = Fraction(str(weight))
         except ValueError:
             exact[name] = Fraction(0)
@@ -80,7 +81,7 @@ def _weights(named: dict[Any, Any]) -> dict[Any, int]:
 
 
 def _whole_factor(weights: Iterable[Fraction]) -> Fraction:
-    """The least factor that makes whole numbers of all of them."""
+    """Returns the least factor that makes all of them integers."""
     denominator, numerator = 1, 0
     for weight in weights:
         denominator = math.lcm(denominator, weight.denominator)
@@ -92,12 +93,12 @@ class Link:
     """A link of ``rate`` bit/s that sends the packets of ``queue``, a :class:`~fairlane.Scheduler` or a
     :class:`~fairlane.Tree`.
 
-    :meth:`put` enqueues a packet; packets that left go to ``out.put``, if there is an ``out``. ``flow_of``
-    and ``length_of`` return the flow (or class) and the length of a packet, in bytes. With ``record``,
-    :meth:`departures` has the packets that left.
+    :meth:`put` enqueues a packet; transmitted packets are passed to ``out.put``, if there is an
+    ``out``. ``flow_of`` and ``length_of`` return the flow (or class) and the length of a packet, in bytes. With ``record``,
+    :meth:`departures` has the transmitted packets.
 
     ``packets_dropped`` counts packets that found a full queue or that queue management dropped. A packet
-    of an unknown flow, or longer than its flow's packets may be, is a mistake of the simulation and raises
+    of an unknown flow, or longer than its flow's ``max_len``, is a mistake of the simulation and raises
     :class:`~fairlane.errors.Rejected`.
     """
 
@@ -125,16 +126,16 @@ class Link:
         self.packets_dropped = 0
         self._clocked = isinstance(queue, Tree)
         self._record: list[tuple[int, int, int, int, int]] | None = [] if record else None
-        #: What is being sent: packet, flow, length, arrival (ns), start (ps).
+        #: The packet in transmission: packet, flow, length, arrival (ns), start (ps).
         self._sending: tuple[Any, int, int, int, int] | None = None
-        #: Picoseconds: when the last packet ended, when the busy period began; and its bits.
+        #: Picoseconds: end of the last packet, start of the busy period; and its bits.
         self._free = self._began = self._bits = 0
-        #: Counts what was asked for; an older question is not answered.
+        #: Counts requests to poll the queue; only the latest is valid.
         self._asked = 0
         self._waiting = False
 
     def put(self, packet: Any) -> bool:
-        """A packet arrives. Returns whether it was accepted, and not dropped."""
+        """Enqueues an arriving packet. Returns whether it was accepted, and not dropped."""
         now = self._now()
         flow, length = self.flow_of(packet), self.length_of(packet)
         if length != int(length):
@@ -164,27 +165,27 @@ class Link:
         return self._sending and self._sending[0]
 
     def departures(self) -> np.ndarray:
-        """What left so far (:data:`fairlane.DEPARTURES`)."""
+        """Departures so far (:data:`fairlane.DEPARTURES`)."""
         if self._record is None:
             raise ArgumentError("departures are kept with record=True", "record")
         return np.array(self._record, dtype=DEPARTURES)
 
     def sent(self, packet: Any) -> None:
-        """A packet has left: for those who build on this."""
+        """Called when a packet has left: for subclasses."""
         if self.out is not None:
             self.out.put(packet)
 
     def discarded(self, packet: Any) -> None:
-        """A packet that was accepted will not be sent: for those who build on this."""
+        """Called when an accepted packet will not be sent: for subclasses."""
 
     def _count_discarded(self) -> None:
-        """What the last call of a tree threw away."""
+        """Handles the packets that the last call of a tree discarded."""
         for _, _, (packet, _), _ in self.queue.take_discarded():
             self.packets_dropped += 1
             self.discarded(packet)
 
     def _now(self) -> int:
-        """In nanoseconds."""
+        """Returns the time in nanoseconds."""
         now = self.env.now
         return round(now * 1e9) if self.unit == 1 else int(now)
 
@@ -195,7 +196,7 @@ class Link:
             _Late(self.env, max(nanos - self.env.now, 0), priority, callback)
 
     def _ask(self, nanos: int) -> None:
-        """Asks the queue at a time, behind whatever else comes then."""
+        """Polls the queue at a time, after all other events of that time."""
         self._asked += 1
         asked = self._asked
         self._waiting = nanos <= self._now()
@@ -208,7 +209,7 @@ class Link:
         self._at(nanos, _ASK, answer)
 
     def _start(self, picos: int) -> None:
-        """The link is free: the next packet starts, if there is one that may."""
+        """Starts the next eligible packet, if any, on a free link."""
         nanos = picos // 1000
         if self._clocked:
             answer = self.queue.dequeue(nanos)
@@ -238,16 +239,16 @@ class Link:
 
 
 class Server(Link):
-    """A scheduler of ns.py: takes the place of its ``WFQServer``, ``DRRServer`` and ``SPServer``.
+    """A scheduler for ns.py that replaces its ``WFQServer``, ``DRRServer`` and ``SPServer``.
 
     ``weights`` are a list, or a dictionary by class; ``flow_classes`` returns the class of a packet, by
-    default its flow. Sizes are whole numbers of bytes, ``max_len`` at most: a longer packet raises
+    default its flow. Sizes are integers in bytes, at most ``max_len``: a longer packet raises
     :class:`~fairlane.errors.LengthError`, a packet of another class :class:`~fairlane.errors.UnknownFlow`.
 
-    Weights are any positive numbers. Whole ones up to 1,000,000 are taken as they are. Others are scaled:
-    by the least factor that makes all of them whole, or, where the largest would exceed 1,000,000, so that
+    Weights are any positive numbers. Integers up to 1,000,000 are used unchanged. Others are scaled:
+    by the least factor that makes all of them integers, or, if the largest would exceed 1,000,000, so that
     it is 1,000,000 and the others are rounded. Each share of the link stays within 10^-5;
-    :class:`~fairlane.errors.WeightError` where that is not possible.
+    :class:`~fairlane.errors.WeightError` if that is not possible.
 
     ``zero_buffer`` and ``zero_downstream_buffer`` are as in ns.py: this element, or the one behind it, keeps
     its packets in the buffer of the element before.
@@ -275,7 +276,7 @@ class Server(Link):
             name: scheduler.add_flow(weight, max_len) for name, weight in _weights(named).items()
         }
         self._zero_buffer = zero_buffer
-        #: Packets that left and that the element behind has not taken, where they stay here.
+        #: Transmitted packets that the next element has not taken, if they stay here.
         self._retained = simpy.Store(env) if zero_downstream_buffer else None
         self._upstream: dict[Any, tuple[Any, Any]] = {}
         super().__init__(
@@ -289,7 +290,7 @@ class Server(Link):
         )
 
     def put(self, packet: Any, upstream_update: Any = None, upstream_store: Any = None) -> bool:
-        """A packet arrives. Where this element has no buffer, it stays in that of the element before."""
+        """Enqueues a packet. If this element has no buffer, the packet stays in that of the element before."""
         if self._zero_buffer and upstream_update is not None and upstream_store is not None:
             self._upstream[packet] = (upstream_update, upstream_store)
         accepted = False
@@ -301,7 +302,7 @@ class Server(Link):
         return accepted
 
     def update(self, packet: Any) -> None:
-        """A packet has left this element's buffer: it leaves the buffer of the element before, if it is there."""
+        """Removes a packet that has left this element's buffer from that of the element before, if it is there."""
         update, store = self._upstream.pop(packet, (None, None))
         if update is not None:
             store.get()
@@ -330,11 +331,11 @@ class Server(Link):
         return packet.size
 
     def packet_in_service(self) -> Any:
-        """As ns.py's monitors ask."""
+        """For ns.py's monitors."""
         return self.in_service
 
     def byte_size(self, queue_id: Any) -> int:
-        """Bytes of a class, with the packet in service, as ns.py's monitors ask."""
+        """Bytes of a class, with the packet in service, for ns.py's monitors."""
         return self._held(queue_id, "queued_bytes", lambda length: length)
 
     def size(self, queue_id: Any) -> int:

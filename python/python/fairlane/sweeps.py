@@ -1,4 +1,4 @@
-"""Sweeps: one function over a grid of parameters, the same bytes wherever it runs."""
+"""Sweeps: one function over a grid of parameters, with the same bytes on every backend."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def sweep(
     folder: str | os.PathLike[str] | None = None,
     table: str = "pandas",
 ) -> Any:
-    """Calls ``function(**cell)`` for each cell of the ``grid``: one row a cell, in the order of the grid.
+    """Calls ``function(**cell)`` for each cell of the ``grid``: one row per cell, in the order of the grid.
 
-    ``function`` returns what was measured by name: numbers, texts or ``None``. Parameters are the same.
-    With ``seed``, each cell has a ``seed`` of its own, made from it and from the cell's parameters alone,
+    ``function`` returns measures by name: numbers, texts or ``None``. Parameters have the same types.
+    With ``seed``, each cell has its own ``seed``, derived only from it and the cell's parameters,
     so that a cell is the same in every grid.
 
     ``backend`` runs cells one after another (``serial``), or ``jobs`` at a time: ``joblib`` in processes,
     ``dask`` on the cluster that is connected, or on processes, ``ray`` likewise. The table is the same on
     each of them, to the byte. With a ``folder`` each cell is written there when it is done, and is not
-    run again by whoever names that folder: a sweep that was interrupted, or lost a worker, goes on. The
-    function's name is part of what a cell is called, its code is not: take another folder for another code.
+    run again with the same folder: a sweep that was interrupted, or lost a worker, resumes. The
+    function's name is part of a cell's name, its code is not: use another folder after a change of the code.
 
     ``table`` is ``pandas`` (a frame of parameters and measures), ``xarray`` (a data set, of which the
     parameters are the dimensions) or ``rows`` (a list of dictionaries).
@@ -84,8 +84,8 @@ def _place(folder: Any, function: Callable, cell: Cell) -> Path | None:
 
 
 def _done(place: Path | None) -> Cell | None:
-    """What was measured of a cell before, if it was, and is whole: a machine that lost its power leaves
-    files of nothing."""
+    """Returns the stored measures of a cell, if there are any and they are complete: a machine that loses
+    power may leave empty files."""
     if place is None or not place.is_file():
         return None
     try:
@@ -96,7 +96,7 @@ def _done(place: Path | None) -> Cell | None:
 
 
 def _cell(function: Callable[..., Mapping[str, Any]], cell: Cell, place: Path | None) -> Cell:
-    """Runs one cell. What is kept went through JSON on every backend, so that all see the same."""
+    """Runs one cell. Its results pass through JSON on every backend, so that all see the same."""
     measured = function(**cell)
     if not isinstance(measured, Mapping):
         raise ArgumentError(
@@ -107,7 +107,7 @@ def _cell(function: Callable[..., Mapping[str, Any]], cell: Cell, place: Path | 
         raise ArgumentError(f"function measures {twice[0]!r}, which is a parameter too", "function")
     text = json.dumps({name: _plain("function", name, value) for name, value in measured.items()})
     if place is not None:
-        # A name that nobody else has: no other thread, and no process of the same number on another machine.
+        # A unique name, also among threads and among processes with the same number on other machines.
         beside = place.with_suffix(f".{uuid.uuid4().hex}.tmp")
         beside.write_text(text)
         beside.replace(place)
@@ -115,7 +115,7 @@ def _cell(function: Callable[..., Mapping[str, Any]], cell: Cell, place: Path | 
 
 
 def _plain(argument: str, name: str, value: Any, index: int | None = None) -> Any:
-    """A parameter or a measure as JSON has it; a number of numpy as Python has it."""
+    """Returns a parameter or a measure as JSON; numpy numbers as Python numbers."""
     if getattr(value, "shape", None) == ():
         value = value.item()
     try:
@@ -172,5 +172,5 @@ def _table(table: str, rows: list[Cell], names: list[str]) -> Any:
     frame = pandas.DataFrame(rows)
     if table == "pandas":
         return frame
-    # A seed belongs to its cell: it is no dimension.
+    # A seed belongs to its cell: it is not a dimension.
     return frame.set_index(names).to_xarray()
