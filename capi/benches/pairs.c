@@ -1,6 +1,6 @@
-/* What a packet in and out costs by the library: prints nanoseconds a pair, of the processor's time.
+/* The cost of a packet in and out through the library: prints nanoseconds of processor time per pair.
  *
- * pairs FLOWS BACKLOG BURST PAIRS: as the loop in pairs.rs. */
+ * pairs FLOWS BACKLOG BURST PAIRS: the same loop as in pairs.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <fairlane.h>
 

@@ -1,4 +1,4 @@
-/* A client of a daemon: attaches to its socket, pushes packets, and says what became of them.
+/* A client of a daemon: attaches to its socket, pushes packets, and prints their counters.
  *
  * attach SOCKET PACKETS BYTES */
 #define _POSIX_C_SOURCE 200809L

@@ -1,7 +1,7 @@
-/* A loop shaped as DPDK's: bursts of 32 pointers from rx, through the scheduler, to tx.
+/* A loop like DPDK's: bursts of 32 pointers from rx, through the scheduler, to tx.
  *
- * Here rx and tx are a pool of buffers instead of a device: twice as much comes as can go, half of it from each
- * of two ports. In place of them, rte_eth_rx_burst() and rte_eth_tx_burst() take and give the same arrays. */
+ * Here rx and tx are a pool of buffers instead of a device: the offered load is twice the capacity, half from each
+ * of two ports. rte_eth_rx_burst() and rte_eth_tx_burst() have the same arrays as arguments. */
 #include <fairlane.h>
 
 #include <stdio.h>
@@ -115,7 +115,7 @@ int main(void)
     printf("received %lu, sent %lu, rejected %lu, discarded %lu; of what was sent %.1f%% of weight 3\n",
            received, all, rejected, discarded, 100 * share);
 
-    /* Every buffer is where it was, and every packet is told of once. */
+    /* Every buffer is back in its place, and every packet was reported once. */
     if (spares != BUFFERS || received != all + rejected + discarded)
         return 1;
     if (stats.sent_packets != all || stats.dropped_packets != rejected || stats.queued_packets != discarded)

@@ -1,5 +1,5 @@
-/* The classes of a link from the text of a site's file, on a clock of our own: filters send frames to their class,
- * a class gets what it is guaranteed, and every packet is accounted for. */
+/* The classes of a link from the text of a site file, on a virtual clock: filters assign frames to classes,
+ * a class gets its guaranteed rate, and every packet is accounted for. */
 #include <fairlane.h>
 
 #include <stdio.h>
@@ -45,7 +45,7 @@ static void check(const char *what, fl_status status)
     }
 }
 
-/* An IPv4 packet of UDP with this DSCP. */
+/* Writes an IPv4 packet of UDP with this DSCP. */
 static void frame_of(unsigned char *frame, unsigned dscp)
 {
     const unsigned char header[] = {0x45, (unsigned char)(dscp << 2), LENGTH >> 8, LENGTH & 255, 0, 0, 0, 0, 64, 17,

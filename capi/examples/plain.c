@@ -1,4 +1,4 @@
-/* A plain loop: two flows of weights 3 and 1 that always have packets share what leaves 3 to 1. */
+/* A plain loop: two backlogged flows of weights 3 and 1 share the departures 3 to 1. */
 #include <fairlane.h>
 
 #include <stdio.h>

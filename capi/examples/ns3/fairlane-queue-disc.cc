@@ -70,7 +70,7 @@ FairlaneQueueDisc::DoDispose()
 void
 FairlaneQueueDisc::Close()
 {
-    // Packets are ns-3's, and go with the internal queues.
+    // Packets belong to ns-3, and are freed with the internal queues.
     fl_scheduler_close(m_scheduler);
     m_scheduler.id = 0;
 }
@@ -110,7 +110,7 @@ FairlaneQueueDisc::DoEnqueue(Ptr<QueueDiscItem> item)
         DropBeforeEnqueue(item, fl_strerror(status));
         return false;
     }
-    // It has room for all that the scheduler accepts.
+    // It has room for all packets that the scheduler accepts.
     return GetInternalQueue(number)->Enqueue(item);
 }
 

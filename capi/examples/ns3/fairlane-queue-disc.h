@@ -1,4 +1,4 @@
-// A queue discipline for ns-3 whose order is Fairlane's.
+// A queue discipline for ns-3 with Fairlane's order.
 #ifndef FAIRLANE_QUEUE_DISC_H
 #define FAIRLANE_QUEUE_DISC_H
 
@@ -13,11 +13,11 @@ namespace ns3
 {
 
 /**
- * Classes with weights, each with a queue of its own.
+ * Classes with weights, each with its own queue.
  *
- * A packet's class is what the packet filters say; without any, the priority of its socket, modulo the number
- * of classes. ns-3 keeps the packets, in an internal queue for each class, and Fairlane their order: each waits
- * in both, and is found in both at the same place.
+ * The packet filters select a packet's class; without any, it is the priority of its socket, modulo the number
+ * of classes. ns-3 stores the packets, in an internal queue for each class, and Fairlane their order: each is
+ * queued in both, at the same place.
  */
 class FairlaneQueueDisc : public QueueDisc
 {
@@ -34,21 +34,21 @@ class FairlaneQueueDisc : public QueueDisc
     bool CheckConfig() override;
     void InitializeParams() override;
 
-    /// The class of a packet.
+    /// Returns the class of a packet.
     std::size_t ClassOf(Ptr<QueueDiscItem> item);
-    /// Ends the simulation if a call failed that cannot.
+    /// Ends the simulation if a call failed unexpectedly.
     static void Check(const char* what, fl_status status);
-    /// Gives the scheduler back.
+    /// Closes the scheduler.
     void Close();
 
     std::string m_algorithm; //!< Name of the algorithm
     std::string m_weights;   //!< Weights of the classes, "3,1"
     uint32_t m_maxLength;    //!< Longest packet, in bytes
-    uint32_t m_limit;        //!< Packets that wait in a class
+    uint32_t m_limit;        //!< Limit of queued packets in a class
 
     std::vector<uint32_t> m_weightOf; //!< By class
     std::vector<fl_flow> m_flowOf;    //!< By class
-    fl_scheduler m_scheduler;         //!< Who is next
+    fl_scheduler m_scheduler;         //!< The order of packets
 };
 
 } // namespace ns3

@@ -1,5 +1,5 @@
-// Two classes of weights 3 and 1 over a link of 10 Mbit/s, each of which offers as much as the whole link: who gets
-// what under Fairlane, and under ns-3's own pfifo_fast. Prints for each the first class's share of the bytes.
+// Two classes of weights 3 and 1 over a link of 10 Mbit/s, each with an offered load of the whole link:
+// throughput under Fairlane, and under ns-3's own pfifo_fast. Prints for each the first class's share of the bytes.
 #include "fairlane-queue-disc.h"
 
 #include <ns3/applications-module.h>
@@ -21,7 +21,7 @@ constexpr uint32_t PAYLOAD = 972; // with UDP and IP, 1000 bytes
 constexpr double WARM_UP = 1;     // seconds
 constexpr double END = 11;
 
-/// Packets at random times, on average as many as the link carries.
+/// Sends packets at random times, on average as many as the link carries.
 void
 Send(Ptr<Socket> socket, Ptr<ExponentialRandomVariable> gap)
 {
@@ -62,7 +62,7 @@ ShareOfFirst(const std::string& type, const std::string& weights)
 
         Ptr<Socket> socket = Socket::CreateSocket(nodes.Get(0), UdpSocketFactory::GetTypeId());
         socket->Connect(InetSocketAddress(interfaces.GetAddress(1), port));
-        // Priorities 2 and 3 are of one band of pfifo_fast, and of classes 0 and 1 here.
+        // Priorities 2 and 3 belong to one band of pfifo_fast, and to classes 0 and 1 here.
         socket->SetPriority(2 + number);
         Ptr<ExponentialRandomVariable> gap = CreateObject<ExponentialRandomVariable>();
         gap->SetAttribute("Mean", DoubleValue(1000 * 8 / 10e6));

@@ -1,4 +1,4 @@
-/* What no caller should do, and what it gets: a code, and nothing undefined. */
+/* Misuse of the interface, which returns a code without undefined behaviour. */
 #define _POSIX_C_SOURCE 200809L
 #include <fairlane.h>
 
@@ -37,7 +37,7 @@ static fl_flow flow_of(fl_scheduler link)
     return flow;
 }
 
-/* An address within `memory` that nothing may be read from as a number. */
+/* Returns an address within `memory` that is misaligned for a number. */
 static void *askew(void *memory)
 {
     return (char *)memory + 1;
@@ -120,7 +120,7 @@ static void handles(void)
         EXPECT(fl_classify(gone[i], FL_IP, "", 1, &made, &digest), FL_ERR_HANDLE);
         EXPECT(fl_scheduler_close(gone[i]), FL_ERR_HANDLE);
     }
-    /* A flow of another scheduler is one by its number only where that one has as many. */
+    /* A flow number of another scheduler is valid only if this one has as many flows. */
     packet.flow = flow;
     EXPECT(fl_enqueue(other, 0, &packet, 1, NULL), FL_ERR_FLOW);
     EXPECT(fl_class_find(other, "voice", &made), FL_ERR_KIND);
@@ -212,7 +212,7 @@ static void packets(void)
     EXPECT(fl_scheduler_close(link), FL_OK);
 }
 
-/* A callback that calls back, and a second thread that calls while it does. */
+/* A callback that calls the scheduler, and a second thread that calls it meanwhile. */
 struct back {
     fl_scheduler link;
     fl_flow flow;
@@ -280,7 +280,7 @@ static void texts(void)
     char why[64];
     fl_link_options options = {.size = sizeof options};
     EXPECT(fl_link_open(&options, &made, NULL, 0), FL_ERR_POINTER);
-    /* Whoever prints it, whatever the code is, prints what is there. */
+    /* `why` is a valid string for any code. */
     memset(why, 'x', sizeof why);
     EXPECT(fl_link_open(&options, &made, why, sizeof why), FL_ERR_POINTER);
     EXPECT(why[0], 0);
@@ -312,7 +312,7 @@ static void texts(void)
     EXPECT(fl_classify(made, FL_ETHERNET, NULL, 9, &found, &digest), FL_ERR_POINTER);
     EXPECT(fl_classify(made, FL_ETHERNET, "", 1, NULL, &digest), FL_ERR_POINTER);
     EXPECT(fl_classify(made, FL_ETHERNET, "", 1, &found, NULL), FL_ERR_POINTER);
-    /* A clock that goes back stands still. */
+    /* A clock that goes back counts as unchanged. */
     EXPECT(fl_dequeue(made, 0, burst, 3, &count, NULL), FL_OK);
     EXPECT((int32_t)count, 1);
     EXPECT(fl_scheduler_close(made), FL_OK);

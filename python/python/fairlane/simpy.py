@@ -94,7 +94,8 @@ class Link:
     :class:`~fairlane.Tree`.
 
     :meth:`put` enqueues a packet; transmitted packets are passed to ``out.put``, if there is an
-    ``out``. ``flow_of`` and ``length_of`` return the flow (or class) and the length of a packet, in bytes. With ``record``,
+    ``out``. ``flow_of`` and ``length_of`` return the flow (or class) and the length of a packet, in bytes.
+    With ``record``,
     :meth:`departures` has the transmitted packets.
 
     ``packets_dropped`` counts packets that found a full queue or that queue management dropped. A packet
