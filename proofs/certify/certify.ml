@@ -25,9 +25,10 @@ type trace = {
   table : Acceptor.table option;
   pace : Z.t;
   unit : Z.t;
+  restarts : bool;
 }
 
-let new_trace name = { name; clock = None; terms = []; table = None; pace = Z.zero; unit = Z.one }
+let new_trace name = { name; clock = None; terms = []; table = None; pace = Z.zero; unit = Z.one; restarts = false }
 
 (* The numbers of a scheduler, or those of Fairlane. *)
 let begun place trace =
@@ -46,7 +47,7 @@ let begun place trace =
   in
   match Acceptor.initial clock flows with
   | Some table ->
-    { trace with table = Some table; pace = clock.Acceptor.pace; unit = Acceptor.unit_of clock }
+    { trace with table = Some table; pace = clock.Acceptor.pace; unit = Acceptor.unit_of clock; restarts = clock.Acceptor.restarts }
   | None ->
     bad place "the theorems do not cover these flows (see the assumptions in docs/proofs.md)"
 
@@ -65,7 +66,7 @@ let why trace refusal =
 
 exception No of string
 
-let step trace event = Acceptor.next trace.pace trace.unit (Option.get trace.table) event
+let step trace event = Acceptor.next trace.pace trace.unit trace.restarts (Option.get trace.table) event
 
 (* ---- lines of numbers ---- *)
 
@@ -202,11 +203,11 @@ let of_stream path =
        | [ "flow"; weight; longest; cost; group ] ->
          before_events "flow";
          trace := { !trace with terms = (big weight, big longest, Some (big cost, big group)) :: !trace.terms }
-       | [ "clock"; pace; bits; scale ] ->
+       | "clock" :: pace :: bits :: scale :: ([] | [ "restarts" ] as restarts) ->
          before_events "clock";
          let bits = small bits in
          if bits > 1000 then bad (place lines) "clock: %d bits (at most 1000)" bits;
-         trace := { !trace with clock = Some { Acceptor.pace = big pace; bits = Z.of_int bits; scale = big scale } }
+         trace := { !trace with clock = Some { Acceptor.pace = big pace; bits = Z.of_int bits; scale = big scale; restarts = restarts <> [] } }
        | _ -> bad (place lines) "%S: not a line of a trace (trace, flow, clock, +, -, [ or ])" line);
       loop ()
   in

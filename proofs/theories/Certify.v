@@ -7,8 +7,9 @@ Open Scope Z_scope.
 (** A flow: weight, longest packet, virtual time of a byte, and group, whose slot is [2 ^ of_group]. *)
 Record flow := { weight : Z; of_longest : Z; of_cost : Z; of_group : Z }.
 
-(** The progress of V per byte; V is read in multiples of [2 ^ bits]; a byte at weight 1 is [scale]. *)
-Record clock := { pace : Z; bits : Z; scale : Z }.
+(** The progress of V per byte; V is read in multiples of [2 ^ bits]; a byte at weight 1 is [scale]; whether V passes the
+    last finish of all flows as the link becomes busy. *)
+Record clock := { pace : Z; bits : Z; scale : Z; restarts : bool }.
 
 Inductive event := Arrival (k : nat) (l : Z) | Departure (k : nat) (l : Z).
 
@@ -64,19 +65,20 @@ Fixpoint rows_from (k : nat) fs : Flows.t row :=
 Definition initial cl fs : option table :=
   if good cl fs then Some {|
     now := 0;
+    latest := 0;
     rows := rows_from 0 fs;
     heads := map (fun j => (j, (2 ^ j, Keys.empty))) (List.nodup Z.eq_dec (map of_group fs))
   |} else None.
 
 Definition unit_of cl := 2 ^ bits cl.
 
-Definition next (pace unit : Z) t e :=
-  match e with Arrival k l => arrive unit t k l | Departure k l => depart pace unit t k l end.
+Definition next (pace unit : Z) restarts t e :=
+  match e with Arrival k l => arrive restarts unit t k l | Departure k l => depart pace unit t k l end.
 
 Fixpoint accept cl t es :=
   match es with
   | [] => Some t
-  | e :: es => match next (pace cl) (unit_of cl) t e with inl t => accept cl t es | inr _ => None end
+  | e :: es => match next (pace cl) (unit_of cl) (restarts cl) t e with inl t => accept cl t es | inr _ => None end
   end.
 
 (** The arithmetic of Fairlane, from weights and longest packets: crates/core/src/sched/clock.rs and groups.rs. *)
@@ -85,7 +87,7 @@ Definition fairlane (terms : list (Z * Z)) :=
   let most := fold_right (fun t acc => Z.max (snd t) acc) 0 terms in
   let inverse w := (2 ^ 40 + w - 1) / w in
   let floor := Z.max 1 (Z.log2_up (most * 2 ^ 40 / sum + 1) - 5) in
-  ({| pace := (2 ^ 64 - 1) / sum; bits := 24; scale := 2 ^ 64 |},
+  ({| pace := (2 ^ 64 - 1) / sum; bits := 24; scale := 2 ^ 64; restarts := false |},
    map (fun t => {| weight := fst t; of_longest := snd t; of_cost := inverse (fst t) * 2 ^ 24;
                     of_group := Z.max (Z.log2_up (snd t * inverse (fst t))) floor + 24 |}) terms).
 
@@ -197,12 +199,12 @@ Proof.
   induction es as [| e es IH]; intros t st q t' R Hr; simpl.
   - intros [= <-]. exists st. split; [assumption | split; [assumption |]]. intros k Hk H. apply b_refl. split; [assumption |].
     apply (r_act _ _ _ R). now apply (H [] []).
-  - destruct (next _ _ t e) as [t1 |] eqn:E; [| discriminate]. intros Ha.
+  - destruct (next _ _ _ t e) as [t1 |] eqn:E; [| discriminate]. intros Ha.
     assert (H : exists st1, reachable (C := link cl fs) st1 /\ represents (C := link cl fs) t1 st1 (after q e) /\
       exists k l, follows (C := link cl fs) st st1 k l /\ served e = l /\
         forall j, served_of j e = if Nat.eqb k j then l else 0).
     { destruct e as [k l | k l]; simpl in E.
-      - destruct (arrive_sound (C := link cl fs) _ _ _ _ _ _ R Hr E) as (st1 & H1 & H2 & H3).
+      - destruct (arrive_sound (C := link cl fs) _ _ _ _ _ _ _ R Hr E) as (st1 & H1 & H2 & H3).
         exists st1. split; [assumption | split; [assumption |]]. exists k, 0. repeat split; auto.
         intros j. simpl. now destruct (Nat.eqb k j).
       - destruct (depart_sound (C := link cl fs) _ _ _ _ _ _ R Hr E) as (_ & _ & st1 & rest & Hq & H1 & H2 & H3).
@@ -220,7 +222,7 @@ End Good.
 
 Lemma accept_app cl es1 es2 : forall t, accept cl t (es1 ++ es2) =
   match accept cl t es1 with Some t => accept cl t es2 | None => None end.
-Proof. induction es1 as [| e es1 IH]; intros t; simpl; [reflexivity |]. destruct (next _ _ t e); auto. Qed.
+Proof. induction es1 as [| e es1 IH]; intros t; simpl; [reflexivity |]. destruct (next _ _ _ t e); auto. Qed.
 
 (** The order of service: at each departure the flow was eligible, and no eligible flow had an earlier finish, in the
     state of QFQ after the events before. *)

@@ -125,7 +125,10 @@ Inductive step : state -> state -> Prop :=
 (** To the first start, or by less than a unit further, as V keeps its fraction. *)
 | jump st a to :
     active st a -> (forall x, active st x -> Rs st a <= Rs st x) -> V st < Rs st a -> Rs st a <= to < Rs st a + u ->
-    step st (mk to (S st) (act st)).
+    step st (mk to (S st) (act st))
+(** V may advance at will while the link idles, as to the last finish of all flows. *)
+| restart st to :
+    (forall x, ~ active st x) -> V st <= to -> step st (mk to (S st) (act st)).
 
 Definition init := mk 0 (fun _ => 0) (fun _ => false).
 
@@ -157,7 +160,7 @@ Proof. pose proof (fu_le (V st)). intros [(b & _ & _ & _ & ->) | [_ ->]]; lia. Q
 
 Lemma T3_step st st' : T3 st -> step st st' -> T3 st'.
 Proof.
-  intros H Hs. inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 a to Ha Hm Hv Hto]; subst; intros x;
+  intros H Hs. inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 a to Ha Hm Hv Hto | s0 to Hno Hto]; subst; intros x;
     unfold Rs; simpl.
   - specialize (H x). destruct (Nat.eq_dec x k) as [-> | Hx].
     + rewrite upd_same. destruct (start_bounds _ _ _ Hst) as [_ [Hb | Hb]].
@@ -172,6 +175,7 @@ Proof.
         - pose proof (fl_le k (S st k + l * c k)). pose proof (fl_gt k (S st k)). lia. }
       lia.
     + rewrite upd_other by assumption. unfold Rs in H. lia.
+  - specialize (H x). change (Rs st x < to + sigma x). unfold Rs in *. lia.
   - specialize (H x). change (Rs st x < to + sigma x). unfold Rs in *. lia.
 Qed.
 
@@ -195,7 +199,7 @@ Qed.
 
 Lemma Low_step st st' : T3 st -> Low st -> step st st' -> Low st'.
 Proof.
-  intros H3 HL Hs. inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto]; subst;
+  intros H3 HL Hs. inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto | s0 to Hno Hto]; subst;
     intros a b Hb Hg.
   - (* a flow becomes backlogged *)
     set (st' := mk (V st) (upd (S st) k s) (upd (act st) k true)) in *.
@@ -265,6 +269,8 @@ Proof.
     change (Rs st a <= Rf st b).
     assert (Hlate : V st < Rs st b) by (specialize (Hm b Hact); lia).
     pose proof (later_is_above st a b H3 ltac:(lia) Hlate). unfold Rf. pose proof (sigma_pos b). lia.
+  - (* V advances while the link idles *)
+    destruct Hb as [Hact _]. now destruct (Hno b).
 Qed.
 
 Theorem invariant st : reachable st -> T3 st /\ Low st.

@@ -117,7 +117,7 @@ Proof. intros HS HA [[Hi Ha] _]. unfold Rf, Rs, active. rewrite HS, <- HA. auto.
 (** min(V, F_b) never falls, for any flow. *)
 Lemma low_grows st st' : step st st' -> forall x, low st x <= low st' x.
 Proof.
-  intros Hs x. inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto]; subst.
+  intros Hs x. inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto | s0 to Hno Hto]; subst.
   - set (st' := mk (V st) (upd (S st) k s) (upd (act st) k true)) in *.
     apply low_glb; [simpl; apply low_le_fuV |]. intros b Hb Hg. destruct (Nat.eq_dec b k) as [-> | Hbk].
     + assert (low st x <= low st k).
@@ -139,6 +139,8 @@ Proof.
   - apply low_glb; [eapply Z.le_trans; [apply low_le_fuV | apply fu_mono; simpl; lia] |]. intros b [Hb _] Hg.
     change (Rf (mk to (S st) (act st)) b) with (Rf st b). specialize (Hm b Hb). pose proof (low_le_V st x).
     unfold Rf. pose proof (sigma_pos b). lia.
+  - apply low_glb; [eapply Z.le_trans; [apply low_le_fuV | apply fu_mono; simpl; lia] |].
+    intros b [Hb _] _. now destruct (Hno b).
 Qed.
 
 Lemma term_other st st' M x :
@@ -151,7 +153,7 @@ Qed.
 Lemma Lemma2_step st st' : Lemma2 st -> step st st' -> Lemma2 st'.
 Proof.
   intros H2 Hs M HM. pose proof Hs as Hs'.
-  inversion Hs' as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto]; subst.
+  inversion Hs' as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto | s0 to Hno Hto]; subst.
   - (* arrival *)
     set (st' := mk (V st) (upd (S st) k s) (upd (act st) k true)) in *.
     change (V st') with (V st) in *. eapply Z.le_trans; [| apply (H2 M HM)]. apply sum_le. intros x Hx.
@@ -216,6 +218,14 @@ Proof.
         pose proof (fl_le x (S st x)). destruct (Rf st' x <=? M); nia.
       - unfold E. change (act st' x) with (act st x). rewrite Hax. nia. }
     eapply Z.le_trans; [apply Hall |]. assert (0 <= L * v) by nia. nia.
+  - (* V advances while the link idles *)
+    set (st' := mk to (S st) (act st)) in *. change (V st') with to in *.
+    assert (Hall : sum (term st' M) flows <= W * Z.max 0 (M - fu to)).
+    { apply all_after. intros x Hx. pose proof (w_nonneg x) as Hwx.
+      assert (Hlow : fu to <= low st' x) by (apply low_glb; [simpl; lia | intros b [Hb _]; now destruct (Hno b)]).
+      unfold term. change (act st' x) with (act st x). destruct (act st x) eqn:Hax; [now destruct (Hno x) |].
+      unfold E. change (act st' x) with (act st x). rewrite Hax. nia. }
+    eapply Z.le_trans; [apply Hall |]. assert (0 <= L * v) by nia. pose proof (fu_gt to). nia.
 Qed.
 
 (** Theorem 4. *)
@@ -223,7 +233,7 @@ Definition T4 st := forall q, active st q -> V st <= Rf st q + L * v + u.
 
 Lemma T4_step st st' : Lemma2 st -> T4 st -> step st st' -> T4 st'.
 Proof.
-  intros H2 H4 Hs q Hq. inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto]; subst.
+  intros H2 H4 Hs q Hq. inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto | s0 to Hno Hto]; subst.
   - set (st' := mk (V st) (upd (S st) k s) (upd (act st) k true)) in *. change (V st') with (V st).
     destruct (Nat.eq_dec q k) as [-> | Hqk].
     + pose proof (Rf_after_S st' k) as HR. simpl in HR. rewrite upd_same in HR. pose proof (sigma_pos k).
@@ -259,6 +269,7 @@ Proof.
   - change (Rf (mk to (S st) (act st)) q) with (Rf st q). specialize (Hm q Hq). simpl. unfold Rf.
     pose proof (sigma_pos q). pose proof u_pos.
     assert (0 <= L * v) by nia. lia.
+  - now destruct (Hno q).
 Qed.
 
 Theorem lemma2 st : reachable st -> Lemma2 st.
@@ -293,12 +304,13 @@ Proof.
     pose proof (sigma_pos x) as Hsx.
   - simpl. nia.
   - specialize (IH x).
-    inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto]; subst; simpl.
+    inversion Hs as [s0 k s Hk Ha Hst | s0 k l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto | s0 to Hno Hto]; subst; simpl.
     + destruct (Nat.eq_dec x k) as [-> | Hxk]; [| now rewrite upd_other]. rewrite upd_same.
       destruct (start_bounds _ _ _ Hst) as [_ [H | H]]; nia.
     + assert (0 < l * v) by nia. destruct (Nat.eq_dec x k) as [-> | Hxk]; [| rewrite upd_other by assumption; lia].
       rewrite upd_same. destruct He as [_ He]. unfold Rs in He. pose proof (fl_gt k (S st k)).
       assert (l * (c k - v) <= mx k * (c k - v)) by (apply Z.mul_le_mono_nonneg_r; lia). lia.
+    + lia.
     + lia.
 Qed.
 
@@ -337,13 +349,14 @@ Lemma busy_of_step k st st' :
     (l = 0 /\ lk = 0 \/ exists j more, lk = (if Nat.eqb j k then l else 0) /\
        st' = mk (V st + l * v) (upd (S st) j (S st j + l * c j)) (upd (act st) j more)).
 Proof.
-  intros Hk Hs Hk'. inversion Hs as [s0 j s Hj Ha Hst | s0 j l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto]; subst.
+  intros Hk Hs Hk'. inversion Hs as [s0 j s Hj Ha Hst | s0 j l more He Hmin Hl Hx0 | s0 z to Hz Hm Hv Hto | s0 to Hno Hto]; subst.
   - exists 0, 0. simpl. assert (k <> j) by (intros ->; destruct Hk; congruence). rewrite upd_other by assumption.
     repeat split; [lia | lia |]. now left.
   - exists l, (if Nat.eqb j k then l else 0). simpl. repeat split; [lia | |].
     + destruct (Nat.eqb_spec j k) as [-> | Hjk]; [now rewrite upd_same | rewrite upd_other by congruence; lia].
     + right. exists j, more. auto.
   - exists 0, 0. simpl. repeat split; [lia | lia | now left].
+  - now destruct (Hno k).
 Qed.
 
 (** The corrected Theorems 1 and 2, in units of virtual time: while [k] is backlogged, with a packet of length [l] at

@@ -81,8 +81,11 @@ Qed.
 (** Cost of a byte, slot, group, longest packet, S, and the queue of a flow. *)
 Record row := { cost : Z; slot : Z; group : Z; longest : Z; stamp : Z; queue : fifo }.
 
-(** V, all flows, and the backlogged flows of each group by their rounded starts, with the slot of the group. *)
-Record table := { now : Z; rows : Flows.t row; heads : list (Z * (Z * Keys.t)) }.
+(** V, the last finish of all flows, all flows, and the backlogged flows of each group by their rounded starts, with the
+    slot of the group. *)
+Record table := { now : Z; latest : Z; rows : Flows.t row; heads : list (Z * (Z * Keys.t)) }.
+
+Definition at_time t to := {| now := to; latest := latest t; rows := rows t; heads := heads t |}.
 
 Inductive refusal :=
 | No_flow
@@ -127,9 +130,16 @@ Definition any_eligible now := existsb (fun e => match head_of now e with Some _
 Definition conserve unit t :=
   if any_eligible (now t) (heads t) then t else
   match first_start (heads t) with
-  | Some m => {| now := m + (now t - now t / unit * unit); rows := rows t; heads := heads t |}
+  | Some m => at_time t (m + (now t - now t / unit * unit))
   | None => t
   end.
+
+(** As the link becomes busy, V passes the last finish of all flows, by the rule of some schedulers ([restarts]). *)
+Definition wake (restarts : bool) unit t :=
+  let n := now t / unit * unit in
+  if restarts && (n <? latest t) then
+    match first_start (heads t) with None => at_time t (latest t + (now t - n)) | Some _ => t end
+  else t.
 
 Definition change j (f : Keys.t -> Keys.t) (hs : list (Z * (Z * Keys.t))) :=
   map (fun e => if fst e =? j then (fst e, (fst (snd e), f (snd (snd e)))) else e) hs.
@@ -140,19 +150,26 @@ Definition with_queue r q :=
 Definition with_stamp r s q :=
   {| cost := cost r; slot := slot r; group := group r; longest := longest r; stamp := s; queue := q |}.
 
-Definition arrive unit t k l : table + refusal :=
+Definition arrive restarts unit t k l : table + refusal :=
   match Flows.find k (rows t) with
   | None => inr No_flow
   | Some r =>
       if (0 <? l) && (l <=? longest r) then
         match fst (queue r) with
         | [] =>
+            let t := wake restarts unit t in
             let s := Z.max (stamp r) (lowest unit (now t) (group r) (heads t)) in
             inl (conserve unit {|
               now := now t;
+              latest := latest t;
               rows := Flows.add k (with_stamp r s (push l (queue r))) (rows t);
               heads := change (group r) (Keys.add (s / slot r * slot r, k)) (heads t) |})
-        | _ => inl {| now := now t; rows := Flows.add k (with_queue r (push l (queue r))) (rows t); heads := heads t |}
+        | _ =>
+            inl {|
+              now := now t;
+              latest := latest t;
+              rows := Flows.add k (with_queue r (push l (queue r))) (rows t);
+              heads := heads t |}
         end
       else inr (Bad_length (longest r))
   end.
@@ -178,6 +195,7 @@ Definition depart pace unit t k l : table + refusal :=
                 match fst q with [] => keys | _ => Keys.add (s / slot r * slot r, k) keys end in
               inl (conserve unit {|
                 now := now t + l * pace;
+                latest := Z.max (latest t) s;
                 rows := Flows.add k (with_stamp r s q) (rows t);
                 heads := change (group r) served (heads t) |})
           end
@@ -365,18 +383,33 @@ Proof.
   - right. apply jump with (a := k); auto. lia.
 Qed.
 
+Lemma wake_is restarts t st q : represents t st q -> exists to, V st <= to /\
+  represents (wake restarts u t) (mk to (S st) (act st)) q /\
+  (to = V st \/ step st (mk to (S st) (act st)) /\ forall x, ~ active st x).
+Proof.
+  intros R. pose proof (r_now _ _ _ R) as HV. unfold wake. rewrite HV.
+  assert (Hsame : represents t (mk (V st) (S st) (act st)) q) by (destruct R; constructor; assumption).
+  destruct (restarts && (V st / u * u <? latest t)) eqn:E; [| exists (V st); auto with zarith].
+  apply andb_true_iff in E. destruct E as [_ E]. apply Z.ltb_lt in E. fold (fu (V st)) in *.
+  pose proof (first_start_is _ _ _ R) as Hno. destruct (first_start (heads t)); [exists (V st); auto with zarith |].
+  pose proof (fu_le (V st)). exists (latest t + (V st - fu (V st))). split; [lia |]. split.
+  - destruct R. constructor; auto.
+  - right. split; [apply restart; [exact Hno | lia] | exact Hno].
+Qed.
+
 Lemma in_change j f hs e : In e (change j f hs) <->
   exists e0, In e0 hs /\ e = (if fst e0 =? j then (fst e0, (fst (snd e0), f (snd (snd e0)))) else e0).
 Proof. unfold change. rewrite in_map_iff. split; intros (e0 & H1 & H2); exists e0; auto. Qed.
 
 (** The rest of [represents] after flow [k] got another stamp and queue. *)
-Lemma represents_with t st q k r s l_q V' f :
+Lemma represents_with t st q k r s l_q V' last f :
   represents t st q -> In k flows -> Flows.find k (rows t) = Some r ->
   sound l_q -> (forall l, In l (items l_q) -> 0 < l <= mx k) ->
   let st' := mk V' (upd (S st) k s) (upd (act st) k (match items l_q with [] => false | _ => true end)) in
   (forall keys, (forall x j, Keys.In (x, j) keys <-> active st j /\ g j = g k /\ x = Rs st j) ->
      forall x j, Keys.In (x, j) (f keys) <-> active st' j /\ g j = g k /\ x = Rs st' j) ->
-  represents {| now := V'; rows := Flows.add k (with_stamp r s l_q) (rows t); heads := change (g k) f (heads t) |}
+  represents {|
+      now := V'; latest := last; rows := Flows.add k (with_stamp r s l_q) (rows t); heads := change (g k) f (heads t) |}
     st' (upd q k (items l_q)).
 Proof.
   intros R Hk Hr Hs Hl st' Hf. destruct (r_rows _ _ _ R k Hk) as (r' & Hr' & Hrow). rewrite Hr in Hr'. injection Hr' as <-.
@@ -426,39 +459,60 @@ Lemma follows_reachable st1 to : reachable st1 -> to = V st1 \/ step st1 (mk to 
   reachable (mk to (S st1) (act st1)).
 Proof. intros H [-> | Hs]; [destruct st1; exact H | eapply r_step; eassumption]. Qed.
 
-Theorem arrive_sound t st q k l t' :
-  represents t st q -> reachable st -> arrive u t k l = inl t' ->
+Lemma becomes_backlogged t st q k l r :
+  represents t st q -> reachable st -> In k flows -> Flows.find k (rows t) = Some r -> row_of st q k r -> q k = [] ->
+  0 < l <= mx k ->
+  let s := Z.max (stamp r) (lowest u (now t) (group r) (heads t)) in
+  exists st', reachable st' /\ follows st st' k 0 /\
+    represents (conserve u {|
+      now := now t; latest := latest t; rows := Flows.add k (with_stamp r s (push l (queue r))) (rows t);
+      heads := change (group r) (Keys.add (s / slot r * slot r, k)) (heads t) |}) st' (upd q k [l]).
+Proof.
+  intros R Hr Hk Hf (H1 & H2 & H3 & H4 & H5 & H6 & H7) Hq Hl. pose proof (r_now _ _ _ R) as HV.
+  destruct (push_items l (queue r) H6) as [Hp Hps]. rewrite H7, Hq in Hp.
+  assert (Hidle : act st k = false) by (apply not_true_iff_false; rewrite (r_act _ _ _ R), Hq; auto).
+  rewrite H3, HV. intros s.
+  assert (Hst : start st k s) by (unfold s; rewrite H5; now apply lowest_is with q).
+  pose proof (represents_with t st q k r s (push l (queue r)) (V st) (latest t) (Keys.add (s / slot r * slot r, k)) R
+    Hk Hf Hps) as R1. rewrite Hp in R1. simpl in R1.
+  destruct (conserve_is _ _ _ (R1 ltac:(intros y [<- | []]; lia) ltac:(
+    intros keys Hkeys x j; rewrite Keys.add_spec, key_eq, Hkeys, H2; unfold active, Rs; simpl;
+    destruct (Nat.eq_dec j k) as [-> | Hj]; [rewrite !upd_same; fold (fl k s); intuition congruence
+    | rewrite !upd_other by assumption; intuition congruence]))) as (to & Hto & R2 & Hstep).
+  simpl in *.
+  set (st1 := mk (V st) (upd (S st) k s) (upd (act st) k true)) in *.
+  assert (Hs1 : step st st1) by (apply Qfq.arrive; assumption).
+  exists (mk to (S st1) (act st1)). split; [| split; [| exact R2]].
+  - apply follows_reachable; [eapply r_step; eassumption | exact Hstep].
+  - apply follows_jump; [| exact Hto | exact Hstep]. intros j st0 a b Hb Hj.
+    assert (Hjk : j <> k) by (intros ->; pose proof (busy_active _ _ _ _ _ Hb) as [_ Ha]; congruence).
+    eapply b_step; [exact Hb | exact Hs1 | exact Hj | simpl; lia |]. simpl. rewrite upd_other by assumption.
+    destruct (Nat.eqb k j); lia.
+Qed.
+
+Theorem arrive_sound restarts t st q k l t' :
+  represents t st q -> reachable st -> arrive restarts u t k l = inl t' ->
   exists st', reachable st' /\ represents t' st' (upd q k (q k ++ [l])) /\ follows st st' k 0.
 Proof.
   intros R Hr. unfold arrive. destruct (in_dec Nat.eq_dec k flows) as [Hk | Hk].
   2: { rewrite (r_none _ _ _ R) by assumption. discriminate. }
   destruct (r_rows _ _ _ R k Hk) as (r & Hf & Hrow). rewrite Hf.
   destruct (_ && _) eqn:Hl; [| discriminate]. apply andb_true_iff in Hl. rewrite Z.ltb_lt, Z.leb_le in Hl.
-  destruct Hrow as (H1 & H2 & H3 & H4 & H5 & H6 & H7). rewrite H4 in Hl.
+  pose proof Hrow as (H1 & H2 & H3 & H4 & H5 & H6 & H7). rewrite H4 in Hl.
   destruct (push_items l (queue r) H6) as [Hp Hps]. pose proof (empty_items _ H6) as Hempty. rewrite H7 in *.
-  pose proof (r_now _ _ _ R) as HV.
   destruct (fst (queue r)) as [| first rest] eqn:Efirst; intros [= <-].
   - (* it becomes backlogged *)
     assert (Hq : q k = []) by (apply Hempty; reflexivity).
-    assert (Hidle : act st k = false) by (apply not_true_iff_false; rewrite (r_act _ _ _ R), Hq; auto).
-    rewrite H3, HV. set (s := Z.max (stamp r) _).
-    assert (Hst : start st k s) by (unfold s; rewrite H5; now apply lowest_is with q).
-    assert (Hitems : items (push l (queue r)) = [l]) by (now rewrite Hp, Hq).
-    pose proof (represents_with t st q k r s (push l (queue r)) (V st) (Keys.add (s / slot r * slot r, k)) R
-      Hk Hf Hps) as R1. rewrite Hitems in R1. simpl in R1.
-    destruct (conserve_is _ _ _ (R1 ltac:(intros y [<- | []]; lia) ltac:(
-      intros keys Hkeys x j; rewrite Keys.add_spec, key_eq, Hkeys, H2; unfold active, Rs; simpl;
-      destruct (Nat.eq_dec j k) as [-> | Hj]; [rewrite !upd_same; fold (fl k s); intuition congruence
-      | rewrite !upd_other by assumption; intuition congruence]))) as (to & Hto & R2 & Hstep).
-    simpl in *.
-    set (st1 := mk (V st) (upd (S st) k s) (upd (act st) k true)) in *.
-    assert (Hs1 : step st st1) by (apply Qfq.arrive; assumption).
-    exists (mk to (S st1) (act st1)). rewrite Hq. split; [| split; [exact R2 |]].
-    + apply follows_reachable; [eapply r_step; eassumption | exact Hstep].
-    + apply follows_jump; [| exact Hto | exact Hstep]. intros j st0 a b Hb Hj.
-      assert (Hjk : j <> k) by (intros ->; pose proof (busy_active _ _ _ _ _ Hb) as [_ Ha]; congruence).
-      eapply b_step; [exact Hb | exact Hs1 | exact Hj | simpl; lia |]. simpl. rewrite upd_other by assumption.
-      destruct (Nat.eqb k j); lia.
+    destruct (wake_is restarts t st q R) as (since & Hsince & Rw & Hwake).
+    assert (Hrows : rows (wake restarts u t) = rows t).
+    { unfold wake. destruct (_ && _); [| reflexivity]. destruct (first_start _); reflexivity. }
+    assert (Hr0 : reachable (mk since (S st) (act st))).
+    { destruct Hwake as [-> | [Hs _]]; [now destruct st | eapply r_step; eassumption]. }
+    destruct (becomes_backlogged _ _ _ k l r Rw Hr0 Hk ltac:(now rewrite Hrows) Hrow Hq Hl) as (st' & Hr' & Hfollows & R').
+    exists st'. rewrite Hrows in R'. rewrite Hrows, Hq. split; [assumption | split; [exact R' |]].
+    intros j before a b Hb Hj. destruct Hwake as [-> | [_ Hno]].
+    + apply Hfollows; [now destruct st | assumption].
+    + exfalso. exact (Hno j (busy_active _ _ _ _ _ Hb)).
   - (* it was *)
     exists st. split; [assumption |]. split.
     2: { intros j st0 a b Hb _. replace (a + 0) with a by lia. replace (b + _) with b by (destruct (Nat.eqb k j); lia). exact Hb. }
@@ -503,7 +557,7 @@ Proof.
   rewrite H2 in Hmin. fold (Rf st k) in Hmin.
   assert (Hs1 : step st st1) by (apply serve; auto; lia).
   split; [exact He | split; [exact Hmin |]].
-  pose proof (represents_with t st q k r s rest (V st + l * v) (fun keys =>
+  pose proof (represents_with t st q k r s rest (V st + l * v) (Z.max (latest t) s) (fun keys =>
     match fst rest with [] => Keys.remove (Rs st k, k) keys
     | _ => Keys.add (s / sigma k * sigma k, k) (Keys.remove (Rs st k, k) keys) end) R Hk Hf Hsound) as R1.
   simpl in R1. fold more in R1.
