@@ -42,8 +42,8 @@
 //!   One that is exchanged for a shorter one is served as late as the longer one would be.
 //! * For an aggregate that is charged for less than its announced head, F^ is later than
 //!   it need be, as in QFQ.
-//! * As in QFQ, the last F of an entity counts only if it was served in the group that it
-//!   joins, and not at all once V went half round the circle of virtual time since; and
+//! * The last F of an entity counts up to the end of the slot after V's, in the group that it
+//!   joins, and not at all once V went half round the circle of virtual time since. As in QFQ,
 //!   groups finer than a 32nd of L / (sum of weights) are not used.
 
 use super::Standing;

@@ -294,9 +294,6 @@ impl<S: Scale> Members<S> {
             }
             return;
         }
-        if entity.own_group != terms.slot {
-            entity.mark = self.clock.long_ago();
-        }
         self.adopt(entity, terms, idle);
     }
 
@@ -381,11 +378,7 @@ impl<S: Scale> Members<S> {
         } else {
             entity.state = Standing::Inactive;
             self.latest = self.latest.later(entity.start);
-            // After a change of share this F is of another group.
-            entity.mark = match entity.group < 0 {
-                true => self.clock.long_ago(),
-                false => self.clock.quarter(),
-            };
+            entity.mark = self.clock.quarter();
         }
     }
 

@@ -23,10 +23,10 @@
 //!   to the first of an idle group. An entity that joins a backlogged group at
 //!   S = V, behind V - F of a group above, would else become its group's start
 //!   later, above that F: Lemma 4, and with it Theorem 8, would not hold.
-//! * The last F of an entity counts only if it was served in the group that it
-//!   joins, as Lemma 4 takes for granted: after a change of share that moves it to
-//!   another group only as far as F_b of Eq. 29, and not at all once V went half round
-//!   the circle since, after which F could not be told from a finish time to come.
+//! * The last F of an entity counts in full only in the group in which it was served, as
+//!   Lemma 4 assumes. After a change of share that moves the entity to another group, backlogged
+//!   or idle, it counts up to F_b of Eq. 29 and the end of the slot after V's. Once V went half
+//!   round the circle since, it does not count, as it may be a finish time to come.
 //! * Groups finer than a 32nd of L / (sum of weights) are not used.
 //! * A change of share takes effect when the entity is charged next. If it becomes heavier,
 //!   F < V, and it stays in its group, S is then after F by so much that it is late by the

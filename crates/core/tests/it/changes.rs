@@ -6,7 +6,7 @@ use crate::support::{
     Backlogged, OfBound as _, Offer, Random, Wfi, check, config, drain, length, next, scheduler,
     times, weight,
 };
-use fairlane_core::sched::{Drr, Qfq, SKps};
+use fairlane_core::sched::{Drr, Gfq, Qfq, SKps};
 use fairlane_core::scheduler::MAX_ENTITIES;
 use fairlane_core::{
     ChangeError, FlowConfig, FlowId, Limits, PacketScheduler, Rejection, Scheduler,
@@ -488,4 +488,56 @@ fn there_is_room_for_all_flow_numbers_and_not_for_one_more() {
     link.remove_flow(given_back, |_| ()).unwrap();
     assert_eq!(link.add_flow(flow), Ok(given_back));
     assert_eq!(link.add_flow(flow), Err(ChangeError::TooManyFlows));
+}
+
+/// Some of forty equal flows go idle ahead of V, gain weight and so another group, and send again. A flow that forgot
+/// its lead would be served before a flow that waits, and V would exceed Theorem 4 by a packet of each.
+#[test]
+fn idle_flows_that_gain_weight_keep_their_lead() {
+    fn test<A: Scheduler>(algorithm: A, changing_first: bool) -> bool {
+        let mut link: PacketScheduler<_, ()> = scheduler(algorithm);
+        let flows: Vec<_> = (0..40)
+            .map(|_| link.add_flow(config(1, 1024)).unwrap())
+            .collect();
+        let (changing, others) = flows.split_at(20);
+        let (first, second) = match changing_first {
+            true => (changing, others),
+            false => (others, changing),
+        };
+        let enqueue = |link: &mut PacketScheduler<A, ()>, flows: &[FlowId], bytes| {
+            for &flow in flows {
+                link.enqueue(flow, length(bytes), ()).unwrap();
+            }
+        };
+        // All are at the end of their slot.
+        enqueue(&mut link, &flows, 1023);
+        for _ in 1..flows.len() {
+            next(&mut link);
+        }
+        enqueue(&mut link, first, 1024);
+        enqueue(&mut link, second, 1024);
+        next(&mut link);
+        let mut ahead = BTreeSet::new();
+        for _ in 0..15 {
+            let flow = next(&mut link).owner;
+            if !changing.contains(&flow) {
+                return false;
+            }
+            ahead.insert(flow);
+        }
+        for &flow in &ahead {
+            link.change_flow(flow, config(2, 1024)).unwrap();
+            link.enqueue(flow, length(1024), ()).unwrap();
+        }
+        for _ in 0..flows.len() - ahead.len() {
+            let flow = next(&mut link).owner;
+            assert!(!ahead.contains(&flow), "{}: {flow:?}", A::NAME);
+            check(&link);
+        }
+        true
+    }
+    // Ties break in either order of arrival.
+    assert!(test(Qfq::new(), true) | test(Qfq::new(), false));
+    assert!(test(Gfq::new(), true) | test(Gfq::new(), false));
+    assert!(test(SKps::new(), true) | test(SKps::new(), false));
 }
