@@ -208,10 +208,21 @@ impl<S: Scale> VirtualClock<S> {
         (self.time >> (Self::FINER + 62)) as u32
     }
 
-    /// Those that V made since it had made `quarters`.
+    /// Those that V made since it had made `quarters`, or will have made when it has gone a 16th of a turn further.
+    ///
+    /// A flow that was served late leaves with an F before V. While this is at most 1, V is less than half a turn after
+    /// each F that was at most a 16th of a turn before V then, so that F compares exactly.
     #[inline]
     pub(super) fn quarters_since(&self, quarters: u32) -> u32 {
-        self.quarters().wrapping_sub(quarters) & Self::QUARTERS
+        self.quarters_of(quarters, Self::QUARTERS)
+    }
+
+    #[inline]
+    fn quarters_of(&self, quarters: u32, mask: u32) -> u32 {
+        let since =
+            |time: u128| ((time >> (Self::FINER + 62)) as u32).wrapping_sub(quarters) & mask;
+        let further = self.time.wrapping_add(1 << (Self::FINER + 60));
+        since(self.time).max(since(further))
     }
 
     /// A number of quarters from which no timestamp counts any more.
@@ -231,11 +242,11 @@ impl<S: Scale> VirtualClock<S> {
         self.quarter().wrapping_sub(128)
     }
 
-    /// Whether a finish time of `quarter` can be told from one to come: V went less
-    /// than half round the circle since.
+    /// Whether a finish time of `quarter` still compares exactly, as V is less than half a turn after it. So it
+    /// may seem every 64 turns, which costs a slot.
     #[inline]
     pub(super) fn remembers(&self, quarter: u8) -> bool {
-        self.quarter().wrapping_sub(quarter) <= 1
+        self.quarters_of(quarter.into(), u8::MAX.into()) <= 1
     }
 }
 
@@ -336,6 +347,38 @@ mod tests {
             assert_eq!(at(late, 7, 2), -171);
             assert_eq!([at(late, 2, 6), at(late, 2, 2)], [-600, -600]);
             assert_eq!([at(0, 6, 2), at(600, 6, 2)], [0, 600]);
+        }
+    }
+
+    #[test]
+    fn a_remembered_finish_compares_as_before_v() {
+        let quarter = 1u128 << 62;
+        let fractions = [
+            0,
+            1,
+            quarter / 4,
+            quarter / 2,
+            quarter / 16 * 15,
+            quarter - 1,
+        ];
+        let pairs = fractions.map(|then| fractions.map(|later| (then, later)));
+        for (then, later) in pairs.into_iter().flatten() {
+            for turned in [0, 1, 2, 3, 4, 254, 255] {
+                let Some(by) = (turned * quarter + later).checked_sub(then) else {
+                    continue;
+                };
+                let mut clock = VirtualClock::<Packets>::starting_at(VirtualTime::new(then as u64));
+                // A flow that was served late leaves with a finish time before V.
+                let finish = clock.now().advanced((1u64 << 60).wrapping_neg());
+                let (mark, quarters) = (clock.quarter(), clock.quarters());
+                clock.advance(by << VirtualClock::<Packets>::FINER);
+                let case = (then, later, turned);
+                let before = clock.now().distance_from(finish) > 0;
+                for remembered in [clock.remembers(mark), clock.quarters_since(quarters) <= 1] {
+                    assert!(before || !remembered, "{case:?}");
+                    assert!(remembered || by >= quarter / 4 * 3, "{case:?}");
+                }
+            }
         }
     }
 
