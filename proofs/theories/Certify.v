@@ -87,7 +87,7 @@ Definition fairlane (terms : list (Z * Z)) :=
   let most := fold_right (fun t acc => Z.max (snd t) acc) 0 terms in
   let inverse w := (2 ^ 40 + w - 1) / w in
   let floor := Z.max 1 (Z.log2_up (most * 2 ^ 40 / sum + 1) - 5) in
-  ({| pace := (2 ^ 64 - 1) / sum; bits := 24; scale := 2 ^ 64; restarts := false |},
+  ({| pace := (2 ^ 64 - 1) / sum; bits := 24; scale := 2 ^ 64; restarts := true |},
    map (fun t => {| weight := fst t; of_longest := snd t; of_cost := inverse (fst t) * 2 ^ 24;
                     of_group := Z.max (Z.log2_up (snd t * inverse (fst t))) floor + 24 |}) terms).
 
