@@ -9,7 +9,7 @@
       link which always had the smaller sum ([lighter_costs_its_lead]).
     - With a lead S - V, [lam * W] grows by the work of that lead, w (S - V). That is at most one longest packet and a
       slot ([lead_is_a_packet]). The flow takes away work that the others were promised.
-    - When no flow is active, all of that is forgotten ([rest]).
+    - When no flow is active, all of that is forgotten, and V may pass any finish ([rest], [start_busy_period]).
     A flow that changes has the promise for its old weight up to its next place, and for its new weight from there.
 
     The model follows crates/core/src/sched: [change] is [add], [remove] and [change] of an inactive entity ([adopt] of
@@ -100,9 +100,9 @@ Inductive step : state -> state -> nat -> Z -> Prop :=
 | forget t la V S act hd k s :
     act k = false -> w t k = 0 -> s <= V ->
     step (mk t la V S act hd) (mk t la V (upd S k s) act hd) k 0
-| rest t la V S act hd k :
-    (forall k, In k flows -> act k = false) ->
-    step (mk t la V S act hd) (mk t (L * v t + u) V S act hd) k 0
+| rest t la V S act hd k to :
+    (forall k, In k flows -> act k = false) -> V <= to ->
+    step (mk t la V S act hd) (mk t (L * v t + u) to S act hd) k 0
 (** A packet is sent, and another weight takes effect at the next place. *)
 | serve_changed t la V S act hd k l h t' la' s' :
     let st := mk t la V S act hd in let V' := V + l * v t in let S' := S k + l * c t k in
@@ -131,7 +131,7 @@ Ltac at_flow x k := destruct (Nat.eq_dec x k) as [-> | ?]; [rewrite ?upd_same in
 Ltac steps H := inversion H as
   [t la V0 S0 act0 hd0 k0 s h st_ Hf Ha Hc Hst Hh | t la V0 S0 act0 hd0 k0 l0 more h st_ He Hm Hl Hh Hn
   | t la V0 S0 act0 hd0 a0 to st_ Ha Hm Hv Hto | t la V0 S0 act0 hd0 k0 t' la' Ha Hf Ho Hfair Hla
-  | t la V0 S0 act0 hd0 k0 s Ha Hz Hs0 | t la V0 S0 act0 hd0 k0 Hno | t la V0 S0 act0 hd0 k0 l0 h t' la' s' st_ V' S' He Hm Hl Hh Ho Hfair Hla Hs' Hfin Hw];
+  | t la V0 S0 act0 hd0 k0 s Ha Hz Hs0 | t la V0 S0 act0 hd0 k0 to Hno Hto | t la V0 S0 act0 hd0 k0 l0 h t' la' s' st_ V' S' He Hm Hl Hh Ho Hfair Hla Hs' Hfin Hw];
   subst; try subst st_; try subst V'; try subst S'; simpl in *.
 
 Lemma sound_step st st' k l : Sound st -> step st st' k l -> Sound st'.
@@ -267,6 +267,7 @@ Proof.
     apply (Hold k Hs). split; assumption.
   - intros k [[Hk Hka] _]. simpl in *. assert (k <> i) by (intros ->; congruence). unfold Rf, cost. simpl.
     rewrite upd_other by assumption. apply (Hold k Hs). split; assumption.
+  - pose proof (fu_grows V0 to). lia.
   - intros k [Hk _]. apply (Hold k Hs Hk).
   - assert (0 < l * v t) by nia. pose proof (fu_grows V0 (V0 + l * v t)). lia.
   - intros k [[Hk Hka] _]. unfold Rf, cost. simpl in *. at_flow k i.
@@ -331,7 +332,7 @@ Proof.
   inversion H as
   [t la V0 S0 act0 hd0 k0 s h st_ Hf Ha Hc Hst Hh | t la V0 S0 act0 hd0 k0 l0 more h st_ He Hm Hl Hh Hn
   | t la V0 S0 act0 hd0 a0 to st_ Ha Hm Hv Hto | t la V0 S0 act0 hd0 k0 t' la' Ha Hf Ho Hfair Hla
-  | t la V0 S0 act0 hd0 k0 s Ha Hz Hs0 | t la V0 S0 act0 hd0 k0 Hno | t la V0 S0 act0 hd0 k0 l0 h t' la' s' st_ V' S' He Hm Hl Hh Ho Hfair Hla Hs1 Hfin Hw];
+  | t la V0 S0 act0 hd0 k0 s Ha Hz Hs0 | t la V0 S0 act0 hd0 k0 to Hno Hto | t la V0 S0 act0 hd0 k0 l0 h t' la' s' st_ V' S' He Hm Hl Hh Ho Hfair Hla Hs1 Hfin Hw];
   try subst st_; try subst V'; try subst S'; subst;
   match type of Hs with Sound ?s => set (st := s) in * end;
   match type of Hs' with Sound ?s => set (st' := s) in * end.
@@ -427,11 +428,11 @@ Proof.
       change (w (now st') i) with (w t i). change (w (now st) i) with (w t i). rewrite Hz. lia.
     + apply term_same; try assumption; try reflexivity; simpl; now rewrite upd_other.
   - (* nothing is active *)
-    simpl in HM. change (sum (term st' M) flows <= W t * (M + (L * v t + u) - V0)).
-    apply (all_terms t act0 (term st' M) (M + (L * v t + u) - V0)); [assumption | lia |]. intros k Hk.
+    simpl in HM. change (sum (term st' M) flows <= W t * (M + (L * v t + u) - to)).
+    apply (all_terms t act0 (term st' M) (M + (L * v t + u) - to)); [assumption | lia |]. intros k Hk.
     pose proof (f_w _ _ Hfair0 k) as Hwk. simpl in Hwk. unfold term. change (weight st' k) with (w t k).
-    assert (Hl : V0 - u <= low st').
-    { apply low_glb; [pose proof (fu_gt V0); simpl; lia |]. intros b [[Hb Hba] _]. simpl in Hba. rewrite (Hno b Hb) in Hba. discriminate. }
+    assert (Hl : to - u <= low st').
+    { apply low_glb; [pose proof (fu_gt to); simpl; lia |]. intros b [[Hb Hba] _]. simpl in Hba. rewrite (Hno b Hb) in Hba. discriminate. }
     change (act st' k) with (act0 k). rewrite (Hno k Hk). unfold E. simpl in HLv. apply Z.mul_le_mono_nonneg_l; lia.
   - (* service, and another weight from then on *)
     pose proof (s_head _ Hs i (proj2 (proj1 He))) as [Hif Hhd]. pose proof (mx_pos i) as HmxL.

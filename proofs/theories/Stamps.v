@@ -11,7 +11,7 @@
       ([Plus::catch_up]).
     - [finish] is [reschedule] or [idle]: S moves by the charge. [hd] is the announced length: the head's own length
       ([Head::Known]), the longest packet ([Head::Longest]), the budget of an aggregate.
-    - [jump] is [jump_to] where nothing is eligible (Eq. 3).
+    - [jump] is [jump_to] where nothing is eligible (Eq. 3), [restart] is [start_busy_period].
     No weight and no set of flows changes, and timestamps do not wrap. *)
 From Coq Require Import ZArith List Lia Bool.
 From Fairlane Require Import Sums.
@@ -84,7 +84,10 @@ Inductive step : state -> state -> nat -> Z -> Prop :=
     step st (mk (V st) (upd (S st) k (S st k + x * c k)) (upd (act st) k more) (upd (hd st) k h) None) k 0
 | jump st a to :
     cur st = None -> active st a -> (forall x, active st x -> Rs st a <= Rs st x) -> V st < Rs st a -> fu to = Rs st a ->
-    step st (mk to (S st) (act st) (hd st) None) a 0.
+    step st (mk to (S st) (act st) (hd st) None) a 0
+| restart st to k :
+    cur st = None -> (forall x, In x flows -> act st x = false) -> V st <= to ->
+    step st (mk to (S st) (act st) (hd st) None) k 0.
 
 Definition init := mk 0 (fun _ => 0) (fun _ => false) (fun _ => 0) None.
 
@@ -159,7 +162,7 @@ Qed.
 
 Ltac steps H := inversion H as
   [s0 k0 s h Hf Ha Hst Hh | s0 k0 Hc He Hm | s0 k0 x b l0 Hc Hl Hx | s0 k0 x b more h Hc Hh Hn
-  | s0 k0 to Hc Ha Hm Hv Hto]; subst.
+  | s0 k0 to Hc Ha Hm Hv Hto | s0 to k0 Hc Hno Hto]; subst.
 
 Lemma sound_step st st' i l : Sound st -> step st st' i l -> Sound st'.
 Proof.
@@ -183,6 +186,8 @@ Proof.
     repeat split; try apply Hk; try lia; [exact HR | exact Ho].
   - intros k Hk. at_flow k i; [| apply (s_head _ Hs k Hk)].
     destruct (s_cur _ Hs i x b Hc) as ([Hi _] & _). auto.
+  - discriminate.
+  - apply (s_head _ Hs).
   - discriminate.
   - apply (s_head _ Hs).
   - discriminate.
@@ -214,6 +219,8 @@ Proof.
     destruct (s_cur _ Hs i x b Hc) as (Hki & Hx0 & _).
     pose proof (finish_grows st i x h Hs Hki ltac:(lia) Hn). specialize (Hold i Hki). lia.
   - lia.
+  - intros k [Hk _]. apply (Hold k Hk).
+  - pose proof (fu_grows (V st) to). lia.
   - intros k [Hk _]. apply (Hold k Hk).
 Qed.
 
@@ -378,6 +385,13 @@ Proof.
       apply low_glb; [simpl; lia |]. intros k [Hk _]. specialize (Hm k Hk).
       pose proof (after_start st k Hs Hk). pose proof (rs_before k (S st k)). unfold Rs, Rf in *. simpl. lia.
     + intros k Hk _. specialize (Hm k Hk). pose proof (rs_before k (S st k)). unfold Rs in *. simpl. lia.
+  - (* a busy period starts *)
+    simpl in HM. assert (HL : 0 <= L * v) by (pose proof (mx_pos i); nia).
+    eapply Z.le_trans; [apply (all_late _ M (to - u)) | simpl; apply Z.mul_le_mono_nonneg_l; lia].
+    + eapply sound_step; eassumption.
+    + match goal with |- _ <= low ?s' => assert (to - u <= low s'); [| lia] end.
+      apply low_glb; [pose proof (fu_gt to); simpl; lia |]. intros k [[Hk Hka] _]. simpl in Hka. rewrite (Hno k Hk) in Hka. discriminate.
+    + intros k [Hk Hka] _. simpl in Hka. rewrite (Hno k Hk) in Hka. discriminate.
 Qed.
 
 Theorem lemma2 st : reachable st -> Lemma2 st.
@@ -417,6 +431,7 @@ Proof.
     pose proof (finish_grows st i x h Hs Hk ltac:(lia) Hn). lia.
   - change (to <= Rf st q + L * v + u). change (active st q) in Hq. specialize (Hm q Hq). pose proof (fu_gt to).
     pose proof (after_start st q Hs Hq). pose proof (rs_before q (S st q)). unfold Rs in *. lia.
+  - destruct Hq as [Hqf Hqa]. simpl in Hqa. rewrite (Hno q Hqf) in Hqa. discriminate.
 Qed.
 
 Theorem theorem4 st : reachable st -> T4 st.
@@ -472,6 +487,7 @@ Proof.
     + unfold spent in *. simpl. rewrite Hc in IH. at_flow k i; [rewrite Nat.eqb_refl in IH; lia |].
       destruct (Nat.eqb_spec i k); [congruence | lia].
     + unfold spent in *. simpl. rewrite Hc in IH. pose proof (fu_le to). lia.
+    + unfold spent in *. simpl. rewrite Hc in IH. lia.
 Qed.
 
 (** * A run in which [k] always has something to send: the work of the link, and of [k]. *)
@@ -505,6 +521,7 @@ Proof.
     + rewrite upd_same. lia.
     + rewrite upd_other by congruence. lia.
   - unfold spent in *. simpl. rewrite Hc in IH. pose proof (fu_le to). destruct (Nat.eqb i k); lia.
+  - unfold spent in *. simpl. rewrite Hc in IH. destruct (Nat.eqb i k); lia.
 Qed.
 
 (** * The bounds, in virtual time: a byte of the link is [v], one of the flow is [c k], which is [v] / phi *)

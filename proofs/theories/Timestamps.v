@@ -224,7 +224,7 @@ Proof.
   - specialize (IH k). unfold Rs in *.
     pose proof (sound flows c mx v u v_pos u_pos c_over_v rs rf (slot_le o) rf_covers st Hr) as Hs.
     inversion H as [s0 k0 s h Hf Ha Hst Hh | s0 k0 Hc He Hm | s0 k0 x b l0 Hc Hl Hx | s0 k0 x b more h Hc Hh Hn
-      | s0 k0 to Hc Ha Hm Hv Hto]; subst; simpl; try assumption.
+      | s0 k0 to Hc Ha Hm Hv Hto | s0 to k0 Hc Hno Hto]; subst; simpl; try assumption.
     + destruct (Nat.eq_dec k i) as [-> | Hki]; [rewrite upd_same | rewrite upd_other by assumption; assumption].
       destruct (Z_le_gt_dec s (S st i)) as [Hle | Hgt]; [pose proof (slot_grows o i _ _ Hle); unfold rs in *; lia |].
       pose proof (slot_le o i s). unfold rs. lia.
@@ -237,6 +237,7 @@ Proof.
       { split; [apply Z.mul_nonneg_nonneg; lia |]. assert (x * c i <= mx i * c i) by (apply Z.mul_le_mono_nonneg_r; lia). lia. }
       pose proof (slot_next o i (S st i) (x * c i) H3). unfold Rs, rs in *. nia.
     + pose proof (fu_le u u_pos to). unfold Rs in *. lia.
+    + lia.
 Qed.
 
 (** An idle flow's last finish lies in the slot that follows V's, or before: to hold it back to the end of that slot
