@@ -57,7 +57,7 @@ impl Link {
         &self,
         is_one: impl Fn(usize) -> bool,
     ) -> Result<(), (usize, DisciplineError)> {
-        const TOGETHER: usize = 2_048;
+        const TOGETHER: usize = 512;
         for from in (0..self.classes.len()).step_by(TOGETHER) {
             let some = from..from + TOGETHER;
             self.build_those::<()>(|at| some.contains(&at) && is_one(at))?;

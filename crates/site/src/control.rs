@@ -452,7 +452,7 @@ impl Control {
         let to_self = self.handle.events.clone();
         let reader = thread::Builder::new().name("read".to_owned());
         let started = reader.spawn(move || {
-            let prepared = Box::new(former.prepare(source));
+            let prepared = Box::new(former.prepare(source, dry));
             // Where nobody waits for it any more, the run has ended.
             let _ = to_self.send(Event::Prepared(prepared));
         });

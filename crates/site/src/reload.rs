@@ -109,15 +109,16 @@ pub(crate) struct Former {
     pub(crate) links: Vec<Running>,
 }
 
-/// A site that was accepted, and its links.
+/// A site that was accepted, and its links; none in a dry run.
 pub(crate) struct Prepared {
     pub(crate) site: Arc<Site>,
     pub(crate) links: Vec<Next>,
 }
 
 impl Former {
-    /// Reads a configuration and makes what its links need.
-    pub(crate) fn prepare(&self, source: Source) -> Result<Prepared> {
+    /// Reads a configuration and, unless it is a dry run, builds its links. Their queues take far more memory than the
+    /// text: tens of kilobytes for each class of flows.
+    pub(crate) fn prepare(&self, source: Source, dry: bool) -> Result<Prepared> {
         let path = source.path();
         let site = source.site(&self.site, &self.site.grants)?;
         self.accept(&site).map_err(|error| match (error, &path) {
@@ -126,7 +127,8 @@ impl Former {
             }
             (error, _) => error,
         })?;
-        let links = site.links.iter().filter_map(|link| {
+        let built = if dry { &[] } else { &*site.links };
+        let links = built.iter().filter_map(|link| {
             let running = self.links.iter().find(|other| other.link.to == link.to)?;
             Some(running.becomes(Arc::clone(link)))
         });

@@ -202,7 +202,7 @@ fn is_whole(stream: UnixStream) -> bool {
 
 #[test]
 fn who_reads_a_large_state_slowly_takes_bounded_memory_and_keeps_nobody_from_it() {
-    let count = if long_tests() { 120 } else { 60 };
+    let count = if long_tests() { 120 } else { 48 };
     let Some(wire) = wire("slow readers of a large state", 1) else {
         return;
     };
@@ -231,6 +231,34 @@ fn who_reads_a_large_state_slowly_takes_bounded_memory_and_keeps_nobody_from_it(
     assert!(is_whole(readers.pop_back().unwrap()));
     assert!(is_whole(slow_reader(&socket)), "another one reads");
     drop(readers);
+    site.stop();
+}
+
+#[test]
+fn a_dry_run_takes_memory_for_the_text_and_not_for_the_queues() {
+    const CLASSES: u64 = 2_500;
+    let Some(wire) = wire("a dry run of many classes", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let control = format!("[control]\nsocket = \"{}\"\n", socket.display());
+    let text = up("packet", "20mbit") + &control;
+    let site = Site::start(&wire, &text);
+    until_it_tells(&socket);
+    let before = site.peak_memory();
+    let classes: String = (0..CLASSES)
+        .map(|at| format!("[[link.class]]\nname = \"c{at}\"\nper = \"source-ip\"\n"))
+        .collect();
+    let config = up("packet", "20mbit") + &classes + &control;
+    let put = ("PUT", "/v1/config?dry-run=true");
+    let answered = request(&socket, put, "If-Match: *\r\n", &config);
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    assert!(answered.json()["effects_total"].as_u64() > Some(CLASSES - 1));
+    let grown = site.peak_memory() - before;
+    eprintln!("{} kB more at the peak", grown >> 10);
+    // The queues of a class take 36 kB.
+    assert!(grown < CLASSES * (24 << 10), "{grown} bytes more");
     site.stop();
 }
 

@@ -239,9 +239,18 @@ impl Site {
 
     /// Bytes of memory that it has in use.
     pub(crate) fn memory(&self) -> u64 {
+        self.memory_by("VmRSS:")
+    }
+
+    /// The most bytes of memory that it has had in use.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        self.memory_by("VmHWM:")
+    }
+
+    fn memory_by(&self, field: &str) -> u64 {
         let file = format!("/proc/{}/status", self.running.id());
         let text = std::fs::read_to_string(file).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = text.lines().find_map(|line| line.strip_prefix(field));
         let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
         kilobytes.parse::<u64>().unwrap() << 10
     }
