@@ -213,6 +213,10 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
 /// the comparison takes time and memory by the product of both lengths.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 100;
+    // No character has more than four bytes.
+    if name.len() > 4 * LONGEST {
+        return None;
+    }
     let length = name.chars().count();
     if length > LONGEST {
         return None;
