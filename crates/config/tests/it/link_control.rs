@@ -112,6 +112,28 @@ fn it_takes_what_is_left_and_a_link_whose_guarantees_fill_it_still_loads() {
 }
 
 #[test]
+fn a_link_below_100_kbit_has_none_and_a_warning_says_so() {
+    let of = |rate: &str| {
+        let text = format!("{INTERFACES}[[link]]\nname = 'up'\nrate = '{rate}'\n");
+        Site::parse(&text, "site.toml").unwrap()
+    };
+    let site = of("100kbit");
+    assert_eq!(control(&site), Some(("link-control", 1_000)));
+    assert_eq!(site.warnings, []);
+    let site = of("99999bit");
+    assert_eq!(control(&site), None);
+    let warnings: Vec<String> = site.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "site.toml:5:8: link 'up': its rate is below 100kbit, so ARP, neighbour discovery and other link-layer \
+             control have no class of their own and may starve: name a class with 'link-control', or write \
+             link-control = \"none\" where that is meant"
+        ]
+    );
+}
+
+#[test]
 fn below_priority_it_comes_first_below_a_ceiling_and_where_no_class_can_be_made_none_is() {
     let of = |algorithm: &str, classes: &str| {
         let keys = format!("algorithm = '{algorithm}'");
