@@ -82,6 +82,24 @@ fn longest_gap(numbers: &[u32]) -> u32 {
     gaps.max().unwrap_or(0)
 }
 
+/// Asserts, of packets that are numbered and sent one a millisecond, that they arrived in order, without a gap of more
+/// than `most_gap` milliseconds, and that at most 2% and `most_lost` are missing.
+#[track_caller]
+fn assert_passed(backend: &str, (numbers, sent): (&[u32], u32), most_gap: f64, most_lost: f64) {
+    let odd: Vec<_> = (numbers.windows(2).filter(|pair| pair[0] >= pair[1])).collect();
+    assert!(
+        odd.is_empty(),
+        "{backend}: duplicates, or packets out of order: {odd:?}"
+    );
+    let gap = longest_gap(numbers);
+    let missing = f64::from(sent) - numbers.len() as f64;
+    let found =
+        format!("{backend}: a gap of {gap} ms, {most_gap:.0} allowed; {missing} of {sent} missing");
+    eprintln!("{found}");
+    assert!(f64::from(gap) <= most_gap, "{found}");
+    assert!(missing <= 0.02 * f64::from(sent) + most_lost, "{found}");
+}
+
 #[test]
 fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
     let Some(wire) = wire("a daemon that is killed", 1) else {
@@ -110,33 +128,15 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
         };
         let send = || numbered(hosts, 1_001, kill_thrice);
         let ((workers, numbers, sent), changes) = while_changes_take(hosts.1.link(), send);
-        let odd: Vec<_> = (numbers.windows(2).filter(|pair| pair[0] >= pair[1])).collect();
-        assert!(
-            odd.is_empty(),
-            "{backend}: some came twice, or out of order: {odd:?}"
-        );
-        // A number a millisecond.
-        let gap = longest_gap(&numbers);
         let kernel = changes + pressure.stalled();
         let most = pressure.most(50.0, 2_000.0) + kernel.as_secs_f64() * 1e3;
-        assert!(
-            f64::from(gap) <= most,
-            "{backend}: nothing passed for {gap} ms, {most:.0} allowed"
-        );
-        let missing = f64::from(sent) - numbers.len() as f64;
-        assert!(
-            missing <= 0.02 * f64::from(sent) + 3.0 * most,
-            "{backend}: {missing} of {sent} are missing"
-        );
+        assert_passed(backend, (&numbers, sent), most, 3.0 * most);
         // The last one shapes, too, once it is ready.
         until_it_shapes(&wire, &socket, backend);
         let finished = site.end();
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
         let told = finished.stderr.matches("was ended by signal 9").count();
         assert_eq!(told, 3, "{}", finished.stderr);
-        eprintln!(
-            "{backend}: nothing passed for {gap} ms, {most:.0} allowed; {missing} of {sent} are missing"
-        );
         assert!(
             link(&report, "up")["transmitted"].as_u64().unwrap() > 0,
             "{report:#}"
@@ -201,23 +201,13 @@ fn it_is_stopped(wire: &Wire, backend: &str, workers: &str) {
     };
     let send = || numbered(hosts, 1_001, stop);
     let ((next, numbers, sent), changes) = while_changes_take(hosts.1.link(), send);
-    let odd: Vec<_> = (numbers.windows(2).filter(|pair| pair[0] >= pair[1])).collect();
-    assert!(
-        odd.is_empty(),
-        "{backend}: some came twice, or out of order: {odd:?}"
-    );
-    // A number a millisecond.
-    let gap = longest_gap(&numbers);
     let kernel = changes + pressure.stalled();
     let most = HANG_MS + pressure.most(100.0, 2_000.0) + kernel.as_secs_f64() * 1e3;
-    assert!(
-        f64::from(gap) <= most,
-        "{backend}: nothing passed for {gap} ms, {most:.0} allowed"
-    );
-    let missing = f64::from(sent) - numbers.len() as f64;
-    assert!(
-        missing <= 0.02 * f64::from(sent) + most + 2.0 * (most - HANG_MS),
-        "{backend}: {missing} of {sent} are missing"
+    assert_passed(
+        backend,
+        (&numbers, sent),
+        most,
+        most + 2.0 * (most - HANG_MS),
     );
     until_it_shapes(wire, &socket, backend);
     assert_eq!(children(&site), [next.number], "{backend}");
@@ -233,9 +223,6 @@ fn it_is_stopped(wire: &Wire, backend: &str, workers: &str) {
     );
     let report: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert!(link(&report, "up")["transmitted"].as_u64() > Some(0));
-    eprintln!(
-        "{backend}: nothing passed for {gap} ms, {most:.0} allowed; {missing} of {sent} are missing"
-    );
 }
 
 #[test]
