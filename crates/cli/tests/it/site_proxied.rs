@@ -72,11 +72,17 @@ fn start_proxy() -> (SocketAddr, thread::JoinHandle<()>) {
     (address, running)
 }
 
-/// Asks the proxy as a browser does, for a path below the prefix.
+/// Asks the proxy as a browser does, for a path below the prefix. No answer redirects: the site does not know its prefix.
 fn ask(proxy: SocketAddr, served: &Served, method: &str, path: &str, body: &str) -> Answered {
     let head = format!("Host: {PUBLIC}\r\n");
     let path = format!("{PREFIX}{path}");
-    request_over(served.connect_to(proxy), (method, &path), &head, body)
+    let answered = request_over(served.connect_to(proxy), (method, &path), &head, body);
+    assert!(
+        !(300..400).contains(&answered.status),
+        "{path}: {}",
+        answered.status
+    );
+    answered
 }
 
 /// The relative addresses of a page or a script, next to it.
@@ -132,6 +138,18 @@ fn the_page_and_the_interface_work_below_the_path_of_a_reverse_proxy() {
     assert_eq!(changed.status, 200, "{}", changed.body);
     let config = get("/v1/config").body;
     assert!(config.contains("rate = \"9mbit\""), "{config}");
+    // Other paths redirect nowhere either.
+    for path in [
+        "",
+        "/v1",
+        "/v1/",
+        "/v1/links",
+        "/v1/links/",
+        "//",
+        "/nosuch",
+    ] {
+        get(path);
+    }
     let unknown = get("/v1/nosuch");
     assert_eq!(unknown.status, 404);
     assert!(serde_json::from_str::<Value>(&unknown.body).is_ok());
