@@ -99,8 +99,14 @@
 //! let terms = |weight, of| Terms::new(weight, of, longest, longest, Transmit::Between);
 //! let (class, below) = (terms(flows[1].weight, 5)?, terms(Weight::ONE, 10)?);
 //! let service = Service::of_link(rate, longest).child(class.share(), bounds::wf2q_plus(&class));
-//! let service = service.child(below.share(), bounds::wf2q_plus(&below));
-//! assert_eq!(service.bps(), 800_000);
+//! let (share, wfi) = (below.share(), bounds::wf2q_plus(&below));
+//! assert_eq!(service.child(share, wfi).bps(), 800_000);
+//! // A packet of its own has 15 ms at that rate, and waits at one such link for others; two of them count it again.
+//! let (one, more) = (service.conforming_delay(share, wfi, 1500), service.conforming_delay(share, wfi, 0));
+//! assert_eq!(one.0 - more.0, 15_000_000);
+//! let own: Rate = "800kbit".parse()?;
+//! let both = bounds::end_to_end(1500, own, longest, [more; 2]);
+//! assert_eq!(both, one + more + Nanos::from_millis(15));
 //!
 //! // Requests of which the cost is known after service.
 //! let estimates = Estimates { in_flight: 4, error: 300 };
@@ -211,7 +217,7 @@ mod timestamps;
 
 pub use correction::{Estimates, corrected};
 pub use flows::{Dispatched, Guarantees, with_arbiter};
-pub use hierarchy::{Service, transmit_time};
+pub use hierarchy::{Service, end_to_end, transmit_time};
 pub use rounds::{Round, drr, drr_in_proportion, scfq};
 pub use siblings::{Head, Siblings};
 pub use timestamps::{

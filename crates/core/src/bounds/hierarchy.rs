@@ -352,6 +352,31 @@ pub fn transmit_time(transmit: Transmit, rate: Rate) -> Nanos {
     }
 }
 
+/// How long after it enters the first of several links a packet has left the last one, of a flow that keeps to `rate`
+/// and to bursts of `burst` bytes, with packets up to `longest`. `links` has for each one the flow's
+/// [`conforming_delay`](Service::conforming_delay) of no burst there and the time to the next one: at each, the flow is
+/// guaranteed `rate` or more, whatever it is served beyond. Zero is right for a plain link that only this flow uses.
+///
+/// ```text
+/// b / g + (links - 1) L_k / g + (sum of the latencies)
+/// ```
+///
+/// The burst counts once: a packet leaves link i by its clock there and E_i, and the clock of link i + 1 is no more
+/// than `E_i + L_k / g` behind that of link i. For `f_n` is the largest of `a_j + (l_j to l_n) / g` over all j up to n,
+/// and a_j at link i + 1 is no later than `f_j + E_i` at link i. (Goyal, Lam, Vin, 1995.)
+pub fn end_to_end(
+    burst: u64,
+    rate: Rate,
+    longest: Length,
+    links: impl IntoIterator<Item = Nanos>,
+) -> Nanos {
+    let again = Work(longest.get().into()).time(rate);
+    let links = links.into_iter();
+    let all = links.map(|link| link + again).reduce(|a, b| a + b);
+    let all = all.map_or(0, |all| all.0 - again.0);
+    Nanos(all) + Work(burst as f64).time(rate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,7 @@ mod no_std;
 mod nodes;
 mod operations;
 mod priority;
+mod published;
 mod returning_flows;
 mod scales;
 mod scfq;

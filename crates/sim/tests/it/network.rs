@@ -1,8 +1,9 @@
 //! Packets that take several wires.
 
 use crate::support::{length, rate};
+use fairlane_core::bounds::{Head, Service, Siblings, Transmit, end_to_end};
 use fairlane_core::sched::Algorithm;
-use fairlane_core::{Limits, SchedulerLimits, Weight};
+use fairlane_core::{Limits, Nanos, SchedulerLimits, Weight};
 use fairlane_sim::{
     Carried, Lengths, Network, NetworkError, Picos, SourcePlan, Tcp, Traffic, Way, Wire,
 };
@@ -322,4 +323,65 @@ fn limits_per_flow_hold_beside_those_of_a_port() {
         .unwrap();
     network.run_until(Picos::from_secs(1));
     assert_eq!(network.carried(0).rejected, 6);
+}
+
+/// Three schedulers at 4 Mbit/s and a plain wire in a row, and others that send more than each can carry. Bursts
+/// of 5 packets at 1 Mbit/s, a quarter of each: the bound is that of the formula by Goyal, Lam and Vin with
+/// our latencies, less than the sum of the bounds of each wire, and the slowest packet comes near it.
+#[test]
+fn a_burst_counts_once_on_its_way_over_several_wires() {
+    const L: u32 = 1000;
+    let (long, burst, rates) = (length(L), 5 * L, [rate(4_000_000); 3]);
+    let g = rate(1_000_000);
+    for (algorithm, near) in [
+        (Algorithm::Wf2qPlus, 0.65),
+        (Algorithm::Drr, 0.4),
+        (Algorithm::Qfq, 0.3),
+    ] {
+        let mut wires = rates
+            .map(|rate| wire(rate.bps(), 100, algorithm, 60))
+            .to_vec();
+        wires.push(wire(8_000_000, 100, Algorithm::Fifo, 60));
+        let mut network = row(&wires, 1);
+        let period = Picos::from_millis(40);
+        let bursts = Traffic::Bursty { packets: 5, period };
+        network
+            .add_source(source(way(0, 4, 1), bursts, L), 0)
+            .unwrap();
+        for (from, rate) in (0..).zip(rates) {
+            for _ in 0..3 {
+                let more = Traffic::Cbr(self::rate(rate.bps() / 2));
+                network
+                    .add_source(source(way(from, from + 1, 1), more, L), 1)
+                    .unwrap();
+            }
+        }
+        network.run_until(Picos::from_millis(2_000));
+        let siblings = Siblings::new(algorithm, [(Weight::ONE, long, 4)]);
+        let wfi = siblings
+            .bound(Weight::ONE, long, Head::Known, Transmit::Between)
+            .unwrap();
+        let of = |burst: u32| {
+            rates.map(|rate| Service::of_link(rate, long).conforming_delay(0.25, wfi, burst.into()))
+        };
+        let hops = of(0).map(|latency| latency + Nanos::from_micros(100));
+        let plain = [Nanos::from_micros(100)];
+        let bound = end_to_end(burst.into(), g, long, hops.into_iter().chain(plain));
+        if algorithm == Algorithm::Wf2qPlus {
+            // b / g, three times L / g, four wires; on three of them two packets of all.
+            assert_eq!(
+                bound,
+                Nanos::from_micros(40_000 + 3 * 8_000 + 4 * 100 + 3 * 4_000)
+            );
+        }
+        let sum = of(burst).into_iter().reduce(|a, b| a + b).unwrap();
+        assert!(bound < sum + Nanos::from_millis(40), "{algorithm}");
+        let carried = network.carried(0);
+        assert!(carried.received.packets > 200, "{carried:?}");
+        let worst = carried.delays.max().0 as f64 / 1000.0 / bound.0 as f64;
+        assert!(
+            worst <= 1.0 && worst >= near,
+            "{algorithm}: {worst} of {bound:?}"
+        );
+    }
 }
