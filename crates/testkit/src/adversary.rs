@@ -10,6 +10,7 @@
 mod link;
 mod play;
 mod scenario;
+mod text;
 
 use std::fmt::{self, Debug};
 
@@ -53,6 +54,33 @@ pub struct Adversary {
     space: Space,
     seed: u64,
     packets: u64,
+    /// The only index to look at.
+    index: Option<Index>,
+}
+
+/// An index of a flow that has a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Index {
+    /// B-WFI.
+    Service,
+    /// T-WFI.
+    Delay,
+    /// Latency as a guaranteed-rate server.
+    Latency,
+}
+
+impl Index {
+    /// All of them.
+    pub const ALL: [Index; 3] = [Index::Service, Index::Delay, Index::Latency];
+
+    /// Its name in sentences.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Index::Service => "B-WFI",
+            Index::Delay => "T-WFI",
+            Index::Latency => "latency",
+        }
+    }
 }
 
 impl Debug for Adversary {
@@ -73,7 +101,7 @@ pub struct Nearest {
     pub ratio: f64,
     /// The index and its flow, in a sentence.
     pub what: String,
-    /// The senders.
+    /// The senders, in a form that [`Adversary::replay`] reads.
     pub scenario: String,
     /// Scenarios in all.
     pub tried: u64,
@@ -118,6 +146,16 @@ impl Adversary {
             },
             seed: 1,
             packets: 20_000,
+            index: None,
+        }
+    }
+
+    /// Looks at this index alone.
+    #[must_use]
+    pub fn index(self, index: Index) -> Adversary {
+        Adversary {
+            index: Some(index),
+            ..self
         }
     }
 
@@ -162,12 +200,29 @@ impl Adversary {
             }
         }
         let (found, scenario) = best;
-        Ok(Nearest {
-            ratio: found.ratio,
-            what: found.what(),
-            scenario: format!("{scenario:#?}"),
-            tried: search.tried,
-        })
+        Ok(found.nearest(scenario.to_string(), search.tried))
+    }
+
+    /// Runs one scenario, as [`Nearest::scenario`] has it.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), and where `scenario` is none.
+    pub fn replay(&self, scenario: &str) -> Result<Nearest, Broken> {
+        let parsed = scenario.parse::<Scenario>();
+        let found = parsed.and_then(|scenario| self.run(&scenario));
+        let broken = |what| Broken {
+            algorithm: self.name,
+            check: "replay",
+            what,
+            seed: self.seed,
+            smallest: scenario.into(),
+        };
+        match found {
+            Ok(found) if found.ratio <= BROKEN => Ok(found.nearest(scenario.into(), 1)),
+            Ok(found) => Err(broken(found.what())),
+            Err(what) => Err(broken(what)),
+        }
     }
 
     /// Searches.
@@ -187,7 +242,7 @@ impl Adversary {
             check: "adversary",
             what,
             seed: self.seed,
-            smallest: format!("{scenario:#?}"),
+            smallest: scenario.to_string(),
         }
     }
 
@@ -198,9 +253,15 @@ impl Adversary {
         let meter = play::play(scenario, link.as_mut(), &rates)?;
         let mut found = Found::default();
         for (flow, &bound) in bounds.iter().enumerate() {
-            found.see("B-WFI", flow, meter.service(flow), bound.service);
-            found.see("T-WFI", flow, meter.delay(flow), bound.delay);
-            found.see("latency", flow, meter.latency(flow), bound.latency);
+            let looked_at = |index: &Index| self.index.is_none_or(|only| only == *index);
+            for index in Index::ALL.into_iter().filter(looked_at) {
+                let (measured, bound) = match index {
+                    Index::Service => (meter.service(flow), bound.service),
+                    Index::Delay => (meter.delay(flow), bound.delay),
+                    Index::Latency => (meter.latency(flow), bound.latency),
+                };
+                found.see(index.name(), flow, measured, bound);
+            }
         }
         Ok(found)
     }
@@ -227,6 +288,15 @@ impl Found {
                 measured,
                 bound,
             };
+        }
+    }
+
+    fn nearest(&self, scenario: String, tried: u64) -> Nearest {
+        Nearest {
+            ratio: self.ratio,
+            what: self.what(),
+            scenario,
+            tried,
         }
     }
 

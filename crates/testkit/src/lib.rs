@@ -15,7 +15,7 @@ pub mod operations;
 pub mod scale;
 mod statements;
 
-pub use adversary::{Adversary, Nearest};
+pub use adversary::{Adversary, Index, Nearest};
 pub use broken::{Broken, Sentence};
 pub use conformance::{Conformance, Scale, Shares, conforms};
 pub use form::{check_is_due, long_tests};

@@ -1,7 +1,5 @@
 //! Senders whose packets come at instants that service decides, and how one such set becomes another.
 
-use std::fmt::{self, Debug};
-
 use crate::flows::Random;
 
 /// Most flows of a scenario.
@@ -22,7 +20,7 @@ pub(super) enum Cue {
 }
 
 /// Flows alike.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Senders {
     pub count: u32,
     /// 0 is the root, n is class n - 1.
@@ -43,32 +41,6 @@ pub(super) struct Senders {
     /// The time at which the first of them starts, and the time from each to the next.
     pub start: u32,
     pub apart: u32,
-}
-
-/// One line: a list of these is read as a table.
-impl Debug for Senders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, others] = self.lengths;
-        write!(f, "{} flows ", self.count)?;
-        if self.class > 0 {
-            write!(f, "in class {} ", self.class)?;
-        }
-        write!(
-            f,
-            "of weight {}, longest packet {}: {} packets of {first}, {others} (less up to {}) at {} + {} n; then ",
-            self.weight, self.longest, self.at_first, self.vary, self.start, self.apart,
-        )?;
-        write!(f, "{} packets {} to ", self.burst, self.after)?;
-        write!(f, "{} bytes after ", self.after + self.jitter)?;
-        match self.cue {
-            Cue::Own(left) => write!(
-                f,
-                "a packet of the flow is taken that leaves {left} or fewer"
-            ),
-            Cue::Other(kind) => write!(f, "a packet of senders {kind} is taken, for an idle flow"),
-            Cue::Share(part) => write!(f, "{part}% of the time that its share needs for a burst"),
-        }
-    }
 }
 
 /// A class with others or flows below it.
