@@ -76,7 +76,7 @@ static void sizes(void)
     options.algorithm = "\xff";
     EXPECT(fl_scheduler_open(&options, &made), FL_ERR_TEXT);
     static const char *const names[] = {"fifo", "drr", "wf2q", "wf2q+", "qfq", "qfq+", "s-kps", "gfq", "priority",
-                                        "sfq", "scfq", "wf2q++", "s-kps+", "gfq+", "drr+"};
+                                        "sfq", "wfq", "scfq", "wf2q++", "s-kps+", "gfq+", "drr+"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         options.algorithm = names[i];
         options.aggregate = i % 2 ? 3 : UINT32_MAX;

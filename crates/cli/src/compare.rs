@@ -3,19 +3,20 @@
 use std::iter;
 use std::num::NonZeroU32;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use comfy_table::Table;
 use fairlane_bench::controller::Arrivals;
 use fairlane_bench::flowsets::{Backlog, FlowSet, FlowSets};
 use fairlane_bench::pairs::{Case, Contender};
 use fairlane_config::algorithms;
 use fairlane_config::class_report::DelayReport;
+use fairlane_core::Length;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_traffic::replay::by_flow::{Report, Setup};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::algorithm::{self, Algorithm, members};
+use crate::algorithm::{self, Algorithm, members, quantum};
 use crate::cost::{Custom, measured};
 use crate::source::{Reading, Recorded, Source};
 use crate::{figures, output, plain, table};
@@ -70,6 +71,10 @@ pub(crate) struct Options {
     /// Most flows in an aggregate (M), for algorithms whose name ends in +
     #[arg(long, value_name = "M", default_value_t = AUTOMATIC_MEMBERS, value_parser = members)]
     aggregate: NonZeroU32,
+    /// Quantum of drr in bytes, overhead included: that of the lightest flow, and the others' in
+    /// proportion [default: the least with which each flow's longest packet is sent in one turn]
+    #[arg(long, value_name = "BYTES", value_parser = quantum)]
+    quantum: Option<Length>,
     /// Requests by which the cost of a packet is measured, more for thousands of flows;
     /// with 0 it is not
     #[arg(short = 'n', value_name = "LOOPS", default_value_t = 1_600_000)]
@@ -140,6 +145,7 @@ impl Options {
             [] => algorithms::all(),
             chosen => chosen.to_vec(),
         };
+        let chosen = algorithm::with_quantum(chosen, self.quantum).map_err(Error::msg)?;
         let source = &self.source;
         let recorded = Reading { source, progress }.recorded()?;
         let arrivals = &recorded.arrivals;

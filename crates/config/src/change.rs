@@ -6,7 +6,7 @@
 //! of it is new: its parent, its parameters, and the filters that lead there. Whoever goes on keeps its
 //! packets and its flows, with their places in virtual time; and its own, unless it goes on below another
 //! parent, where it comes as one that becomes backlogged. Where the algorithm of either parent follows packets
-//! (`fifo`, `sfq`, `wf2q`), a class of another parent is a new one, to which packets go one by one.
+//! (`fifo`, `sfq`, `wfq`, `wf2q`), a class of another parent is a new one, to which packets go one by one.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};

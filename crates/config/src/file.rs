@@ -153,7 +153,7 @@ pub(crate) struct Link {
     /// bytes where the interface is not there.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub longest: Option<Text>,
-    /// Who is next among the classes without a parent: "fifo", "drr", "wf2q", "wf2q+", "scfq",
+    /// Who is next among the classes without a parent: "fifo", "drr", "wfq", "wf2q", "wf2q+", "scfq",
     /// "qfq" (the default), "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr+", "priority" or
     /// "sfq"; or "cbq" for class-based queueing in the whole link.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_link())))]
@@ -229,7 +229,7 @@ pub(crate) struct Class {
     /// What is kept for it, or for all its flows together, however full the link is. By default, what
     /// its guarantee needs for bursts of 10 ms of its rate, at least two packets and at most 64 kB.
     pub room: Option<Box<At<Limit>>>,
-    /// Queue management: "codel", "red", "tail-drop", or a table. "codel" by default, below fifo, sfq and wf2q and in
+    /// Queue management: "codel", "red", "tail-drop", or a table. "codel" by default, below fifo, sfq, wfq and wf2q and in
     /// cbq "tail-drop".
     pub queue: Option<Box<At<Queue>>>,
     /// Makes a queue for each flow in this class, as its first packet comes. A flow is all that

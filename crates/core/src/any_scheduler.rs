@@ -2,7 +2,7 @@
 //! for programs that spend far more than that on a packet (a system call, a line of text): their
 //! code is compiled once and not for each algorithm.
 
-use crate::sched::{Algorithm, algorithms};
+use crate::sched::{Algorithm, DrrOfQuantum, algorithms};
 use crate::scheduler::Violation;
 use crate::{
     ChangeError, FlowConfig, FlowId, FlowStats, Length, Packet, PacketScheduler, Rejected,
@@ -26,6 +26,7 @@ trait Flows: Send + core::fmt::Debug {
     ) -> Result<FlowStats, ChangeError>;
     fn enqueue(&mut self, flow: FlowId, len: Length, slot: Slot) -> Result<(), Rejected<Slot>>;
     fn dequeue(&mut self) -> Option<Packet<Slot>>;
+    fn unsent(&mut self, work: &dyn Fn() -> u128);
     fn flows(&self) -> Box<dyn Iterator<Item = FlowId> + '_>;
     fn room(&self, flow: FlowId) -> u32;
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats>;
@@ -57,6 +58,10 @@ impl<A: Scheduler + Send> Flows for PacketScheduler<A, Slot> {
 
     fn dequeue(&mut self) -> Option<Packet<Slot>> {
         self.dequeue()
+    }
+
+    fn unsent(&mut self, work: &dyn Fn() -> u128) {
+        self.unsent(work);
     }
 
     fn flows(&self) -> Box<dyn Iterator<Item = FlowId> + '_> {
@@ -185,6 +190,12 @@ impl<P> AnyScheduler<P> {
         Some(self.payloads.of(packet))
     }
 
+    /// As [`PacketScheduler::unsent`].
+    #[inline]
+    pub fn unsent(&mut self, work: impl Fn() -> u128) {
+        self.flows.unsent(&work);
+    }
+
     /// As [`PacketScheduler::flows`].
     pub fn flows(&self) -> impl Iterator<Item = FlowId> {
         self.flows.flows()
@@ -240,6 +251,9 @@ macro_rules! make {
             $(Algorithm::$variant$(($most))? => {
                 Box::new(PacketScheduler::<$type, Slot>::new($make, $limits))
             })*
+            Algorithm::DrrOfQuantum(quantum) => {
+                Box::new(PacketScheduler::<_, Slot>::new(DrrOfQuantum::new(quantum), $limits))
+            }
             Algorithm::Custom(custom) => {
                 Box::new(PacketScheduler::<_, Slot>::new(custom.scheduler(), $limits))
             }

@@ -62,6 +62,8 @@
 //! let [drr, scfq] = [bounds::drr(&round, weight, short, Transmit::Direct),
 //!     bounds::scfq(&round, weight, short, Transmit::Direct)].map(Option::unwrap);
 //! assert!(least.delay < scfq.delay && scfq.delay < drr.delay);
+//! // WFQ may serve a flow ahead, and then leave it without service for a round.
+//! assert!(least.delay < bounds::wfq(&terms, round.slowest()).delay);
 //! assert!(bounds::drr_in_proportion(&terms, Weight::ONE, 96).is_some());
 //! // These promise a flow nothing, but for the highest priority.
 //! assert_eq!([bounds::fifo(), bounds::sfq()], [None, None]);
@@ -168,7 +170,7 @@
 //!   never further behind its share. This is the T-WFI for SCHED+, where an aggregate may have been
 //!   served ahead by another of its flows, and no smaller latency is known.
 //! * *Strict priority*: Q. All that is sent after an arrival is of the level.
-//! * *WF2Q*: each packet leaves by L / R after the fluid server has finished it, which that does by f_n.
+//! * *WFQ and WF2Q*: each packet leaves by L / R after the fluid server has finished it, which that does by f_n.
 //!
 //! # Classes within classes
 //!
@@ -223,6 +225,7 @@ pub use siblings::{Head, Siblings};
 pub use timestamps::{
     Aggregate, Errors, Finish, Slot, cost_rounding, gfq, gfq_plus, qfq, qfq_equal_packets,
     qfq_plus, qfq_rounding, s_kps, s_kps_plus, sched, sched_plus, wf2q, wf2q_plus, wf2q_plus_plus,
+    wfq,
 };
 
 /// Work of the link, or service of a flow, in bytes.
@@ -261,7 +264,7 @@ impl Add for Work {
 /// The worst-case fair indexes of a flow, and its latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wfi {
-    /// Whether the B-WFI holds over every interval in which the flow is backlogged. Under WF2Q it holds only
+    /// Whether the B-WFI holds over every interval in which the flow is backlogged. Under WFQ and WF2Q it holds only
     /// while the fluid server has packets of the flow too ([`wf2q`]). The T-WFI holds always.
     pub strict: bool,
     /// B-WFI: service that the flow may be behind its share.

@@ -1,7 +1,7 @@
 //! The algorithms and queues of Fairlane: who is next, what a flow holds, and when the link may send.
 //!
 //! This crate does no I/O, reads no clock, starts no thread and prints nothing. On the packet path it
-//! allocates nothing once its tables have grown to size, except in WF2Q, and in SCHED+ where a flow
+//! allocates nothing once its tables have grown to size, except in WFQ and WF2Q, and in SCHED+ where a flow
 //! with a pending change of share moves. It is `no_std` with `alloc` and forbids `unsafe`.
 //!
 //! Three parts answer three questions:

@@ -609,9 +609,21 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         }
     }
 
+    /// The link has yet to transmit `work()` of the packets that it was handed, in 2^-64 bytes. An
+    /// owner that knows says so before each [`enqueue`](Self::enqueue), so that WFQ and WF2Q count an
+    /// arrival at its time and not at the end of the packet in service; others do not ask. O(1), but as
+    /// a dequeue for those two.
+    #[inline]
+    pub fn unsent(&mut self, work: impl FnOnce() -> u128) {
+        if A::FOLLOWS_LINK {
+            self.algorithm.unsent(work());
+        }
+    }
+
     /// The packet that [`dequeue`](Self::dequeue) would hand out, left where it is.
     pub fn peek(&mut self) -> Option<Packet<&P, FlowId, L>> {
         let (id, packets) = loop {
+            self.algorithm.settle(self.flows.as_mut_slice());
             let selected = self.algorithm.select(self.flows.as_slice());
             let flow = self.flows.get(selected.index())?;
             let id = EntityId::in_use(selected.index() as u32);
@@ -655,6 +667,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     #[inline(always)]
     fn dequeue_selected(&mut self) -> Result<Packet<P, FlowId, L>, Option<EntityId>> {
         let flows = self.flows.as_mut_slice();
+        self.algorithm.settle(flows);
         let selected = self.algorithm.select(flows);
         let flow = flows.get_mut(selected.index()).ok_or(None)?;
         let id = EntityId::in_use(selected.index() as u32);

@@ -374,6 +374,9 @@ pub trait Scheduler {
     /// it: else it orders no queue that drops packets as they leave.
     const MAY_LOSE_FIRST: bool = true;
 
+    /// Whether it asks how far the link is ([`unsent`](Self::unsent)).
+    const FOLLOWS_LINK: bool = false;
+
     /// Takes in `id` with a share, inactive. O(1).
     fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share);
 
@@ -415,6 +418,23 @@ pub trait Scheduler {
     #[inline]
     fn dropped_first(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
         self.discarded(entities, id, 1);
+    }
+
+    /// The link has yet to transmit `work` of the packets that it took, in 2^-64 bytes. Said before each
+    /// arrival by an owner that knows, and then by [`settle`](Self::settle) before each question:
+    /// for algorithms that follow a fluid server, to which the time of an arrival matters. Cost as
+    /// [`served`](Self::served).
+    #[inline(always)]
+    fn unsent(&mut self, work: u128) {
+        let _ = work;
+    }
+
+    /// The link takes the next packet: it has transmitted all that it took. Said before
+    /// [`select`](Self::select) by an owner that says [`unsent`](Self::unsent), and by any that has DRR
+    /// with quanta below the longest packets ([`DrrOfQuantum`](crate::sched::DrrOfQuantum)).
+    #[inline(always)]
+    fn settle(&mut self, entities: &mut [impl Holds<Self::Entity>]) {
+        let _ = entities;
     }
 
     /// Who is next? Pure until the next statement. O(1).

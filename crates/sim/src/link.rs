@@ -255,6 +255,13 @@ impl<P> Link<P> {
         self.progress.work(at)
     }
 
+    /// The work that is left to transmit of the packets here: exact as [`work`](Self::work). O(1).
+    pub(crate) fn unsent(&self, at: Picos) -> Work {
+        let progress = &self.progress;
+        let in_service = Work::from_bits(progress.before + progress.period_bits);
+        in_service - progress.work(at) + Work::from_bytes(self.waiting_bytes)
+    }
+
     /// How far it is.
     pub(crate) fn progress(&self) -> &Progress {
         &self.progress

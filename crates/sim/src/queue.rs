@@ -1,6 +1,6 @@
 //! What a simulated link sends from: a packet scheduler of flows, or queues of classes.
 
-use crate::time::Picos;
+use crate::time::{Picos, Work};
 use core::fmt;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::tree::{self, ClassFlow, ClassQueue, Payload};
@@ -90,6 +90,11 @@ pub trait Queue<L: Label, P> {
         discard: impl FnMut(Length, P),
     ) -> Result<(), Rejection>;
 
+    /// The link has yet to transmit `work()`: said before each packet that arrives.
+    fn unsent(&mut self, work: impl Fn() -> Work) {
+        let _ = work;
+    }
+
     /// Hands out the packet that is next at `now`.
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Length, P)) -> Next<P>;
 
@@ -163,6 +168,10 @@ macro_rules! of_flows {
                 _: impl FnMut(Length, P),
             ) -> Result<(), Rejection> {
                 $scheduler::enqueue(self, to, len, packet).map_err(|rejected| rejected.reason)
+            }
+
+            fn unsent(&mut self, work: impl Fn() -> Work) {
+                $scheduler::unsent(self, || work().in_fractions_of_bytes());
             }
 
             fn dequeue(&mut self, _: Nanos, _: impl FnMut(Length, P)) -> Next<P> {

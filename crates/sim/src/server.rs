@@ -191,6 +191,7 @@ where
         let now = Now::new(self.clock, self.link.progress());
         self.discarded.clear();
         let discard = discard(now, &mut self.observer, &mut self.discarded);
+        self.queue.unsent(|| self.link.unsent(self.clock));
         let outcome = self.queue.enqueue(to, len, packet, nanos, discard);
         match outcome {
             Ok(()) => {

@@ -136,6 +136,13 @@ impl Work {
         Work::from_bytes(len.get() as u64)
     }
 
+    /// In 2^-64 bytes, rounded up.
+    pub(crate) fn in_fractions_of_bytes(self) -> u128 {
+        let whole = self.0 / Work::from_bytes(1).0;
+        let rest = self.0 % Work::from_bytes(1).0;
+        (whole << 64) + (rest << 64).div_ceil(Work::from_bytes(1).0)
+    }
+
     /// In bits, rounded.
     pub fn as_bits_f64(self) -> f64 {
         self.0 as f64 / PICOS_PER_SECOND as f64

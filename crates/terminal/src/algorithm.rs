@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fairlane_config::algorithms;
+use fairlane_core::Length;
 pub use fairlane_core::sched::Algorithm;
 
 /// Reads `--alg`.
@@ -21,4 +22,42 @@ fn possible(algorithm: Algorithm) -> PossibleValue {
 pub fn members(text: &str) -> Result<NonZeroU32, String> {
     text.parse()
         .map_err(|_| "a number of flows from 1 to 4294967295".to_owned())
+}
+
+/// The smallest quantum: a packet of the longest there is waits for a thousand of them.
+const LEAST_QUANTUM: u32 = 64;
+
+/// Reads `--quantum`.
+pub fn quantum(text: &str) -> Result<Length, String> {
+    let bytes = text.parse().ok().filter(|&bytes| bytes >= LEAST_QUANTUM);
+    bytes.and_then(Length::new).ok_or_else(|| {
+        format!(
+            "a number of bytes from {LEAST_QUANTUM} to {}",
+            Length::MAX.get()
+        )
+    })
+}
+
+/// Gives DRR a quantum, if there is one.
+///
+/// # Errors
+///
+/// None of the algorithms is DRR.
+pub fn with_quantum(
+    mut algorithms: Vec<Algorithm>,
+    quantum: Option<Length>,
+) -> Result<Vec<Algorithm>, &'static str> {
+    let Some(quantum) = quantum else {
+        return Ok(algorithms);
+    };
+    let mut given = false;
+    for algorithm in &mut algorithms {
+        if let Some(with_quantum) = algorithm.with_quantum(quantum) {
+            (*algorithm, given) = (with_quantum, true);
+        }
+    }
+    match given {
+        true => Ok(algorithms),
+        false => Err("--quantum: only drr has a quantum (use --alg drr)"),
+    }
 }

@@ -11,7 +11,7 @@ fn claims<A: Scheduler + 'static>(algorithm: Algorithm, all: Conformance<A>) -> 
         Algorithm::Priority => all.shares(Shares::AmongEquals).scale(Scale::Exact),
         Algorithm::Drr | Algorithm::DrrPlus(_) => all.scale(Scale::Exact),
         // Its fluid server divides by whatever sum of weights is backlogged.
-        Algorithm::Wf2q => all.scale(Scale::Free),
+        Algorithm::Wfq | Algorithm::Wf2q => all.scale(Scale::Free),
         _ => all,
     };
     let has_aggregates = algorithm != algorithm.with_members(core::num::NonZeroU32::MAX);
@@ -48,6 +48,7 @@ macro_rules! tests {
 tests! {
     fifo_conforms: "fifo";
     drr_conforms: "drr";
+    wfq_conforms: "wfq";
     wf2q_conforms: "wf2q";
     wf2q_plus_conforms: "wf2q+";
     scfq_conforms: "scfq";

@@ -8,8 +8,9 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use fairlane_config::Site;
+use fairlane_core::Length;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_traffic::replay::by_class;
 use fairlane_traffic::replay::by_flow::{self, Setup};
@@ -18,7 +19,7 @@ use fairlane_traffic::replay::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::algorithm::{self, Algorithm, members};
+use crate::algorithm::{self, Algorithm, members, quantum};
 use crate::source::{BUFFER, Reading, Source};
 use outfile::OutFile;
 use report::Shown;
@@ -118,6 +119,10 @@ pub(crate) struct Options {
         conflicts_with = "config"
     )]
     aggregate: NonZeroU32,
+    /// Quantum of drr in bytes, overhead included: that of the lightest flow, and the others' in
+    /// proportion [default: the least with which each flow's longest packet is sent in one turn]
+    #[arg(long, value_name = "BYTES", value_parser = quantum, conflicts_with = "config")]
+    quantum: Option<Length>,
     /// Report each flow's delays and how far it fell behind its share, beside the
     /// algorithm's bounds: on standard output where departures go to OUT, else on
     /// standard error
@@ -209,6 +214,8 @@ impl Replay<'_> {
         let (Some(algorithm), Some(rate)) = (options.alg, options.source.rate) else {
             bail!("--alg and --rate are needed, or --config");
         };
+        let chosen = algorithm::with_quantum(vec![algorithm], options.quantum);
+        let algorithm = chosen.map_err(Error::msg)?[0];
         let mut declared = options.source.declared()?;
         let (mut input, name) = reading.open()?;
         options.check_output()?;

@@ -19,6 +19,10 @@ const MOST_ROWS: usize = 20;
 /// Columns to do without on a narrow terminal, the first of them first.
 const EXPENDABLE: [usize; 5] = [4, 3, 9, 2, 10];
 
+/// The condition of a bound of the B-WFI with a mark.
+const CONDITION: &str = "\n* holds while the fluid server has packets of the flow, too; \
+    a flow that sends only after its last packet has left may exceed it";
+
 /// A report in both forms.
 pub(super) struct Shown {
     json: String,
@@ -93,6 +97,10 @@ pub(super) fn of_flows(report: &by_flow::Report) -> String {
             "; these are the {MOST_ROWS} that were furthest behind, {left_out} are left out"
         );
     }
+    let conditional = |flow: &&FlowReport| flow.b_wfi_conditional_bound_bytes.is_some();
+    if shown.iter().any(conditional) {
+        text += CONDITION;
+    }
     format!("{}\n{text}", table_of(&shown))
 }
 
@@ -127,8 +135,11 @@ fn table_of(flows: &[&FlowReport]) -> Table {
             flow.t_wfi_bound_ns
                 .map_or_else(none, |bound| micros(bound as f64)),
             format!("{:.1}", flow.b_wfi_bytes),
-            flow.b_wfi_bound_bytes
-                .map_or_else(none, |bound| format!("{bound:.1}")),
+            match (flow.b_wfi_bound_bytes, flow.b_wfi_conditional_bound_bytes) {
+                (Some(bound), _) => format!("{bound:.1}"),
+                (None, Some(bound)) => format!("{bound:.1} *"),
+                (None, None) => none(),
+            },
             micros(flow.delay_ns.p50),
             micros(flow.delay_ns.p99),
             micros(flow.delay_ns.max),

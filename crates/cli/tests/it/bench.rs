@@ -26,9 +26,9 @@ impl Report {
     }
 }
 
-const ALGORITHMS: [&str; 16] = [
-    "none", "fifo", "drr", "wf2q", "wf2q+", "qfq", "qfq+", "s-kps", "gfq", "priority", "sfq",
-    "scfq", "wf2q++", "s-kps+", "gfq+", "drr+",
+const ALGORITHMS: [&str; 17] = [
+    "none", "fifo", "drr", "wfq", "wf2q", "wf2q+", "qfq", "qfq+", "s-kps", "gfq", "priority",
+    "sfq", "scfq", "wf2q++", "s-kps+", "gfq+", "drr+",
 ];
 
 fn bench(alg: &str, options: &str) -> Report {

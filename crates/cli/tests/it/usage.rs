@@ -40,18 +40,18 @@ fn an_unknown_command_or_option_is_named() {
 #[test]
 fn an_unknown_algorithm_is_named_with_those_there_are() {
     refuses(
-        &["run", "--alg", "wfq"],
+        &["run", "--alg", "hfsc"],
         &[
             "--alg",
-            "'wfq'",
-            "fifo, drr, wf2q, wf2q+, scfq, qfq, qfq+, s-kps, gfq",
+            "'hfsc'",
+            "fifo, drr, wfq, wf2q, wf2q+, scfq, qfq, qfq+, s-kps, gfq",
         ],
     );
     // The environment alone schedules nothing.
     refuses(&["run", "--alg", "none"], &["--alg", "'none'"]);
     refuses(
-        &["bench", "--alg", "wfq"],
-        &["--alg", "'wfq'", "none, fifo, drr, wf2q"],
+        &["bench", "--alg", "hfsc"],
+        &["--alg", "'hfsc'", "none, fifo, drr, wfq, wf2q"],
     );
     refuses(
         &["bench", "--arrivals", "odd"],

@@ -161,7 +161,7 @@ fn below_priority_it_comes_first_below_a_ceiling_and_where_no_class_can_be_made_
         .iter()
         .find(|class| &*class.name == "link-control");
     assert_eq!(made.unwrap().ceiling.unwrap().rate.bps(), 100_000);
-    for algorithm in ["fifo", "sfq", "wf2q"] {
+    for algorithm in ["fifo", "sfq", "wfq", "wf2q"] {
         assert_eq!(control(&of(algorithm, &class("name = 'a'"))), None);
     }
     let cbq = class("name = 'a'\nrate = '5mbit'\ndefault = true");

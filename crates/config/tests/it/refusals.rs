@@ -453,7 +453,7 @@ fn numbers_of_a_link_that_are_none() {
     refuses(
         "[[link]]\nname='a'\nrate='1mbit'\nalgorithm='hfsc'\n",
         &[
-            "4:11: algorithm 'hfsc' does not exist: it is one of fifo, drr, wf2q, wf2q+, scfq, qfq, qfq+, s-kps, gfq, priority, sfq, wf2q++, s-kps+, gfq+, drr+, cbq",
+            "4:11: algorithm 'hfsc' does not exist: it is one of fifo, drr, wfq, wf2q, wf2q+, scfq, qfq, qfq+, s-kps, gfq, priority, sfq, wf2q++, s-kps+, gfq+, drr+, cbq",
         ],
     );
 }

@@ -93,6 +93,15 @@ pub(crate) fn scfq(child: &Child<'_>) -> Option<Wfi> {
 }
 
 /// It follows every packet, and a class of several has no place in it.
+pub(crate) fn wfq(child: &Child<'_>) -> Option<Wfi> {
+    let round = child
+        .siblings
+        .round()
+        .filter(|_| child.head == Head::Known)?;
+    Some(super::wfq(&child.terms, round.slowest()))
+}
+
+/// As [`wfq`].
 pub(crate) fn wf2q(child: &Child<'_>) -> Option<Wfi> {
     (child.head == Head::Known).then(|| super::wf2q(&child.terms))
 }

@@ -11,6 +11,8 @@ pub struct Round {
     weight_sum: u64,
     length_sum: u64,
     longest: Charge,
+    /// The unit was given, and need not cover anything.
+    is_given: bool,
 }
 
 impl Round {
@@ -44,6 +46,7 @@ impl Round {
             weight_sum,
             length_sum,
             longest: longest?,
+            is_given: false,
         })
     }
 
@@ -56,9 +59,25 @@ impl Round {
         }
     }
 
+    /// The same with a quantum that is given for a flow of weight `lightest`, and may be smaller than
+    /// packets. [`drr`] holds of any quanta: a turn leaves less of the deficit than the next packet is
+    /// long, also one in which nothing is sent.
+    pub fn with_quantum(self, lightest: Weight, quantum: impl Into<Charge>) -> Round {
+        Round {
+            reference: (lightest, quantum.into()),
+            is_given: true,
+            ..self
+        }
+    }
+
     /// phi of a flow of `weight`.
     pub(super) fn share(&self, weight: Weight) -> f64 {
         f64::from(weight.get()) / self.weight_sum as f64
+    }
+
+    /// The largest L_j / phi_j, in work of the link: the unit times the sum of weights.
+    pub fn slowest(&self) -> Work {
+        Work(self.unit() * self.weight_sum as f64)
     }
 
     /// Quantum of weight 1, in bytes.
@@ -110,7 +129,7 @@ pub fn drr(
     transmit: Transmit,
 ) -> Option<Wfi> {
     let length = length.into();
-    if !covers(round.reference, (weight, length)) {
+    if !round.is_given && !covers(round.reference, (weight, length)) {
         return None;
     }
     let wfi = scfq(round, weight, length, transmit)?;

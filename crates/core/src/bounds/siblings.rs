@@ -32,6 +32,17 @@ pub struct Siblings {
     pub(super) ceilings: Ceilings,
 }
 
+/// A round of all, with the quantum that the algorithm was given, if any.
+fn round_of(algorithm: Algorithm, alike: &BTreeMap<(Weight, Length), u32>) -> Option<Round> {
+    let all = alike.iter();
+    let round = Round::of_many(all.map(|(&(weight, length), &n)| (weight, length, n)))?;
+    let lightest = alike.keys().next().map(|&(weight, _)| weight);
+    Some(match (algorithm, lightest) {
+        (Algorithm::DrrOfQuantum(quantum), Some(lightest)) => round.with_quantum(lightest, quantum),
+        _ => round,
+    })
+}
+
 impl Siblings {
     /// Children by weight and longest packet, and how many there are of each; `algorithm` has
     /// its M. O(n log n) in the entries given.
@@ -55,11 +66,7 @@ impl Siblings {
                 .map(|&(_, length)| length)
                 .max()
                 .unwrap_or(Length::MAX),
-            round: Round::of_many(
-                alike
-                    .iter()
-                    .map(|(&(weight, length), &n)| (weight, length, n)),
-            ),
+            round: round_of(algorithm, &alike),
             most_alike: alike.values().copied().max().unwrap_or(1),
             alike,
             slot: Slot::Actual,

@@ -135,6 +135,31 @@ pub fn wf2q(terms: &Terms) -> Wfi {
     }
 }
 
+/// WFQ, for a flow among others of which `slowest` is the largest L_j / phi_j, in work of the link:
+///
+/// ```text
+/// T-WFI R = slowest + L + Q
+/// B-WFI   = phi T-WFI R + L_k       while the fluid server has packets of the flow too
+/// latency = L + Q
+/// ```
+///
+/// `slowest` is N packets for N equal flows: WFQ has no worst-case fair index that does not grow with
+/// the number of flows. A packet leaves at most L / R after the fluid server has finished it (Parekh and
+/// Gallager, Theorem 1), but the flow may have been served ahead of that server. When a packet of finish
+/// time F is selected, either no flow is ahead, so that F <= V + L_k / phi in virtual time, or some flow
+/// j is behind, so that its head has started there, and F <= V + L_j / phi_j. So no flow's next start is
+/// further after V than the largest of these, and a packet with B bytes of its flow in front finishes
+/// in the fluid server within B / phi + `slowest` of work.
+pub fn wfq(terms: &Terms, slowest: Work) -> Wfi {
+    let latency = terms.longest() + terms.queued();
+    let delay = slowest.0 + latency;
+    Wfi {
+        strict: false,
+        latency: Work(latency),
+        ..Wfi::of(terms.share(), delay).with_service(terms.length())
+    }
+}
+
 /// WF2Q+, the least there is: T-WFI R = L_k / phi + L - L_k + Q.
 ///
 /// B-WFI = (2 - 2 phi) L_k + phi (L + Q). Bennett and Zhang's L_k + phi (L - L_k)

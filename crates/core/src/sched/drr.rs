@@ -24,6 +24,8 @@
 //! and a share is right to 10^-6. Fairness is coarse all the same: an entity may wait for a quantum
 //! of every other one, O(N) (Eq. 15 of the QFQ+ paper).
 //!
+//! [`DrrOfQuantum`] has a quantum that is given, and may be smaller.
+//!
 //! # When the reference changes
 //!
 //! All that are there count for U, idle ones too, since they may send at any time. U changes where
@@ -35,7 +37,10 @@
 //! Each keeps its quantum, which is computed where it becomes active and, in the round that
 //! begins with another U, where its turn ends: a change costs nobody a look at all others.
 
+mod quantum;
 mod shares;
+
+pub use self::quantum::DrrOfQuantum;
 
 use self::shares::{Number, Shares};
 use super::Standing;
@@ -267,6 +272,27 @@ impl<S: Scale> Drr<S> {
         outdated.is_some()
     }
 
+    /// The turn of the selected entity ends, which will be charged for `next`.
+    fn end_turn(
+        &mut self,
+        entities: &mut [impl Holds<DrrEntity<S::Deficit>>],
+        id: EntityId,
+        next: Charge,
+    ) {
+        let entity = entities.entity_mut(id);
+        self.active.turn(id, entity.next);
+        // Its quantum may be of another unit.
+        entity.quantum = self.quantum(entity.share);
+        entity.deficit += entity.quantum;
+        if self.outdated().is_some() {
+            entity.deficit = entity.deficit.max(bytes(next));
+        }
+        if self.active.head == self.first {
+            // Each has had a turn since the last change of U.
+            self.unsettled = self.update();
+        }
+    }
+
     /// What the unit in force gives to whoever has this share.
     fn quantum(&self, share: Number) -> S::Deficit {
         self.unit.quantum::<S>(self.shares.get(share).weight)
@@ -395,21 +421,10 @@ impl<S: Scale> Scheduler for Drr<S> {
         if self.advance(entities, id, charged, Some(next)) {
             return;
         }
-        // Its quantum may be of another unit.
         let entity = entities.entity_mut(id);
         entity.deficit -= bytes(charged);
-        if entity.deficit >= bytes::<S::Deficit>(next) {
-            return;
-        }
-        self.active.turn(id, entity.next);
-        entity.quantum = self.quantum(entity.share);
-        entity.deficit += entity.quantum;
-        if self.outdated().is_some() {
-            entity.deficit = entity.deficit.max(bytes(next));
-        }
-        if self.active.head == self.first {
-            // Everybody has had a turn since the last change of U.
-            self.unsettled = self.update();
+        if entity.deficit < bytes::<S::Deficit>(next) {
+            self.end_turn(entities, id, next);
         }
     }
 

@@ -1,5 +1,6 @@
-//! A heap in one flat array, sorted by virtual time.
+//! A heap in one flat array, sorted by time.
 
+use crate::scheduler::MaybeEntity;
 use crate::units::VirtualTime;
 use alloc::vec::Vec;
 
@@ -7,13 +8,62 @@ use alloc::vec::Vec;
 /// binary heap; the smallest of them is found without a branch.
 const ARITY: usize = 4;
 
-/// What a heap is sorted by.
-pub(super) trait Keyed: Copy {
-    fn key(&self) -> VirtualTime;
+/// A key of a heap.
+pub(super) trait Key: Copy {
+    /// Whether it comes before `other`.
+    fn is_before(self, other: Self) -> bool;
 }
 
-/// Entries by key, the earliest first. Keys are compared by their distance, so all in
-/// a heap must lie within half the circle of virtual time.
+/// By distance: a subtraction and a condition. All keys of a heap lie within half the circle of
+/// virtual time.
+impl Key for VirtualTime {
+    #[inline]
+    fn is_before(self, other: VirtualTime) -> bool {
+        self.distance_from(other) < 0
+    }
+}
+
+impl Key for u128 {
+    #[inline]
+    fn is_before(self, other: u128) -> bool {
+        self < other
+    }
+}
+
+/// A virtual time, and among equal times the number of an entity: the lowest number comes first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbered {
+    time: VirtualTime,
+    number: usize,
+}
+
+impl Numbered {
+    #[inline]
+    pub(super) fn new(time: VirtualTime, entity: MaybeEntity) -> Numbered {
+        Numbered {
+            time,
+            number: entity.index(),
+        }
+    }
+}
+
+impl Key for Numbered {
+    #[inline]
+    fn is_before(self, other: Numbered) -> bool {
+        let distance = self.time.distance_from(other.time);
+        distance < 0 || (distance == 0 && self.number < other.number)
+    }
+}
+
+/// An entry of a heap.
+pub(super) trait Keyed: Copy {
+    /// The type that entries are sorted by.
+    type Key: Key;
+
+    fn key(&self) -> Self::Key;
+}
+
+/// Entries by key, the earliest first.
 #[derive(Clone, Debug)]
 pub(super) struct Heap<T> {
     /// The children of entry n are entries `ARITY` n + 1 and up.
@@ -32,6 +82,11 @@ impl<T: Keyed> Heap<T> {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// The earliest entry.
@@ -59,7 +114,7 @@ impl<T: Keyed> Heap<T> {
         while hole > 0 {
             let parent = (hole - 1) / ARITY;
             let above = self.entries[parent];
-            if !is_before(entry.key(), above.key()) {
+            if !entry.key().is_before(above.key()) {
                 break;
             }
             self.entries[hole] = above;
@@ -84,7 +139,7 @@ impl<T: Keyed> Heap<T> {
     #[inline]
     pub(super) fn replace_first(&mut self, entry: T) {
         match self.entries.first_mut() {
-            Some(first) if !is_before(first.key(), entry.key()) => *first = entry,
+            Some(first) if !first.key().is_before(entry.key()) => *first = entry,
             _ => self.sift_down(entry),
         }
     }
@@ -98,10 +153,10 @@ impl<T: Keyed> Heap<T> {
         while first + ARITY <= entries.len() {
             let children = &entries[first..first + ARITY];
             let [a, b, c, d] = [0, 1, 2, 3].map(|n| children[n].key());
-            let (i, ab) = if is_before(b, a) { (1, b) } else { (0, a) };
-            let (j, cd) = if is_before(d, c) { (3, d) } else { (2, c) };
-            let (child, earliest) = if is_before(cd, ab) { (j, cd) } else { (i, ab) };
-            if !is_before(earliest, key) {
+            let (i, ab) = if b.is_before(a) { (1, b) } else { (0, a) };
+            let (j, cd) = if d.is_before(c) { (3, d) } else { (2, c) };
+            let (child, earliest) = if cd.is_before(ab) { (j, cd) } else { (i, ab) };
+            if !earliest.is_before(key) {
                 entries[hole] = entry;
                 return;
             }
@@ -112,7 +167,7 @@ impl<T: Keyed> Heap<T> {
         }
         if let Some(last) = entries.get(first..)
             && let Some((n, &earliest)) = earliest(last)
-            && is_before(earliest.key(), key)
+            && earliest.key().is_before(key)
         {
             entries[hole] = earliest;
             hole = first + n;
@@ -124,23 +179,16 @@ impl<T: Keyed> Heap<T> {
     pub(super) fn is_sorted(&self) -> bool {
         (1..self.entries.len()).all(|n| {
             let above = self.entries[(n - 1) / ARITY].key();
-            !above.is_after(self.entries[n].key())
+            !self.entries[n].key().is_before(above)
         })
     }
-}
-
-/// Whether `a` lies before `b`, by the sign of the distance: a subtraction and a
-/// condition.
-#[inline]
-fn is_before(a: VirtualTime, b: VirtualTime) -> bool {
-    a.distance_from(b) < 0
 }
 
 /// The earliest of the fewer than [`ARITY`] last entries, with its number.
 #[inline]
 fn earliest<T: Keyed>(entries: &[T]) -> Option<(usize, &T)> {
     let numbered = entries.iter().enumerate();
-    numbered.reduce(|a, b| match is_before(b.1.key(), a.1.key()) {
+    numbered.reduce(|a, b| match b.1.key().is_before(a.1.key()) {
         true => b,
         false => a,
     })

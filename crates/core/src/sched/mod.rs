@@ -4,7 +4,7 @@
 //! ```
 //! use fairlane_core::sched::{
 //!     AUTOMATIC_MEMBERS, Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus,
-//!     automatic_members,
+//!     Wfq, automatic_members,
 //! };
 //! use fairlane_core::{FlowConfig, Length, PacketScheduler, Scheduler, VirtualTime, Weight};
 //!
@@ -26,6 +26,7 @@
 //! for share in [
 //!     share(Drr::new()),
 //!     share(Scfq::new()),
+//!     share(Wfq::new()),
 //!     share(Wf2q::new()),
 //!     share(Wf2qPlus::new()),
 //!     share(Qfq::new()),
@@ -43,6 +44,34 @@
 //! assert_eq!([share(Fifo::new()), share(Priority::new())], [40, 40]);
 //! assert!(share(Sfq::new()) < 27);
 //! assert_eq!(automatic_members(100), AUTOMATIC_MEMBERS);
+//! ```
+//!
+//! # Equal finish times
+//!
+//! The papers leave open which of several packets goes first whose finish times are equal.
+//!
+//! * WF2Q, WFQ and SCFQ: that of the flow (or class) with the lowest number.
+//! * WF2Q+: the order in which its heap happens to hold them, the same for the same arrivals. An order by
+//!   number would take 350 instructions a packet more where all finish times are equal, as those of equal
+//!   flows are.
+//! * QFQ, GFQ and S-KPS round finish times up to slots. Of equal ones, that of the group with the shorter
+//!   slots goes first; within a slot, the order is that of its stack.
+//!
+//! ```
+//! use fairlane_core::sched::ByFluid;
+//! use fairlane_core::{FlowConfig, Length, PacketScheduler, Weight};
+//!
+//! /// The order of two packets with equal finish times, of which that of flow 1 arrives first.
+//! fn order<const ELIGIBLE: bool>(by_fluid: ByFluid<ELIGIBLE>) -> [u32; 2] {
+//!     let mut link = PacketScheduler::new(by_fluid, Default::default());
+//!     let len = Length::new(1000).unwrap();
+//!     let flows = [1, 2].map(|_| link.add_flow(FlowConfig::new(Weight::ONE, len)).unwrap());
+//!     link.enqueue(flows[1], len, 1).unwrap();
+//!     link.enqueue(flows[0], len, 0).unwrap();
+//!     [link.dequeue().unwrap().payload, link.dequeue().unwrap().payload]
+//! }
+//! // WF2Q and WFQ.
+//! assert_eq!([order(ByFluid::<true>::new()), order(ByFluid::<false>::new())], [[0, 1]; 2]);
 //! ```
 
 mod clock;
@@ -78,7 +107,7 @@ enum Standing {
 }
 
 pub use custom::{Custom, CustomAlgorithm, CustomScheduler};
-pub use drr::Drr;
+pub use drr::{Drr, DrrOfQuantum};
 pub use fifo::Fifo;
 pub use gfq::Gfq;
 pub use plus::{AUTOMATIC_MEMBERS, NextPacket, Plus, Seen, Unseen, automatic_members};
@@ -92,5 +121,5 @@ pub use scfq::Scfq;
 pub use sfq::Sfq;
 pub(crate) use table::algorithms;
 pub use table::{Algorithm, UnknownAlgorithm};
-pub use wf2q::Wf2q;
+pub use wf2q::{ByFluid, Wf2q, Wfq};
 pub use wf2q_plus::Wf2qPlus;

@@ -18,10 +18,12 @@
 //! Tags of queued packets are never behind v, as they leave in their order. So an entity that
 //! has packets goes on from its last tag, one that had none starts at v, whatever tag it had
 //! last: an inactive entity has nothing to remember, and v starts afresh with no busy period.
+//!
+//! Of equal tags, that of the entity with the lowest number is next.
 
 use super::Standing;
 use super::clock::FRACTION;
-use super::heap::{Heap, Keyed};
+use super::heap::{Heap, Key, Keyed, Numbered};
 use super::scale::{Costs, Packets, Scale};
 use crate::ensure_invariant;
 use crate::scheduler::{
@@ -77,9 +79,11 @@ struct Place {
 }
 
 impl Keyed for Place {
+    type Key = Numbered;
+
     #[inline]
-    fn key(&self) -> VirtualTime {
-        self.finish
+    fn key(&self) -> Numbered {
+        Numbered::new(self.finish, self.entity)
     }
 }
 
@@ -194,7 +198,7 @@ impl<S: Scale> Scheduler for Scfq<S> {
             self.first = place;
             return;
         }
-        if !self.held && self.first.finish.is_after(place.finish) {
+        if !self.held && place.key().is_before(self.first.key()) {
             core::mem::swap(&mut self.first, &mut place);
         }
         self.others.push(place);
@@ -231,7 +235,7 @@ impl<S: Scale> Scheduler for Scfq<S> {
         self.held = false;
         let place = entity.place(id, head);
         self.first = match self.others.first() {
-            Some(&other) if !other.finish.is_after(place.finish) => {
+            Some(&other) if other.key().is_before(place.key()) => {
                 self.others.replace_first(place);
                 other
             }
@@ -250,7 +254,7 @@ impl<S: Scale> Scheduler for Scfq<S> {
         let mut listed = alloc::vec![false; entities.len()];
         let first = (self.first.entity != MaybeEntity::NONE).then_some(&self.first);
         ensure_invariant!(
-            self.others.is_sorted() && (first.is_some() || self.others.len() == 0),
+            self.others.is_sorted() && (first.is_some() || self.others.is_empty()),
             "scfq: the heap is out of order, or nobody is selected"
         );
         for place in first.into_iter().chain(self.others.entries()) {
@@ -263,7 +267,7 @@ impl<S: Scale> Scheduler for Scfq<S> {
                 "scfq: {id:?} has two places"
             );
             ensure_invariant!(
-                self.held || !self.first.finish.is_after(place.finish),
+                self.held || !place.key().is_before(self.first.key()),
                 "scfq: {id:?} has a smaller tag than the selected one"
             );
             let start = entities.entity(id).start;

@@ -6,10 +6,11 @@
 
 use super::Standing;
 use super::clock::FRACTION;
-use super::heap::{Heap, Keyed};
+use super::heap::{Heap, Key, Keyed, Numbered};
 use crate::ensure_invariant;
 use crate::scheduler::{EntityId, MaybeEntity, Violation};
 use crate::units::{MAX_LENGTH, VirtualTime};
+use core::marker::PhantomData;
 
 /// How far before V an entity on hold finishes, by its place: further than any other.
 const HELD: u64 = 1 << 61;
@@ -30,33 +31,74 @@ pub(super) struct Place {
 }
 
 impl Keyed for Place {
+    type Key = VirtualTime;
+
     #[inline]
     fn key(&self) -> VirtualTime {
         self.start
     }
 }
 
-/// An eligible entity.
-#[derive(Clone, Copy, Debug)]
-struct Eligible {
-    /// F.
-    finish: VirtualTime,
-    entity: MaybeEntity,
+/// The order of eligible entities whose finish times are equal.
+pub(super) trait Ties: Copy + Default + core::fmt::Debug {
+    /// The type that eligible entities are sorted by.
+    type Key: Key;
+
+    fn key(finish: VirtualTime, entity: MaybeEntity) -> Self::Key;
 }
 
-impl Keyed for Eligible {
+/// The entity with the lowest number goes first. A heap of equal finish times then has an order to
+/// keep, at O(log N) for each entity that leaves it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LowestFirst;
+
+impl Ties for LowestFirst {
+    type Key = Numbered;
+
     #[inline]
-    fn key(&self) -> VirtualTime {
-        self.finish
+    fn key(finish: VirtualTime, entity: MaybeEntity) -> Numbered {
+        Numbered::new(finish, entity)
     }
 }
 
-impl From<Place> for Eligible {
+/// The order in which the heap happens to hold them: the same for the same statements.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AsHeld;
+
+impl Ties for AsHeld {
+    type Key = VirtualTime;
+
     #[inline]
-    fn from(place: Place) -> Eligible {
+    fn key(finish: VirtualTime, _: MaybeEntity) -> VirtualTime {
+        finish
+    }
+}
+
+/// An eligible entity.
+#[derive(Clone, Copy, Debug)]
+struct Eligible<T> {
+    /// F.
+    finish: VirtualTime,
+    entity: MaybeEntity,
+    ties: PhantomData<T>,
+}
+
+impl<T: Ties> Keyed for Eligible<T> {
+    type Key = T::Key;
+
+    #[inline]
+    fn key(&self) -> T::Key {
+        T::key(self.finish, self.entity)
+    }
+}
+
+impl<T> From<Place> for Eligible<T> {
+    #[inline]
+    fn from(place: Place) -> Eligible<T> {
         Eligible {
             finish: place.finish,
             entity: place.entity,
+            ties: PhantomData,
         }
     }
 }
@@ -64,12 +106,24 @@ impl From<Place> for Eligible {
 /// Entities by eligibility. While there are any, one is eligible: the caller lets V jump
 /// for that ([`next_start`](Self::next_start)).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seff {
-    eligible: Heap<Eligible>,
+pub(super) struct Seff<T: Ties> {
+    eligible: Heap<Eligible<T>>,
     ineligible: Heap<Place>,
 }
 
-impl Seff {
+impl<T: Ties> Seff<T> {
+    /// Whether no entity has a place.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.eligible.is_empty() && self.ineligible.is_empty()
+    }
+
+    /// The first start to come, if no entity is eligible.
+    pub(super) fn start_if_none(&self) -> Option<VirtualTime> {
+        let next = self.ineligible.first().filter(|_| self.eligible.is_empty());
+        next.map(|place| place.start)
+    }
+
     /// The eligible entity with the smallest F.
     #[inline]
     pub(super) fn first(&self) -> MaybeEntity {
@@ -136,14 +190,25 @@ impl Seff {
         self.make_eligible(now);
     }
 
+    /// Makes those eligible that start by `now`.
     #[inline]
-    fn make_eligible(&mut self, now: VirtualTime) {
+    pub(super) fn make_eligible(&mut self, now: VirtualTime) {
         while let Some(next) = self.ineligible.first()
             && !next.start.is_after(now)
             && let Some(next) = self.ineligible.pop()
         {
             self.eligible.push(next.into());
         }
+    }
+
+    /// Checks that an entity is eligible if any has a place.
+    pub(super) fn check_eligible(&self) -> Result<(), Violation> {
+        let ineligible = self.ineligible.entries();
+        ensure_invariant!(
+            !self.eligible.is_empty() || ineligible.is_empty(),
+            "seff: no entity is eligible while {ineligible:?} have places"
+        );
+        Ok(())
     }
 
     /// Whether the first entity is on hold.
@@ -173,10 +238,6 @@ impl Seff {
         ensure_invariant!(
             self.eligible.is_sorted() && self.ineligible.is_sorted(),
             "seff: the heaps {eligible:?} and {ineligible:?} are not sorted"
-        );
-        ensure_invariant!(
-            !eligible.is_empty() || ineligible.is_empty(),
-            "seff: nobody is eligible while {ineligible:?} wait"
         );
         let held = self.is_held(now);
         for (n, place) in eligible.iter().enumerate() {

@@ -10,6 +10,7 @@ use super::plus::AUTOMATIC_MEMBERS;
 use super::row::{Promise, Row, Sharing};
 use crate::bounds::child;
 use crate::scheduler::Scheduler;
+use crate::units::Length;
 
 /// Hands the rows to the macro `$then`, behind what is in the brackets.
 macro_rules! algorithms {
@@ -23,6 +24,9 @@ macro_rules! algorithms {
             Drr: $crate::sched::Drr = $crate::sched::Drr::new(),
                 Promise::Exact(child::drr),
                 "Deficit round robin: fair over a round of all flows";
+            Wfq: $crate::sched::Wfq = $crate::sched::Wfq::new(),
+                Promise::Rounded(child::wfq),
+                "WFQ (PGPS): the fluid server's order, each packet at most a packet later than there";
             Wf2q: $crate::sched::Wf2q = $crate::sched::Wf2q::new(),
                 Promise::Rounded(child::wf2q),
                 "WF2Q: as fair as a packet scheduler can be, by the fluid server's virtual time";
@@ -82,8 +86,8 @@ macro_rules! define {
         ///
         /// Those over aggregates (SCHED+) have M, the most entities in one of them.
         ///
-        /// In a class tree, FIFO, SFQ and WF2Q follow every packet. They order only leaves without
-        /// ceilings of their own, WF2Q none that drops at dequeue, and each packet that is dropped
+        /// In a class tree, FIFO, SFQ, WFQ and WF2Q follow every packet. They order only leaves without
+        /// ceilings of their own, WFQ and WF2Q none that drops at dequeue, and each packet that is dropped
         /// there under SFQ costs a look at all packets queued.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
@@ -92,6 +96,8 @@ macro_rules! define {
                 #[doc = $about]
                 $variant$(($kind))?,
             )*
+            /// Deficit round robin, with this quantum for the lightest entity.
+            DrrOfQuantum(Length),
             /// One of another crate.
             Custom(Custom),
         }
@@ -109,6 +115,7 @@ macro_rules! define {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Algorithm::$variant { .. } => <$type as Scheduler>::NAME,)*
+                    Algorithm::DrrOfQuantum(_) => Algorithm::Drr.name(),
                     Algorithm::Custom(custom) => custom.name(),
                 }
             }
@@ -116,6 +123,7 @@ macro_rules! define {
             const fn row(self) -> &'static Row {
                 match self {
                     $(Algorithm::$variant { .. } => const { &Row::of::<$type>($about, $promise) },)*
+                    Algorithm::DrrOfQuantum(_) => Algorithm::Drr.row(),
                     Algorithm::Custom(custom) => custom.row(),
                 }
             }
@@ -124,7 +132,7 @@ macro_rules! define {
             pub(crate) const fn members(self) -> Option<NonZeroU32> {
                 match self {
                     $(Algorithm::$variant$(($most))? => [$(Some($most),)? None][0],)*
-                    Algorithm::Custom(_) => None,
+                    Algorithm::DrrOfQuantum(_) | Algorithm::Custom(_) => None,
                 }
             }
 
@@ -135,7 +143,7 @@ macro_rules! define {
                         let _ = $most;
                         members
                     }))?,)*
-                    Algorithm::Custom(custom) => Algorithm::Custom(custom),
+                    other @ (Algorithm::DrrOfQuantum(_) | Algorithm::Custom(_)) => other,
                 }
             }
         }
@@ -168,6 +176,22 @@ impl Algorithm {
             Algorithm::QfqPlus(NonZeroU32::MIN) => Algorithm::Qfq,
             Algorithm::SKpsPlus(NonZeroU32::MIN) => Algorithm::SKps,
             other => other,
+        }
+    }
+
+    /// DRR with this quantum for the lightest entity, if it is DRR.
+    ///
+    /// ```
+    /// use fairlane_core::{Length, sched::Algorithm};
+    ///
+    /// let quantum = Length::new(500).unwrap();
+    /// assert_eq!(Algorithm::Drr.with_quantum(quantum), Some(Algorithm::DrrOfQuantum(quantum)));
+    /// assert_eq!(Algorithm::Qfq.with_quantum(quantum), None);
+    /// ```
+    pub const fn with_quantum(self, quantum: Length) -> Option<Algorithm> {
+        match self {
+            Algorithm::Drr | Algorithm::DrrOfQuantum(_) => Some(Algorithm::DrrOfQuantum(quantum)),
+            _ => None,
         }
     }
 
@@ -237,6 +261,10 @@ macro_rules! define_with {
                         let $d new = move || -> $type { $make };
                         $d body
                     })*
+                    $crate::sched::Algorithm::DrrOfQuantum(quantum) => {
+                        let $d new = move || $crate::sched::DrrOfQuantum::new(quantum);
+                        $d body
+                    }
                     $crate::sched::Algorithm::Custom(custom) => {
                         let $d new = move || -> $crate::sched::CustomScheduler {
                             custom.scheduler()

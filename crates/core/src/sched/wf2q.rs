@@ -1,23 +1,35 @@
-//! WF2Q: worst-case fair weighted fair queueing, by the virtual time of the fluid server.
+//! WF2Q and WFQ: weighted fair queueing by the virtual time of the fluid server, with and without
+//! eligibility.
 //!
 //! J. C. R. Bennett, H. Zhang, *WF2Q: worst-case fair weighted fair queueing*, INFOCOM
 //! 1996. V is that of GPS, the fluid server (A. K. Parekh, R. G. Gallager, 1993), which
 //! serves all its backlogged flows at once: dV/dt = R / (sum of the weights of the flows
 //! backlogged there). A packet that arrives at t starts at S = max(F of the one before it,
-//! V(t)) and finishes at F = S + l / phi, which is when it does in GPS. The next is, of the
-//! heads that have started there, S <= V, the one that finishes first.
+//! V(t)) and finishes at F = S + l / phi, which is when it does in GPS. The next is the one that
+//! finishes first: under WF2Q, of the heads that have started there, S <= V; under WFQ, of all heads.
+//!
+//! WFQ is that of A. Demers, S. Keshav, S. Shenker, *Analysis and simulation of a fair queueing
+//! algorithm*, SIGCOMM 1989, for weights: Parekh and Gallager's PGPS. Under both, a packet leaves at
+//! most L / R after GPS has finished it. WFQ may serve a flow far ahead of GPS, and then leaves it
+//! without service for as long ([`bounds::wfq`](crate::bounds::wfq)); WF2Q is never ahead by more than
+//! a part of a packet.
 //!
 //! Against [WF2Q+](super::Wf2qPlus): a flow is held to no more than its share of those
-//! who are there. What nobody else wanted is not charged for, since V follows the fluid
+//! that are there. Service that no other flow wanted is not charged for, since V follows the fluid
 //! backlog.
+//!
+//! These are references: the order is the papers', and arithmetic does not change it. Times of GPS have
+//! 64 bits of fraction and remainders are carried over, so that S = V and equal finish times are found
+//! equal. **Of equal finish times, the flow with the lowest number goes first.**
 //!
 //! # How GPS is followed
 //!
 //! * *Work stands for time*: the link's rate is not known here, and needs not be, since both
-//!   servers are busy at the same times and do the same work. Work is said at the
-//!   beginning of a packet's transmission, so that one that arrives meanwhile sees V as of the
-//!   end: V is up to one packet's work ahead of the clock, as in WF2Q+, which adds at most
-//!   one L to what a packet waits for.
+//!   servers are busy at the same times and do the same work. An owner that knows how far the link is
+//!   says so before each arrival ([`unsent`](Scheduler::unsent)); then V is that of the arrival's time.
+//!   Otherwise work is done when a packet is taken, so that a packet that arrives during a transmission
+//!   sees V as of its end: V is up to one packet's work ahead of the clock, as in WF2Q+, which adds at
+//!   most one L to the wait of a packet.
 //! * *Every packet matters*, by its length ([`arrived`](Scheduler::arrived)): it puts
 //!   off its flow's finish time in GPS.
 //! * *Only the head's tags are kept.* The next S is the last F, unless the flow was idle in
@@ -28,13 +40,13 @@
 //! # Cost
 //!
 //! O(log N) amortised for a packet: two moves as in WF2Q+, and one in the heap of finish
-//! times in GPS. One statement may move many.
+//! times in GPS, with two divisions of 128 bits. One statement may move many.
 //!
-//! # What the paper leaves open
+//! # Points that the papers leave open
 //!
-//! * *Rounding*: GPS is slower than the link by less than 10^-6, never faster. Where
-//!   nobody has started in it, V jumps to the first S, as in WF2Q+; by exact arithmetic
-//!   that never happens. When the link has nothing left, GPS has nothing left either.
+//! * *Rounding*: a flow that becomes backlogged in GPS starts there at V rounded down to 2^-64. Where
+//!   no head has started in it, V jumps to the first S, as in WF2Q+; by exact arithmetic that never
+//!   happens. When the link has nothing left, GPS has nothing left either.
 //! * *Discarded packets* leave GPS too, where they were not yet served; what GPS did serve
 //!   of them is lost to the flow. If some of a flow's packets are left, which no
 //!   owner does today, GPS goes on with all of them.
@@ -49,36 +61,30 @@
 //!   more than timestamps can tell.
 //!
 //! Guarantees are those of a flow that is backlogged in GPS. One that sends a packet only
-//! when another has left may find GPS done with it while a long packet of somebody else is
+//! when another has left may find GPS done with it while a long packet of another flow is
 //! sent, and is not owed what it did not ask for then.
 
 mod fluid;
 mod invariants;
 
 use super::Standing;
-use super::clock::{Terms, span, weight_of};
+use super::clock::{Terms, weight_of};
 use super::pending::Pending;
 use super::scale::Packets;
-use super::seff::{Place, Seff};
+use super::seff::{LowestFirst, Place, Seff};
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
 use crate::units::{Charge, VirtualTime, Weight};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use fluid::{Fluid, scaled};
+use fluid::{Fluid, Tag};
 
 const _: () = assert!(size_of::<Wf2qEntity>() <= 24);
-
-/// A change of weight moves S no further from V than this: four times the longest packet's
-/// time at the lowest weight.
-const MOST_STRETCHED: u128 = 1 << 58;
 
 /// State of one entity.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wf2qEntity {
-    /// S of the head, while active.
-    start: VirtualTime,
     /// 2^[`FRACTION`](super::clock::FRACTION) / weight, rounded up; 0 if there is no such
     /// entity.
     inverse_weight: u64,
@@ -93,14 +99,16 @@ struct Waiting {
     /// Number of the head, modulo 2^32.
     head: u32,
     packets: u32,
+    /// S of the head.
+    start: Tag,
     /// S of the packets that found their entity idle in GPS, by number; not of the head.
-    restarts: VecDeque<(u32, VirtualTime)>,
+    restarts: VecDeque<(u32, Tag)>,
 }
 
 impl Waiting {
     /// The head is gone: S of the next, unless that is the last F.
     #[inline]
-    fn advance(&mut self) -> Option<VirtualTime> {
+    fn advance(&mut self) -> Option<Tag> {
         self.head = self.head.wrapping_add(1);
         self.packets = self.packets.saturating_sub(1);
         match self.restarts.front() {
@@ -112,17 +120,25 @@ impl Waiting {
     }
 }
 
-/// Worst-case fair weighted fair queueing.
+/// Weighted fair queueing (WFQ, PGPS): the smallest finish time in GPS first.
+pub type Wfq = ByFluid<false>;
+
+/// Worst-case fair weighted fair queueing: of those that have started in GPS, the smallest finish time
+/// first.
+pub type Wf2q = ByFluid<true>;
+
+/// The order of finish times in the fluid server, [`Wf2q`] or [`Wfq`]: `ELIGIBLE` where an entity waits
+/// until the fluid server has started its packet.
 #[derive(Clone, Debug, Default)]
-pub struct Wf2q {
+pub struct ByFluid<const ELIGIBLE: bool> {
     fluid: Fluid,
-    order: Seff,
+    order: Seff<LowestFirst>,
     /// By entity.
     waiting: Vec<Waiting>,
     pending: Pending,
 }
 
-impl Wf2q {
+impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
     /// A scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
         Self::default()
@@ -131,7 +147,7 @@ impl Wf2q {
     /// A scheduler whose virtual time starts at `now`: at any point, also shortly
     /// before its timestamps wrap.
     pub fn starting_at(now: VirtualTime) -> Self {
-        Wf2q {
+        ByFluid {
             fluid: Fluid::starting_at(now),
             ..Self::default()
         }
@@ -143,36 +159,70 @@ impl Wf2q {
         self.fluid.now()
     }
 
-    /// V, after the jump where nobody is eligible but the first entity, and that one goes
-    /// or has another `start`.
+    /// V, after the jump where no entity is eligible but the first, and that one leaves its place
+    /// or has another `start`. While V is behind the link's work, it is not yet known which are.
     #[inline]
     fn jump(&mut self, start: Option<VirtualTime>) -> VirtualTime {
-        if let Some(next) = self.order.next_start(start)
-            && next.is_after(self.fluid.now())
+        if ELIGIBLE
+            && !self.fluid.is_behind()
+            && let Some(next) = self.order.next_start(start)
         {
             self.fluid.jump_to(next);
         }
         self.fluid.now()
     }
 
-    fn place(entity: &Wf2qEntity, id: EntityId, head: Charge) -> Place {
+    /// Until when an entity starts that is eligible at `now`, if this is its place.
+    #[inline]
+    fn until(now: VirtualTime, place: &Place) -> VirtualTime {
+        match ELIGIBLE {
+            true => now,
+            false => place.start,
+        }
+    }
+
+    /// The place of an entity that starts at `start`.
+    fn place(entity: &Wf2qEntity, id: EntityId, start: Tag, head: Charge) -> Place {
         Place {
-            start: entity.start,
-            finish: entity.start.advanced(span(head, entity.inverse_weight)),
+            start: start.timestamp(),
+            finish: start
+                .after(head, weight_of(entity.inverse_weight))
+                .timestamp(),
             entity: MaybeEntity::of(id),
         }
+    }
+
+    /// Moves the first entity to another place.
+    #[inline]
+    fn move_first(&mut self, place: Place) {
+        let now = self.jump(Some(place.start));
+        self.order.replace_first(Self::until(now, &place), place);
+    }
+
+    /// The link has done all its work, and V is as of now: an entity is eligible, if any has a place.
+    #[inline(never)]
+    fn settled(&mut self) {
+        if self.order.is_empty() {
+            return self.fluid.end_busy_period();
+        }
+        if let Some(next) = self.order.start_if_none() {
+            self.fluid.jump_to(next);
+        }
+        self.order.make_eligible(self.fluid.now());
     }
 
     /// Gives an inactive entity a place.
     #[inline(never)]
     fn insert(&mut self, entity: &mut Wf2qEntity, id: EntityId, head: Charge) {
         entity.state = Standing::Active;
-        entity.start = self.fluid.finish(id);
-        if self.order.first() == MaybeEntity::NONE {
-            self.fluid.jump_to(entity.start);
+        let start = self.fluid.finish(id);
+        self.waiting[id.index()].start = start;
+        let place = Self::place(entity, id, start, head);
+        if self.order.is_empty() && !self.fluid.is_behind() {
+            self.fluid.jump_to(place.start);
         }
-        self.order
-            .insert(self.fluid.now(), Self::place(entity, id, head));
+        let now = self.fluid.now();
+        self.order.insert(Self::until(now, &place), place);
     }
 
     /// The selected entity, whose S is that of its next packet by now, leaves its place: for
@@ -189,10 +239,10 @@ impl Wf2q {
             self.adopt(entity, id, inverse_weight);
         }
         if let Some(next) = next {
-            let now = self.jump(Some(entity.start));
-            return self.order.replace_first(now, Self::place(entity, id, next));
+            let start = self.waiting[id.index()].start;
+            return self.move_first(Self::place(entity, id, start, next));
         }
-        self.discard(id, u32::MAX, entity.start);
+        self.discard(id, u32::MAX);
         let now = self.jump(None);
         self.order.remove_first(now);
         if entity.state == Standing::Leaving {
@@ -200,13 +250,13 @@ impl Wf2q {
         } else {
             entity.state = Standing::Inactive;
         }
-        if self.order.first() == MaybeEntity::NONE {
+        if self.order.is_empty() && !self.fluid.is_behind() {
             self.fluid.end_busy_period();
         }
     }
 
-    /// The first `packets` packets, of which the first starts at `start`, are not sent.
-    fn discard(&mut self, id: EntityId, packets: u32, start: VirtualTime) {
+    /// The first `packets` packets are not sent.
+    fn discard(&mut self, id: EntityId, packets: u32) {
         let waiting = &mut self.waiting[id.index()];
         let packets = packets.min(waiting.packets);
         if packets == 0 {
@@ -214,7 +264,7 @@ impl Wf2q {
         }
         waiting.packets -= packets;
         waiting.head = waiting.head.wrapping_add(packets);
-        let (head, left) = (waiting.head, waiting.packets);
+        let (head, left, start) = (waiting.head, waiting.packets, waiting.start);
         waiting
             .restarts
             .retain(|&(number, _)| number.wrapping_sub(head) < left);
@@ -232,35 +282,27 @@ impl Wf2q {
     /// The entity has this inverse weight from now on.
     fn adopt(&mut self, entity: &mut Wf2qEntity, id: EntityId, inverse_weight: u64) {
         let old = core::mem::replace(&mut entity.inverse_weight, inverse_weight);
-        let now = self.fluid.now();
+        let (old, new) = (weight_of(old), weight_of(inverse_weight));
         if !self.fluid.is_backlogged(id) {
             // What is left of it here is done with there.
             return;
         }
-        self.fluid
-            .change(id, old, inverse_weight, weight_of(inverse_weight));
+        self.fluid.change(id, old, new);
         if entity.state == Standing::Inactive {
             return;
         }
-        let stretch = |time: &mut VirtualTime| {
-            let distance = time.distance_from(now);
-            let span = scaled(distance.unsigned_abs().into(), old, inverse_weight);
-            let span = span.min(MOST_STRETCHED) as u64;
-            *time = match distance > 0 {
-                true => now.advanced(span),
-                false => now.advanced(span.wrapping_neg()),
-            };
-        };
-        stretch(&mut entity.start);
-        for (_, start) in &mut self.waiting[id.index()].restarts {
-            stretch(start);
+        let waiting = &mut self.waiting[id.index()];
+        let restarts = waiting.restarts.iter_mut().map(|(_, start)| start);
+        for start in core::iter::once(&mut waiting.start).chain(restarts) {
+            *start = self.fluid.stretched(*start, old, new);
         }
     }
 }
 
-impl Scheduler for Wf2q {
+impl<const ELIGIBLE: bool> Scheduler for ByFluid<ELIGIBLE> {
     type Entity = Wf2qEntity;
-    const NAME: &'static str = "wf2q";
+    const NAME: &'static str = if ELIGIBLE { "wf2q" } else { "wfq" };
+    const FOLLOWS_LINK: bool = true;
     const FOLLOWS_PACKETS: bool = true;
     const MAY_LOSE_FIRST: bool = false;
 
@@ -316,22 +358,37 @@ impl Scheduler for Wf2q {
 
     #[inline]
     fn arrived(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, length: Charge) {
-        let entity = entities.entity_mut(id);
+        let entity = entities.entity(id);
         let waiting = &mut self.waiting[id.index()];
         if waiting.packets == 0 {
-            entity.start = self.fluid.finish(id);
+            waiting.start = self.fluid.finish(id);
         } else if !self.fluid.is_backlogged(id) {
             let number = waiting.head.wrapping_add(waiting.packets);
             waiting.restarts.push_back((number, self.fluid.finish(id)));
         }
         waiting.packets += 1;
-        let span = span(length, entity.inverse_weight);
         self.fluid
-            .arrived(id, span, weight_of(entity.inverse_weight));
+            .arrived(id, length, weight_of(entity.inverse_weight));
     }
 
-    fn discarded(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, packets: u32) {
-        self.discard(id, packets, entities.entity(id).start);
+    fn discarded(&mut self, _: &mut [impl Holds<Wf2qEntity>], id: EntityId, packets: u32) {
+        self.discard(id, packets);
+    }
+
+    #[inline]
+    fn unsent(&mut self, work: u128) {
+        self.fluid.sent_all_but(work);
+        if !self.fluid.is_behind() {
+            self.settled();
+        }
+    }
+
+    #[inline]
+    fn settle(&mut self, _: &mut [impl Holds<Wf2qEntity>]) {
+        if self.fluid.is_behind() {
+            self.fluid.sent_all_but(0);
+            self.settled();
+        }
     }
 
     #[inline]
@@ -344,8 +401,7 @@ impl Scheduler for Wf2q {
         self.order.hold(self.fluid.now());
     }
 
-    /// Whom this makes eligible matters once the selected entity leaves its place, and is
-    /// seen to then.
+    /// The entities that this makes eligible are found once the selected entity leaves its place.
     #[inline]
     fn served(&mut self, work: Charge) {
         self.fluid.served(work);
@@ -359,19 +415,18 @@ impl Scheduler for Wf2q {
         charged: Charge,
         next: Option<Charge>,
     ) {
-        let entity = entities.entity_mut(id);
-        let finish = entity.start.advanced(span(charged, entity.inverse_weight));
+        let entity = entities.entity(id);
         let waiting = &mut self.waiting[id.index()];
-        entity.start = waiting.advance().unwrap_or(finish);
+        let finish = (waiting.start).after(charged, weight_of(entity.inverse_weight));
+        waiting.start = waiting.advance().unwrap_or(finish);
         if waiting.packets == 0 {
             // As it is already, if what it was charged for is what had arrived.
             self.fluid.set_finish(id, finish);
         }
         match next {
             Some(next) if !entity.changing => {
-                let place = Self::place(entity, id, next);
-                let now = self.jump(Some(place.start));
-                self.order.replace_first(now, place);
+                let place = Self::place(entity, id, waiting.start, next);
+                self.move_first(place);
             }
             _ => self.leave(entities, id, next),
         }

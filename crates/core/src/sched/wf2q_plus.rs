@@ -38,7 +38,7 @@ use super::Standing;
 use super::clock::{Terms, VirtualClock, weight_of};
 use super::pending::Pending;
 use super::scale::{Costs, Packets, Scale};
-use super::seff::{Place, Seff};
+use super::seff::{AsHeld, Place, Seff};
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
@@ -76,7 +76,7 @@ impl<S: Scale> Wf2qPlusEntity<S> {
 #[derive(Clone, Debug, Default)]
 pub struct Wf2qPlus<S: Scale = Packets> {
     clock: VirtualClock<S>,
-    order: Seff,
+    order: Seff<AsHeld>,
     pending: Pending,
     /// The latest F of all entities that became inactive.
     latest: VirtualTime,

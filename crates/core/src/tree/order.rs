@@ -7,7 +7,7 @@
 
 use crate::grow;
 use crate::queue::PacketSlab;
-use crate::sched::{Algorithm, CustomScheduler, algorithms};
+use crate::sched::{Algorithm, CustomScheduler, DrrOfQuantum, algorithms};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length};
 use alloc::boxed::Box;
@@ -178,6 +178,7 @@ impl<A: Scheduler> Ordered<A> {
         if A::FOLLOWS_PACKETS {
             self.algorithm.arrived(lines, id, arrived);
         }
+        self.algorithm.settle(lines);
         self.selected()
     }
 
@@ -234,7 +235,8 @@ impl<A: Scheduler> Ordered<A> {
 
     /// Who is next, and what that one may send.
     #[inline(always)]
-    fn look(&self, selected: &mut Selected, allowance: &mut Allowance) {
+    fn look(&mut self, selected: &mut Selected, allowance: &mut Allowance) {
+        self.algorithm.settle(self.lines.as_mut_slice());
         let lines = self.lines.as_slice();
         let chosen = self.algorithm.select(lines);
         let Some(line) = lines.get(chosen.index()) else {
@@ -258,6 +260,7 @@ impl<A: Scheduler> Ordered<A> {
     fn idle(&mut self, slot: u32) {
         let id = EntityId::in_use(slot);
         self.algorithm.idle(self.lines.as_mut_slice(), id);
+        self.algorithm.settle(self.lines.as_mut_slice());
         if self.lines[slot as usize].child.tag.kind == ChildKind::Leaving {
             self.give_back(slot);
         }
@@ -291,6 +294,7 @@ macro_rules! define {
         #[derive(Clone, Debug)]
         enum Any {
             $($variant(Box<Ordered<$type>>),)*
+            DrrOfQuantum(Box<Ordered<DrrOfQuantum>>),
             Custom(Box<Ordered<CustomScheduler>>),
         }
 
@@ -299,6 +303,7 @@ macro_rules! define {
             ($d order:expr, $d ordered:ident => $d body:expr) => {
                 match $d order {
                     $(Any::$variant($d ordered) => $d body,)*
+                    Any::DrrOfQuantum($d ordered) => $d body,
                     Any::Custom($d ordered) => $d body,
                 }
             };
@@ -309,6 +314,9 @@ macro_rules! define {
             fn new(name: Algorithm) -> Any {
                 match name.without_aggregates_of_one() {
                     $(Algorithm::$variant$(($most))? => Any::$variant(Ordered::new(name, $make)),)*
+                    Algorithm::DrrOfQuantum(quantum) => {
+                        Any::DrrOfQuantum(Ordered::new(name, DrrOfQuantum::new(quantum)))
+                    }
                     Algorithm::Custom(custom) => Any::Custom(Ordered::new(name, custom.scheduler())),
                 }
             }

@@ -2,9 +2,9 @@
 //! under S-KPS whose slots are released as they end, as the report has it, and as they begin.
 //!
 //! The report leaves much open. The assumptions are those of the laboratory's experiment `qfq-ns2`, so that
-//! both have the same figures: packets of 200 bytes, weights by rates (units of 8 kbit/s), best effort of
-//! which both flows cross both links and have together nine tenths of what the others leave, and flows
-//! alike that begin in turns.
+//! both have the same figures: packets of 200 bytes, weights by rates (units of 8 kbit/s), two flows of
+//! best effort that cross both links and share nine tenths of the remaining rate, and equal flows that begin
+//! in turns.
 
 use crate::support::{Random, config, length};
 use fairlane_core::sched::{Drr, Qfq, SKps, Wf2qPlus};

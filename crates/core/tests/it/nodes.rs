@@ -5,7 +5,9 @@
 use std::collections::VecDeque;
 
 use crate::support::{Random, length, weight};
-use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus};
+use fairlane_core::sched::{
+    Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus, Wfq,
+};
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
 use fairlane_core::{Charge, Length};
 
@@ -202,10 +204,10 @@ fn a_hierarchy_of_any_two_loses_nothing() {
     for_all_pairs!(loses_nothing:
         [
             Drr::new(), Qfq::new(), Plus::<Qfq>::default(), Wf2qPlus::new(), Gfq::new(),
-            SKps::new(), Scfq::new(), Priority::new(), Wf2q::new(), Fifo::new(), Sfq::new()
+            SKps::new(), Scfq::new(), Priority::new(), Wf2q::new(), Wfq::new(), Fifo::new(), Sfq::new()
         ] over [
             Fifo::new(), Drr::new(), Qfq::new(), Plus::<Qfq>::default(), Wf2qPlus::new(),
-            Gfq::new(), SKps::new(), Scfq::new(), Priority::new(), Sfq::new(), Wf2q::new()
+            Gfq::new(), SKps::new(), Scfq::new(), Priority::new(), Sfq::new(), Wf2q::new(), Wfq::new()
         ]
     );
 }

@@ -13,7 +13,9 @@ use crate::support::{config, length, next, scheduler, some_cases, weight};
 use fairlane_core::Scheduler;
 use fairlane_core::bounds::{Head, Siblings, Transmit, Wfi};
 use fairlane_core::sched::Algorithm;
-use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus};
+use fairlane_core::sched::{
+    Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus, Wfq,
+};
 use fairlane_testkit::scale::{self, Case, any_case, power_case};
 use proptest::prelude::*;
 
@@ -28,7 +30,7 @@ macro_rules! for_every_exact_algorithm {
     };
 }
 
-/// And on each whose timestamps are rounded, but for WF2Q, whose fluid server divides by whatever
+/// And on each whose timestamps are rounded, but for WFQ and WF2Q, whose fluid server divides by whatever
 /// sum of weights is backlogged.
 macro_rules! for_every_rounding_algorithm {
     ($test:ident($($arguments:tt)*)) => {
@@ -133,6 +135,7 @@ proptest! {
     #[test]
     fn a_share_is_the_same_at_every_scale(flows in flows(), factor in 2..=10_000u32) {
         within_the_bounds(Wf2q::new(), &flows, factor);
+        within_the_bounds(Wfq::new(), &flows, factor);
         for_every_rounding_algorithm!(within_the_bounds(&flows, factor));
     }
 
@@ -171,6 +174,7 @@ fn all_algorithms_are_tested() {
     let mut names = Vec::new();
     for_every_exact_algorithm!(count(&mut names));
     count(Wf2q::new(), &mut names);
+    count(Wfq::new(), &mut names);
     for_every_rounding_algorithm!(count(&mut names));
     names.sort_unstable();
     let all = Algorithm::ALL.iter().copied();

@@ -104,7 +104,7 @@ fn stats<P: Payload>(tree: &Tree<P>, class: ClassId) -> ClassStats {
 #[test]
 fn what_is_dropped_as_it_leaves_is_counted_and_the_next_one_sent_at_once() {
     for &algorithm in Algorithm::ALL {
-        if algorithm == Algorithm::Wf2q {
+        if matches!(algorithm, Algorithm::Wf2q | Algorithm::Wfq) {
             continue;
         }
         let mut tree: Tree<Marked> = tree(Algorithm::Qfq);
@@ -622,7 +622,7 @@ fn what_an_algorithm_cannot_order_is_refused_in_one_sentence() {
         let managed = tree.change_leaf(leaf, codel(false), Nanos::ZERO);
         assert_eq!(
             managed.is_err(),
-            algorithm == Algorithm::Wf2q,
+            matches!(algorithm, Algorithm::Wf2q | Algorithm::Wfq),
             "{algorithm}"
         );
         check(&tree);

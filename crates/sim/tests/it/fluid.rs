@@ -9,8 +9,8 @@ use fairlane_core::bounds::{self, Errors, Slot, Terms, Transmit};
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowConfig, FlowId, Length, Rate, Rejection, SchedulerLimits, sched};
 use fairlane_sim::{
-    Completion, FlowPlan, Gps, Lengths, Now, Observer, PacketInfo, Picos, Server, Simulation,
-    Traffic, TransmitQueue, Work,
+    Completion, FlowPlan, Gps, LagMeter, Lengths, Now, Observer, PacketInfo, Picos, Server,
+    Simulation, Traffic, TransmitQueue, Work,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -298,11 +298,12 @@ fn with_all_flows_backlogged_qfq_and_wf2q_plus_are_apart_by_their_bounds() {
     });
 }
 
-/// The fluid server, as a packet server can know it: a packet that arrives while another is
-/// sent is there when that one has left.
+/// The fluid server, and a packet server with the same arrivals.
 struct Fluid {
     gps: Gps,
     busy: bool,
+    /// A packet that arrives while another is sent is there at once, or when that one has left.
+    at_once: bool,
     /// Arrivals while the link is busy.
     waiting: Vec<PacketInfo>,
     flows: Vec<Race>,
@@ -323,10 +324,11 @@ struct Race {
 }
 
 impl Fluid {
-    fn new(case: &Case) -> Fluid {
+    fn new(case: &Case, at_once: bool) -> Fluid {
         Fluid {
             gps: Gps::new(case.rate),
             busy: false,
+            at_once,
             waiting: Vec::new(),
             flows: Vec::new(),
             until: case.until,
@@ -365,7 +367,7 @@ impl Observer for Fluid {
     }
     fn arrived(&mut self, at: Now, packet: &PacketInfo) {
         self.waiting.push(*packet);
-        if !self.busy {
+        if self.at_once || !self.busy {
             self.settle(at.time);
         }
     }
@@ -394,7 +396,7 @@ impl Observer for Fluid {
 /// Holds a packet server against the fluid server: the largest lag in L / R, and lead in
 /// `(1 - phi) L_k`.
 fn against_fluid<A: Scheduler>(case: &Case, algorithm: A, seed: u64) -> (f64, f64) {
-    let fluid = case.run(algorithm, seed, Fluid::new(case));
+    let fluid = case.run(algorithm, seed, Fluid::new(case, A::FOLLOWS_LINK));
     let packet = f64::from(case.longest.get()) * 8.0 / case.rate.bps() as f64;
     let late = fluid
         .flows
@@ -415,22 +417,58 @@ fn against_fluid<A: Scheduler>(case: &Case, algorithm: A, seed: u64) -> (f64, f6
 /// leave less.
 const NEARLY: f64 = 1.001;
 
-/// Bennett and Zhang's two theorems on WF2Q: each packet leaves at most L / R after the fluid
-/// server has finished it, and no flow's service is ever ahead of the fluid server's by more
-/// than `(1 - phi) L_k`. They are about a fluid server that learns of arrivals when
-/// the packet server does.
+/// Bennett and Zhang's two theorems on WF2Q, whenever packets arrive: each packet leaves at most L / R
+/// after the fluid server has finished it, and no flow's service is ever ahead of the fluid server's by
+/// more than `(1 - phi) L_k`. The first is Parekh and Gallager's on WFQ.
 #[test]
-fn wf2q_follows_the_fluid_server() {
-    let mut most = (0.0, 0.0);
-    for_each_seed("fluid", "wf2q_follows_the_fluid_server", 30, |seed| {
-        for load in [Load::Open, Load::Greedy] {
-            let case = Case::new(seed, load);
-            let (late, ahead) = against_fluid(&case, sched::Wf2q::new(), seed);
-            assert!(late <= NEARLY && ahead <= NEARLY, "{late} {ahead}");
-            most = (f64::max(most.0, late), f64::max(most.1, ahead));
+fn wf2q_and_wfq_follow_the_fluid_server() {
+    let mut most = [0.0; 4];
+    for_each_seed(
+        "fluid",
+        "wf2q_and_wfq_follow_the_fluid_server",
+        30,
+        |seed| {
+            for load in [Load::Open, Load::Greedy] {
+                let case = Case::new(seed, load);
+                let (late, ahead) = against_fluid(&case, sched::Wf2q::new(), seed);
+                assert!(late <= NEARLY && ahead <= NEARLY, "WF2Q: {late} {ahead}");
+                let (wfq, far) = against_fluid(&case, sched::Wfq::new(), seed);
+                assert!(wfq <= NEARLY, "WFQ: {wfq}");
+                for (most, now) in most.iter_mut().zip([late, ahead, wfq, far]) {
+                    *most = f64::max(*most, now);
+                }
+            }
+        },
+    );
+    println!("WF2Q late and ahead, WFQ late and ahead: {most:?}");
+}
+
+/// A packet that arrives while another is sent: the smallest case in which WF2Q had sent a packet 1.8
+/// L / R after the fluid server.
+#[test]
+fn an_arrival_during_a_transmission_counts_from_its_own_time() {
+    fn late<A: Scheduler>(algorithm: A) -> Vec<f64> {
+        let (rate, limits) = (rate(8_000_000), SchedulerLimits::default());
+        let meter = LagMeter::new(rate);
+        let mut link = Server::new(algorithm, limits, rate, TransmitQueue::NONE, meter);
+        let flows = [(2, 100), (1, 1000)].map(|(weight, longest)| {
+            let flow = link.add_flow(Picos::ZERO, config(weight, longest));
+            (flow.unwrap(), length(longest))
+        });
+        for (micros, flow) in [(300, 1), (400, 0), (500, 0), (500, 1)] {
+            let (flow, len) = flows[flow];
+            link.arrive(Picos::from_nanos(1000 * micros), flow, len, ())
+                .unwrap();
         }
-    });
-    println!("WF2Q: {most:?}");
+        link.finish();
+        let meter = link.observer();
+        let late = flows.map(|(flow, _)| meter.worst(flow).unwrap());
+        late.map(|late| late.as_secs_f64() * 1e3).into()
+    }
+    // In the fluid server the first packet of flow 0 ends after 0.55 ms; here the packet that was on
+    // the wire before it ends after 1.3 ms.
+    assert_eq!(late(sched::Wf2q::new()), [0.85, 0.0]);
+    assert_eq!(late(sched::Wfq::new()), [0.85, 0.0]);
 }
 
 /// While all flows are backlogged, WF2Q+'s V is the fluid server's, and the theorems on WF2Q

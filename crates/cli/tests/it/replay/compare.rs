@@ -313,10 +313,10 @@ fn what_cannot_be_compared_is_refused_in_one_sentence() {
         ("--rate 8 @in.pcap", &["--rate", "unit"]),
         ("--rate 8mbit", &["ARRIVALS.csv|IN.pcap"]),
         (
-            "--rate 8mbit --alg wfq @in.pcap",
-            &["--alg", "'wfq'", "wf2q+"],
+            "--rate 8mbit --alg hfsc @in.pcap",
+            &["--alg", "'hfsc'", "wf2q+"],
         ),
-        ("--rate 8mbit --alg qfq,wfq @in.pcap", &["--alg", "'wfq'"]),
+        ("--rate 8mbit --alg qfq,hfsc @in.pcap", &["--alg", "'hfsc'"]),
         ("--rate 8mbit --alg= @in.pcap", &["--alg"]),
         (
             "--rate 8mbit --aggregate 0 @in.pcap",

@@ -245,7 +245,7 @@ fn a_bad_option_is_named() {
     for (options, says) in [
         ("--alg qfq --rate 0mbit", &["--rate", "1kbit and 1tbit"][..]),
         ("--alg qfq --rate 100", &["--rate", "unit"]),
-        ("--alg wfq --rate 1mbit", &["--alg", "'wfq'", "qfq"]),
+        ("--alg hfsc --rate 1mbit", &["--alg", "'hfsc'", "qfq"]),
         ("--alg qfq", &["--rate"]),
         ("--rate 1mbit", &["--alg"]),
         (

@@ -50,6 +50,81 @@ fn the_bounds_are_those_of_a_link_that_may_be_busy() {
     assert!((service - 2000.0).abs() < 1e-6, "{flow}");
 }
 
+/// The example of the paper on DRR: a quantum of 500, packets of up to 750 bytes.
+#[test]
+fn drr_has_the_quantum_that_is_given() {
+    let folder = Folder::new();
+    let flows = (0..4).map(|flow| format!("{flow},1,750\n"));
+    let flows: String = flows.collect();
+    folder.write("flows.csv", format!("flow,weight,max_len\n{flows}"));
+    let queues: [&[u32]; 4] = [
+        &[200, 750, 20],
+        &[500, 500],
+        &[100, 600, 200],
+        &[180, 700, 50],
+    ];
+    let rows = queues
+        .iter()
+        .enumerate()
+        .flat_map(|(flow, queue)| queue.iter().map(move |len| format!("0,{flow},{len}\n")));
+    let rows: String = rows.collect();
+    folder.write("arrivals.csv", format!("time_ns,flow,len\n{rows}"));
+    let drr = WITH_FLOWS.replace("qfq", "drr");
+    let order = |arguments: &str| {
+        let sent = folder.replay(arguments).success();
+        let flow = |row: &str| row.split(',').nth(2).unwrap().to_owned();
+        sent.lines().skip(1).map(flow).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(order(&drr), "0 1 2 2 3 0 0 1 2 3 3");
+    let given = format!("{drr} --quantum 500");
+    assert_eq!(order(&given), "0 1 2 3 0 0 1 2 2 3 3");
+    let report = folder.replay(&format!("{given} --json")).success();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["quantum"], 500);
+    // The quanta of three others, a packet of each, and one that the link has begun, at a byte a microsecond.
+    assert_eq!(
+        report["flows"][0]["t_wfi_bound_ns"],
+        (3 * 500 + 3 * 750 + 750) * 1000
+    );
+    for (arguments, problem) in [
+        (
+            format!("{WITH_FLOWS} --quantum 500"),
+            "only drr has a quantum",
+        ),
+        (
+            format!("{drr} --quantum 63"),
+            "a number of bytes from 64 to 65535",
+        ),
+    ] {
+        let refused = folder.replay(&arguments);
+        assert!(!refused.status.success());
+        assert!(refused.stderr.contains(problem), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn a_bound_that_holds_under_a_condition_is_marked() {
+    let folder = Folder::with_flows();
+    folder.write("arrivals.csv", "time_ns,flow,len\n0,0,1000\n");
+    for (alg, conditional) in [("wf2q", true), ("wfq", true), ("wf2q+", false)] {
+        let arguments = WITH_FLOWS.replace("qfq", alg);
+        let json = folder.replay(&format!("{arguments} --json")).success();
+        let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let flow = &report["flows"][0];
+        assert_eq!(flow["b_wfi_bound_bytes"].is_null(), conditional, "{flow}");
+        let marked = flow.get("b_wfi_conditional_bound_bytes");
+        assert_eq!(marked.is_some(), conditional, "{flow}");
+        let text = folder.replay(&format!("{arguments} --report -o @out.csv"));
+        let text = text.success();
+        let condition = text.contains("* holds while the fluid server has packets");
+        assert_eq!(
+            (condition, text.contains(" *")),
+            (conditional, conditional),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn priority_reports_a_bound_for_the_highest_level_alone() {
     let folder = Folder::new();
@@ -164,8 +239,8 @@ fn check_report(folder: &Folder, arguments: &str, alg: &str) {
         );
         let off = (service - exact_service).abs();
         assert!(off < 1e-3, "{alg}: {exact_service}, {flow}");
-        // SCFQ is late for newcomers only, and here all flows come at once.
-        let lag = if alg == "scfq" {
+        // SCFQ is late for newcomers only, and WFQ for flows that were served ahead; here all flows come at once.
+        let lag = if ["scfq", "wfq"].contains(&alg) {
             service
         } else {
             time.min(service)

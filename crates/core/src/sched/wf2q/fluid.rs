@@ -1,26 +1,113 @@
 //! The fluid server: GPS, which serves all backlogged flows at once, by their weights.
 
-use super::super::clock::FRACTION;
+use super::super::clock;
 use super::super::heap::{Heap, Keyed};
 use crate::ensure_invariant;
 use crate::scheduler::{EntityId, MaybeEntity, Violation};
 use crate::units::{Charge, VirtualTime};
 use alloc::vec::Vec;
 
-/// Bits of fraction that V has and timestamps have not.
-const FINER: u32 = 64 - FRACTION;
+/// Bits of fraction of the times and of the work of GPS: 2^-64 of a byte over weight, and of a byte.
+const FRACTION: u32 = 64;
 
-/// An entry of the heap is at most so far after V. A finish time may be further away than
-/// the circle of virtual time is long.
-const HORIZON: u128 = 1 << 60;
+/// Of these bits, those that timestamps have not.
+const FINER: u32 = FRACTION - clock::FRACTION;
+
+/// Times start here and never wrap. Earlier ones are those of flows that wait for the link.
+const ORIGIN: u128 = 1 << (u64::BITS + FINER);
+
+/// A change of weight moves a start time no further from V than this: four times the longest packet's
+/// time at the lowest weight.
+const MOST_STRETCHED: u128 = 1 << (58 + FINER);
+
+/// A charge as work.
+#[inline]
+fn work_of(charge: Charge) -> u128 {
+    u128::from(charge.get()) << FRACTION
+}
+
+/// Bits of fraction by which times of GPS are compared. Times that are equal by exact arithmetic are
+/// equal timestamps, unless they lie on the edge between two: with 32 bits less than the times have, that
+/// is one in a billion even of those that are not finite in binary.
+const COMPARED: u32 = 32;
+
+/// The nearest time with [`COMPARED`] bits of fraction.
+#[inline]
+fn nearest(time: u128) -> u128 {
+    const DROPPED: u32 = FRACTION - COMPARED;
+    (time + (1 << (DROPPED - 1))) >> DROPPED << DROPPED
+}
+
+/// The same as a timestamp.
+#[inline]
+fn rounded(time: u128) -> VirtualTime {
+    VirtualTime::new((nearest(time) >> FINER) as u64)
+}
+
+/// Quotient and remainder of work by a weight, or by a sum of weights.
+#[inline]
+fn divided(work: u128, weight: u64) -> (u128, u64) {
+    let quotient = work / u128::from(weight.max(1));
+    let rest = work - quotient * u128::from(weight.max(1));
+    (quotient, rest as u64)
+}
+
+/// A start or finish time of a flow in GPS, without an error of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tag {
+    /// Rounded down.
+    time: u128,
+    /// The work of the flow that this leaves out, less than its weight.
+    rest: u64,
+}
+
+impl Tag {
+    /// The time after a charge.
+    #[inline]
+    pub(super) fn after(self, charge: Charge, weight: u64) -> Tag {
+        let (span, rest) = divided(work_of(charge) + u128::from(self.rest), weight);
+        Tag {
+            time: self.time + span,
+            rest,
+        }
+    }
+
+    /// The nearest timestamp.
+    #[inline]
+    pub(super) fn timestamp(self) -> VirtualTime {
+        rounded(self.time)
+    }
+
+    /// The same work from `now`, or until `now`, at another weight.
+    fn at_weight(self, now: u128, old: u64, new: u64) -> Tag {
+        let of_old = |span: u128| span.saturating_mul(old.into());
+        match self.time.checked_sub(now) {
+            Some(ahead) => {
+                let work = of_old(ahead).saturating_add(self.rest.into());
+                let (span, rest) = divided(work, new);
+                Tag {
+                    time: now + span,
+                    rest,
+                }
+            }
+            None => {
+                let (behind, _) = divided(of_old(now - self.time), new);
+                Tag {
+                    time: now.saturating_sub(behind.min(MOST_STRETCHED)),
+                    rest: 0,
+                }
+            }
+        }
+    }
+}
 
 /// One flow in the fluid system.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// When the last of its packets finishes, in units of virtual time.
-    finish: u128,
+    /// When the last of its packets finishes.
+    finish: Tag,
     /// Its entry in the heap: not after `finish`.
-    entry: VirtualTime,
+    entry: u128,
     /// Its weight while it is backlogged, 0 while it is not.
     weight: u64,
 }
@@ -28,30 +115,36 @@ struct Flow {
 /// When to look at a flow again; void unless the flow says the same.
 #[derive(Clone, Copy, Debug)]
 struct Look {
-    at: VirtualTime,
+    at: u128,
     entity: MaybeEntity,
 }
 
 impl Keyed for Look {
+    type Key = u128;
+
     #[inline]
-    fn key(&self) -> VirtualTime {
+    fn key(&self) -> u128 {
         self.at
     }
 }
 
-/// GPS. V goes on by dV = dW / (sum of the weights of the flows backlogged here).
+/// GPS. V advances by dV = dW / (sum of the weights of the flows backlogged here).
 ///
-/// V is linear from one finish time to the next, and a packet's work is divided among
-/// these stretches. Each is rounded to 2^-40 bytes, and the inverse of the sum
-/// down, by less than sum / 2^64 of V; with inverse weights that are rounded up, the
-/// fluid server is slower than the link by less than 10^-6, and never faster.
-#[derive(Clone, Debug, Default)]
+/// V is linear from one finish time to the next, and a packet's work is divided among these
+/// stretches. No work is lost: the remainder by the sum of weights is carried over, and each flow is
+/// served exactly its bytes. So V is rounded down, by less than 2^-64, where a flow becomes
+/// backlogged, and nowhere else.
+#[derive(Clone, Debug)]
 pub(super) struct Fluid {
-    /// V, with [`FINER`] bits more than timestamps; it never wraps.
+    /// V.
     time: u128,
+    /// Work done after V had this value.
+    carry: u128,
+    /// Work that the link was given and has not done, where it is followed.
+    unsent: u128,
+    /// The owner says how much is unsent.
+    is_followed: bool,
     weight_sum: u64,
-    /// 2^64 / (sum of weights), rounded down.
-    inverse_sum: u64,
     flows: Vec<Flow>,
     /// The earliest finish times. An entry stays where it is while its flow's packets
     /// come, and is put right when V is there: each packet pays for that once. There are at
@@ -59,29 +152,31 @@ pub(super) struct Fluid {
     looks: Heap<Look>,
 }
 
+impl Default for Fluid {
+    fn default() -> Self {
+        Fluid::starting_at(VirtualTime::default())
+    }
+}
+
 impl Fluid {
+    /// From `now`, rounded down to [`COMPARED`] bits of fraction.
     pub(super) fn starting_at(now: VirtualTime) -> Self {
+        let now = now.rounded_down(clock::FRACTION - COMPARED);
         Fluid {
-            time: u128::from(now.units()) << FINER,
-            ..Fluid::default()
+            time: ORIGIN + (u128::from(now.units()) << FINER),
+            carry: 0,
+            unsent: 0,
+            is_followed: false,
+            weight_sum: 0,
+            flows: Vec::new(),
+            looks: Heap::default(),
         }
     }
 
-    /// V.
+    /// V, as the nearest timestamp.
     #[inline]
     pub(super) fn now(&self) -> VirtualTime {
-        VirtualTime::new((self.time >> FINER) as u64)
-    }
-
-    #[inline]
-    fn units(&self) -> u128 {
-        self.time >> FINER
-    }
-
-    /// `time`, which is less than half the circle from V.
-    fn wide(&self, time: VirtualTime) -> u128 {
-        let ahead = time.distance_from(self.now());
-        self.units().saturating_add_signed(ahead.into())
+        rounded(self.time)
     }
 
     pub(super) fn add(&mut self, id: EntityId) {
@@ -91,11 +186,16 @@ impl Fluid {
         self.flows[id.index()] = Flow::default();
     }
 
-    /// When the last packet of `id` finishes, or V if it did. The flow has sent all its
-    /// packets, so that this is near.
-    pub(super) fn finish(&self, id: EntityId) -> VirtualTime {
-        let finish = self.flows[id.index()].finish;
-        VirtualTime::new(finish.max(self.units()) as u64)
+    /// When the last packet of `id` finishes, or V if it did.
+    pub(super) fn finish(&self, id: EntityId) -> Tag {
+        let flow = &self.flows[id.index()];
+        match flow.weight != 0 || flow.finish.time > self.time {
+            true => flow.finish,
+            false => Tag {
+                time: self.time,
+                rest: 0,
+            },
+        }
     }
 
     /// Whether `id` is backlogged here.
@@ -104,40 +204,39 @@ impl Fluid {
         self.flows[id.index()].weight != 0
     }
 
-    /// Whether anybody is.
+    /// Whether any flow is.
     pub(super) fn is_busy(&self) -> bool {
         self.weight_sum != 0
     }
 
-    /// A packet that takes `span` at the weight of its flow.
+    /// Whether V is behind the work that the link was given.
     #[inline]
-    pub(super) fn arrived(&mut self, id: EntityId, span: u64, weight: u64) {
-        let now = self.units();
+    pub(super) fn is_behind(&self) -> bool {
+        self.unsent != 0
+    }
+
+    /// A packet at the weight of its flow.
+    #[inline]
+    pub(super) fn arrived(&mut self, id: EntityId, length: Charge, weight: u64) {
+        let finish = self.finish(id).after(length, weight);
         let flow = &mut self.flows[id.index()];
-        if flow.weight != 0 {
-            flow.finish += u128::from(span);
-            return;
+        flow.finish = finish;
+        if flow.weight == 0 {
+            flow.weight = weight;
+            self.weight_sum += weight;
+            self.look_at(id);
         }
-        flow.weight = weight;
-        flow.finish = flow.finish.max(now) + u128::from(span);
-        self.set_weight_sum(self.weight_sum + weight);
-        self.look_at(id);
     }
 
     /// The last packet of `id` finishes at `finish`.
-    pub(super) fn set_finish(&mut self, id: EntityId, finish: VirtualTime) {
-        let finish = self.wide(finish);
-        self.set_wide_finish(id, finish);
-    }
-
-    fn set_wide_finish(&mut self, id: EntityId, finish: u128) {
-        let now = self.units();
+    pub(super) fn set_finish(&mut self, id: EntityId, finish: Tag) {
+        let now = self.time;
         let flow = &mut self.flows[id.index()];
         let before = core::mem::replace(&mut flow.finish, finish);
         if flow.weight == 0 || before == finish {
             return;
         }
-        if finish <= now {
+        if finish.time <= now {
             self.leave(id);
         } else {
             self.look_at(id);
@@ -146,54 +245,89 @@ impl Fluid {
 
     /// From now on `id` has another weight; what is left of its packets takes
     /// accordingly longer or shorter.
-    pub(super) fn change(&mut self, id: EntityId, old_inverse: u64, inverse: u64, weight: u64) {
-        let now = self.units();
+    pub(super) fn change(&mut self, id: EntityId, old: u64, new: u64) {
+        let now = self.time;
         let flow = &mut self.flows[id.index()];
         if flow.weight == 0 {
             return;
         }
-        let left = flow.finish - now;
-        let left = scaled(left, old_inverse, inverse);
-        let old = core::mem::replace(&mut flow.weight, weight);
-        self.set_weight_sum(self.weight_sum - old + weight);
-        self.set_wide_finish(id, now + left);
+        let finish = flow.finish.at_weight(now, old, new);
+        let old = core::mem::replace(&mut flow.weight, new);
+        self.weight_sum = self.weight_sum - old + new;
+        self.set_finish(id, finish);
+    }
+
+    /// A start time of a flow of which the weight changes.
+    pub(super) fn stretched(&self, start: Tag, old: u64, new: u64) -> Tag {
+        let most = self.time + MOST_STRETCHED;
+        let stretched = start.at_weight(self.time, old, new);
+        match stretched.time > most {
+            true => Tag {
+                time: most,
+                rest: 0,
+            },
+            false => stretched,
+        }
     }
 
     /// `id` has nothing left.
     pub(super) fn leave(&mut self, id: EntityId) {
         let weight = core::mem::take(&mut self.flows[id.index()].weight);
-        self.set_weight_sum(self.weight_sum - weight);
+        self.weight_sum -= weight;
     }
 
-    /// The link has nothing left, so neither has the fluid server: V goes on to the last
-    /// finish time, which only rounding kept it from.
+    /// The link has nothing left, so neither has the fluid server, unless packets were discarded: V
+    /// moves to the last finish time.
     #[inline(never)]
     pub(super) fn end_busy_period(&mut self) {
         while let Some(look) = self.looks.pop() {
             if let Some(id) = look.entity.get()
                 && self.flows[id.index()].weight != 0
             {
-                let finish = self.flows[id.index()].finish;
-                self.time = self.time.max(finish << FINER);
+                self.time = self.time.max(self.flows[id.index()].finish.time);
                 self.leave(id);
             }
         }
+        self.carry = 0;
     }
 
-    /// The link took `work`, and so did the fluid server.
+    /// The link took `work`. It is done at once, unless the link is followed.
     #[inline]
     pub(super) fn served(&mut self, work: Charge) {
-        // In 2^-FRACTION bytes.
-        let mut left = u128::from(work.get()) << FRACTION;
+        match self.is_followed {
+            true => self.unsent += work_of(work),
+            false => self.work(work_of(work)),
+        }
+    }
+
+    /// The link has done all work but this.
+    #[inline]
+    pub(super) fn sent_all_but(&mut self, unsent: u128) {
+        self.is_followed = true;
+        let done = self.unsent.saturating_sub(unsent);
+        self.unsent -= done;
+        if done != 0 {
+            self.work(done);
+        }
+    }
+
+    /// The link did `work`, and so does the fluid server.
+    fn work(&mut self, work: u128) {
+        let mut left = work + core::mem::take(&mut self.carry);
         while self.weight_sum != 0 {
-            let reached = self.time + ((left * u128::from(self.inverse_sum)) >> FRACTION);
-            let Some(at) = self.first_look(reached) else {
-                self.time = reached;
+            let (span, rest) = divided(left, self.weight_sum);
+            let reached = self.time + span;
+            let Some(first) = self.first_finish(reached) else {
+                (self.time, self.carry) = (reached, rest.into());
                 return;
             };
-            let taken = (at - self.time) * u128::from(self.weight_sum);
-            left = left.saturating_sub(taken.div_ceil(1 << FINER));
-            self.time = at;
+            left -= (first.time - self.time) * u128::from(self.weight_sum);
+            self.time = first.time;
+            let Some(after) = left.checked_sub(first.rest.into()) else {
+                self.carry = left;
+                return;
+            };
+            left = after;
             self.finish_first();
         }
     }
@@ -201,49 +335,37 @@ impl Fluid {
     /// V is at least `time` from now on.
     #[inline(never)]
     pub(super) fn jump_to(&mut self, time: VirtualTime) {
-        let time = self.wide(time) << FINER;
-        while let Some(at) = self.first_look(time) {
-            self.time = at;
+        let now = self.now();
+        let ahead = u128::from(time.distance_from(now).max(0).unsigned_abs());
+        if ahead == 0 {
+            return;
+        }
+        let time = nearest(self.time) + (ahead << FINER);
+        while self.first_finish(time).is_some() {
             self.finish_first();
         }
-        self.time = self.time.max(time);
+        (self.time, self.carry) = (self.time.max(time), 0);
     }
 
-    /// When the first flow finishes, if it does until `time`.
+    /// When the first flow finishes, if it does until `time`; no earlier than V.
     #[inline]
-    fn first_look(&mut self, time: u128) -> Option<u128> {
+    fn first_finish(&mut self, time: u128) -> Option<Tag> {
         loop {
-            let at = self.wide(self.looks.first()?.at) << FINER;
-            if at > time {
-                return None;
-            }
-            if !self.put_right(at) {
-                return Some(at.max(self.time));
-            }
-        }
-    }
-
-    /// Puts the first entry, which is at `at`, where it belongs, or returns `false` if it is
-    /// there.
-    fn put_right(&mut self, at: u128) -> bool {
-        let horizon = self.units() + HORIZON;
-        let Some(first) = self.looks.first_mut() else {
-            return false;
-        };
-        match self.flows.get_mut(first.entity.index()) {
-            Some(flow) if flow.weight != 0 && flow.entry == first.at => {
-                if flow.finish << FINER <= at {
-                    return false;
+            let first = self.looks.first_mut().filter(|first| first.at <= time)?;
+            match self.flows.get_mut(first.entity.index()) {
+                Some(flow) if flow.weight != 0 && flow.entry == first.at => {
+                    if flow.finish.time <= first.at {
+                        return Some(flow.finish);
+                    }
+                    flow.entry = flow.finish.time;
+                    let (at, entity) = (flow.entry, first.entity);
+                    self.looks.replace_first(Look { at, entity });
                 }
-                flow.entry = VirtualTime::new(flow.finish.min(horizon) as u64);
-                let (at, entity) = (flow.entry, first.entity);
-                self.looks.replace_first(Look { at, entity });
-            }
-            _ => {
-                self.looks.pop();
+                _ => {
+                    self.looks.pop();
+                }
             }
         }
-        true
     }
 
     /// The first flow has nothing left.
@@ -257,9 +379,8 @@ impl Fluid {
 
     /// Gives `id` an entry by its finish time.
     fn look_at(&mut self, id: EntityId) {
-        let horizon = self.units() + HORIZON;
         let flow = &mut self.flows[id.index()];
-        let at = VirtualTime::new(flow.finish.min(horizon) as u64);
+        let at = flow.finish.time;
         flow.entry = at;
         if self.looks.len() >= 2 * self.flows.len() + 64 {
             return self.look_at_all_again();
@@ -268,7 +389,7 @@ impl Fluid {
         self.looks.push(Look { at, entity });
     }
 
-    /// Makes the entries anew, one for each flow: void ones are as many as these. O(flows),
+    /// Makes the entries again, one for each flow: void ones are as many as these. O(flows),
     /// once in as many new entries.
     #[inline(never)]
     fn look_at_all_again(&mut self) {
@@ -281,30 +402,26 @@ impl Fluid {
         }
     }
 
-    fn set_weight_sum(&mut self, sum: u64) {
-        self.weight_sum = sum;
-        self.inverse_sum = u64::MAX.checked_div(sum).unwrap_or(0);
-    }
-
     pub(super) fn check(&self) -> Result<(), Violation> {
         ensure_invariant!(
             self.looks.is_sorted(),
             "gps: {:?} is not sorted",
             self.looks
         );
-        let now = self.units();
+        let now = self.time;
         let mut sum = 0;
         for (n, flow) in self.flows.iter().enumerate().filter(|(_, f)| f.weight != 0) {
             sum += flow.weight;
-            let ahead = flow.entry.distance_from(self.now());
             ensure_invariant!(
-                flow.finish > now && ahead > 0 && now + ahead as u128 <= flow.finish,
+                flow.finish.time >= now
+                    && flow.finish.rest < flow.weight
+                    && (now..=flow.finish.time).contains(&flow.entry),
                 "gps: flow {n} is backlogged at {now}: {flow:?}"
             );
             let mut looks = self.looks.entries().iter();
             ensure_invariant!(
                 looks.any(|look| look.entity.index() == n && look.at == flow.entry),
-                "gps: nobody looks at flow {n}, {flow:?}"
+                "gps: no entry is that of flow {n}, {flow:?}"
             );
         }
         ensure_invariant!(
@@ -320,13 +437,4 @@ impl Fluid {
         );
         Ok(())
     }
-}
-
-/// `span` of virtual time as it is after a change of the inverse weight.
-pub(super) fn scaled(span: u128, old_inverse: u64, inverse: u64) -> u128 {
-    let (whole, rest) = (
-        span / u128::from(old_inverse.max(1)),
-        span % u128::from(old_inverse.max(1)),
-    );
-    whole * u128::from(inverse) + rest * u128::from(inverse) / u128::from(old_inverse.max(1))
 }

@@ -11,6 +11,7 @@ impl<S: Scale> Wf2qPlus<S> {
         entities: &[impl Holds<Wf2qPlusEntity<S>>],
     ) -> Result<(), Violation> {
         let now = self.virtual_time();
+        self.order.check_eligible()?;
         let standing = |id| entities.entity(id).state;
         self.order.check(now, entities.len(), standing, |id| {
             let entity = entities.entity(id);

@@ -32,6 +32,7 @@ macro_rules! algorithms {
             qfq_plus_seeing: |start, members| Plus::seeing(Qfq::starting_at(start), members);
             drr_plus_seeing: |_, members| Plus::seeing(Drr::new(), members);
             s_kps_late: |start, _| SKps::late(start);
+            wfq: |start, _| Wfq::starting_at(start);
         }
     };
 }

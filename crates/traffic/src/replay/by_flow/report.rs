@@ -2,6 +2,7 @@
 
 use fairlane_config::class_report::DelayReport;
 use fairlane_core::bounds::Guarantees;
+use fairlane_core::sched::Algorithm;
 use fairlane_core::{FlowConfig, FlowId, Rate};
 use fairlane_sim::{
     Backlogged, Completion, DelayMeter, Delays, Now, Observer, PacketInfo, Picos, WfiMeter,
@@ -125,6 +126,9 @@ impl Observer for Service {
 pub struct Report {
     /// The algorithm.
     pub alg: &'static str,
+    /// The quantum of DRR in bytes, where it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantum: Option<u32>,
     /// Rate of the link in bit/s.
     pub rate_bps: u64,
     /// The same.
@@ -171,8 +175,12 @@ pub struct FlowReport {
     pub t_wfi_bound_ns: Option<u64>,
     /// How far it fell behind its share, at most.
     pub b_wfi_bytes: f64,
-    /// The bound of that; none for WF2Q, whose bound holds only while the fluid server has packets of the flow.
+    /// The bound of that over every interval.
     pub b_wfi_bound_bytes: Option<f64>,
+    /// Under WFQ and WF2Q, the bound of that over intervals in which the fluid server has packets of the
+    /// flow too. A flow that sends its next packet when the last one has left may exceed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub b_wfi_conditional_bound_bytes: Option<f64>,
     /// From arrival to the end of transmission; of no packet, and where only all of them are asked for, zero.
     pub delay_ns: DelayReport,
 }
@@ -202,6 +210,10 @@ impl Report {
                 let delays = delays.as_ref().and_then(|delays| delays.flow(id));
                 let packets = served.packets;
                 let bound = guarantees.of(&wfi.config);
+                let service = |strict: bool| {
+                    let bound = bound.filter(|bound| bound.strict == strict);
+                    bound.map(|bound| bound.service.bytes())
+                };
                 FlowReport {
                     flow: id.number(),
                     key: None,
@@ -212,9 +224,8 @@ impl Report {
                     t_wfi_ns: wfi.t_wfi.0 as f64 / 1e3,
                     t_wfi_bound_ns: bound.map(|bound| bound.delay.time(setup.rate).0),
                     b_wfi_bytes: wfi.b_wfi_backlogged.as_bytes_f64(),
-                    b_wfi_bound_bytes: bound
-                        .filter(|bound| bound.strict)
-                        .map(|bound| bound.service.bytes()),
+                    b_wfi_bound_bytes: service(true),
+                    b_wfi_conditional_bound_bytes: service(false),
                     delay_ns: delays
                         .map_or_else(DelayReport::default, |delays| delays_in(nanos, delays)),
                 }
@@ -222,6 +233,10 @@ impl Report {
             .collect();
         Report {
             alg: setup.algorithm.name(),
+            quantum: match setup.algorithm {
+                Algorithm::DrrOfQuantum(quantum) => Some(quantum.get()),
+                _ => None,
+            },
             rate_bps: setup.rate.bps(),
             rate: setup.rate,
             overhead: setup.overhead,
