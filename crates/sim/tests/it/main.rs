@@ -13,4 +13,5 @@ mod sharing;
 mod sources;
 mod support;
 mod tcp;
+mod textbooks;
 mod wfi;
