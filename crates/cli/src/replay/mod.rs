@@ -28,10 +28,12 @@ const HELP: &str = "\
 Sends the arrivals of a file over a simulated link of rate RATE. The link is never idle
 while anything is queued, and chooses the next packet when it becomes free, among those
 that have arrived by that instant. The same input gives the same output, to the byte. CSV
-files hold whole numbers:
+files hold whole numbers, but for weights:
 
   FLOWS.csv     flow,weight,max_len                     flows 0, 1, .. with weights from
-                                                        1 to 1000000, lengths in bytes
+                                                        1 to 1000000, lengths in bytes.
+                                                        With decimal places (2.5) they are
+                                                        scaled to the smallest whole ones
   ARRIVALS.csv  time_ns,flow,len                        in order of time, but for 1 ms
   departures    start_ns,end_ns,flow,len,arrival_ns     in order of service
 

@@ -91,15 +91,6 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
         self
     }
 
-    /// The next row of numbers, or `None` at the end. Blank lines are passed over.
-    pub(super) fn next(&mut self) -> Result<Option<[u64; N]>> {
-        Ok(if self.next_row()? {
-            Some(self.numbers()?)
-        } else {
-            None
-        })
-    }
-
     /// The fields of the row as numbers; 0 where the file has no such column.
     pub(super) fn numbers(&self) -> Result<[u64; N]> {
         let mut row = [0; N];
@@ -252,8 +243,8 @@ mod tests {
     fn rows(text: &str) -> Result<Vec<([u64; 2], u64)>> {
         let mut rows = Rows::new(text.as_bytes(), "f.csv".to_owned(), ["a", "b"])?;
         let mut read = Vec::new();
-        while let Some(row) = rows.next()? {
-            read.push((row, rows.line()));
+        while rows.next_row()? {
+            read.push((rows.numbers()?, rows.line()));
         }
         Ok(read)
     }

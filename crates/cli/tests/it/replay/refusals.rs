@@ -104,9 +104,9 @@ fn a_bad_row_of_flows_is_named() {
         ("flow,weight,max_len\n0,1\n", ":2:", &["max_len", "missing"]),
         ("flow,weight,max_len\n0,1,9,9\n", ":2:", &["'9'", "extra"]),
         (
-            "flow,weight,max_len\n0,1.5,9\n",
+            "flow,weight,max_len\n0,1.5x,9\n",
             ":2:",
-            &["weight '1.5'", "from 1 to 1000000"],
+            &["weight '1.5x'", "from 0.000001 to 1000000"],
         ),
         (
             "flow,weight,max_len\n0,0,9\n",

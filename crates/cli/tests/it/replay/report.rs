@@ -103,6 +103,54 @@ fn drr_has_the_quantum_that_is_given() {
 }
 
 #[test]
+fn weights_with_decimal_places_become_the_smallest_whole_ones() {
+    let folder = Folder::new();
+    folder.write("arrivals.csv", "time_ns,flow,len\n0,0,1000\n");
+    let flows = |weights: [&str; 4]| {
+        let rows = weights.iter().enumerate();
+        let rows: String = rows
+            .map(|(flow, weight)| format!("{flow},{weight},1000\n"))
+            .collect();
+        folder.write("flows.csv", format!("flow,weight,max_len\n{rows}"));
+        folder.replay(&format!("{WITH_FLOWS} --json"))
+    };
+    let scaled = |weights| {
+        let report: serde_json::Value = serde_json::from_str(&flows(weights).success()).unwrap();
+        let flows = report["flows"].as_array().unwrap().iter();
+        flows
+            .map(|flow| flow["weight"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(scaled(["2.5", "4", "0.50", "1"]), [5, 8, 1, 2]);
+    assert_eq!(scaled(["10", "4", "2", "2"]), [10, 4, 2, 2]);
+    assert_eq!(
+        scaled(["0.000001", "1", "1", ".5"]),
+        [1, 1_000_000, 1_000_000, 500_000]
+    );
+    for (weight, problem) in [
+        (
+            "1.0000001",
+            "flows.csv:2: weight '1.0000001' is not a number from 0.000001",
+        ),
+        ("0.0", "flows.csv:2: weight '0.0' is not a number"),
+        ("2.5.1", "flows.csv:2: weight '2.5.1' is not a number"),
+        ("1000.0001", "of which this is 10000001 (at most 1000000)"),
+        (
+            "0",
+            "flows.csv:2: weight '0' is not a whole number from 1 to 1000000",
+        ),
+    ] {
+        let refused = flows([weight, "1", "1", "1"]);
+        assert!(!refused.status.success(), "{weight}");
+        assert!(
+            refused.stderr.contains(problem),
+            "{weight}: {}",
+            refused.stderr
+        );
+    }
+}
+
+#[test]
 fn a_bound_that_holds_under_a_condition_is_marked() {
     let folder = Folder::with_flows();
     folder.write("arrivals.csv", "time_ns,flow,len\n0,0,1000\n");

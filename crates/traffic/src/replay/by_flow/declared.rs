@@ -1,7 +1,7 @@
 //! The flows of a replay: what each is entitled to.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -44,7 +44,81 @@ impl Found {
     }
 }
 
-/// Reads `flow,weight,max_len`: flow n is at place n of what is returned.
+/// A weight in a file: its digits, and the number of decimal places among them.
+#[derive(Clone, Copy)]
+struct Decimal {
+    digits: u64,
+    places: u32,
+}
+
+/// Most decimal places of a weight.
+const MOST_PLACES: u32 = 6;
+
+impl Decimal {
+    /// The weight in this column: a whole number, or one with decimal places.
+    fn of<R: BufRead, const N: usize>(rows: &Rows<R, N>, column: usize) -> Result<Decimal> {
+        let text = rows.word(column);
+        let Some((whole, fraction)) = text.split_once('.') else {
+            let digits = rows.number(column)?;
+            return Ok(Decimal { digits, places: 0 });
+        };
+        let fraction = fraction.trim_end_matches('0');
+        let joined = [whole, fraction].concat();
+        let is_number = !joined.is_empty() && joined.bytes().all(|byte| byte.is_ascii_digit());
+        let most = u64::from(MAX_WEIGHT) * 10u64.pow(fraction.len().min(6) as u32);
+        let digits = joined
+            .parse()
+            .ok()
+            .filter(|digits| (1..=most).contains(digits));
+        match digits.filter(|_| is_number && fraction.len() <= MOST_PLACES as usize) {
+            Some(digits) => Ok(Decimal {
+                digits,
+                places: fraction.len() as u32,
+            }),
+            None => bail!(
+                "{}: weight '{text}' is not a number from 0.000001 to {MAX_WEIGHT} with \
+                 {MOST_PLACES} decimal places at most",
+                rows.place()
+            ),
+        }
+    }
+}
+
+/// Whole weights in the proportions of these: as they are if they are whole, or else the smallest.
+fn whole(weights: &[Decimal]) -> Vec<u64> {
+    let places = weights
+        .iter()
+        .map(|weight| weight.places)
+        .max()
+        .unwrap_or(0);
+    let scaled = |weight: &Decimal| weight.digits * 10u64.pow(places - weight.places);
+    let common = match places {
+        0 => 1,
+        _ => weights
+            .iter()
+            .map(scaled)
+            .fold(0, greatest_common_divisor)
+            .max(1),
+    };
+    weights
+        .iter()
+        .map(|weight| scaled(weight) / common)
+        .collect()
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Reads `flow,weight,max_len`, and returns flow n at place n. Weights with decimal places become the
+/// smallest whole ones in the same proportions.
+///
+/// # Errors
+///
+/// The file cannot be read or has no such rows, or a whole weight would be too large.
 pub fn read(path: &Path) -> Result<Vec<Flow>> {
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("opening {name}"))?;
@@ -54,20 +128,17 @@ pub fn read(path: &Path) -> Result<Vec<Flow>> {
         .within(1, 1..=MAX_WEIGHT.into())
         .within(2, 1..=MAX_LENGTH.into());
     let mut read = Vec::new();
-    while let Some([flow, weight, max_len]) = rows.next()? {
+    while rows.next_row()? {
+        let (flow, max_len) = (rows.number(0)?, rows.number(2)?);
+        let weight = Decimal::of(&rows, 1)?;
         let place = rows.place();
         ensure!(
             read.len() < MAX_ENTITIES,
             "{place}: there are {MAX_ENTITIES} flows at most"
         );
-        let weight = u32::try_from(weight).ok().and_then(Weight::new);
         let max_len = u32::try_from(max_len).ok().and_then(Length::new);
-        let in_range = "each column has its range";
-        let flow_of = Flow {
-            weight: weight.expect(in_range),
-            max_len: max_len.expect(in_range),
-        };
-        read.push((flow, rows.line(), flow_of));
+        let max_len = max_len.expect("the column has its range");
+        read.push((flow, rows.line(), weight, max_len));
     }
     ensure!(
         !read.is_empty(),
@@ -75,7 +146,16 @@ pub fn read(path: &Path) -> Result<Vec<Flow>> {
     );
     let count = read.len();
     let mut flows: Vec<Option<(u64, Flow)>> = vec![None; count];
-    for (number, line, flow) in read {
+    let weights: Vec<Decimal> = read.iter().map(|&(_, _, weight, _)| weight).collect();
+    for ((number, line, _, max_len), scaled) in read.into_iter().zip(whole(&weights)) {
+        let weight = u32::try_from(scaled).ok().and_then(Weight::new);
+        let weight = weight.with_context(|| {
+            format!(
+                "{name}:{line}: weights with decimal places become whole ones in the same proportions, \
+                 of which this is {scaled} (at most {MAX_WEIGHT})"
+            )
+        })?;
+        let flow = Flow { weight, max_len };
         let place = usize::try_from(number).ok().and_then(|n| flows.get_mut(n));
         match place {
             None => bail!(
