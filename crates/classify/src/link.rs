@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct LinkClassifier {
     rules: Arc<Classifier<u32>>,
-    classes: Vec<(ClassId, Option<Per>)>,
+    classes: Vec<Target>,
     default: u32,
     link_control: Option<u32>,
     key: DigestKey,
@@ -28,6 +28,15 @@ pub struct LinkClassifier {
     malformed: u64,
     unmatched: u64,
     opaque: Opaque,
+}
+
+/// A class that packets go to.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    class: ClassId,
+    per: Option<Per>,
+    /// Bytes of its longest packet.
+    longest: u32,
 }
 
 /// Packets of protocols that no filter looks into, and the type in the Ethernet header of more than half of them, if
@@ -65,7 +74,7 @@ pub struct Found(u8);
 impl Found {
     /// It matches a filter, or is link-layer control that has a class.
     pub const FILTER: Found = Found(0);
-    /// It matches none.
+    /// It matches none, or is longer than the class of its filter allows.
     pub const NO_FILTER: Found = Found(1);
     /// It cannot be read.
     pub const UNREADABLE: Found = Found(2);
@@ -111,7 +120,7 @@ const MOST_ORPHANS: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     begins: Vec<Begin>,
-    packets: Vec<(Headers, Origin, bool)>,
+    packets: Vec<(Headers, Origin, bool, usize)>,
 }
 
 impl LinkClassifier {
@@ -141,7 +150,14 @@ impl LinkClassifier {
         LinkClassifier {
             fragments: rules.asks_ports().then(|| Fragments::new(key)),
             rules,
-            classes: classes.into_iter().collect(),
+            classes: classes
+                .into_iter()
+                .map(|(class, per)| Target {
+                    class,
+                    per,
+                    longest: u32::MAX,
+                })
+                .collect(),
             default,
             link_control: None,
             key,
@@ -161,6 +177,17 @@ impl LinkClassifier {
         }
     }
 
+    /// The same, but a packet of more bytes than its class allows, by place, goes to the default class, as if it
+    /// matched no filter.
+    pub fn with_longest(self, longest: impl IntoIterator<Item = u32>) -> LinkClassifier {
+        let classes = self.classes.into_iter().zip(longest);
+        let classes = classes.map(|(target, longest)| Target { longest, ..target });
+        LinkClassifier {
+            classes: classes.collect(),
+            ..self
+        }
+    }
+
     /// The rules alone, which lead to the classes' places in the link.
     pub fn rules(&self) -> &Arc<Classifier<u32>> {
         &self.rules
@@ -168,8 +195,8 @@ impl LinkClassifier {
 
     /// The same filters for queues that know the classes by other numbers. O(classes).
     pub fn renumber(&mut self, classes: &[ClassId]) {
-        for ((class, _), &id) in self.classes.iter_mut().zip(classes) {
-            *class = id;
+        for (target, &id) in self.classes.iter_mut().zip(classes) {
+            target.class = id;
         }
         if let Some(fragments) = &mut self.fragments {
             fragments.clear();
@@ -190,7 +217,7 @@ impl LinkClassifier {
 
     /// Where a packet of a known class goes, by the class's place in the link; counts nothing.
     pub fn within(&self, place: usize, bytes: &[u8], layer: Layer, origin: &Origin) -> ClassFlow {
-        let (class, per) = self.classes[place];
+        let Target { class, per, .. } = self.classes[place];
         let flow = match (per, parse(bytes, layer)) {
             (Some(per), Ok(headers)) => per.digest(&headers, origin, &self.key),
             _ => 0,
@@ -208,7 +235,7 @@ impl LinkClassifier {
         layer: Layer,
         origin: &Origin,
     ) -> Option<(Per, FlowKey)> {
-        let per = self.classes.get(place)?.1?;
+        let per = self.classes.get(place)?.per?;
         let headers = parse(bytes, layer).ok()?;
         Some((per, per.key(&headers, origin)))
     }
@@ -230,7 +257,7 @@ impl LinkClassifier {
     ) -> ClassFlow {
         let mut headers = Headers::default();
         let (mut to, found) = match read(bytes, layer, &mut headers) {
-            Ok(()) => self.find_read(&headers, origin),
+            Ok(()) => self.find_read(&headers, origin, bytes.len()),
             Err(_) => self.unreadable(),
         };
         if found.has(Found::FRAGMENT)
@@ -307,7 +334,7 @@ impl LinkClassifier {
     pub fn find(&self, bytes: &[u8], layer: Layer, origin: &Origin) -> (ClassFlow, Found) {
         let mut headers = Headers::default();
         match read(bytes, layer, &mut headers) {
-            Ok(()) => self.find_read(&headers, origin),
+            Ok(()) => self.find_read(&headers, origin, bytes.len()),
             Err(_) => self.unreadable(),
         }
     }
@@ -340,7 +367,7 @@ impl LinkClassifier {
             for (bytes, origin) in packets {
                 let mut headers = Headers::default();
                 let (to, what) = match read(bytes, layer, &mut headers) {
-                    Ok(()) => self.find_read(&headers, &origin),
+                    Ok(()) => self.find_read(&headers, &origin, bytes.len()),
                     Err(_) => self.unreadable(),
                 };
                 found((&headers, &origin), to, what);
@@ -354,12 +381,14 @@ impl LinkClassifier {
             let is_readable = read(bytes, layer, &mut headers).is_ok();
             // Of what cannot be read anything may be fetched.
             scratch.begins.push(self.rules.begin(&headers, &origin));
-            scratch.packets.push((headers, origin, is_readable));
+            scratch
+                .packets
+                .push((headers, origin, is_readable, bytes.len()));
         }
         self.rules.fetch(&mut scratch.begins);
-        for (headers, origin, is_readable) in scratch.packets.drain(..) {
+        for (headers, origin, is_readable, length) in scratch.packets.drain(..) {
             let (to, what) = match is_readable {
-                true => self.find_read(&headers, &origin),
+                true => self.find_read(&headers, &origin, length),
                 false => self.unreadable(),
             };
             found((&headers, &origin), to, what);
@@ -368,14 +397,16 @@ impl LinkClassifier {
 
     #[inline]
     fn unreadable(&self) -> (ClassFlow, Found) {
-        let default = self.classes[self.default as usize].0;
+        let default = self.classes[self.default as usize].class;
         (default.into(), Found::UNREADABLE)
     }
 
     #[inline]
-    fn find_read(&self, headers: &Headers, origin: &Origin) -> (ClassFlow, Found) {
+    fn find_read(&self, headers: &Headers, origin: &Origin, length: usize) -> (ClassFlow, Found) {
         let control = self.link_control.filter(|_| headers.link_control);
         let target = control.or_else(|| self.rules.target(headers, origin));
+        let target =
+            target.filter(|&place| length <= self.classes[place as usize].longest as usize);
         let mut found = match target {
             Some(_) => Found::FILTER,
             None => Found::NO_FILTER,
@@ -388,7 +419,7 @@ impl LinkClassifier {
             found = found.and(Found::OPAQUE);
         }
         let place = target.unwrap_or(self.default);
-        let (class, per) = self.classes[place as usize];
+        let Target { class, per, .. } = self.classes[place as usize];
         let flow = per.map_or(0, |per| per.digest(headers, origin, &self.key));
         (ClassFlow { class, flow }, found)
     }

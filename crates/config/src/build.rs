@@ -41,6 +41,16 @@ impl Link {
         let classes = classes.iter().copied().zip(per);
         LinkClassifier::sharing(rules, classes, self.default, key)
             .with_link_control(self.link_control)
+            .with_longest(self.longest_frames())
+    }
+
+    /// The longest frame of each class, without overhead; a longer one goes to the default class.
+    pub fn longest_frames(&self) -> impl Iterator<Item = u32> {
+        let classes = self.classes.iter();
+        classes.map(|class| match class.longest == self.longest {
+            true => u32::MAX,
+            false => class.longest.get() - self.overhead,
+        })
     }
 
     /// The queues as [`discipline`](Link::discipline) makes them, or the place of the first class that
@@ -137,9 +147,9 @@ impl Link {
             bursts: Bursts {
                 max: class.cbq_burst,
                 min: bursts.min.min(class.cbq_burst),
-                packet: self.longest,
+                packet: class.longest,
             },
-            ..CbqClass::new(class.rate.unwrap_or(Rate::MIN), self.longest)
+            ..CbqClass::new(class.rate.unwrap_or(Rate::MIN), class.longest)
         }
     }
 
@@ -148,7 +158,7 @@ impl Link {
             weight: Weight::new(class.weight.get() * class.scale).unwrap_or(class.weight),
             level: class.level,
             ceiling: class.ceiling,
-            max_length: self.longest,
+            max_length: class.longest,
         }
     }
 

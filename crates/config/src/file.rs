@@ -207,6 +207,11 @@ pub(crate) struct Class {
     /// The rate that it never exceeds, as in "4mbit".
     #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub ceil: Option<Text>,
+    /// Its longest frame, without overhead: at least "60b", and no longer than the link's, which is the default. A
+    /// longer frame counts as one that no filter matches, and goes to the default class; the default class itself drops
+    /// it. The shorter, the shorter are the delays of the class. Only for a class without children.
+    #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
+    pub longest: Option<Box<Text>>,
     /// How much it may send at once beyond `ceil`: at least its longest packet. By default, what
     /// `ceil` carries in 10 ms and two packets, or more where its guarantee needs it. In "cbq",
     /// how much it may send at once after a silence: 16 packets by default.
@@ -260,6 +265,7 @@ impl Class {
             parent: parent.map(|parent| At::made(parent.to_owned())),
             rate: rate.map(|rate| At::made(rate.to_string())),
             ceil: None,
+            longest: None,
             burst: None,
             weight: None,
             priority: None,

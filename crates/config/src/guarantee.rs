@@ -157,8 +157,8 @@ struct Node {
     order: Order,
     /// What may be taken by all of them that are at a level or above, where levels count.
     taken: HashMap<u32, Taken>,
-    /// By weight and by what is told of a head: what some children have, of which many are alike.
-    known: Vec<(Weight, Head, Result<Served, NoGuarantee>)>,
+    /// By weight, longest packet and what is known of a head: the service of some children, of which many are alike.
+    known: Vec<((Weight, Length, Head), Result<Served, NoGuarantee>)>,
     /// The algorithms from the root to it.
     path: Arc<[Algorithm]>,
 }
@@ -168,12 +168,11 @@ impl Node {
     fn new(
         hold: Hold,
         algorithm: Algorithm,
-        longest: Length,
         classes: &(impl Index<usize, Output = Class> + ?Sized),
         children: &[usize],
         above: &[Algorithm],
     ) -> Node {
-        let each = |&child: &usize| (classes[child].weight, longest, 1);
+        let each = |&child: &usize| (classes[child].weight, classes[child].longest, 1);
         Node {
             order: order(algorithm, children.iter().map(each), hold),
             taken: match algorithm.sharing() {
@@ -270,7 +269,7 @@ impl Link {
     pub(crate) fn guarantees_for(&self, hold: Hold) -> Vec<Guarantee> {
         let mut classes = self.classes.to_vec();
         let top = Top::of_link(self.algorithm, self.rate, self.longest);
-        let guarantees = walk_for(hold, top, self.longest, &mut classes, |_, _, _| ());
+        let guarantees = walk_for(hold, top, &mut classes, |_, _, _| ());
         granted(guarantees, &classes, self.shortest())
     }
 
@@ -291,14 +290,14 @@ impl Link {
             let beside =
                 (0..self.classes.len()).filter(|&other| self.classes[other].parent == class.parent);
             let beside: Vec<_> = beside.collect();
-            let mut node = Node::new(hold, algorithm, self.longest, &self.classes, &beside, &path);
+            let mut node = Node::new(hold, algorithm, &self.classes, &beside, &path);
             let has = above
-                .and_then(|above| share(&mut node, above, class, self.longest))
-                .map(|free| free.below_ceiling(class.ceiling, self.longest));
+                .and_then(|above| share(&mut node, above, class))
+                .map(|free| free.below_ceiling(class.ceiling, class.longest));
             match class.kind {
                 ClassKind::Inner(below) if here != at => algorithm = below,
                 _ => {
-                    let mut guarantee = of_class(class, has, self.longest, node.path, hold);
+                    let mut guarantee = of_class(class, has, node.path, hold);
                     grant(&mut guarantee, &class.kind, self.shortest());
                     return guarantee;
                 }
@@ -326,11 +325,10 @@ pub(crate) fn granted(
 /// learn of that in another walk.
 pub(crate) fn walk(
     top: Top<'_>,
-    longest: Length,
     classes: &mut [Class],
     meet: impl FnMut(usize, &mut Class, Service),
 ) -> Vec<Guarantee> {
-    walk_for(Hold::AsTheyAre, top, longest, classes, meet)
+    walk_for(Hold::AsTheyAre, top, classes, meet)
 }
 
 /// What is above some classes: the link, or one of its classes.
@@ -363,7 +361,6 @@ fn below(parent: Option<usize>) -> usize {
 fn nodes(
     hold: Hold,
     (root, path): (Algorithm, &[Algorithm]),
-    longest: Length,
     classes: &[Class],
 ) -> Vec<Option<Node>> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
@@ -371,7 +368,7 @@ fn nodes(
         children[below(class.parent)].push(at);
     }
     let node = |at: usize, algorithm: Algorithm, above: &[Algorithm]| {
-        Node::new(hold, algorithm, longest, classes, &children[at], above)
+        Node::new(hold, algorithm, classes, &children[at], above)
     };
     let mut nodes: Vec<Option<Node>> = (0..classes.len() + 1).map(|_| None).collect();
     nodes[0] = Some(node(0, root, path));
@@ -389,7 +386,6 @@ fn nodes(
 fn walk_for(
     hold: Hold,
     top: Top<'_>,
-    longest: Length,
     classes: &mut [Class],
     mut meet: impl FnMut(usize, &mut Class, Service),
 ) -> Vec<Guarantee> {
@@ -399,7 +395,7 @@ fn walk_for(
             .map(|class| by_estimate(&class.kind))
             .collect();
     };
-    let mut nodes = nodes(hold, (root, top.path), longest, classes);
+    let mut nodes = nodes(hold, (root, top.path), classes);
     let mut served: Vec<Result<Served, NoGuarantee>> = Vec::with_capacity(classes.len());
     let mut guarantees: Vec<Guarantee> = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter_mut().enumerate() {
@@ -409,13 +405,13 @@ fn walk_for(
             Some(parent) => served[parent].and_then(|served| served.service),
             None => top.service,
         };
-        let free = above.and_then(|above| share(node, above, class, longest));
+        let free = above.and_then(|above| share(node, above, class));
         if let Ok(free) = free {
             meet(at, class, free.free);
         }
-        let has = free.map(|free| free.below_ceiling(class.ceiling, longest));
+        let has = free.map(|free| free.below_ceiling(class.ceiling, class.longest));
         let path = Arc::clone(&node.path);
-        guarantees.push(of_class(class, has, longest, path, hold));
+        guarantees.push(of_class(class, has, path, hold));
         served.push(has);
     }
     guarantees
@@ -425,14 +421,13 @@ fn walk_for(
 fn of_class(
     class: &Class,
     has: Result<Served, NoGuarantee>,
-    longest: Length,
     path: Arc<[Algorithm]>,
     hold: Hold,
 ) -> Guarantee {
     match &class.kind {
         ClassKind::Inner(_) => plain(has, None, path),
-        ClassKind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(longest))), path),
-        ClassKind::Flows(flows) => each(has, flows, longest, path, hold),
+        ClassKind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(class.longest))), path),
+        ClassKind::Flows(flows) => each(has, flows, class.longest, path, hold),
     }
 }
 
@@ -471,23 +466,18 @@ fn head(kind: &ClassKind) -> Head {
 }
 
 /// A class's part of what its parent has, before its own ceiling; `above` is the same for all children of a node.
-fn share(
-    node: &mut Node,
-    above: Service,
-    class: &Class,
-    longest: Length,
-) -> Result<Served, NoGuarantee> {
+fn share(node: &mut Node, above: Service, class: &Class) -> Result<Served, NoGuarantee> {
     match &node.order {
         Order::None(reason) => Err(*reason),
         Order::Shares(siblings) => {
-            let (weight, head) = (class.weight, head(&class.kind));
+            let child = (class.weight, class.longest, head(&class.kind));
             let mut known = node.known.iter();
-            if let Some(&(.., has)) = known.find(|one| (one.0, one.1) == (weight, head)) {
+            if let Some(&(_, has)) = known.find(|(one, _)| *one == child) {
                 return has;
             }
-            let has = within(siblings, above, weight, head, longest);
+            let has = within(siblings, above, child);
             if node.known.len() < KNOWN {
-                node.known.push((weight, head, has));
+                node.known.push((child, has));
             }
             has
         }
@@ -505,9 +495,7 @@ fn share(
 fn within(
     siblings: &Siblings,
     above: Service,
-    weight: Weight,
-    head: Head,
-    longest: Length,
+    (weight, longest, head): (Weight, Length, Head),
 ) -> Result<Served, NoGuarantee> {
     let share = siblings.share(weight);
     let wfi = siblings.bound(weight, longest, head, Transmit::Between);
@@ -537,7 +525,7 @@ fn each(
         Order::Levels => Err(NoGuarantee::Behind),
         Order::Shares(siblings) => {
             let head = head(&ClassKind::Leaf(flows.queue));
-            let free = within(siblings, has.service?, Weight::ONE, head, longest)?;
+            let free = within(siblings, has.service?, (Weight::ONE, longest, head))?;
             Ok(free.below_ceiling(flows.ceiling, longest))
         }
     });

@@ -486,7 +486,7 @@ impl Clone for Found {
 }
 
 /// The shortest Ethernet frame, without its checksum.
-const SHORTEST_FRAME: u32 = 60;
+pub(crate) const SHORTEST_FRAME: u32 = 60;
 
 pub(crate) fn shortest(longest: Length, overhead: u32) -> Length {
     let shortest = Length::new(SHORTEST_FRAME + overhead);
@@ -605,6 +605,8 @@ pub struct Class {
     pub rate: Option<Rate>,
     /// What it never exceeds.
     pub ceiling: Option<Ceiling>,
+    /// Its longest packet, overhead included; the longest of its children where it has any.
+    pub longest: Length,
     /// Its weight among its siblings, made of their rates and weights.
     pub weight: Weight,
     /// What its weight and those of its siblings are multiplied by in the queues, a power of two:

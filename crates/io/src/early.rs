@@ -51,7 +51,7 @@
 //!
 //! // Class 1 has what comes over IPv6, whatever it is, and class 0 the rest. Once a class has a limit,
 //! // 2 frames more pass than wait by then.
-//! let class = Class { flows: None, first: 2, most: 100 };
+//! let class = Class { flows: None, first: 2, most: 100, longest: u32::MAX };
 //! let anything = Pattern {
 //!     mask: [0; WORDS],
 //!     value: [0; WORDS],
@@ -161,6 +161,8 @@ pub struct Class {
     /// Frames that a limit lets through at once, at most: no fewer than there is room for that is kept
     /// for the class, or for each flow.
     pub most: u32,
+    /// Bytes of its longest frame. A longer one is of the default class.
+    pub longest: u32,
 }
 
 /// Whose a frame is.
@@ -219,6 +221,7 @@ struct Shape {
     place: u64,
     first: i64,
     most: i64,
+    longest: u64,
 }
 
 impl Shape {
@@ -263,6 +266,7 @@ impl EarlyDrop {
             .zip(&classes)
         {
             words[0].store(shape.place, Ordering::Relaxed);
+            words[3].store(shape.longest, Ordering::Relaxed);
         }
         let entries = || searches.iter().flat_map(|search| &search.entries);
         let tables = HashTable::new(entries().count())?;
@@ -550,6 +554,7 @@ fn shapes(classes: &[Class]) -> (Vec<Shape>, Vec<[[u64; WORDS]; 3]>, u32) {
             place,
             first: class.first.into(),
             most: class.most.into(),
+            longest: class.longest.into(),
         }
     });
     let shapes = shapes.collect();

@@ -33,6 +33,7 @@ fn rules(flows: bool) -> Rules {
         first: if flows.is_some() { 2 } else { 32 },
         flows,
         most: 256,
+        longest: u32::MAX,
     };
     Rules {
         rules: [vec![(pattern, 1)], Vec::new(), Vec::new()],
@@ -199,6 +200,7 @@ fn the_longest_program_is_short_enough() {
         flows: Some([bits(number); 3]),
         first: 2,
         most: 16,
+        longest: u32::MAX,
     };
     let all = Rules {
         rules: [(); 3].map(|()| (0..300).map(rule).collect()),

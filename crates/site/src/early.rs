@@ -169,7 +169,7 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
             .map(|(asked, class)| (pattern(asked), class))
             .collect()
     };
-    let class = |kind: &ClassKind| {
+    let class = |(kind, longest): (&ClassKind, u32)| {
         let flows = match kind {
             ClassKind::Flows(flows) => Some(flows.per),
             ClassKind::Inner(_) | ClassKind::Leaf(_) => None,
@@ -179,13 +179,15 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
             flows: flows.map(|per| FAMILIES.map(|(family, _)| per.words(family))),
             first,
             most,
+            longest,
         }
     };
+    let kinds = link.classes.iter().map(|class| &class.kind);
     Rules {
         rules: FAMILIES.map(of_family),
         default: link.default,
         follows_fragments: filters.follows_fragments(),
-        classes: link.classes.iter().map(|one| class(&one.kind)).collect(),
+        classes: kinds.zip(link.longest_frames()).map(class).collect(),
     }
 }
 

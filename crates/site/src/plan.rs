@@ -194,7 +194,8 @@ impl Running {
             Arc::ptr_eq(&link.rules, &self.link.rules) || link.rules == self.link.rules;
         let same_filters = same_rules
             && link.default == self.link.default
-            && link.link_control == self.link.link_control;
+            && link.link_control == self.link.link_control
+            && link.longest_frames().eq(self.link.longest_frames());
         let steps = link.steps_from(&self.link);
         let in_place = (steps.as_ref()).filter(|steps| same_filters && steps.is_in_place());
         let outlasts =

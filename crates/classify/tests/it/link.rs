@@ -79,3 +79,34 @@ fn packets_that_come_together_go_where_each_goes_by_itself() {
         assert_eq!(together.unmatched() > 100, kind == "destinations");
     }
 }
+
+/// The length of a class is a part of what its filters ask for.
+#[test]
+fn a_packet_longer_than_its_class_allows_goes_to_the_default_class() {
+    let rules = list("destinations", 2_000);
+    let classes = (0..2_000).map(|number| (ClassId::new(number), None));
+    let all = frames(&rules, 200);
+    let any = LinkClassifier::new(rules, classes, 5, DigestKey([3, 4]));
+    let length = all[0].len() as u32;
+    let longest = (0..2_000).map(|place| length - u32::from(place % 2 == 0));
+    let mut short = any.clone().with_longest(longest);
+    let (mut to, mut scratch) = (Vec::new(), Scratch::default());
+    let packets = all.iter().map(|frame| (&frame[..], Origin::default()));
+    short.classify_all(packets, Layer::Ethernet, Nanos::ZERO, &mut scratch, &mut to);
+    let mut moved = 0;
+    for (frame, to) in all.iter().zip(&to) {
+        assert_eq!(frame.len() as u32, length);
+        let (free, _) = any.find(frame, Layer::Ethernet, &Origin::default());
+        let fits = free.class.number() % 2 == 1;
+        let expected = if fits { free.class } else { ClassId::new(5) };
+        assert_eq!(to.class, expected);
+        moved += u64::from(!fits);
+    }
+    // They count as packets that no filter matches.
+    assert!(moved > 20 && short.unmatched() >= moved);
+    let mut any = any;
+    for frame in &all {
+        any.classify(frame, Layer::Ethernet, &Origin::default(), Nanos::ZERO);
+    }
+    assert_eq!(short.unmatched(), any.unmatched() + moved);
+}

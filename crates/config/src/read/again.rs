@@ -46,11 +46,12 @@ impl Reading {
     pub(super) fn is_alike(
         &self,
         algorithm: LinkAlgorithm,
-        longest: Length,
+        lengths: (Length, Length),
         link: &file::Link,
     ) -> bool {
         let control = |link: &file::Link| link.link_control.as_ref().map(|at| at.value().clone());
-        (self.link.algorithm, self.link.longest) == (algorithm, longest)
+        self.link.algorithm == algorithm
+            && (self.link.longest, self.link.shortest()) == lengths
             && control(self.link()) == control(link)
             && self.link().limit.is_some() == link.limit.is_some()
     }

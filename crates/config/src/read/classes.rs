@@ -14,6 +14,7 @@ use super::again::{Reading, Same};
 use super::entitlements::Basis;
 use super::family::{DEFAULT, Family, Tree};
 use super::link_control::LinkControl;
+use super::longest;
 use super::queue::{self, DEFAULT_ALGORITHM};
 use super::rooms::kept;
 use super::settle::{self, Owner, Settled};
@@ -78,9 +79,9 @@ pub(super) fn read(
         }
     }
     let tree = Tree::of(link, former, report)?;
-    let former = former.filter(|former| former.is_alike(algorithm, longest, link));
-    let (alone, known) = alone(&tree, link, longest, algorithm, (former, named), report);
     let lengths = (longest, shortest);
+    let former = former.filter(|former| former.is_alike(algorithm, (longest, shortest), link));
+    let (alone, known) = alone(&tree, link, lengths, algorithm, (former, named), report);
     if let Some(former) = former.filter(|_| report.errors() == before)
         && let Some((settled, again)) =
             settle::again(former, &tree, (&alone, &known[..]), rate, lengths, report)
@@ -106,7 +107,7 @@ pub(super) fn read(
     let (mut classes, numbers) = placed(&tree, &alone);
     let is_default_made = default.is_none();
     let control = control.map(|at| numbers[at]).or_else(|| {
-        let made = link_control.made(&tree, &classes, (rate, algorithm), longest, report);
+        let made = link_control.made(&tree, &classes, (rate, algorithm), lengths, report);
         made.map(|class| added(&mut classes, class))
     });
     let default = default.map(|at| numbers[at]).unwrap_or_else(|| {
@@ -120,7 +121,7 @@ pub(super) fn read(
         classes,
         guarantees,
         bases,
-    } = owner.settle(classes, &places, lengths, before, report);
+    } = owner.settle(classes, &places, shortest, before, report);
     if is_default_made {
         warn_of_default(link, &classes, default, algorithm, report);
     }
@@ -173,6 +174,15 @@ fn placed(tree: &Tree, alone: &List<Arc<Class>>) -> (Vec<Class>, Vec<usize>) {
             ..(*alone[at]).clone()
         });
     }
+    // Children come after their parents.
+    let mut most: Vec<Option<Length>> = vec![None; classes.len()];
+    for at in (0..classes.len()).rev() {
+        let class = &mut classes[at];
+        class.longest = most[at].unwrap_or(class.longest);
+        if let Some(parent) = class.parent {
+            most[parent] = most[parent].max(Some(class.longest));
+        }
+    }
     (classes, numbers)
 }
 
@@ -192,13 +202,13 @@ pub(super) fn named(link: &Link) -> Vec<Option<&Arc<str>>> {
 fn alone(
     tree: &Tree,
     link: &file::Link,
-    longest: Length,
+    lengths: (Length, Length),
     algorithm: LinkAlgorithm,
     (former, named): (Option<&Reading>, &[Option<&Arc<str>>]),
     report: &mut Report,
 ) -> (List<Arc<Class>>, Vec<bool>) {
     let mut read = |at| {
-        let mut class = class(tree, at, longest, algorithm, report)?;
+        let mut class = class(tree, at, lengths, algorithm, report)?;
         // It outlasts all else that is made for a change: one more of each would keep much from being given back.
         let was = former.and_then(|former| former.alone.get(at));
         let name = was.map(|was| &was.name).or(*named.get(at).unwrap_or(&None));
@@ -329,6 +339,7 @@ fn made(
         parent: None,
         rate,
         ceiling: None,
+        longest,
         weight: Weight::ONE,
         scale: 1,
         share: 1,
@@ -342,12 +353,16 @@ fn made(
 fn class(
     tree: &Tree,
     at: usize,
-    longest: Length,
+    lengths: (Length, Length),
     link: LinkAlgorithm,
     report: &mut Report,
 ) -> Option<Class> {
     let written = tree.written[at];
     let name = written.name.value();
+    let longest = match &written.longest {
+        Some(longest) => longest::of_class(longest, lengths, report)?,
+        None => lengths.0,
+    };
     let above = match (link, tree.parents[at]) {
         (LinkAlgorithm::Cbq, _) | (_, None) => Above::of_link(link),
         (_, Some(parent)) => Above::Node(match &tree.written[parent].algorithm {
@@ -413,6 +428,7 @@ fn class(
         parent: None,
         rate,
         ceiling,
+        longest,
         weight: Weight::ONE,
         scale: 1,
         share: weight?,
@@ -445,6 +461,11 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
             "waits in those",
         ),
         (
+            "longest",
+            class.longest.as_deref().map(At::span),
+            "theirs counts",
+        ),
+        (
             "per",
             class.per.as_deref().map(At::span),
             "a class has either children or flows",
@@ -453,7 +474,7 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
     for (key, place, why) in own {
         if let Some(place) = place {
             let why = match key {
-                "per" => why.to_owned(),
+                "per" | "longest" => why.to_owned(),
                 _ => format!("what is in it {why}"),
             };
             report.error(

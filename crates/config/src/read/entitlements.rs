@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use fairlane_core::Rate;
 use fairlane_core::bounds::Service;
 use fairlane_core::sched::{Algorithm, Sharing};
-use fairlane_core::{Length, Rate};
 
 use crate::diagnostic::Report;
 use crate::file;
@@ -31,13 +31,12 @@ pub(super) fn bursts(
     places: &[&file::Class],
     top: Top<'_>,
     at_first: Result<Service, NoGuarantee>,
-    longest: Length,
     report: &mut Report,
 ) -> (Vec<Guarantee>, Vec<Result<Service, NoGuarantee>>) {
     let mut needed = vec![0; classes.len()];
     let mut need = |at: usize, class: &Class, service: Service| {
         if let Some(ceiling) = class.ceiling {
-            needed[at] = service.burst_for(class.rate.unwrap_or(ceiling.rate), longest);
+            needed[at] = service.burst_for(class.rate.unwrap_or(ceiling.rate), class.longest);
         }
     };
     let mut longer = at_first != top.service;
@@ -45,12 +44,12 @@ pub(super) fn bursts(
         service: at_first,
         ..top
     };
-    let mut guarantees = walk(before, longest, classes, |at, class, service| {
+    let mut guarantees = walk(before, classes, |at, class, service| {
         if let (Some(ceiling), Some(None)) =
             (&mut class.ceiling, places.get(at).map(|place| &place.burst))
         {
             let before = ceiling.burst;
-            ceiling.burst = before.max(service.burst_for(ceiling.rate, longest));
+            ceiling.burst = before.max(service.burst_for(ceiling.rate, class.longest));
             longer |= ceiling.burst > before;
         }
         need(at, class, service);
@@ -58,7 +57,7 @@ pub(super) fn bursts(
     let services = guarantees.iter().map(|guarantee| guarantee.service);
     let services = services.collect();
     if longer {
-        guarantees = walk(top, longest, classes, |at, class, service| {
+        guarantees = walk(top, classes, |at, class, service| {
             need(at, class, service);
         });
     }

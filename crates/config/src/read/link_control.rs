@@ -12,7 +12,9 @@ use super::family::Tree;
 use super::queue::MOST;
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
-use crate::site::{Backend, Ceiling, Class, ClassKind, Flows, LinkAlgorithm, Near, Queue, Role};
+use crate::site::{
+    Backend, Ceiling, Class, ClassKind, Flows, LinkAlgorithm, Near, Queue, Role, SHORTEST_FRAME,
+};
 
 /// The class that is made, unless the file has one of that name.
 const NAME: &str = "link-control";
@@ -24,6 +26,8 @@ const PART: u64 = 100;
 const MOST_RATE: u64 = 1_000_000;
 /// Its level below `priority`.
 const LEVEL: u32 = 255;
+/// Bytes of its longest frame: all that neighbours send in daily operation. Longer ones go as other frames do.
+const LONGEST: u32 = 256;
 /// Source addresses that have a queue of their own: one that floods waits for itself.
 const MOST_FLOWS: u32 = 64;
 /// Packets in each of these queues.
@@ -104,7 +108,7 @@ impl<'a> LinkControl<'a> {
         tree: &Tree,
         classes: &[Class],
         (rate, algorithm): (Rate, LinkAlgorithm),
-        longest: Length,
+        (longest, shortest): (Length, Length),
         report: &mut Report,
     ) -> Option<Class> {
         if !(self.has_neighbours && self.named() == NAME) {
@@ -123,6 +127,8 @@ impl<'a> LinkControl<'a> {
             self.warn_of_none("its rate is below 100kbit", NAMED, report);
             return None;
         }
+        let overhead = shortest.get().saturating_sub(SHORTEST_FRAME);
+        let longest = Length::new(LONGEST + overhead)?.min(longest);
         let (own, ceiling) = match algorithm.sharing() {
             Sharing::Weights => (Some(self.left(tree, classes, rate, wanted, report)?), None),
             Sharing::Levels => {
@@ -141,6 +147,7 @@ impl<'a> LinkControl<'a> {
             parent: None,
             rate: own,
             ceiling,
+            longest,
             weight: Weight::ONE,
             scale: 1,
             share: u32::from(own.is_none()),

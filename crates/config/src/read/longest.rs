@@ -1,4 +1,4 @@
-//! The longest packet of a link: what the file says, or what the interface sends.
+//! The longest packet of a link: what the file says, or what the interface sends; and of a class.
 
 use fairlane_core::Length;
 use fairlane_core::units::MAX_LENGTH;
@@ -6,8 +6,9 @@ use fairlane_core::units::MAX_LENGTH;
 use super::Surroundings;
 use crate::diagnostic::Report;
 use crate::file;
-use crate::site::{Interfaces, LongestBy, Near, Role};
+use crate::site::{Interfaces, LongestBy, Near, Role, SHORTEST_FRAME};
 use crate::units::Size;
+use crate::written::Text;
 
 /// Bytes of an Ethernet header.
 const HEADER: u32 = 14;
@@ -15,9 +16,6 @@ const HEADER: u32 = 14;
 const TAG: u32 = 4;
 /// The MTU of an interface of which nothing is known.
 const MTU: u32 = 1_500;
-/// Bytes of the shortest frame of Ethernet, without its checksum: a link that carries less carries
-/// nothing.
-const SHORTEST: u32 = 60;
 
 /// The longest packet with its overhead. What the interfaces send and the link does not carry is
 /// warned of.
@@ -38,16 +36,18 @@ pub(super) fn read(
     let most = MAX_LENGTH.saturating_sub(overhead);
     let fits = u32::try_from(frame).ok().filter(|&frame| frame <= most);
     let fits = match by {
-        LongestBy::File => fits.filter(|&frame| frame >= SHORTEST),
+        LongestBy::File => fits.filter(|&frame| frame >= SHORTEST_FRAME),
         // The loopback device's MTU is longer than any packet.
-        LongestBy::Interface { .. } => Some(fits.unwrap_or(most)).filter(|_| most >= SHORTEST),
+        LongestBy::Interface { .. } => {
+            Some(fits.unwrap_or(most)).filter(|_| most >= SHORTEST_FRAME)
+        }
         LongestBy::Assumed => fits,
     };
     let Some(frame) = fits else {
         report.error(
             &place,
             format!(
-                "longest '{}': it is from {SHORTEST} bytes, the shortest frame of Ethernet, to \
+                "longest '{}': it is from {SHORTEST_FRAME} bytes, the shortest frame of Ethernet, to \
                  {most}: with {overhead} bytes of overhead, a packet has up to {MAX_LENGTH}",
                 Size(frame)
             ),
@@ -69,6 +69,30 @@ pub(super) fn read(
         }
     }
     Some((Length::new(frame + overhead)?, by))
+}
+
+/// Returns the longest packet of a class, with its overhead: no longer than that of the link.
+pub(super) fn of_class(
+    text: &Text,
+    (longest, shortest): (Length, Length),
+    report: &mut Report,
+) -> Option<Length> {
+    let frame: Size = text.read("longest", report)?;
+    let overhead = shortest.get() - SHORTEST_FRAME;
+    let most = longest.get() - overhead;
+    let fits = u32::try_from(frame.0).ok();
+    let Some(frame) = fits.filter(|frame| (SHORTEST_FRAME..=most).contains(frame)) else {
+        report.error(
+            &text.span(),
+            format!(
+                "longest '{}': out of range (from {SHORTEST_FRAME} bytes, the shortest frame of Ethernet, to {most}, the \
+                 longest frame of the link)",
+                text.value()
+            ),
+        );
+        return None;
+    };
+    Length::new(frame + overhead)
 }
 
 /// The longest frame that an interface of this MTU sends.

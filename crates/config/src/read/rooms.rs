@@ -36,7 +36,6 @@ fn granted(bps: u64, longest: Length) -> u64 {
 
 /// The link that rooms are kept in.
 pub(super) struct Rooms<'a> {
-    pub longest: Length,
     pub shortest: Length,
     /// As the file has them, for those that it has.
     pub places: &'a [&'a file::Class],
@@ -62,13 +61,15 @@ impl Rooms<'_> {
                 (Err(_), rate) => rate.map_or(0, Rate::bps),
             };
             let burst = written.and_then(|class| class.granted_burst);
-            let needed = self.needed(guarantee.service, bps, burst, all);
+            let longest = class.longest;
+            let needed = self.needed((guarantee.service, bps), longest, burst, all);
             match &mut class.kind {
                 ClassKind::Inner(_) => {}
                 ClassKind::Leaf(queue) => {
                     let own = written.and_then(|class| class.room.as_deref());
-                    self.keep(queue, written, own, needed, report);
-                    self.look(&class.name, queue.room, guarantee.service, written, report);
+                    self.keep((queue, longest), written, own, needed, report);
+                    let service = guarantee.service;
+                    self.look((&class.name, longest), queue.room, service, written, report);
                 }
                 ClassKind::Flows(flows) => {
                     let of_flows = written.and_then(|class| class.flows.as_ref());
@@ -76,9 +77,10 @@ impl Rooms<'_> {
                     let each = guarantee.each.as_deref();
                     let service = each.map_or(guarantee.service, |each| each.service);
                     let bps = each.and_then(|each| each.rate.ok()).unwrap_or(0);
-                    let one = self.needed(service, bps, None, 1);
-                    self.keep(&mut flows.queue, written, own, one, report);
-                    self.look(&class.name, flows.queue.room, service, written, report);
+                    let one = self.needed((service, bps), longest, None, 1);
+                    self.keep((&mut flows.queue, longest), written, own, one, report);
+                    let named = (&*class.name, longest);
+                    self.look(named, flows.queue.room, service, written, report);
                     let of = flows.most.saturating_add(1).min(ROOMY);
                     let one = flows.queue.room;
                     let by_default = Room {
@@ -86,10 +88,10 @@ impl Rooms<'_> {
                         bytes: needed.bytes.max(one.bytes.saturating_mul(of)).min(MOST),
                     };
                     let own = written.and_then(|class| class.room.as_deref());
-                    flows.room = written_room(own, by_default, self.longest, report);
+                    flows.room = written_room(own, by_default, longest, report);
                     flows.aqm_floor = needed;
                     fit(&mut flows.queue.limits, written, of_one_flow(flows.room));
-                    self.look(&class.name, held(flows), guarantee.service, written, report);
+                    self.look(named, held(flows), guarantee.service, written, report);
                 }
             }
         }
@@ -99,15 +101,15 @@ impl Rooms<'_> {
     /// courtesy: for a burst and, in CBQ, a packet of each class that may go before.
     fn needed(
         &self,
-        service: Result<Service, NoGuarantee>,
-        bps: u64,
+        (service, bps): (Result<Service, NoGuarantee>, u64),
+        longest: Length,
         asked: Option<u64>,
         classes: u64,
     ) -> Room {
-        let burst = granted(bps, self.longest).max(asked.unwrap_or(0));
+        let burst = granted(bps, longest).max(asked.unwrap_or(0));
         let bytes = match service {
             Ok(service) => service.room(burst, self.shortest).bytes.into(),
-            Err(NoGuarantee::Cbq) => burst + classes.min(100) * u64::from(self.longest.get()),
+            Err(NoGuarantee::Cbq) => burst + classes.min(100) * u64::from(longest.get()),
             Err(_) => burst,
         };
         // In whole kilobytes: what a class needs changes by a byte or two with any other class, and
@@ -122,13 +124,13 @@ impl Rooms<'_> {
     /// Room and limits of a queue.
     fn keep(
         &self,
-        queue: &mut Queue,
+        (queue, longest): (&mut Queue, Length),
         class: Option<&file::Class>,
         own: Option<&At<file::Limit>>,
         needed: Room,
         report: &mut Report,
     ) {
-        let room = written_room(own, needed, self.longest, report);
+        let room = written_room(own, needed, longest, report);
         fit(&mut queue.limits, class, room);
         let Limits { packets, bytes } = queue.limits;
         if let Some(own) = own
@@ -150,7 +152,7 @@ impl Rooms<'_> {
     /// it is too small for short ones: a limit of few packets may be intended.
     fn look(
         &self,
-        name: &str,
+        (name, longest): (&str, Length),
         room: Room,
         service: Result<Service, NoGuarantee>,
         class: Option<&file::Class>,
@@ -159,9 +161,9 @@ impl Rooms<'_> {
         let (Ok(service), Some(class)) = (service, class) else {
             return;
         };
-        let least = u64::from(self.longest.get());
+        let least = u64::from(longest.get());
         if service
-            .burst_within(room, self.longest)
+            .burst_within(room, longest)
             .is_some_and(|burst| burst >= least)
         {
             return;
@@ -175,7 +177,7 @@ impl Rooms<'_> {
                 "class '{name}' may lose packets though it keeps to its guarantee: it, or one of its \
                  flows, is sure of {}, and needs {}",
                 shown(room),
-                shown(service.room(least, self.longest)),
+                shown(service.room(least, longest)),
             ),
         );
     }

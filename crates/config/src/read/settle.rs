@@ -56,7 +56,7 @@ impl Owner<'_> {
         &self,
         mut classes: Vec<Class>,
         places: &[&file::Class],
-        (longest, shortest): (Length, Length),
+        shortest: Length,
         errors: usize,
         report: &mut Report,
     ) -> Settled {
@@ -74,14 +74,8 @@ impl Owner<'_> {
             };
         }
         let at_first = self.basis.at_first;
-        let (guarantees, at_first) =
-            bursts(&mut classes, places, self.top, at_first, longest, report);
-        Rooms {
-            longest,
-            shortest,
-            places,
-        }
-        .settle(&mut classes, &guarantees, report);
+        let (guarantees, at_first) = bursts(&mut classes, places, self.top, at_first, report);
+        Rooms { shortest, places }.settle(&mut classes, &guarantees, report);
         let bases = entitled.into_iter().zip(at_first);
         Settled {
             guarantees: granted(guarantees, &classes, shortest).into(),
@@ -122,7 +116,10 @@ pub(super) fn again(
         if known[at] {
             continue;
         }
-        if is_default(former.link().class[at].value()) != is_default(tree.written[at]) {
+        let is_as_long = tree.has_children[at] || alone[at].longest == link.classes[place].longest;
+        if is_default(former.link().class[at].value()) != is_default(tree.written[at])
+            || !is_as_long
+        {
             return None;
         }
         parents.push(link.classes[place].parent?);
@@ -136,7 +133,7 @@ pub(super) fn again(
     let written: Vec<_> = tree.order.iter().map(|&at| tree.written[at]).collect();
     let alone = |place: usize| (*alone[tree.order[place]]).clone();
     for places in &places {
-        settled.settle_below(places, alone, &written[places.clone()], lengths, report)?;
+        settled.settle_below(places, alone, &written[places.clone()], lengths.1, report)?;
     }
     Some((settled, places))
 }
@@ -165,7 +162,7 @@ impl Settled {
         places: &Range<usize>,
         alone: impl Fn(usize) -> Class,
         written: &[&file::Class],
-        lengths: (Length, Length),
+        shortest: Length,
         report: &mut Report,
     ) -> Option<()> {
         let first = places.start;
@@ -174,9 +171,12 @@ impl Settled {
             return None;
         };
         let classes = places.clone().map(|place| {
-            let parent = self.classes[place].parent;
+            let Class {
+                parent, longest, ..
+            } = self.classes[place];
             Class {
                 parent: parent.and_then(|parent| parent.checked_sub(first)),
+                longest,
                 ..alone(place)
             }
         });
@@ -190,7 +190,7 @@ impl Settled {
                 path: &Arc::clone(&self.guarantees[above].path),
             },
         }
-        .settle(classes, written, lengths, report.errors(), report);
+        .settle(classes, written, shortest, report.errors(), report);
         if own.guarantees.len() != places.len() || own.bases.len() != places.len() {
             return None;
         }

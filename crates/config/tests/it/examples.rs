@@ -255,9 +255,9 @@ fn the_queues_of_an_example_carry_packets_of_every_class() {
     for name in ["home-gateway.toml", "isp.toml", "tenants.toml"] {
         for link in &example(name).links {
             let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
-            let length = Length::new(1000).unwrap();
             let mut sent = 0;
             for (at, class) in link.classes.iter().enumerate() {
+                let length = Length::new(1000).unwrap().min(class.longest);
                 let accepted = queues.enqueue(ids[at], 5, length, at as u32, Nanos::ZERO, |_| {});
                 assert_eq!(accepted.is_err(), matches!(class.kind, ClassKind::Inner(_)));
                 sent += u32::from(accepted.is_ok());

@@ -81,6 +81,10 @@ fn node(
             }
         }
         let inner = depth < 3 && random.one_in(2 + depth);
+        if !inner && random.one_in(3) {
+            let longest = random.of(&[60, 300, LONGEST - 1]);
+            writeln!(text, "longest = '{longest}b'").unwrap();
+        }
         if inner {
             let algorithm = random.of(&ALGORITHMS);
             writeln!(text, "algorithm = '{algorithm}'").unwrap();
@@ -191,7 +195,9 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
         }
         while let Some(at) = ready.pop_front() {
             let sender = &senders[at];
-            let bytes = sender.shortest + random.below(LONGEST + 1 - sender.shortest);
+            let longest = u64::from(link.classes[sender.place].longest.get());
+            let shortest = sender.shortest.min(longest);
+            let bytes = shortest + random.below(longest + 1 - shortest);
             let length = Length::new(bytes as u32).unwrap();
             let number = packets.len() as u32;
             packets.push(Arrival {
@@ -386,7 +392,7 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
             }
             sender.next = now + random.below(40_000);
             // All that it may, or a part of it, in packets of any length.
-            let kinds = [1, 60, LONGEST];
+            let kinds = [1, 60, link.classes[sender.place].longest.get().into()];
             let length = random.of(&kinds);
             let counts = length.max(shortest) as f64;
             // Flows that keep to theirs are there before all others.

@@ -102,6 +102,27 @@ fn a_value_that_is_no_whole_number_names_its_key_and_range() {
 }
 
 #[test]
+fn longest_packets_of_classes_that_do_not_fit() {
+    for longest in ["59b", "2kb"] {
+        class_refuses(
+            &format!("longest = '{longest}'\ndefault = true\n"),
+            &[&format!(
+                "7:11: longest '{longest}': out of range (from 60 bytes, the shortest frame of Ethernet, to 1522, the \
+                 longest frame of the link)"
+            )],
+        );
+    }
+    class_refuses(
+        "longest = '300b'\n[[link.class]]\nname = 'b'\nparent = 'a'\ndefault = true",
+        &["7:11: longest: class 'a' has children, and theirs counts"],
+    );
+    class_refuses(
+        "longest = '300b'\nlimit = { bytes = '200b' }\ndefault = true",
+        &["8:19: limit bytes '200b': less than the longest packet, 300 bytes"],
+    );
+}
+
+#[test]
 fn room_that_cannot_be_kept() {
     class_refuses(
         "default = true\nroom = { packets = 0 }\n",

@@ -3,7 +3,7 @@
 //! ```text
 //! header             epoch, 0 while nobody has a limit .. at TOTAL, frames dropped .. at PROBE, not
 //!                    0 where the next frame beyond its limit passes
-//! 32 for each class  where its limits are | frames dropped | their bytes | -
+//! 32 for each class  where its limits are | frames dropped | their bytes | bytes of its longest frame
 //! 16 for each limit  the epoch it was last set in | what it lets through
 //! ```
 //!

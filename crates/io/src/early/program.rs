@@ -569,6 +569,7 @@ impl Writer<'_> {
             self.asm.set(R1, undecided);
             self.asm.go_if_by(If::AtLeast, R9, R1, on);
         }
+        self.fit();
         self.asm.place(known);
         self.class();
         if of.is_some() {
@@ -591,6 +592,18 @@ impl Writer<'_> {
         asm.calculate(Do::ShiftLeft, R1, CLASS_SHIFT);
         asm.calculate_by(Do::Set, R8, R7);
         asm.calculate_by(Do::Add, R8, R1);
+    }
+
+    /// A frame that is longer than its class allows is of the default class, which goes to `R9`.
+    fn fit(&mut self) {
+        self.class();
+        let asm = &mut *self.asm;
+        let fits = asm.label();
+        asm.load(Size::Double, R1, R8, (HEADER + 24) as i16);
+        asm.load(Size::Double, R2, R10, LENGTH);
+        asm.go_if_by(If::AtLeast, R1, R2, fits);
+        asm.set(R9, self.parts.unclear.0.into());
+        asm.place(fits);
     }
 
     /// A malformed frame has a class that is known, and a limit.

@@ -351,8 +351,14 @@ fn frames_of_every_shape_are_dropped_of_the_class_that_the_classifier_has_for_th
     if !may() {
         return;
     }
-    for control in [None, Some(2)] {
+    // In the last one, frames are longer than most classes allow.
+    for (control, longest) in [(None, 1_522), (Some(2), 1_522), (Some(2), 80)] {
         link.link_control = control;
+        let mut classes: Vec<_> = link.classes.iter().cloned().collect();
+        for class in &mut classes[1..] {
+            class.longest = fairlane_core::Length::new(longest).unwrap();
+        }
+        link.classes = classes.into();
         let classifier = filters(&link);
         let early = exhausted(&link).unwrap();
         for by_xdp in [false, true] {

@@ -456,7 +456,7 @@ fn one_host_cannot_ruin_the_voice_class_of_the_first_site_file() {
     let (sent, longest) = call_next_to_a_flood(&site);
     assert!(sent == 500 && longest < 5_000, "{sent} sent, {longest} us");
     // The same flood ruins one FIFO for all hosts.
-    let own = "per = \"source-ip\"\nflows = { most = 32 }\nalgorithm = \"wf2q+\"\n";
+    let own = "per = \"source-ip\"\nflows = { most = 16 }\nalgorithm = \"wf2q+\"\n";
     let shared = site.replacen(own, "queue = \"tail-drop\"\n", 1);
     assert_ne!(shared, site);
     let (sent, longest) = call_next_to_a_flood(&shared);

@@ -67,6 +67,9 @@ impl Draw {
             "ceil = \"3mbit\"\n",
             "ceil = \"900kbit\"\nburst = \"40kb\"\n",
         ]);
+        if !is_inner {
+            keys += self.one(&["", "", "", "longest = \"300b\"\n", "longest = \"1kb\"\n"]);
+        }
         keys += match is_inner {
             true => self.one(&[
                 "",
