@@ -211,9 +211,9 @@ fn sim(folder: &Path) {
         class.unwrap_or_else(|| panic!("{report}"))
     };
     let a = |key: &str| class("a")[key].as_f64().unwrap();
-    // The bound is for packets that arrive at an empty queue.
-    assert!(a("alone_packets") > 100.0, "{report}");
-    assert!(a("alone_max_us") <= a("bound_us"), "{report}");
+    // The bound is for packets within rate and burst.
+    assert!(a("conforming_packets") > 100.0, "{report}");
+    assert!(a("conforming_max_us") <= a("bound_us"), "{report}");
     let sent = |name: &str| class(name)["sent_bps"].as_f64().unwrap();
     // Three quarters and one of what is left.
     let ratio = sent("c") / sent("d");

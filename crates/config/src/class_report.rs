@@ -94,8 +94,13 @@ pub struct ClassTerms {
     pub guaranteed_bps: Option<u64>,
     /// Bytes that it may send at once, beside its rate, and lose nothing.
     pub guaranteed_burst: Option<u64>,
-    /// Worst-case delay of a packet that arrives at an empty queue.
+    /// Bytes that may arrive at once on top of the guaranteed rate, of the class or of a flow, for the delay to hold.
+    pub arrival_burst: Option<u32>,
+    /// Worst-case delay of a packet of a class, or flow, that keeps to its guaranteed rate and arrival burst.
     pub delay_ns: Option<u64>,
+    /// Worst-case delay of a packet that arrives at an empty queue of a class, or flow, that may have been served ahead
+    /// of its rate.
+    pub ahead_delay_ns: Option<u64>,
     /// The same.
     pub bound_us: Option<f64>,
     /// Packets that are kept for it.
@@ -125,6 +130,10 @@ pub struct FlowTerms {
     pub guaranteed_bps: Option<u64>,
     /// Bytes that each may send at once, beside its rate, and lose nothing.
     pub guaranteed_burst: Option<u64>,
+    /// Bytes that may arrive at once on top of the rate of one, for its delay to hold.
+    pub arrival_burst: u32,
+    /// Worst-case delay of a packet of one that keeps to its rate and arrival burst.
+    pub delay_ns: Option<u64>,
     /// How many of them have room of their own at a time.
     pub with_room: u32,
     /// Packets that are kept for each that has room of its own.
@@ -175,7 +184,9 @@ impl ClassTerms {
             burst: class.ceiling.map(|ceiling| ceiling.burst),
             guaranteed_bps: guarantee.rate.ok(),
             guaranteed_burst: guarantee.burst,
+            arrival_burst: room.map(|_| class.arrival_burst),
             delay_ns: delay.map(|delay| delay.0),
+            ahead_delay_ns: (guarantee.ahead.and_then(Result::ok)).map(|delay| delay.0),
             bound_us: delay.map(|delay| delay.0 as f64 / 1e3),
             room_packets: room.map(|room| room.packets),
             room_bytes: room.map(|room| room.bytes),
@@ -183,7 +194,7 @@ impl ClassTerms {
             none: no_bound.clone(),
             no_bound,
             each: match &class.kind {
-                ClassKind::Flows(flows) => Some(Arc::new(FlowTerms::of(flows, guarantee))),
+                ClassKind::Flows(flows) => Some(Arc::new(FlowTerms::of(flows, class, guarantee))),
                 _ => None,
             },
         }
@@ -271,7 +282,7 @@ pub struct Promise<'a> {
     pub ceil_bps: Option<u64>,
     /// The rate that it has at least.
     pub guaranteed_bps: Option<u64>,
-    /// Worst-case delay of a packet that arrives at an empty queue.
+    /// Worst-case delay of a packet of a class, or flow, that keeps to its guaranteed rate and arrival burst.
     pub bound_us: Option<f64>,
     /// Packets that are kept for it.
     pub room_packets: Option<u32>,
@@ -324,13 +335,15 @@ pub fn differing(
 }
 
 impl FlowTerms {
-    fn of(flows: &Flows, guarantee: &Guarantee) -> FlowTerms {
+    fn of(flows: &Flows, class: &Class, guarantee: &Guarantee) -> FlowTerms {
         FlowTerms {
             per: flows.per.to_string(),
             most: flows.most,
             ceil_bps: flows.ceiling.map(|ceiling| ceiling.rate.bps()),
             guaranteed_bps: guarantee.each.as_ref().and_then(|each| each.rate.ok()),
             guaranteed_burst: guarantee.each.as_ref().and_then(|each| each.burst),
+            arrival_burst: class.arrival_burst,
+            delay_ns: (guarantee.delay.and_then(Result::ok)).map(|delay| delay.0),
             with_room: flows.roomy(),
             room_packets: flows.queue.room.packets,
             room_bytes: flows.queue.room.bytes,
@@ -390,10 +403,13 @@ pub struct ClassReport {
     pub delay_us: Option<DelayReport>,
     /// Packets that took longer than the bound; of a simulated link, as the next two.
     pub beyond_bound: Option<u64>,
-    /// Packets that found their class, or flow, empty: those that the bound is for.
-    pub alone_packets: Option<u64>,
+    /// Packets within the guaranteed rate and arrival burst of their class, or flow: those that the bound is for.
+    pub conforming_packets: Option<u64>,
     /// The longest delay of one of them.
-    pub alone_max_us: Option<f64>,
+    pub conforming_max_us: Option<f64>,
+    /// Packets that left, and had arrived beyond the guaranteed rate and arrival burst of their class, or flow; of a
+    /// running link.
+    pub nonconforming_packets: u64,
     /// Of a running link.
     pub recent: Option<Recent>,
 }
@@ -413,12 +429,12 @@ pub struct Recent {
     pub delay_us: Option<DelayReport>,
     /// Times that its ceiling held it back.
     pub throttled: u64,
-    /// Whether the class stayed within its guarantee, in its arrivals and its backlog, so that its bound
-    /// applies; null where it has no bound.
+    /// Whether all packets that left had arrived within the class's guaranteed rate and arrival burst, so that its
+    /// bound applies; null where it has no bound.
     pub bound_applies: Option<bool>,
-    /// It was offered no more than it is promised, and packets took longer than the bound.
+    /// Packets within them took longer than the bound.
     pub beyond_bound: bool,
-    /// Times that this was so, since the start.
+    /// Packets of which this was so, since the start.
     pub violations: u64,
     /// Round trips of TCP seen in passing: from when a segment of this class came until what acknowledges
     /// it came back. Null where none was.
@@ -469,8 +485,9 @@ impl ClassReport {
             overflowed: stats.overflowed,
             delay_us: None,
             beyond_bound: None,
-            alone_packets: None,
-            alone_max_us: None,
+            conforming_packets: None,
+            conforming_max_us: None,
+            nonconforming_packets: 0,
             recent: None,
         }
     }

@@ -212,6 +212,10 @@ pub(crate) struct Class {
     /// it. The shorter, the shorter are the delays of the class. Only for a class without children.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub longest: Option<Box<Text>>,
+    /// The burst of its arrivals that its delay allows for: bytes, overhead included, that may arrive at once on top
+    /// of its guaranteed rate; with `per`, of each flow. At least its longest packet, which is the default.
+    #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
+    pub arrival_burst: Option<Box<Text>>,
     /// How much it may send at once beyond `ceil`: at least its longest packet. By default, what
     /// `ceil` carries in 10 ms and two packets, or more where its guarantee needs it. In "cbq",
     /// how much it may send at once after a silence: 16 packets by default.
@@ -266,6 +270,7 @@ impl Class {
             rate: rate.map(|rate| At::made(rate.to_string())),
             ceil: None,
             longest: None,
+            arrival_burst: None,
             burst: None,
             weight: None,
             priority: None,

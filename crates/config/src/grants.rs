@@ -42,8 +42,8 @@ pub struct Terms {
     /// Bytes that it may send at once beside its rate, and lose nothing. By default, what any class
     /// may.
     pub burst: Option<u64>,
-    /// How long after its arrival a packet has left the link at the latest. With a burst, any packet
-    /// of a flow that keeps to rate and burst; without, one that finds no other of its flow.
+    /// How long after its arrival a packet has left the link at the latest, where the flow keeps to its rate and
+    /// burst; without a burst, to one longest packet at once.
     pub delay: Option<Nanos>,
 }
 
@@ -181,14 +181,9 @@ fn refusal(reason: &str, best: &[Offer]) -> String {
 }
 
 impl Terms {
-    /// The delay that `has` bounds, of the packets that [`delay`](Terms::delay) is for.
+    /// Returns the delay that `has` bounds, of a class whose arrivals have this burst.
     pub fn delay_in(&self, has: &Guarantee) -> Result<Nanos, NoGuarantee> {
-        match (self.burst, has.delay) {
-            // Of who sends `burst + rate t` at most, and is served `rate t - lag` at least.
-            (Some(burst), _) => Ok(has.service?.delay(burst)),
-            (None, Some(delay)) => delay,
-            (None, None) => Err(NoGuarantee::Inner),
-        }
+        has.delay.unwrap_or(Err(NoGuarantee::Inner))
     }
 
     /// Whether a class that is guaranteed this has all that was promised, or what it lacks: but for

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ops::Index;
 use std::sync::Arc;
 
-use fairlane_core::aqm::AqmConfig;
 use fairlane_core::bounds::{Head, Service, Siblings, Transmit, Wfi};
 use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::{Length, Nanos, Rate, Weight};
@@ -18,12 +17,16 @@ use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm};
 pub struct Guarantee {
     /// Bits per second in the long run; of a class of flows, of all of them together.
     pub rate: Result<u64, NoGuarantee>,
-    /// How long after its arrival a packet has left the link at the latest that finds its
-    /// class, or its flow, empty. None for a class with children: packets wait in those. The
+    /// How long after its arrival a packet has left the link at the latest, of a class, or of a flow, that keeps to
+    /// its guaranteed rate and to [bursts](Class::arrival_burst): over any time t it enqueues the burst and what the
+    /// rate brings in t at most. None for a class with children: packets wait in those. The
     /// link takes a packet when it has sent the one before; the way through a daemon with its
     /// transmit queue ([`PipelineTerms`](crate::link_report::PipelineTerms)), and how late a program
     /// wakes up, come on top.
     pub delay: Option<Result<Nanos, NoGuarantee>>,
+    /// The same of a packet that finds its class, or its flow, empty, though that may have been served ahead of its
+    /// rate before.
+    pub ahead: Option<Result<Nanos, NoGuarantee>>,
     /// Of a class of flows: what each has while there are as many as there may be.
     pub each: Option<Box<Each>>,
     /// Its service, in more than the rate alone. Under WF2Q it is not strict: [`Service::is_strict`].
@@ -202,9 +205,9 @@ fn taken(
 
 /// What is served to a class, and how its own packets wait for it.
 #[derive(Clone, Copy)]
-struct Served {
+pub(crate) struct Served {
     /// Without its own ceiling.
-    free: Service,
+    pub(crate) free: Service,
     /// Of a class that is one of several by weight: its parent's service, its share and
     /// indexes, which say more of the first packet.
     within: Option<(Service, f64, Wfi)>,
@@ -238,8 +241,37 @@ impl Served {
         }
     }
 
-    /// Of a packet that finds no other.
-    fn delay(self, length: Length) -> Nanos {
+    /// Whether a ceiling, of a class with packets up to `longest`, leaves it its delay.
+    fn is_late_below(self, ceiling: Option<Ceiling>, longest: Length) -> bool {
+        let needed = |ceiling: Ceiling| self.conforming_burst(ceiling.rate, longest);
+        ceiling.is_some_and(|ceiling| ceiling.burst < needed(ceiling))
+    }
+
+    /// The least burst with which a ceiling of `rate` leaves it its delay.
+    pub(crate) fn conforming_burst(self, rate: Rate, longest: Length) -> u32 {
+        let within = self.within;
+        within.map_or(0, |(parent, share, wfi)| {
+            parent.conforming_burst(share, wfi, rate, longest)
+        })
+    }
+
+    /// Of a packet, where rate and burst are kept to.
+    fn delay(
+        self,
+        burst: u32,
+        ceiling: Option<Ceiling>,
+        longest: Length,
+    ) -> Result<Nanos, NoGuarantee> {
+        match self.within {
+            Some((parent, share, wfi)) if !self.is_late_below(ceiling, longest) => {
+                Ok(parent.conforming_delay(share, wfi, burst.into()))
+            }
+            _ => Ok(self.service?.delay(burst.into())),
+        }
+    }
+
+    /// Of a packet that finds no other, though others of its class may have been served ahead.
+    fn ahead(self, length: Length) -> Nanos {
         let backlog = length.get().into();
         let free = match self.within {
             Some((parent, share, wfi)) => parent.delay_below(share, wfi, backlog),
@@ -326,7 +358,7 @@ pub(crate) fn granted(
 pub(crate) fn walk(
     top: Top<'_>,
     classes: &mut [Class],
-    meet: impl FnMut(usize, &mut Class, Service),
+    meet: impl FnMut(usize, &mut Class, Served),
 ) -> Vec<Guarantee> {
     walk_for(Hold::AsTheyAre, top, classes, meet)
 }
@@ -387,7 +419,7 @@ fn walk_for(
     hold: Hold,
     top: Top<'_>,
     classes: &mut [Class],
-    mut meet: impl FnMut(usize, &mut Class, Service),
+    mut meet: impl FnMut(usize, &mut Class, Served),
 ) -> Vec<Guarantee> {
     let LinkAlgorithm::Tree(root) = top.algorithm else {
         return classes
@@ -407,7 +439,7 @@ fn walk_for(
         };
         let free = above.and_then(|above| share(node, above, class));
         if let Ok(free) = free {
-            meet(at, class, free.free);
+            meet(at, class, free);
         }
         let has = free.map(|free| free.below_ceiling(class.ceiling, class.longest));
         let path = Arc::clone(&node.path);
@@ -426,19 +458,31 @@ fn of_class(
 ) -> Guarantee {
     match &class.kind {
         ClassKind::Inner(_) => plain(has, None, path),
-        ClassKind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(class.longest))), path),
-        ClassKind::Flows(flows) => each(has, flows, class.longest, path, hold),
+        ClassKind::Leaf(_) => plain(has, Some(delays(has, class.ceiling, class)), path),
+        ClassKind::Flows(flows) => each(has, flows, class, path, hold),
     }
+}
+
+/// The delays of a packet: where rate and burst are kept to, and where its class may have been served ahead.
+type Delays = [Result<Nanos, NoGuarantee>; 2];
+
+fn delays(has: Result<Served, NoGuarantee>, ceiling: Option<Ceiling>, class: &Class) -> Delays {
+    let longest = class.longest;
+    [
+        has.and_then(|has| has.delay(class.arrival_burst, ceiling, longest)),
+        has.map(|has| has.ahead(longest)),
+    ]
 }
 
 fn plain(
     has: Result<Served, NoGuarantee>,
-    delay: Option<Result<Nanos, NoGuarantee>>,
+    delays: Option<Delays>,
     path: Arc<[Algorithm]>,
 ) -> Guarantee {
     Guarantee {
         rate: has.and_then(Served::bps),
-        delay,
+        delay: delays.map(|[delay, _]| delay),
+        ahead: delays.map(|[_, ahead]| ahead),
         each: None,
         service: has.and_then(|has| has.service),
         burst: None,
@@ -447,11 +491,13 @@ fn plain(
 }
 
 fn by_estimate(kind: &ClassKind) -> Guarantee {
+    let delay = (!matches!(kind, ClassKind::Inner(_))).then_some(Err(NoGuarantee::Cbq));
     Guarantee {
         rate: Err(NoGuarantee::Cbq),
         service: Err(NoGuarantee::Cbq),
         burst: None,
-        delay: (!matches!(kind, ClassKind::Inner(_))).then_some(Err(NoGuarantee::Cbq)),
+        delay,
+        ahead: delay,
         each: None,
         path: Arc::default(),
     }
@@ -460,8 +506,8 @@ fn by_estimate(kind: &ClassKind) -> Guarantee {
 /// What a class is told of its next packet's length.
 fn head(kind: &ClassKind) -> Head {
     match kind {
-        ClassKind::Leaf(queue) if !matches!(queue.aqm, AqmConfig::Codel(_)) => Head::Known,
-        _ => Head::Longest,
+        ClassKind::Leaf(_) => Head::Known,
+        ClassKind::Inner(_) | ClassKind::Flows(_) => Head::Longest,
     }
 }
 
@@ -510,10 +556,11 @@ fn within(
 fn each(
     has: Result<Served, NoGuarantee>,
     flows: &Flows,
-    longest: Length,
+    class: &Class,
     path: Arc<[Algorithm]>,
     hold: Hold,
 ) -> Guarantee {
+    let longest = class.longest;
     let most = flows.most.saturating_add(1);
     let order = order(
         flows.algorithm,
@@ -524,15 +571,17 @@ fn each(
         Order::None(reason) => Err(*reason),
         Order::Levels => Err(NoGuarantee::Behind),
         Order::Shares(siblings) => {
-            let head = head(&ClassKind::Leaf(flows.queue));
-            let free = within(siblings, has.service?, (Weight::ONE, longest, head))?;
+            let one = (Weight::ONE, longest, Head::Known);
+            let free = within(siblings, has.service?, one)?;
             Ok(free.below_ceiling(flows.ceiling, longest))
         }
     });
     let path = path.iter().copied().chain([flows.algorithm]).collect();
+    let [delay, ahead] = delays(one, flows.ceiling, class);
     Guarantee {
         rate: has.and_then(Served::bps),
-        delay: Some(one.map(|one| one.delay(longest))),
+        delay: Some(delay),
+        ahead: Some(ahead),
         each: Some(Box::new(Each {
             flows: most,
             rate: one.and_then(Served::bps),

@@ -607,6 +607,8 @@ pub struct Class {
     pub ceiling: Option<Ceiling>,
     /// Its longest packet, overhead included; the longest of its children where it has any.
     pub longest: Length,
+    /// Bytes that may arrive at once on top of its guaranteed rate, or of a flow's, if its delay is to hold.
+    pub arrival_burst: u32,
     /// Its weight among its siblings, made of their rates and weights.
     pub weight: Weight,
     /// What its weight and those of its siblings are multiplied by in the queues, a power of two:

@@ -216,10 +216,13 @@ impl FrameClassifier {
     /// A frame that goes there has come.
     #[inline]
     fn comes(&mut self, to: ClassFlow, received: &Received) {
-        if received.losing
-            && let Some(recorder) = self.recorder(to.class)
-        {
-            recorder.meter().record_beside_lost();
+        let bytes = received.frame.bytes().len() as u64 + u64::from(self.overhead);
+        if let Some(recorder) = self.recorder(to.class) {
+            let meter = recorder.meter();
+            (received.verdict).set(meter.judge(to.flow, bytes, received.came));
+            if received.losing {
+                meter.record_beside_lost();
+            }
         }
         if self.early.as_deref().is_some_and(EarlyDrop::is_on) {
             self.judge(to.class, received);
@@ -332,7 +335,7 @@ impl Classify<Received> for FrameClassifier {
     #[inline]
     fn leaves(&mut self, class: ClassId, received: &Received, _: Length, now: Nanos) {
         if let Some(recorder) = self.recorder(class) {
-            recorder.record(now.since(received.came));
+            recorder.record_judged(now.since(received.came), received.verdict.get());
         }
         if self.early.as_deref().is_some_and(EarlyDrop::has_limits) {
             self.leaves_beside_limits(class, received);

@@ -1,5 +1,6 @@
 //! A site from its configuration to its end.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::mem;
@@ -681,6 +682,7 @@ impl Make<Frame, Received> for Maker {
             },
             came: came.at,
             losing: came.losing,
+            verdict: Cell::default(),
         }
     }
 }
@@ -729,6 +731,7 @@ fn let_attach(
         // From here on its delay is measured: a process has its own clock.
         came: clock.now(),
         losing: false,
+        verdict: Cell::default(),
     };
     Ok(Attach::listen(&attach.socket, config, registrar, make)?)
 }

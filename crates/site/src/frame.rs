@@ -1,5 +1,8 @@
 //! A frame on its way through: its bytes, where it came from, and when.
 
+use std::cell::Cell;
+
+use crate::meter::Verdict;
 use fairlane_classify::{Layer, Origin, mark_ce};
 use fairlane_core::Nanos;
 use fairlane_core::tree::Payload;
@@ -128,6 +131,8 @@ pub(crate) struct Received {
     pub(crate) came: Nanos,
     /// Others that came with it were lost.
     pub(crate) losing: bool,
+    /// Whether its class kept to its guarantee when it was classified, and when it is late then.
+    pub(crate) verdict: Cell<Verdict>,
 }
 
 impl From<Received> for Frame {

@@ -32,6 +32,48 @@ const COARSE: usize = 4;
 type Parts = Arc<[AtomicU32; PARTS]>;
 type Doublings = Box<[OnceLock<Parts>; DOUBLINGS + 1]>;
 
+/// Clocks of the flows of a class: flows of one clock are judged together.
+const CLOCKS: usize = 128;
+/// How long arrivals beyond a contract count after their end, at least.
+const FORGET: u64 = Nanos::from_secs(1).0;
+/// A time at the guaranteed rate is a product of bytes, shifted by so many bits.
+const FRACTION_BITS: u32 = 24;
+
+/// A packet compared with the contract of its class: in units of 2^[`UNIT_BITS`] ns, how long it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict(u32);
+
+impl Verdict {
+    /// Its class has no bound, or it was not classified here.
+    const UNJUDGED: Verdict = Verdict(u32::MAX);
+    /// It arrived beyond its class's guaranteed rate and arrival burst.
+    const NONCONFORMING: Verdict = Verdict(u32::MAX - 1);
+
+    /// Whether it conforms, and took longer than its bound.
+    fn is_late(self, delay: Nanos) -> bool {
+        self.0 < Verdict::NONCONFORMING.0 && delay.0 >> UNIT_BITS > u64::from(self.0)
+    }
+}
+
+impl Default for Verdict {
+    fn default() -> Verdict {
+        Verdict::UNJUDGED
+    }
+}
+
+/// What a class promises its packets, as long as its arrivals keep to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contract {
+    /// The guaranteed rate in bits per second, of the class or of each of its flows.
+    pub(crate) bps: u64,
+    /// Bytes that may arrive at once on top.
+    pub(crate) burst: u64,
+    /// The delay of a packet is no longer.
+    pub(crate) bound: Nanos,
+    /// Whether it is for each flow.
+    pub(crate) is_of_flows: bool,
+}
+
 /// Delays that are noted one by one. A class with more from one look to the next has counts, and to read those of thousands
 /// of classes once a second is a tenth of a core.
 const NOTED: usize = 64;
@@ -91,6 +133,18 @@ pub(crate) struct Meter {
     doublings: OnceLock<Doublings>,
     /// In nanoseconds.
     longest: AtomicU64,
+    /// The contract: how long a byte takes at its rate, with [`FRACTION_BITS`], 0 without a contract; how long its burst
+    /// takes in nanoseconds; its bound in the lowest bits, and above whether it is of flows.
+    contract: [AtomicU64; 3],
+    /// When all that has arrived has left at the rate of the contract.
+    clock: AtomicU64,
+    /// So that all that is looked at for each is in one cache line, but for where it is noted.
+    notes: Notes,
+    /// The same for flows.
+    clocks: OnceLock<Box<[AtomicU64; CLOCKS]>>,
+    /// Packets that left, and had arrived beyond the contract; and those within that were late.
+    nonconforming: AtomicU64,
+    violations: AtomicU64,
     /// Frames that came while their interface was losing others: a sample of those.
     beside_lost: AtomicU64,
     /// The guaranteed rate of the class in bits per second, 0 for none, and how long its burst takes at that rate in
@@ -98,9 +152,9 @@ pub(crate) struct Meter {
     guaranteed: [AtomicU64; 2],
     /// Fragments that came without the first one of their datagram.
     orphans: AtomicU64,
-    /// Last, so that all that is looked at for each is in one cache line, but for where it is noted.
-    notes: Notes,
 }
+
+const _: () = assert!(std::mem::offset_of!(Meter, notes) + 8 <= 64);
 
 /// What the thread that counts keeps at hand of a meter: half a cache line, so that a packet touches that and
 /// its counter. The meter itself and its table of doublings are two lines more, of each class of thousands.
@@ -146,6 +200,15 @@ impl Recorder {
     #[inline]
     pub(crate) fn prefetch_meter(&self) {
         prefetch(Arc::as_ptr(&self.meter));
+    }
+
+    /// Counts the delay of a packet with this verdict.
+    #[inline]
+    pub(crate) fn record_judged(&mut self, delay: Nanos, verdict: Verdict) {
+        self.record(delay);
+        if verdict == Verdict::NONCONFORMING || verdict.is_late(delay) {
+            self.meter.count(verdict);
+        }
     }
 
     /// Counts one delay.
@@ -208,6 +271,84 @@ impl Meter {
         let doublings = self.doublings.get().into_iter();
         let doublings = doublings.flat_map(|doublings| doublings.iter().enumerate());
         doublings.filter_map(|(doubling, parts)| Some((doubling * PARTS, parts.get()?)))
+    }
+
+    /// Sets the contract that packets are compared with from now on.
+    pub(crate) fn set_contract(&self, contract: Option<Contract>) {
+        let [per_byte, burst, bound] = match contract {
+            None => [0; 3],
+            Some(contract) => {
+                if contract.is_of_flows {
+                    self.clocks
+                        .get_or_init(|| Box::new([const { AtomicU64::new(0) }; CLOCKS]));
+                }
+                let per_byte =
+                    (8_000_000_000u128 << FRACTION_BITS).div_ceil(contract.bps.max(1).into());
+                let units = (contract.bound.0 >> UNIT_BITS)
+                    .min(u64::from(Verdict::NONCONFORMING.0) - 1)
+                    + 1;
+                let of_flows = u64::from(contract.is_of_flows) << 63;
+                [
+                    per_byte.min(u64::MAX.into()) as u64,
+                    duration(contract.burst, contract.bps).0 + 1,
+                    units | of_flows,
+                ]
+            }
+        };
+        for (word, value) in self.contract.iter().zip([per_byte, burst, bound]) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Compares a packet that has come, of so many bytes and of this flow, with the contract: a clock of the class, or of
+    /// some of its flows, says when all packets up to this one have left at the guaranteed rate. The packet is within
+    /// the contract if that is no longer after its arrival than the burst takes. Of one thread only.
+    #[inline]
+    pub(crate) fn judge(&self, flow: u64, bytes: u64, came: Nanos) -> Verdict {
+        let [per_byte, burst, bound] =
+            [0, 1, 2].map(|word: usize| self.contract[word].load(Ordering::Relaxed));
+        if per_byte == 0 {
+            return Verdict::UNJUDGED;
+        }
+        let clock = match self.clocks.get() {
+            Some(clocks) if bound >> 63 != 0 => &clocks[flow as usize % CLOCKS],
+            _ => &self.clock,
+        };
+        let span = bytes.saturating_mul(per_byte) >> FRACTION_BITS;
+        let done = clock.load(Ordering::Relaxed).max(came.0) + span;
+        let conforming = done - came.0 <= burst;
+        if conforming {
+            clock.store(done, Ordering::Relaxed);
+            return Verdict(bound as u32);
+        }
+        // What a class was served beyond its rate is forgotten after a while, by its scheduler, too.
+        let most = came.0
+            + burst
+            + burst
+                .max(FORGET)
+                .max((bound & u64::from(u32::MAX)) << UNIT_BITS);
+        clock.store(done.min(most), Ordering::Relaxed);
+        Verdict::NONCONFORMING
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count(&self, verdict: Verdict) {
+        let count = match verdict {
+            Verdict::NONCONFORMING => &self.nonconforming,
+            _ => &self.violations,
+        };
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Packets that left, and had arrived beyond the contract.
+    pub(crate) fn nonconforming(&self) -> u64 {
+        self.nonconforming.load(Ordering::Relaxed)
+    }
+
+    /// Packets within the contract that took longer than its bound.
+    pub(crate) fn violations(&self) -> u64 {
+        self.violations.load(Ordering::Relaxed)
     }
 
     /// Counts a frame that came while others were lost. Of one thread only.
@@ -552,6 +693,101 @@ mod tests {
     fn metered() -> (Arc<Meter>, Recorder) {
         let meter = Arc::new(Meter::default());
         (Arc::clone(&meter), Recorder::new(meter))
+    }
+
+    fn contract(bps: u64, burst: u64, bound: Nanos, is_of_flows: bool) -> Contract {
+        Contract {
+            bps,
+            burst,
+            bound,
+            is_of_flows,
+        }
+    }
+
+    /// 8 Mbit/s is a byte a microsecond; a burst of 3,000 bytes, a bound of 5 ms.
+    #[test]
+    fn only_late_packets_within_the_contract_are_violations() {
+        let (meter, mut recorder) = metered();
+        let judge = |bytes, us| meter.judge(0, bytes, Nanos::from_micros(us));
+        assert_eq!(judge(1_500, 0), Verdict::UNJUDGED);
+        let bound = Nanos::from_millis(5);
+        meter.set_contract(Some(contract(8_000_000, 3_000, bound, false)));
+        let within = judge(1_500, 1_000);
+        assert_eq!((judge(1_500, 1_000), judge(1, 1_001)), (within, within));
+        assert!(!within.is_late(bound) && within.is_late(bound + Nanos::from_micros(3)));
+        // 1,500 bytes too many, for which the clock is 1.5 ms ahead.
+        assert_eq!(judge(1_500, 1_001), Verdict::NONCONFORMING);
+        assert_eq!(judge(100, 2_400), Verdict::NONCONFORMING);
+        assert_eq!(judge(100, 2_800), within);
+        for (verdict, delay) in [
+            (within, 4),
+            (within, 6),
+            (Verdict::NONCONFORMING, 6),
+            (Verdict::UNJUDGED, 60),
+        ] {
+            recorder.record_judged(Nanos::from_millis(delay), verdict);
+        }
+        assert_eq!((meter.violations(), meter.nonconforming()), (1, 1));
+    }
+
+    #[test]
+    fn a_flood_is_forgotten_a_while_after_its_end() {
+        let (meter, _) = metered();
+        meter.set_contract(Some(contract(
+            8_000_000,
+            1_500,
+            Nanos::from_millis(5),
+            false,
+        )));
+        for us in 0..100_000 {
+            meter.judge(0, 1_500, Nanos::from_micros(us));
+        }
+        let at = |ms| meter.judge(0, 60, Nanos::from_millis(ms));
+        assert_eq!(at(1_000), Verdict::NONCONFORMING);
+        assert_ne!(at(1_200), Verdict::NONCONFORMING);
+    }
+
+    #[test]
+    fn each_flow_has_a_clock_of_its_own() {
+        let (meter, _) = metered();
+        meter.set_contract(Some(contract(
+            8_000_000,
+            1_500,
+            Nanos::from_millis(5),
+            true,
+        )));
+        let judge = |flow| meter.judge(flow, 1_500, Nanos::from_millis(1));
+        let within = judge(1);
+        assert_eq!([judge(2), judge(3)], [within; 2]);
+        assert_eq!(judge(1), Verdict::NONCONFORMING);
+        // 128 clocks: these two are judged together.
+        assert_eq!(judge(2 + 128), Verdict::NONCONFORMING);
+    }
+
+    /// A class that sends at its rate, to the last bit, is within its contract for an hour.
+    #[test]
+    fn a_rate_is_kept_to_at_any_scale() {
+        for (bps, bytes) in [
+            (1_000, 1_500),
+            (2_000_000, 200),
+            (1_000_000_000_000, 65_535),
+        ] {
+            let (meter, _) = metered();
+            meter.set_contract(Some(contract(bps, 2 * bytes, Nanos::from_secs(100), false)));
+            let span = duration(bytes, bps).0 + 1;
+            let packets = (Nanos::from_secs(3_600).0 / span).min(20_000);
+            let judge = |number: u64| meter.judge(0, bytes, Nanos(number * span));
+            assert!(
+                (0..packets).all(|number| judge(number) != Verdict::NONCONFORMING),
+                "{bps}"
+            );
+            // At twice the rate it is not for long.
+            let judge = |number: u64| meter.judge(0, bytes, Nanos((packets + number / 2) * span));
+            assert!(
+                (0..10).any(|number| judge(number) == Verdict::NONCONFORMING),
+                "{bps}"
+            );
+        }
     }
 
     #[test]

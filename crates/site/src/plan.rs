@@ -16,7 +16,7 @@ use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, FromPort, Straight};
 use crate::classifier::{FrameClassifier, random_key};
 use crate::early::{Early, Port, Tables};
 use crate::frame::{Frame, Received};
-use crate::meter::{self, Delays, Meter};
+use crate::meter::{self, Contract, Delays, Meter};
 use crate::opaque::OpaqueWindow;
 use crate::order::{Adding, Draining, Gone, Moved, Taking};
 use crate::passing::{Finding, Findings, What};
@@ -39,8 +39,8 @@ pub(crate) struct Account {
     aside: Option<Box<Aside>>,
     /// Its part of what was lost before it was classified, as well as it can be told.
     pub(crate) lost: f64,
-    /// Reports in which packets took longer than the bound, though it was offered what it may be.
-    pub(crate) violations: u64,
+    /// Violations that do not count: of packets that left while its terms changed.
+    pub(crate) excused: u64,
     /// Dropped before it was received.
     pub(crate) early: Early,
     pub(crate) told: Told,
@@ -259,6 +259,20 @@ impl Next {
     }
 }
 
+/// What packets of a class are compared with as they arrive.
+fn contract(terms: &ClassTerms) -> Option<Contract> {
+    let bps = match &terms.each {
+        Some(each) => each.guaranteed_bps,
+        None => terms.guaranteed_bps,
+    };
+    Some(Contract {
+        bps: bps.filter(|&bps| bps > 0)?,
+        burst: terms.arrival_burst?.into(),
+        bound: Nanos(terms.delay_ns?),
+        is_of_flows: terms.each.is_some(),
+    })
+}
+
 /// The filters of a link whose classes have no numbers yet.
 fn unnumbered(link: &Link, rules: &Arc<Classifier<u32>>, key: DigestKey) -> LinkClassifier {
     let numbers = vec![ClassId::ROOT; link.classes.len()];
@@ -382,6 +396,7 @@ impl Plan {
         for (account, terms) in self.accounts.iter().zip(self.terms.iter()) {
             let burst = terms.guaranteed_burst.unwrap_or(0).max(longest);
             (account.meter).set_guaranteed(terms.guaranteed_bps, burst + longest);
+            (account.meter).set_contract(contract(terms));
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, SpanReport, bps, part};
 use fairlane_config::link_report::PipelineTerms;
-use fairlane_config::{ClassKind, Link, List, LongestBy, Shared};
+use fairlane_config::{ClassKind, List, LongestBy, Shared};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use fairlane_runtime::Spans;
@@ -382,7 +382,7 @@ impl LinkReport {
         let classes =
             (accounts.zip(&count.classes).zip(&sums)).map(|(((place, account), stats), sums)| {
                 let terms = plan.terms.share(place);
-                tell(account, terms, stats, sums, &link, [whole, recent])
+                tell(account, terms, stats, sums, [whole, recent])
             });
         // Pieces of terms that are no more in use are let go of.
         let same = |was: &ClassReport, is: &ClassReport| was.terms.is(&is.terms) && was == is;
@@ -456,7 +456,6 @@ fn tell(
     terms: Shared<ClassTerms>,
     stats: &ClassStats,
     sums: &Sums,
-    link: &Link,
     [whole, recent]: [Span; 2],
 ) -> ClassReport {
     let Sums { early, passing, .. } = sums;
@@ -467,32 +466,22 @@ fn tell(
     let since = |of: fn(&ClassReport) -> u64| of(&counted).saturating_sub(told.figure(of));
     let sent = since(|it| it.sent_bytes);
     let delay_us = came.in_micros(None);
-    // In bits, with one packet that may have come at once.
-    let offered = since(|it| it.offered_bytes) as f64 * 8.0;
-    let burst = f64::from(link.longest.get()) * 8.0;
-    let within = |rate: u64| offered <= rate as f64 * recent.seconds + burst;
     let terms = &counted.terms;
-    let late = delay_us.zip(terms.bound_us);
+    let nonconforming = account.meter.nonconforming();
+    let recently = nonconforming.saturating_sub(told.figure(|told| told.nonconforming_packets));
+    let bound_applies = terms.bound_us.map(|_| recently == 0);
+    let had = told.report.as_ref().and_then(|told| told.recent);
+    let had = had.map_or(0, |recent| recent.violations);
     // Packets that left before a change may have had another bound.
-    let same_terms = (told.report.as_ref()).is_none_or(|told| told.terms == *terms);
-    let within = terms.guaranteed_bps.is_some_and(within);
-    // A backlog at the start may be of earlier, faster arrivals.
-    let kept_to_it = same_terms && told.figure(|told| told.queued_packets) == 0 && within;
-    // A class within its guarantee has no more queued than it may send within the bound.
-    let backlog = told
-        .figure(|told| told.queued_bytes)
-        .max(counted.queued_bytes) as f64
-        * 8.0;
-    let bound_applies = terms.bound_us.map(|bound| {
-        let most = terms.guaranteed_bps.unwrap_or(0) as f64 * bound / 1e6 + burst;
-        within && backlog <= most
-    });
-    let beyond_bound = kept_to_it && late.is_some_and(|(delay, bound)| delay.max > bound);
-    account.violations += u64::from(beyond_bound);
+    if (told.report.as_ref()).is_some_and(|told| told.terms != *terms) {
+        account.excused = account.meter.violations().saturating_sub(had);
+    }
+    let violations = account.meter.violations().saturating_sub(account.excused);
     ClassReport {
         beside_lost: account.meter.beside_lost(),
         orphan_fragments: account.meter.orphans(),
         lost_estimate: sums.lost.round() as u64,
+        nonconforming_packets: nonconforming,
         delay_us: delays.in_micros(Some(delays.longest())),
         recent: Some(Recent {
             offered_bps: bps(since(|it| it.offered_bytes), recent.seconds),
@@ -502,8 +491,8 @@ fn tell(
             delay_us,
             bound_applies,
             throttled: since(|it| it.throttled),
-            beyond_bound,
-            violations: account.violations,
+            beyond_bound: violations > had,
+            violations,
             rtt_us: passing.round_trips(),
             came_again: passing.again,
             came_marked: passing.marked,

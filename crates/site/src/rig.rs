@@ -1,5 +1,6 @@
 //! A link of a site between two devices in memory, for tests.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use fairlane_classify::Origin;
@@ -43,6 +44,7 @@ pub(crate) fn received(bytes: Vec<u8>, came: Nanos) -> Received {
         origin: Origin::default(),
         came,
         losing: false,
+        verdict: Cell::default(),
     }
 }
 

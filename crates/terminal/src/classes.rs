@@ -14,18 +14,18 @@ use crate::table;
 const EXPENDABLE: [usize; 6] = [8, 7, 6, 10, 2, 9];
 
 /// What the bound is for.
-const CONDITION: &str = "bound: worst-case delay of a packet that arrives at an empty queue (of its class, or of \
-                         its flow in a class of flows), whatever the others send";
+const CONDITION: &str = "bound: worst-case delay of a packet whose class (or flow, in a class of flows) keeps to its \
+                         guaranteed rate and arrival burst, whatever the others send";
 
 /// What it is not for.
-const LONGER: &str = "longer than the bound, behind others of their queue: ";
+const LONGER: &str = "longer than the bound, beyond rate or burst of their class: ";
 
 /// That a packet which the bound is for took longer: what must never be.
 fn broken(class: &ClassReport) -> Option<String> {
-    let (bound, max) = (class.terms.bound_us?, class.alone_max_us?);
+    let (bound, max) = (class.terms.bound_us?, class.conforming_max_us?);
     (max > bound).then(|| {
         format!(
-            "{}: BEYOND ITS BOUND: a packet that arrived at an empty queue took {}, not {}",
+            "{}: BEYOND ITS BOUND: a packet within rate and burst took {}, not {}",
             plain(&class.terms.name),
             shown(max),
             shown(bound)

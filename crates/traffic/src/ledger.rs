@@ -5,7 +5,7 @@ use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
 use fairlane_config::{Link, List};
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats};
 use fairlane_core::{Count, Length, Rejection};
-use fairlane_sim::{ClassFlow, Completion, Delays, Now, Observer, PacketInfo, Picos};
+use fairlane_sim::{ClassFlow, Completion, Delays, Now, Observer, PacketInfo, Picos, Work};
 
 const MICROSECOND: Picos = Picos::from_micros(1);
 
@@ -17,51 +17,24 @@ struct Account {
     delays: Delays,
     /// Packets that took longer than the bound.
     beyond: u64,
-    /// Packets that found their class, or flow, empty; and the longest that one took.
-    alone: u64,
-    alone_max: Picos,
+    /// Packets within the guaranteed rate and arrival burst of their class, or flow; and the longest that one took.
+    conforming: u64,
+    conforming_max: Picos,
 }
 
-/// Who is present of a class.
+/// When all that a class, or each of its flows, has sent would have left at its guaranteed rate.
 #[derive(Debug, Default)]
-struct Inside {
-    /// The class itself where it has no flows, and whom none could be told of.
-    alone: Present,
-    flows: DigestMap<Present>,
-}
+struct Clocks(DigestMap<Picos>);
 
-impl Inside {
-    /// Whether the packet that leaves had found its class, or flow, empty.
-    fn leaves(&mut self, packet: &PacketInfo<ClassFlow>) -> bool {
-        let flow = packet.flow.flow;
-        let present = match flow {
-            0 => &mut self.alone,
-            _ => match self.flows.get_mut(&flow) {
-                Some(present) => present,
-                None => return false,
-            },
-        };
-        let Some(left) = present.packets.checked_sub(1) else {
-            return false;
-        };
-        present.packets = left;
-        let alone = present
-            .first
-            .take_if(|first| *first == packet.number)
-            .is_some();
-        if present.packets == 0 && flow != 0 {
-            self.flows.remove(&flow);
-        }
-        alone
+impl Clocks {
+    /// Whether a packet that leaves kept to rate and burst when it arrived. Packets of a flow leave in order, and
+    /// one that is dropped takes nothing from the rate.
+    fn conforms(&mut self, packet: &PacketInfo<ClassFlow>, (bps, burst): (u64, u32)) -> bool {
+        let span = |bytes| Work::from_bits(8 * u128::from(bytes)).0 / u128::from(bps.max(1));
+        let done = self.0.entry(packet.flow.flow).or_default();
+        *done = Picos(packet.arrival.max(*done).0 + span(packet.len.get()));
+        (*done - packet.arrival).0 <= span(burst)
     }
-}
-
-/// What of one flow, or of a class without, has arrived and not left.
-#[derive(Clone, Copy, Debug, Default)]
-struct Present {
-    packets: u32,
-    /// The packet that found nothing, by its number, while it is here.
-    first: Option<u64>,
 }
 
 /// Counts what becomes of every packet of a link. O(1) a packet.
@@ -75,7 +48,7 @@ pub(crate) struct Ledger {
     accounts: Vec<Account>,
     /// What the queue had counted when this began.
     before: Vec<ClassStats>,
-    inside: Vec<Inside>,
+    clocks: Vec<Clocks>,
 }
 
 impl Ledger {
@@ -88,7 +61,7 @@ impl Ledger {
             terms: ClassTerms::of(link),
             accounts: vec![Account::default(); ids.len()],
             before: vec![ClassStats::default(); ids.len()],
-            inside: ids.iter().map(|_| Inside::default()).collect(),
+            clocks: ids.iter().map(|_| Clocks::default()).collect(),
         }
     }
 
@@ -134,8 +107,8 @@ impl Ledger {
             rows.push(ClassReport {
                 delay_us: (delays.count() > 0).then(|| delays_in(MICROSECOND, delays)),
                 beyond_bound: terms.delay_ns.map(|_| account.beyond),
-                alone_packets: Some(account.alone),
-                alone_max_us: (account.alone > 0).then(|| micros(account.alone_max)),
+                conforming_packets: Some(account.conforming),
+                conforming_max_us: (account.conforming > 0).then(|| micros(account.conforming_max)),
                 ..ClassReport::counted(self.terms.share(at), &stats, none, time.as_secs_f64(), sent)
             });
         }
@@ -156,15 +129,6 @@ impl Observer<ClassFlow> for Ledger {
     fn arrived(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         let place = self.places.of(packet.flow.class);
         self.accounts[place].stats.accepted.add(packet.len);
-        let inside = &mut self.inside[place];
-        let present = match packet.flow.flow {
-            0 => &mut inside.alone,
-            flow => inside.flows.entry(flow).or_default(),
-        };
-        if present.packets == 0 {
-            present.first = Some(packet.number);
-        }
-        present.packets += 1;
     }
 
     fn dropped(&mut self, _: Now, to: ClassFlow, len: Length, _: Rejection) {
@@ -174,7 +138,6 @@ impl Observer<ClassFlow> for Ledger {
 
     fn discarded(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         let place = self.places.of(packet.flow.class);
-        self.inside[place].leaves(packet);
         self.accounts[place].stats.discarded.add(packet.len);
     }
 
@@ -182,18 +145,25 @@ impl Observer<ClassFlow> for Ledger {
         let packet = &completion.packet;
         let place = self.places.of(packet.flow.class);
         let delay = completion.end.time - packet.arrival;
-        let alone = self.inside[place].leaves(packet);
+        let terms = &self.terms[place];
+        let bps = match &terms.each {
+            Some(each) => each.guaranteed_bps,
+            None => terms.guaranteed_bps,
+        };
+        let contract = bps.filter(|&bps| bps > 0).zip(terms.arrival_burst);
+        let clocks = &mut self.clocks[place];
+        let conforms = contract.is_some_and(|contract| clocks.conforms(packet, contract));
         let account = &mut self.accounts[place];
         account.stats.sent.add(packet.len);
         account.stats.marked += u64::from(packet.marked);
         account.delays.record(delay);
-        let bound = self.terms[place].delay_ns.map(Picos::from_nanos);
+        let bound = terms.delay_ns.map(Picos::from_nanos);
         if bound.is_some_and(|bound| delay > bound) {
             account.beyond += 1;
         }
-        if alone {
-            account.alone += 1;
-            account.alone_max = account.alone_max.max(delay);
+        if conforms {
+            account.conforming += 1;
+            account.conforming_max = account.conforming_max.max(delay);
         }
     }
 }

@@ -40,9 +40,11 @@ The table has, for each class of each link:
   ceiling     the rate that it never exceeds
   burst       how much it may send at once without a loss to a full queue, in packets of any
               length; of a class of flows, even if one flow sends all of it
-  delay       the worst-case delay of a packet that arrives at an empty queue, whatever
-              the others send; it applies while the class stays within its guarantee. The
-              pipeline, and how late the program wakes up, come on top
+  arrival burst, delay
+              the worst-case delay of a packet, whatever the others send, as long as the class
+              keeps to its guaranteed rate and this burst (arrival-burst, one longest packet
+              by default); in a class of flows, as long as its flow does. The pipeline, and
+              how late the program wakes up, come on top
   room        packets for which queue space is reserved
   bounds      the algorithms from which the delay follows, from the root down; or why
               there is none
@@ -67,6 +69,10 @@ pub(crate) struct Options {
     /// "source=192.0.2.1 destination-port=5060 protocol=udp"
     #[arg(long, conflicts_with = "schema")]
     packet: Option<String>,
+    /// Print the parts of each delay too, and the delay of a packet that arrives at an empty queue of a class that
+    /// was served ahead of its guaranteed rate
+    #[arg(long, conflicts_with_all = ["schema", "packet", "json"])]
+    explain: bool,
     /// Print JSON instead of the tables
     #[arg(long)]
     json: bool,
@@ -117,6 +123,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             output::line(report::pipeline(terms))?;
         }
         output::line(report::table_of(&link))?;
+        if options.explain {
+            output::line(report::parts_of(&link))?;
+        }
     }
     Ok(())
 }

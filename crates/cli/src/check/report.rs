@@ -1,6 +1,7 @@
 //! The guarantees of a site, as tables.
 
 use comfy_table::{Cell, Table};
+use fairlane_config::class_report::FlowTerms;
 use fairlane_config::link_report::{ClassRow, LinkReport, PipelineTerms};
 use fairlane_core::Nanos;
 
@@ -56,6 +57,49 @@ pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
     )
 }
 
+/// The parts of each delay, and the delay of a class that was served ahead of its rate.
+pub(crate) fn parts_of(link: &LinkReport) -> Table {
+    let mut table = table::new([
+        "class",
+        "burst at its rate",
+        "scheduler",
+        "delay",
+        "if served ahead",
+    ]);
+    for ClassRow { terms: class, .. } in &link.classes {
+        let (name, rate) = match &class.each {
+            Some(flows) => (each(class.depth, flows), flows.guaranteed_bps),
+            None => (table::class(class.depth, &class.name), class.guaranteed_bps),
+        };
+        if let (Some(rate), Some(burst), Some(delay)) = (rate, class.arrival_burst, class.delay_ns)
+        {
+            let own = u64::from(burst) * 8_000_000_000 / rate.max(1);
+            let ahead = class.ahead_delay_ns.unwrap_or(delay);
+            let rest = delay.saturating_sub(own);
+            let times = [own.min(delay), rest, delay, ahead].map(|nanos| time(Nanos(nanos)));
+            if class.each.is_some() {
+                table.add_row([table::class(class.depth, &class.name)]);
+            }
+            table.add_row([vec![name], times.to_vec()].concat());
+        }
+    }
+    table
+}
+
+/// A row of the flows of a class.
+fn each(depth: usize, flows: &FlowTerms) -> String {
+    let indent = "  ".repeat(depth);
+    format!("{indent}  each of {} per {}", flows.most, flows.per)
+}
+
+/// A delay, and the burst of arrivals that it is for.
+fn contract(burst: Option<u32>, delay: Option<u64>) -> [String; 2] {
+    match (burst, delay) {
+        (Some(burst), Some(delay)) => [format!("{burst}b"), time(Nanos(delay))],
+        _ => [String::new(), "none".to_owned()],
+    }
+}
+
 /// Its classes, children below their parents.
 pub(crate) fn table_of(link: &LinkReport) -> Table {
     let mut table = table::new([
@@ -63,24 +107,25 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
         "guaranteed",
         "ceiling",
         "burst",
+        "arrival burst",
         "delay",
         "room",
         "bounds",
     ]);
-    if let Some(column) = table.column_mut(6) {
+    if let Some(column) = table.column_mut(7) {
         column.set_cell_alignment(comfy_table::CellAlignment::Left);
     }
     for ClassRow { terms: class, .. } in &link.classes {
-        let indent = "  ".repeat(class.depth);
         let default = if class.default { " (default)" } else { "" };
         let bounds = match &class.no_bound {
             Some(reason) => reason.to_string(),
             None => class.bounds.join(" > "),
         };
-        let delay = match (class.queues, class.delay_ns) {
-            (_, Some(delay)) => time(Nanos(delay)),
-            (true, None) => "none".to_owned(),
-            (false, None) => String::new(),
+        // Where a class has flows, the delay is one of theirs.
+        let is_of_packets = class.queues && class.each.is_none();
+        let [arrivals, delay] = match is_of_packets {
+            true => contract(class.arrival_burst, class.delay_ns),
+            false => [const { String::new() }; 2],
         };
         table.add_row([
             Cell::new(format!(
@@ -93,6 +138,7 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
                 (None, _) => String::new(),
                 (_, burst) => burst.map_or("none".to_owned(), size),
             }),
+            Cell::new(arrivals),
             Cell::new(delay),
             Cell::new(
                 class
@@ -102,15 +148,14 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
             Cell::new(bounds),
         ]);
         if let Some(flows) = &class.each {
+            let [arrivals, delay] = contract(Some(flows.arrival_burst), flows.delay_ns);
             table.add_row([
-                Cell::new(format!(
-                    "{indent}  each of {} per {}",
-                    flows.most, flows.per
-                )),
+                Cell::new(each(class.depth, flows)),
                 Cell::new(flows.guaranteed_bps.map_or("none".to_owned(), rate)),
                 Cell::new(flows.ceil_bps.map_or(String::new(), rate)),
                 Cell::new(flows.guaranteed_burst.map_or("none".to_owned(), size)),
-                Cell::new(""),
+                Cell::new(arrivals),
+                Cell::new(delay),
                 Cell::new(match flows.with_room <= flows.most {
                     true => format!("{} for {}", flows.room_packets, flows.with_room),
                     false => flows.room_packets.to_string(),

@@ -31,9 +31,9 @@ fn the_table_has_every_class_with_its_rate_and_delay() {
     };
     for (class, has) in [
         ("blue ", &["7.267gbit", "drr"][..]),
-        ("  blue-database", &["2gbit", "ms", "drr > wf2q+"]),
-        ("green", &["1gbit", "2gbit", "ms", "drr > qfq"]),
-        ("each of 256 per owner", &["7.782mbit"]),
+        ("  blue-database", &["2gbit", "drr > wf2q+"]),
+        ("green", &["1gbit", "2gbit", "drr > qfq"]),
+        ("each of 256 per owner", &["7.782mbit", "1446b", "5.722ms"]),
         ("host (default)", &["1.733gbit"]),
     ] {
         for part in has {

@@ -91,7 +91,10 @@ fn a_flow_that_is_granted_a_rate_has_a_class_with_the_bound_that_check_computes(
         (&json!(1), &json!("grant-1"))
     );
     let reserved = grant["reserved_bps"].as_u64().unwrap();
-    let same = format!("{config}\n[[link.class]]\nname = \"same\"\nrate = \"{reserved}bit\"\n");
+    let same = format!(
+        "{config}\n[[link.class]]\nname = \"same\"\nrate = \"{reserved}bit\"\n\
+         arrival-burst = \"8kb\"\n"
+    );
     let same = checked(&same, "same");
     assert_eq!(grant["granted"]["guaranteed_bps"], same["guaranteed_bps"]);
     assert_eq!(grant["granted"]["bound_us"], same["bound_us"]);

@@ -429,6 +429,10 @@ impl Search<'_> {
         };
         let wanted = (wanted.0 - wanted.0 / SPARE) as f64;
         let (from_x, from_y) = before.and_then(point).unwrap_or_default();
+        if before.is_some() && y == from_y {
+            // Whole weights: the next one is a little further on.
+            return (is.0 + is.0 / 256 + 1).min(self.left);
+        }
         let slope = (y - from_y) / (x - from_x);
         let found = (x + (wanted - y) / slope).recip();
         match found.is_finite() && found > 0.0 {

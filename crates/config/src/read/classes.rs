@@ -340,6 +340,7 @@ fn made(
         rate,
         ceiling: None,
         longest,
+        arrival_burst: longest.get(),
         weight: Weight::ONE,
         scale: 1,
         share: 1,
@@ -375,6 +376,11 @@ fn class(
         .rate
         .as_ref()
         .and_then(|rate| rate.read("rate", report));
+    let most = u64::from(u32::MAX);
+    let arrival_burst = match (&written.arrival_burst, written.granted_burst) {
+        (Some(burst), _) => queue::at_least(burst, "arrival-burst", longest, most, report),
+        (None, granted) => Some(granted.unwrap_or(0).clamp(longest.get().into(), most)),
+    };
     let in_cbq = link == LinkAlgorithm::Cbq;
     let ceiling = match in_cbq {
         true => None,
@@ -429,6 +435,7 @@ fn class(
         rate,
         ceiling,
         longest,
+        arrival_burst: arrival_burst? as u32,
         weight: Weight::ONE,
         scale: 1,
         share: weight?,
@@ -466,6 +473,11 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
             "theirs counts",
         ),
         (
+            "arrival-burst",
+            class.arrival_burst.as_deref().map(At::span),
+            "theirs counts",
+        ),
+        (
             "per",
             class.per.as_deref().map(At::span),
             "a class has either children or flows",
@@ -474,7 +486,7 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
     for (key, place, why) in own {
         if let Some(place) = place {
             let why = match key {
-                "per" | "longest" => why.to_owned(),
+                "per" | "longest" | "arrival-burst" => why.to_owned(),
                 _ => format!("what is in it {why}"),
             };
             report.error(

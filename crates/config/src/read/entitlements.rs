@@ -9,7 +9,7 @@ use fairlane_core::sched::{Algorithm, Sharing};
 
 use crate::diagnostic::Report;
 use crate::file;
-use crate::guarantee::{Guarantee, NoGuarantee, Top, walk};
+use crate::guarantee::{Guarantee, NoGuarantee, Served, Top, walk};
 use crate::shares::{Claim, divide, scale};
 use crate::site::{Class, ClassKind, LinkAlgorithm};
 use crate::units::Size;
@@ -34,9 +34,10 @@ pub(super) fn bursts(
     report: &mut Report,
 ) -> (Vec<Guarantee>, Vec<Result<Service, NoGuarantee>>) {
     let mut needed = vec![0; classes.len()];
-    let mut need = |at: usize, class: &Class, service: Service| {
+    let mut need = |at: usize, class: &Class, served: Served| {
         if let Some(ceiling) = class.ceiling {
-            needed[at] = service.burst_for(class.rate.unwrap_or(ceiling.rate), class.longest);
+            let rate = class.rate.unwrap_or(ceiling.rate);
+            needed[at] = served.free.burst_for(rate, class.longest);
         }
     };
     let mut longer = at_first != top.service;
@@ -44,21 +45,24 @@ pub(super) fn bursts(
         service: at_first,
         ..top
     };
-    let mut guarantees = walk(before, classes, |at, class, service| {
+    let mut guarantees = walk(before, classes, |at, class, served| {
         if let (Some(ceiling), Some(None)) =
             (&mut class.ceiling, places.get(at).map(|place| &place.burst))
         {
             let before = ceiling.burst;
-            ceiling.burst = before.max(service.burst_for(ceiling.rate, class.longest));
+            let (rate, longest) = (ceiling.rate, class.longest);
+            ceiling.burst = before
+                .max(served.free.burst_for(rate, longest))
+                .max(served.conforming_burst(rate, longest));
             longer |= ceiling.burst > before;
         }
-        need(at, class, service);
+        need(at, class, served);
     });
     let services = guarantees.iter().map(|guarantee| guarantee.service);
     let services = services.collect();
     if longer {
-        guarantees = walk(top, classes, |at, class, service| {
-            need(at, class, service);
+        guarantees = walk(top, classes, |at, class, served| {
+            need(at, class, served);
         });
     }
     for (at, guarantee) in guarantees.iter().enumerate() {

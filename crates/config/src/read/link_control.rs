@@ -148,6 +148,7 @@ impl<'a> LinkControl<'a> {
             rate: own,
             ceiling,
             longest,
+            arrival_burst: longest.get(),
             weight: Weight::ONE,
             scale: 1,
             share: u32::from(own.is_none()),

@@ -87,7 +87,7 @@ fn a_grant_is_a_class_with_the_promise_that_check_would_print_for_it() {
     let granted = admit(&text, &mut grants, grant).unwrap();
     assert_eq!(granted.reserved, mbit(3));
     let site = beside(&text, &grants).unwrap();
-    let class = "[[link.class]]\nname = 'grant-1'\nrate = '3mbit'\n";
+    let class = "[[link.class]]\nname = 'grant-1'\nrate = '3mbit'\narrival-burst = '10000b'\n";
     let written = Site::parse(&(text.clone() + class), "site").unwrap();
     let (ours, checked) = (terms(&site, "grant-1"), terms(&written, "grant-1"));
     assert_eq!(ours.guaranteed_bps, Some(3_000_000));
@@ -556,7 +556,7 @@ fn a_draft_admits_what_the_whole_text_admits_and_goes_on_with_the_same() {
         },
         asked(5, mbit(19), None, None),
         asked(6, mbit(1), Some(3_000), Some(1)),
-        below(asked(7, mbit(1), None, Some(40))),
+        below(asked(7, mbit(1), None, Some(1))),
     ];
     for grant in wanted {
         let whole = grant.clone().admit(&text, UNKNOWN, &grants);

@@ -1,7 +1,7 @@
 //! What is guaranteed holds: random trees under random traffic, on a link that sends a byte
 //! in a nanosecond.
 
-use fairlane_config::{ClassKind, Guarantee, Link, Site};
+use fairlane_config::{ClassKind, Guarantee, Link, NoGuarantee, Site};
 use fairlane_core::bounds::Service;
 use fairlane_core::random::splitmix64;
 use fairlane_core::tree::{ClassQueue, Discarded};
@@ -235,7 +235,7 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
                 now += u64::from(packet.len.get());
                 *sent.entry(sender.place).or_insert(0u64) += u64::from(packet.len.get());
                 if let (true, Some(Ok(bound))) =
-                    (arrival.found_empty, &guarantees[sender.place].delay)
+                    (arrival.found_empty, &guarantees[sender.place].ahead)
                 {
                     let part = (now - arrival.arrived) as f64 / bound.0 as f64;
                     if worst.as_ref().is_none_or(|&(worst, _)| part > worst) {
@@ -266,7 +266,7 @@ fn check_rates(
         let Some(keeps) = all.map(|sender| sender.keeps).min() else {
             continue;
         };
-        let delay = guarantee.delay.and_then(Result::ok).map(|delay| delay.0);
+        let delay = guarantee.ahead.and_then(Result::ok).map(|delay| delay.0);
         if let (Ok(rate), Some(delay), true) = (guarantee.rate, delay, keeps > 1) {
             let bytes = sent.get(&place).copied().unwrap_or(0) as f64;
             let least = rate as f64 / 8e9 * now as f64;
@@ -319,6 +319,8 @@ struct Conforming {
     /// The flow; `None` for a class of flows as a whole, whose packets belong to any of them.
     flow: Option<u64>,
     service: Service,
+    /// The delay of its packets, of one that keeps to its arrival burst.
+    delay: Option<Nanos>,
     /// Bytes that it may send now, of so many at most; and bytes a nanosecond.
     tokens: f64,
     burst: f64,
@@ -343,6 +345,7 @@ fn conforming_and_floods(link: &Link, random: &mut Random) -> (Vec<Conforming>, 
     let mut keep = Vec::new();
     let mut floods = Vec::new();
     for (place, (class, guarantee)) in link.classes.iter().zip(link.guarantees()).enumerate() {
+        let delay = guarantee.delay.and_then(Result::ok);
         let (service, rate, burst, flow) = match (&class.kind, guarantee.each) {
             (ClassKind::Inner(_), _) => continue,
             // With flooders in its own class.
@@ -362,10 +365,14 @@ fn conforming_and_floods(link: &Link, random: &mut Random) -> (Vec<Conforming>, 
             }
         };
         if let (Ok(service), Ok(rate), Some(burst)) = (service, rate, burst) {
+            let delay = delay.filter(|_| flow.is_some() && random.one_in(2));
+            let arrivals = u64::from(class.arrival_burst);
+            let burst = delay.map_or(burst, |_| burst.min(arrivals));
             keep.push(Conforming {
                 place,
                 flow,
                 service,
+                delay,
                 tokens: burst as f64,
                 burst: burst as f64,
                 rate: rate as f64 / 8e9 * 0.9999,
@@ -443,7 +450,8 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
                 if let (Some(owner), came, waited) = packets[packet.payload as usize] {
                     let sender = &mut keep[owner];
                     sender.waiting -= u64::from(packet.len.get());
-                    let bound = sender.service.delay(waited).0;
+                    let bound = sender.service.delay(waited);
+                    let bound = sender.delay.map_or(bound, |delay| delay.min(bound)).0;
                     let name = &link.classes[sender.place].name;
                     let delay = now - came;
                     // A class's packets keep their order only within a flow.
@@ -653,5 +661,82 @@ fn rates_that_differ_by_a_bit_are_guaranteed_the_same_delay() {
     let odd = delays("50000001bit", "49000003bit");
     for (round, odd) in round.into_iter().zip(odd) {
         assert!((odd / round - 1.0).abs() < 1e-4, "{round} ns and {odd} ns");
+    }
+}
+
+/// The delay of a class of 2 of 38 Mbit/s that keeps to rate and burst, in microseconds.
+fn delay_of_voice(algorithm: &str, keys: &str) -> (u64, u64) {
+    let text = format!(
+        "[[link]]\nname = 'up'\nrate = '38mbit'\nlongest = '1522b'\nalgorithm = '{algorithm}'\n\
+         [[link.class]]\nname = 'voice'\nrate = '2mbit'\n{keys}\n\
+         [[link.class]]\nname = 'rest'\nweight = 1\ndefault = true\n"
+    );
+    let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+    let voice = &site.links[0].guarantees()[0];
+    let micros = |delay: Option<Result<Nanos, NoGuarantee>>| delay.unwrap().unwrap().0 / 1_000;
+    (micros(voice.delay), micros(voice.ahead))
+}
+
+/// RFC 2212: a packet of 1,522 bytes takes 6.088 ms at 2 Mbit/s and 0.32 ms at 38; the last term is the packet on the
+/// wire.
+#[test]
+fn a_conforming_class_has_the_delay_of_rfc_2212_under_wf2q_plus() {
+    let (delay, ahead) = delay_of_voice("wf2q+", "");
+    assert_eq!(delay, 6_088 + 2 * 320);
+    assert!(ahead > 12_000, "{ahead}");
+    for other in ["wf2q", "scfq", "gfq", "qfq", "drr"] {
+        let (slower, _) = delay_of_voice(other, "");
+        assert!(slower >= delay - 1, "{other}: {slower}");
+    }
+    // A burst more takes its time at the rate; shorter packets, less.
+    assert_eq!(
+        delay_of_voice("wf2q+", "arrival-burst = '3044b'").0,
+        2 * 6_088 + 2 * 320
+    );
+    assert_eq!(delay_of_voice("wf2q+", "longest = '250b'").0, 1_000 + 640);
+    // A ceiling as a file has it by default takes nothing away.
+    assert_eq!(delay_of_voice("wf2q+", "ceil = '4mbit'").0, delay);
+    // A short burst of the ceiling does.
+    let (slower, _) = delay_of_voice("wf2q+", "ceil = '4mbit'\nburst = '3100b'");
+    assert!(slower > delay, "{slower}");
+}
+
+/// CoDel drops packets of a flood, short and long ones in turn, while voice keeps to rate and burst.
+#[test]
+fn queue_management_of_others_delays_no_conforming_class() {
+    for algorithm in ["wf2q+", "gfq", "drr", "scfq", "qfq"] {
+        let text = format!(
+            "[[link]]\nname = 'up'\nrate = '{MBIT}mbit'\nlongest = '{LONGEST}b'\nalgorithm = '{algorithm}'\n\
+             [[link.class]]\nname = 'voice'\nrate = '800mbit'\n\
+             [[link.class]]\nname = 'rest'\ndefault = true\nweight = 1\nlimit = {{ packets = 400 }}\n\
+             queue = {{ kind = 'codel', target = '5us', interval = '10us' }}\nroom = {{ packets = 1 }}\n"
+        );
+        let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+        let link = &site.links[0];
+        let (mut queues, ids): (Discipline<u64>, _) = link.discipline();
+        let guarantee = &link.guarantees()[0];
+        let bound = guarantee.delay.unwrap().unwrap().0;
+        let (mut now, mut next, mut worst, mut dropped) = (0, 0, 0, 0);
+        for number in 0..20_000u64 {
+            let long = if number % 3 == 0 { 60 } else { LONGEST };
+            let length = Length::new(long as u32).unwrap();
+            let _ = queues.enqueue(ids[1], 0, length, 0, Nanos(now), |_| ());
+            if next <= now {
+                let length = Length::new(LONGEST as u32).unwrap();
+                queues
+                    .enqueue(ids[0], 0, length, now, Nanos(now), |_| ())
+                    .unwrap();
+                next = now + LONGEST * 10 + 1;
+            }
+            let Dequeue::Packet(packet) = queues.dequeue(Nanos(now), |_| dropped += 1) else {
+                panic!("the link is never idle");
+            };
+            now += u64::from(packet.len.get());
+            if packet.owner == ids[0] {
+                worst = worst.max(now - packet.payload);
+            }
+        }
+        assert!(dropped > 100, "{algorithm}: {dropped} dropped");
+        assert!(worst <= bound + 1, "{algorithm}: {worst} of {bound}");
     }
 }

@@ -117,6 +117,10 @@ fn longest_packets_of_classes_that_do_not_fit() {
         &["7:11: longest: class 'a' has children, and theirs counts"],
     );
     class_refuses(
+        "arrival-burst = '1kb'\ndefault = true",
+        &["7:17: arrival-burst '1kb': less than the longest packet, 1522 bytes"],
+    );
+    class_refuses(
         "longest = '300b'\nlimit = { bytes = '200b' }\ndefault = true",
         &["8:19: limit bytes '200b': less than the longest packet, 300 bytes"],
     );

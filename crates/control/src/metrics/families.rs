@@ -527,7 +527,12 @@ pub(super) static FAMILIES: &[Family] = &[
     family(
         "class_bound_violations",
         Of::Class(Count(|it| it.recent.map_or(0, |recent| recent.violations))),
-        "Reports in which a packet took longer than the bound although the class offered no more than its guaranteed rate",
+        "Packets within the guaranteed rate and arrival burst of their class, or flow, that took longer than the bound",
+    ),
+    family(
+        "class_nonconforming_packets",
+        Of::Class(Count(|it| it.nonconforming_packets)),
+        "Packets that left, and had arrived beyond the guaranteed rate and arrival burst of their class, or flow",
     ),
     family(
         "class_tcp_came_again",
@@ -587,7 +592,7 @@ pub(super) static FAMILIES: &[Family] = &[
     family(
         "class_delay_bound_seconds",
         Of::Class(Micros(|it| it.terms.bound_us)),
-        "Computed worst-case delay of a packet that arrives at an empty queue: of its class, or of its flow",
+        "Computed worst-case delay of a packet whose class, or flow, keeps to its guaranteed rate and arrival burst",
     ),
     family(
         "class_drops_by_reason",

@@ -103,6 +103,7 @@ fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
         "fairlane_class_marks_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
         "fairlane_class_overlimits_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
         "fairlane_class_bound_violations_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
+        "fairlane_class_nonconforming_packets_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
         "fairlane_class_guaranteed_bytes_per_second{link=\"up\",class=\"voice\",leaf=\"true\"} 250000.0",
         "fairlane_class_sojourn_seconds_count{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
         "fairlane_link_unmatched_packets_total{link=\"up\"} 3",

@@ -10,10 +10,9 @@ use alloc::collections::BTreeMap;
 /// What an algorithm is told of a child's next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// Its length: a flow, whose head will be sent.
+    /// Its length: a flow, whose head will be sent, or dropped before a packet that is no longer.
     Known,
-    /// That it is no longer than the longest: a class with children, or a queue that may
-    /// drop its head. See [`Siblings::bound`] for what that costs.
+    /// That it is no longer than the longest: a class with children. See [`Siblings::bound`] for what that costs.
     Longest,
 }
 

@@ -132,7 +132,7 @@ impl<P> Tree<P> {
             }
             _ => {
                 let head = child.packets.front_length(&self.slab);
-                head.map(|head| child.announced(head))
+                head.map(Into::into)
             }
         };
         if let Some(head) = head {

@@ -235,7 +235,6 @@ impl<P> Tree<P> {
         let child = node.order.child_mut(slot);
         child.tag.flags =
             child.tag.flags & (flag::IDLE | flag::COMMON | flag::FLOW | flag::ROOMY) | flags;
-        let tells_longest = child.has(flag::LONGEST) && !child.packets.is_empty();
         if child.tag.kind == ChildKind::Flow {
             child.side = extra;
         } else if let Some(Class {
@@ -244,9 +243,6 @@ impl<P> Tree<P> {
         }) = &mut self.classes[child.side as usize]
         {
             *at = extra;
-        }
-        if tells_longest && !node.follows_packets && node.order.is_active(slot) {
-            node.selected = (node.order).backlogged(slot, longest.into(), longest.into());
         }
     }
 
@@ -322,7 +318,7 @@ impl<P> Tree<P> {
             flows.cleared += 1;
             let child = node.order.child_mut(slot);
             if child.tag.kind == ChildKind::Flow {
-                child.tag.flags &= !(flag::AQM | flag::LONGEST | flag::CEILING);
+                child.tag.flags &= !(flag::AQM | flag::LEAVING | flag::CEILING);
                 let extra = core::mem::replace(&mut child.side, NONE);
                 self.drop_extra(extra);
             }

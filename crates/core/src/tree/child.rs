@@ -2,7 +2,7 @@
 
 use crate::packet_scheduler::Limits;
 use crate::queue::Record;
-use crate::units::{Charge, Length};
+use crate::units::Length;
 
 /// What a record stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,9 +26,8 @@ pub(super) mod flag {
     pub(crate) const CEILING: u8 = 1;
     /// Queue management that is asked about packets that come.
     pub(crate) const AQM: u8 = 2;
-    /// Queue management that is asked about packets that leave: the first one may be dropped
-    /// before it is sent, so that the algorithm is told of the longest one instead.
-    pub(crate) const LONGEST: u8 = 4;
+    /// Queue management that is asked about packets that leave: the first one may be dropped before it is sent.
+    pub(crate) const LEAVING: u8 = 4;
     /// A flow without packets, in the list of idle ones.
     pub(crate) const IDLE: u8 = 8;
     /// The flow of all those for which there is no room; never idle.
@@ -142,15 +141,6 @@ impl Child {
     #[inline]
     pub(super) fn may_rest(&self) -> bool {
         self.tag.kind == ChildKind::Flow && self.packets.is_empty() && !self.has(flag::COMMON)
-    }
-
-    /// What the algorithm is told of a head of this length.
-    #[inline]
-    pub(super) fn announced(&self, head: Length) -> Charge {
-        match self.has(flag::LONGEST) {
-            true => Charge::in_range(self.longest()).unwrap_or(head.into()),
-            false => head.into(),
-        }
     }
 
     /// A packet came in.

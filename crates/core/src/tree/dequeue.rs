@@ -146,8 +146,8 @@ impl<P> Tree<P> {
         };
         let class = ClassId::new(class);
         let head = child.packets.front_length(&self.slab);
-        let mut next = head.map(|head| child.announced(head));
-        if child.has(flag::AQM | flag::LONGEST)
+        let mut next = head.map(Into::into);
+        if child.has(flag::AQM | flag::LEAVING)
             && !self.may_leave(at, slot, &child, (len, came), &stored, now)
         {
             let (_, payload) = self.slab.remove(stored)?;
@@ -213,6 +213,10 @@ impl<P> Tree<P> {
         }
         if marked {
             self.count(at, child, |losses| losses.marked += 1);
+            return true;
+        }
+        // The algorithm has placed the queue by this packet: a longer one does not take its place.
+        if child.packets.front_length(&self.slab) > Some(len) {
             return true;
         }
         self.count(at, child, |losses| losses.discarded.add(len));

@@ -111,7 +111,7 @@ impl<P> Tree<P> {
         let child = node.order.child_mut(slot);
         child.take_room(len);
         let was_empty = child.packets.append(&mut self.slab, stored);
-        let (head, has_ceiling) = (child.announced(len), child.has(flag::CEILING));
+        let (head, has_ceiling) = (len.into(), child.has(flag::CEILING));
         let follows_packets = node.follows_packets;
         match &mut node.flows {
             Some(flows) => {

@@ -99,9 +99,9 @@
 //!
 //! # What a parent is told of
 //!
-//! A leaf's head, where that is sure to be sent; else the longest packet that there may be:
-//! of a class with children, whose next packet depends on what comes until then, and of a
-//! leaf whose queue management drops at departure. QFQ and SCHED+ do not look at heads;
+//! A leaf's head; of a class with children, whose next packet depends on what comes until then, the longest
+//! packet that there may be. Queue management that drops at departure drops a head only if the next packet is no
+//! longer, so that no packet is sent in the place of a shorter one. QFQ and SCHED+ do not look at heads;
 //! DRR tolerates any that is no longer than the longest; the timestamps of the others are
 //! those of SCHED+ with M = 1, and so are the bounds.
 //!

@@ -149,7 +149,7 @@ impl<P> Tree<P> {
         if child.has(flag::CEILING) && self.hold_queue(at, slot, now) {
             return;
         }
-        self.activate(at, slot, child.announced(first), first.into(), now);
+        self.activate(at, slot, first.into(), first.into(), now);
         let node = &mut self.nodes[at as usize];
         if node.follows_packets {
             for (len, _) in child.packets.iter(&self.slab).skip(1) {

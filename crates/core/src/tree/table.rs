@@ -302,7 +302,7 @@ pub(super) fn flags(ceiling: Option<Ceiling>, aqm: &AqmConfig) -> u8 {
     let managed = match aqm {
         AqmConfig::TailDrop => 0,
         AqmConfig::Red(_) => flag::AQM,
-        AqmConfig::Codel(_) => flag::LONGEST,
+        AqmConfig::Codel(_) => flag::LEAVING,
     };
     managed | if ceiling.is_some() { flag::CEILING } else { 0 }
 }

@@ -152,6 +152,32 @@ fn what_is_dropped_as_it_leaves_is_counted_and_the_next_one_sent_at_once() {
     }
 }
 
+/// The algorithm has placed a queue by its head.
+#[test]
+fn no_head_is_dropped_before_a_longer_packet() {
+    let mut tree: Tree<Marked> = tree(Algorithm::Wf2qPlus);
+    let managed = tree
+        .add_leaf(ClassId::ROOT, class(1), codel(false))
+        .unwrap();
+    let mut now = Nanos::ZERO;
+    for n in 0..300 {
+        let bytes = if n % 2 == 0 { 100 } else { 1000 };
+        tree.enqueue(managed, 0, length(bytes), Marked::new(false), now)
+            .unwrap();
+    }
+    let (mut dropped, mut sent) = (Vec::new(), [0, 0]);
+    while !tree.is_empty() {
+        now += Nanos::from_micros(300);
+        if let Dequeue::Packet(packet) = tree.dequeue(now, |gone| dropped.push(gone.len)) {
+            sent[usize::from(packet.len == length(1000))] += 1;
+        }
+        check(&tree);
+    }
+    assert!(dropped.len() > 20, "{} dropped", dropped.len());
+    assert!(dropped.iter().all(|&len| len == length(1000)));
+    assert_eq!(sent, [150, 150 - dropped.len()]);
+}
+
 /// Packets that were there when their classes were chosen are gone when one is
 /// taken, up to the last of the tree.
 #[test]
@@ -324,7 +350,7 @@ fn a_packet_is_marked_once_and_leaves_marked() {
 }
 
 #[test]
-fn a_queue_whose_head_may_be_dropped_is_placed_by_its_longest_packet() {
+fn a_queue_whose_head_may_be_dropped_is_placed_by_its_head() {
     let mut tree: Tree<u32> = tree(Algorithm::Wf2qPlus);
     let managed = tree
         .add_leaf(ClassId::ROOT, class(1), codel(false))
@@ -334,8 +360,8 @@ fn a_queue_whose_head_may_be_dropped_is_placed_by_its_longest_packet() {
     tree.enqueue(managed, 0, length(100), 0, Nanos::ZERO)
         .unwrap();
     tree.enqueue(plain, 0, length(200), 1, Nanos::ZERO).unwrap();
-    assert!(matches!(tree.dequeue(Nanos::ZERO, |_| {}), Dequeue::Packet(p) if p.payload == 1));
     assert!(matches!(tree.dequeue(Nanos::ZERO, |_| {}), Dequeue::Packet(p) if p.payload == 0));
+    assert!(matches!(tree.dequeue(Nanos::ZERO, |_| {}), Dequeue::Packet(p) if p.payload == 1));
 }
 
 #[test]

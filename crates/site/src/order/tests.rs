@@ -451,6 +451,48 @@ fn what_left_before_a_class_was_promised_more_is_within_its_bound() {
     assert!(is_beyond_its_bound(&mut rig, 4.0));
 }
 
+/// A class of 8 Mbit/s sends a byte in a microsecond.
+#[test]
+fn a_packet_beyond_rate_and_burst_is_no_violation_however_late_it_is() {
+    let text = "[[link.class]]\nname = \"rest\"\nrate = \"8mbit\"\ndefault = true\n";
+    let mut rig = Rig::new(&link(text));
+    let bound = rig.plan.terms[0].delay_ns.unwrap();
+    let figures = |rig: &mut Rig, seconds: f64| {
+        let report = told(rig, seconds);
+        let class = &report.classes[0];
+        let recent = class.recent.unwrap();
+        (
+            class.nonconforming_packets,
+            recent.violations,
+            recent.bound_applies,
+        )
+    };
+    let late = Nanos(bound + Nanos::from_millis(1).0);
+    // Two packets at once, of a burst of one.
+    for (bytes, at) in [(1_500, 0), (1_500, 0)] {
+        rig::put(
+            rig.arbiter.queue_mut(),
+            rig.port,
+            frame(1, bytes),
+            Nanos(at),
+        );
+    }
+    for _ in 0..2 {
+        let gone = rig.arbiter.queue_mut().dequeue(late, drop);
+        assert!(matches!(gone, Dequeue::Packet(_)));
+    }
+    assert_eq!(figures(&mut rig, 1.0), (1, 1, Some(false)));
+    // One more, in time; and one that is late.
+    let second = Nanos::from_secs(3);
+    rig::pass(rig.arbiter.queue_mut(), rig.port, frame(1, 1_500), second);
+    assert_eq!(figures(&mut rig, 2.0), (1, 1, Some(true)));
+    let second = Nanos::from_secs(4);
+    rig::put(rig.arbiter.queue_mut(), rig.port, frame(1, 1_500), second);
+    let gone = rig.arbiter.queue_mut().dequeue(second + late, drop);
+    assert!(matches!(gone, Dequeue::Packet(_)));
+    assert_eq!(figures(&mut rig, 3.0), (1, 2, Some(true)));
+}
+
 #[test]
 fn what_was_seen_and_lost_of_a_class_is_of_the_one_above_it_when_it_goes() {
     let of_classes = |below: &[&str]| {

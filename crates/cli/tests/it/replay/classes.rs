@@ -273,7 +273,7 @@ fn a_report_has_each_class_and_its_bound() {
     let report = report(&folder, "@a.csv");
     let rest = class(&report, "x-rest");
     assert_eq!(
-        (&rest["alone_packets"], &rest["alone_max_us"]),
+        (&rest["conforming_packets"], &rest["conforming_max_us"]),
         (&1.into(), &1000.0.into())
     );
     assert_eq!(rest["delay_us"]["max"], 2000.0);
@@ -456,8 +456,9 @@ fn one_host_cannot_ruin_the_voice_class_of_the_first_site_file() {
     let (sent, longest) = call_next_to_a_flood(&site);
     assert!(sent == 500 && longest < 5_000, "{sent} sent, {longest} us");
     // The same flood ruins one FIFO for all hosts.
-    let own = "per = \"source-ip\"\nflows = { most = 16 }\nalgorithm = \"wf2q+\"\n";
-    let shared = site.replacen(own, "queue = \"tail-drop\"\n", 1);
+    let own =
+        "per = \"source-ip\"\nflows = { most = 16 }\nalgorithm = \"wf2q+\"\nlongest = \"320b\"";
+    let shared = site.replacen(own, "queue = \"tail-drop\"", 1);
     assert_ne!(shared, site);
     let (sent, longest) = call_next_to_a_flood(&shared);
     assert!(

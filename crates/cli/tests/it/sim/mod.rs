@@ -75,11 +75,12 @@ fn near(value: f64, expected: f64, part: f64) {
 fn within_bounds(report: &Value) -> u64 {
     let mut packets = 0;
     for class in report["classes"].as_array().unwrap() {
-        if let (Some(bound), Some(longest)) =
-            (class["bound_us"].as_f64(), class["alone_max_us"].as_f64())
-        {
+        if let (Some(bound), Some(longest)) = (
+            class["bound_us"].as_f64(),
+            class["conforming_max_us"].as_f64(),
+        ) {
             assert!(longest <= bound, "{class}");
-            packets += class["alone_packets"].as_u64().unwrap();
+            packets += class["conforming_packets"].as_u64().unwrap();
         }
     }
     packets

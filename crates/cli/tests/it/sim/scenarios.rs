@@ -143,15 +143,15 @@ fn headers_go_where_the_filters_of_the_site_send_them() {
 fn sources_alike_are_flows_of_their_own_where_a_class_has_flows() {
     let scenario = [
         "seconds = 0.5\n",
-        &site("10mbit", "qfq", "per = \"5-tuple\""),
+        &site("10mbit", "qfq", "per = \"5-tuple\", flows = { most = 24 }"),
         &source("a", "count = 12\ntraffic = \"cbr\"\nrate = \"100kbit\""),
         &source("b", "count = 12\ntraffic = \"cbr\"\nrate = \"100kbit\""),
     ];
     let report = Folder::new().report(&scenario.concat(), &[]);
     assert_eq!(class(&report, "a")["flows"], 12);
-    // Spread over time, each finds its own flow empty.
+    // Each keeps to the rate of its own flow.
     let a = class(&report, "a");
-    assert_eq!(a["alone_packets"], a["sent_packets"]);
+    assert_eq!(a["conforming_packets"], a["sent_packets"]);
 }
 
 #[test]
