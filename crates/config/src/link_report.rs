@@ -1,7 +1,7 @@
 //! What a site guarantees, link by link: what `fairlane check --json` prints, for whoever asks for it.
 
-use fairlane_core::Rate;
 use fairlane_core::bounds::{Transmit, transmit_time};
+use fairlane_core::{Nanos, Rate};
 use serde::Serialize;
 
 use crate::class_report::{ClassTerms, FlowTerms};
@@ -108,9 +108,26 @@ pub struct PipelineTerms {
     pub transmit_bytes: u64,
     /// What the link takes for these, in nanoseconds: so late a packet leaves behind a full transmit queue.
     pub transmit_time_ns: u64,
+    /// What the interface carries, where the file says it: the rate at which a full transmit queue leaves.
+    pub speed_bps: Option<u64>,
+    /// How long a round may take, in nanoseconds: delays from interface to interface allow for no more.
+    pub round_budget_ns: u64,
 }
 
 impl PipelineTerms {
+    /// How long all rounds take that a packet may wait for, each within its budget: from its arrival at an interface to
+    /// the other one, next to its delay in the queues and behind the transmit queue.
+    #[must_use]
+    pub fn rounds(&self) -> Nanos {
+        let rounds = [
+            self.arrival_rounds,
+            Some(self.departure_rounds),
+            self.transmit_rounds,
+        ];
+        let rounds: usize = rounds.into_iter().flatten().sum();
+        Nanos(self.round_budget_ns.saturating_mul(rounds as u64))
+    }
+
     /// The same with what is [released](Self::released_packets) and not taken as packets of so many bytes, on a
     /// link of this rate; with `beside` bytes of overhead that the device does not count.
     #[must_use]
@@ -133,6 +150,9 @@ pub struct ClassRow {
     pub terms: Shared<ClassTerms>,
     /// Each flow of a class of flows.
     pub flows: Option<FlowTerms>,
+    /// Worst-case delay from interface to interface, in nanoseconds: the delay, the rounds of the daemon and its transmit
+    /// queue. Null where one of them is unknown.
+    pub port_to_port_ns: Option<u64>,
 }
 
 impl SiteReport {
@@ -153,7 +173,10 @@ impl LinkReport {
     fn new(link: &Link, pipeline: Option<PipelineTerms>) -> LinkReport {
         let kept = link.kept();
         let terms = ClassTerms::of(link);
+        let added = pipeline.as_ref();
+        let added = added.map(|terms| terms.rounds().0 + terms.transmit_time_ns);
         let row = |at| ClassRow {
+            port_to_port_ns: (terms[at].delay_ns.zip(added)).map(|(delay, added)| delay + added),
             flows: terms[at].each.as_deref().cloned(),
             terms: terms.share(at),
         };

@@ -244,9 +244,16 @@ pub struct Interfaces {
     pub allow_bypass: bool,
     /// How frames are read and written.
     pub backend: Backend,
+    /// What the interfaces carry, where the file says it.
+    pub speed: Option<Rate>,
+    /// How long a round of the forwarding thread may take.
+    pub longest_round: Nanos,
 }
 
 impl Interfaces {
+    /// How long a round may take, unless the file says otherwise.
+    pub const LONGEST_ROUND: Nanos = Nanos::from_millis(1);
+
     /// The interface on this side, if there is one.
     pub fn named(&self, side: Role) -> Option<&str> {
         match (side, &self.near) {

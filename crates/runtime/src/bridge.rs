@@ -196,6 +196,8 @@ pub struct RoundStats {
     /// it go, or after the round that a limit or a full device ended. It stands for Delta_D of Eq. 1, where
     /// there are no dispatchers.
     pub late: Spans,
+    /// How many took longer than they [may](Bridge::allow_rounds).
+    pub overlong: u64,
 }
 
 /// What leaves by one device.
@@ -344,6 +346,8 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     /// Nothing more is taken in.
     is_closed: bool,
     rounds: RoundStats,
+    /// How long a round may take.
+    longest_round: Nanos,
     /// By the side that it leaves by: when something may leave that the last round has left, as far as can be known;
     /// [`Nanos::MAX`] if nothing is there.
     due: [Nanos; 2],
@@ -374,6 +378,7 @@ where
             is_attentive: false,
             is_closed: false,
             rounds: RoundStats::default(),
+            longest_round: Nanos::MAX,
             due: [Nanos::MAX; 2],
         })
     }
@@ -715,8 +720,14 @@ where
             is_attentive: false,
             is_closed: self.is_closed,
             rounds: RoundStats::default(),
+            longest_round: self.longest_round,
             due,
         }
+    }
+
+    /// Counts the rounds from now on that take longer than this.
+    pub fn allow_rounds(&mut self, longest: Nanos) {
+        self.longest_round = longest;
     }
 
     /// Takes back the lane that leaves by this device, which was [cut off](Self::split_off), as it is by now. Both
@@ -727,6 +738,7 @@ where
         self.stats[way] = other.stats[way];
         self.rounds.scan.merge(other.rounds.scan);
         self.rounds.late.merge(other.rounds.late);
+        self.rounds.overlong += other.rounds.overlong;
         self.due[way] = other.due[way];
         self.changed = true;
     }
@@ -858,6 +870,7 @@ where
 
     fn took(&mut self, span: Nanos) {
         self.rounds.scan.record(span);
+        self.rounds.overlong += u64::from(span > self.longest_round);
     }
 
     fn is_hurried(&self) -> bool {

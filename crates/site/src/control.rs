@@ -871,6 +871,7 @@ impl Control {
             let from = &mut report.interfaces[side.other() as usize];
             let lost = from.recently_lost;
             let terms = pipeline.terms(&plan.link);
+            plan.allow(terms.rounds());
             let pipeline = PipelineReport::new(terms, counting.thread, waits, count.most_in_flight);
             let counted = std::mem::take(&mut counting.links[side as usize]);
             let link = LinkReport::new(plan, counted, count, to, times, lost, pipeline);

@@ -425,7 +425,8 @@ impl Daemon {
         let Lanes {
             plans, registrar, ..
         } = lanes;
-        let bridge = Bridge::new(left, right, Maker { near }).map_err(never)?;
+        let mut bridge = Bridge::new(left, right, Maker { near }).map_err(never)?;
+        bridge.allow_rounds(pipeline.longest_round());
         let listen = |attach| let_attach(attach, registrar, clock);
         let attach = site.attach.as_ref().map(listen).transpose()?;
         let (orders, to_do) = mailbox(2).map_err(never)?;

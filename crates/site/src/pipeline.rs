@@ -3,6 +3,7 @@
 
 use fairlane_config::link_report::PipelineTerms;
 use fairlane_config::{Backend, Interfaces, Link, Near, Role, Site};
+use fairlane_core::{Nanos, Rate};
 use fairlane_mailbox::most_waiting;
 use fairlane_runtime::ArbiterConfig;
 use fairlane_runtime::bridge::{BATCH, MOST_TAKEN_IN, Side};
@@ -38,6 +39,10 @@ pub(crate) struct Pipeline {
     budgets: [u64; 2],
     /// Frames of these at most whose overhead it does not count.
     bare_frames: [u64; 2],
+    /// What the interfaces carry, where the file says it.
+    speed: Option<Rate>,
+    /// How long a round may take.
+    longest_round: Nanos,
 }
 
 impl Pipeline {
@@ -52,6 +57,11 @@ impl Pipeline {
         let transmitting = workers.map(|workers| Some(workers?.transmit.as_ref()?.count));
         let transmitting = transmitting.map(Option::unwrap_or_default);
         Pipeline::of(site, interfaces, receiving, transmitting)
+    }
+
+    /// How long a round may take.
+    pub(crate) fn longest_round(&self) -> Nanos {
+        self.longest_round
     }
 
     /// Whether each link has an arbiter on a thread of its own.
@@ -79,6 +89,8 @@ impl Pipeline {
                     (rings + workers * transmitting::HELD) as u64
                 }
             }),
+            speed: interfaces.speed,
+            longest_round: interfaces.longest_round,
             budgets: match interfaces.near {
                 Near::Inside(_) => [bytes, bytes],
                 // A tap device sends at once, and nothing is sent to nobody.
@@ -106,13 +118,16 @@ impl Pipeline {
             transmit_rounds: (transmitting > 0).then_some(transmitting::ROUNDS),
             released_packets: released,
             device_bytes: self.budgets[side as usize],
+            round_budget_ns: self.longest_round.0,
+            speed_bps: self.speed.map(Rate::bps),
             ..PipelineTerms::default()
         };
         let beside = match terms.device_bytes {
             0 => 0,
             _ => self.bare_frames[side as usize] * u64::from(link.overhead),
         };
-        terms.over(link.rate, link.longest.get(), beside)
+        let rate = self.speed.map_or(link.rate, |speed| speed.max(link.rate));
+        terms.over(rate, link.longest.get(), beside)
     }
 }
 

@@ -144,6 +144,8 @@ pub(crate) struct Plan {
     early: Option<Tables>,
     /// What was seen of them.
     pub(crate) findings: Option<Findings>,
+    /// How long packets may wait for the daemon's rounds, next to their delay.
+    rounds: Nanos,
     /// Where workers find its filters, if there are any where its frames arrive.
     shared_filters: Option<Arc<SharedFilters>>,
 }
@@ -260,7 +262,7 @@ impl Next {
 }
 
 /// What packets of a class are compared with as they arrive.
-fn contract(terms: &ClassTerms) -> Option<Contract> {
+fn contract(terms: &ClassTerms, rounds: Nanos) -> Option<Contract> {
     let bps = match &terms.each {
         Some(each) => each.guaranteed_bps,
         None => terms.guaranteed_bps,
@@ -268,7 +270,7 @@ fn contract(terms: &ClassTerms) -> Option<Contract> {
     Some(Contract {
         bps: bps.filter(|&bps| bps > 0)?,
         burst: terms.arrival_burst?.into(),
-        bound: Nanos(terms.delay_ns?),
+        bound: Nanos(terms.delay_ns?) + rounds,
         is_of_flows: terms.each.is_some(),
     })
 }
@@ -313,6 +315,7 @@ impl Plan {
             port,
             early,
             findings: None,
+            rounds: Nanos::ZERO,
             shared_filters: None,
         };
         plan.enter();
@@ -390,13 +393,21 @@ impl Plan {
         }
     }
 
+    /// Packets may wait so long for the daemon's rounds, next to their delay, before they are late.
+    pub(crate) fn allow(&mut self, rounds: Nanos) {
+        if self.rounds != rounds {
+            self.rounds = rounds;
+            self.note_guarantees();
+        }
+    }
+
     /// Notes at each meter what its class is guaranteed by now.
     fn note_guarantees(&self) {
         let longest = u64::from(self.link.longest.get());
         for (account, terms) in self.accounts.iter().zip(self.terms.iter()) {
             let burst = terms.guaranteed_burst.unwrap_or(0).max(longest);
             (account.meter).set_guaranteed(terms.guaranteed_bps, burst + longest);
-            (account.meter).set_contract(contract(terms));
+            (account.meter).set_contract(contract(terms, self.rounds));
         }
     }
 
@@ -527,6 +538,7 @@ impl Plan {
             early,
             // They come with the plan that takes over.
             findings: None,
+            rounds: self.rounds,
             shared_filters: self.shared_filters.clone(),
         };
         plan.enter();

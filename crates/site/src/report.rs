@@ -84,6 +84,8 @@ pub struct ForwardingReport {
     /// How long after something may leave the round begins that sends it: Delta_D. The thread sends itself,
     /// so that nothing is on its way between two threads; or others send, of which [`PipelineReport`] tells.
     pub delta_d_us: Option<SpanReport>,
+    /// Rounds that took longer than they may: what bounds from interface to interface allow for.
+    pub round_violations: u64,
 }
 
 impl ForwardingReport {
@@ -98,6 +100,7 @@ impl ForwardingReport {
             scan_us: told(rounds.scan),
             delta_a_us: told(looks),
             delta_d_us: told(rounds.late),
+            round_violations: rounds.overlong,
         }
     }
 }
@@ -146,7 +149,7 @@ impl PipelineReport {
     ) -> PipelineReport {
         let micros = |span: Nanos| span.0 as f64 / 1e3;
         let longest = |spans: Spans| (spans.count() > 0).then(|| spans.longest());
-        let RoundStats { scan, late } = thread.rounds;
+        let RoundStats { scan, late, .. } = thread.rounds;
         // From look to look there may be a little more than a round.
         let round = longest(scan).max(waits.map(|waits| waits.longest_round));
         let of = |rounds: usize| Some(micros(round?) * rounds as f64);

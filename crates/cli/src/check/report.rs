@@ -2,7 +2,7 @@
 
 use comfy_table::{Cell, Table};
 use fairlane_config::class_report::FlowTerms;
-use fairlane_config::link_report::{ClassRow, LinkReport, PipelineTerms};
+use fairlane_config::link_report::{LinkReport, PipelineTerms};
 use fairlane_core::Nanos;
 
 use crate::figures::{rate, size, time};
@@ -50,23 +50,36 @@ pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
         _ => String::new(),
     };
     format!(
-        "  pipeline, on top of each delay: {received}{decided}{handed}transmit queue up to {}, {} at this rate, less where \
-         the interface is faster",
+        "  pipeline, on top of each delay: {received}{decided}{handed}transmit queue up to {}, {} at {}; rounds of up to {}, \
+         {} in all",
         size(terms.transmit_bytes),
-        time(Nanos(terms.transmit_time_ns))
+        time(Nanos(terms.transmit_time_ns)),
+        match terms.speed_bps {
+            Some(speed) => rate(speed),
+            None => "this rate, less where the interface is faster".to_owned(),
+        },
+        time(Nanos(terms.round_budget_ns)),
+        time(terms.rounds()),
     )
 }
 
 /// The parts of each delay, and the delay of a class that was served ahead of its rate.
 pub(crate) fn parts_of(link: &LinkReport) -> Table {
+    let rounds = link.pipeline.as_ref().map(PipelineTerms::rounds);
+    let queue = link.pipeline.as_ref();
+    let queue = queue.map(|terms| Nanos(terms.transmit_time_ns));
     let mut table = table::new([
         "class",
         "burst at its rate",
         "scheduler",
         "delay",
+        "rounds",
+        "transmit queue",
+        "port to port",
         "if served ahead",
     ]);
-    for ClassRow { terms: class, .. } in &link.classes {
+    for row in &link.classes {
+        let class = &row.terms;
         let (name, rate) = match &class.each {
             Some(flows) => (each(class.depth, flows), flows.guaranteed_bps),
             None => (table::class(class.depth, &class.name), class.guaranteed_bps),
@@ -76,7 +89,11 @@ pub(crate) fn parts_of(link: &LinkReport) -> Table {
             let own = u64::from(burst) * 8_000_000_000 / rate.max(1);
             let ahead = class.ahead_delay_ns.unwrap_or(delay);
             let rest = delay.saturating_sub(own);
-            let times = [own.min(delay), rest, delay, ahead].map(|nanos| time(Nanos(nanos)));
+            let times = [own.min(delay), rest, delay, ahead].map(|nanos| Some(Nanos(nanos)));
+            let [own, rest, delay, ahead] = times;
+            let total = row.port_to_port_ns.map(Nanos);
+            let times = [own, rest, delay, rounds, queue, total, ahead];
+            let times = times.map(|nanos| nanos.map_or(String::new(), time));
             if class.each.is_some() {
                 table.add_row([table::class(class.depth, &class.name)]);
             }
@@ -109,13 +126,16 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
         "burst",
         "arrival burst",
         "delay",
+        "port to port",
         "room",
         "bounds",
     ]);
-    if let Some(column) = table.column_mut(7) {
+    if let Some(column) = table.column_mut(8) {
         column.set_cell_alignment(comfy_table::CellAlignment::Left);
     }
-    for ClassRow { terms: class, .. } in &link.classes {
+    for row in &link.classes {
+        let class = &row.terms;
+        let total = (row.port_to_port_ns).map_or(String::new(), |total| time(Nanos(total)));
         let default = if class.default { " (default)" } else { "" };
         let bounds = match &class.no_bound {
             Some(reason) => reason.to_string(),
@@ -140,6 +160,7 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
             }),
             Cell::new(arrivals),
             Cell::new(delay),
+            Cell::new(if is_of_packets { &total } else { "" }),
             Cell::new(
                 class
                     .room_packets
@@ -156,6 +177,7 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
                 Cell::new(flows.guaranteed_burst.map_or("none".to_owned(), size)),
                 Cell::new(arrivals),
                 Cell::new(delay),
+                Cell::new(total),
                 Cell::new(match flows.with_room <= flows.most {
                     true => format!("{} for {}", flows.room_packets, flows.with_room),
                     false => flows.room_packets.to_string(),

@@ -146,7 +146,17 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         let json = fairlane(&["check", "--json", &path]).success();
         let report: serde_json::Value = serde_json::from_str(&json).unwrap();
         let link = &report["links"][0];
-        classes.push(link["classes"].clone());
+        let mut own = link["classes"].clone();
+        let class = own[0].as_object_mut().unwrap();
+        // The one number that has all of it.
+        let total = class.remove("port_to_port_ns").unwrap();
+        let added = |key: &str| link["pipeline"][key].as_u64();
+        let sum = added("transmit_time_ns").map(|queued| {
+            let rounds = 2 + added("arrival_rounds").unwrap_or(0);
+            class["delay_ns"].as_u64().unwrap() + queued + rounds * 1_000_000
+        });
+        assert_eq!(total.as_u64(), sum);
+        classes.push(own);
         let text = fairlane(&["check", &path]).success();
         let pipeline = &link["pipeline"];
         let [bytes, size, time] = queue.split(' ').collect::<Vec<_>>()[..] else {
@@ -170,7 +180,8 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         });
         let line = format!(
             "  pipeline, on top of each delay: {received}transmit queue up to {size}, {time} at this rate, less \
-             where the interface is faster\n"
+             where the interface is faster; rounds of up to 1ms, {}ms in all\n",
+            2 + rounds.unwrap_or(0)
         );
         assert!(text.contains(&line), "{line} is not in\n{text}");
     }
@@ -333,4 +344,40 @@ fn check_refuses_on_this_machine_what_run_would_refuse() {
     let refused = check(&path);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(refused.stderr.contains("core 65535"), "{refused:?}");
+}
+
+/// A gigabit port before a line of 40 Mbit/s.
+#[test]
+fn one_number_is_the_delay_from_interface_to_interface() {
+    let (_folder, path) = file(
+        "[interfaces]\ninside = 'lan%d'\noutside = 'wan%d'\nspeed = '1gbit'\nlongest-round = '500us'\n\
+         [[link]]\nname = 'up'\nrate = '40mbit'\nlink-control = 'none'\nalgorithm = 'wf2q+'\n\
+         class = [{ name = 'voice', rate = '2mbit' }, { name = 'rest', default = true }]\n",
+    );
+    let json = fairlane(&["check", "--json", &path]).success();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let link = &report["links"][0];
+    let bytes = link["pipeline"]["transmit_bytes"].as_u64().unwrap();
+    assert_eq!(
+        link["pipeline"]["transmit_time_ns"].as_u64(),
+        Some(bytes * 8)
+    );
+    let voice = &link["classes"][0];
+    // 6,088 us at 2 Mbit/s, two packets at 40, two rounds, and the queue at 1 Gbit/s.
+    let delay = 6_088_000 + 2 * 304_400;
+    assert_eq!(voice["delay_ns"].as_u64(), Some(delay));
+    assert_eq!(
+        voice["port_to_port_ns"].as_u64(),
+        Some(delay + 1_000_000 + bytes * 8)
+    );
+    let text = fairlane(&["check", "--explain", &path]).success();
+    for part in [
+        "at 1gbit; rounds of up to 500us, 1ms in all",
+        "6.088ms",
+        "608.8us",
+        "port to port",
+        "10.57ms",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
 }

@@ -37,7 +37,7 @@ use crate::site::{
     Attach, Backend, Control, Found, Interfaces, Like, Link, LinkAlgorithm, MtuOf, Near, Role,
     Site, Workers,
 };
-use crate::units::Size;
+use crate::units::{Size, Time};
 use crate::written::{At, Scalar, Text, Whole};
 
 /// Ethernet's preamble, start delimiter, checksum and gap between frames.
@@ -301,7 +301,17 @@ fn interfaces(written: &file::Interfaces, attach: bool, report: &mut Report) -> 
         Some(text) => word(text, "backend", &backends, report)?,
         None => Backend::default(),
     };
+    let speed = match &written.speed {
+        Some(text) => Some(text.read::<Rate>("speed", report)?),
+        None => None,
+    };
+    let longest_round = match &written.longest_round {
+        Some(text) => text.read::<Time>("longest-round", report)?.0,
+        None => Interfaces::LONGEST_ROUND,
+    };
     Some(Interfaces {
+        speed,
+        longest_round,
         outside: written.outside.value().clone(),
         near,
         move_addresses: move_addresses.is_some_and(|at| *at.value()),

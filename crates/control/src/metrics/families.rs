@@ -288,6 +288,11 @@ pub(super) static FAMILIES: &[Family] = &[
         "Most processor time that the forwarding thread itself took between two rounds for that",
     ),
     family(
+        "round_violations",
+        Of::Site(Count(|it| it.forwarding.round_violations)),
+        "Rounds of the forwarding thread that took longer than they may",
+    ),
+    family(
         "rounds",
         Of::Site(Count(|it| it.forwarding.rounds)),
         "Rounds of the thread that forwards",

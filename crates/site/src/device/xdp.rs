@@ -550,6 +550,8 @@ mod tests {
                 move_addresses: false,
                 allow_bypass: false,
                 backend: fairlane_config::Backend::Xdp,
+                speed: None,
+                longest_round: Interfaces::LONGEST_ROUND,
             };
             umem(&interfaces, 8, SHARED_FRAME).unwrap().is_unaligned()
         };

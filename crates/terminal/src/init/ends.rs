@@ -78,6 +78,8 @@ impl Ends {
             move_addresses: false,
             allow_bypass: false,
             backend: Backend::default(),
+            speed: None,
+            longest_round: Interfaces::LONGEST_ROUND,
         });
         let is_named = options.inside.is_some() && options.outside.is_some();
         match found.iter().find(|it| it.is_certain()) {
