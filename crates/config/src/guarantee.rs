@@ -155,13 +155,16 @@ impl Taken {
 /// Children of a node, no two of them alike, of which it is kept what they have.
 const KNOWN: usize = 16;
 
+/// Weight, longest packet and knowledge of a head: children that agree in these have the same service.
+type Kind = (Weight, Length, Head);
+
 /// What classes are below: the link, or a class.
 struct Node {
     order: Order,
     /// What may be taken by all of them that are at a level or above, where levels count.
     taken: HashMap<u32, Taken>,
-    /// By weight, longest packet and what is known of a head: the service of some children, of which many are alike.
-    known: Vec<((Weight, Length, Head), Result<Served, NoGuarantee>)>,
+    /// The service of some kinds of children.
+    known: Vec<(Kind, Result<Served, NoGuarantee>)>,
     /// The algorithms from the root to it.
     path: Arc<[Algorithm]>,
 }

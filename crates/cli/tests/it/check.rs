@@ -97,6 +97,13 @@ fn json_has_the_same_in_bits_and_nanoseconds() {
     }
 }
 
+/// A delay with the transmit queue and the rounds of the pipeline, if there is one.
+fn added_to(delay: u64, pipeline: &serde_json::Value) -> Option<u64> {
+    let queued = pipeline["transmit_time_ns"].as_u64()?;
+    let rounds = 2 + pipeline["arrival_rounds"].as_u64().unwrap_or(0);
+    Some(delay + queued + rounds * 1_000_000)
+}
+
 #[test]
 fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of_them() {
     let site = |interfaces: &str| {
@@ -150,12 +157,8 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         let class = own[0].as_object_mut().unwrap();
         // The one number that has all of it.
         let total = class.remove("port_to_port_ns").unwrap();
-        let added = |key: &str| link["pipeline"][key].as_u64();
-        let sum = added("transmit_time_ns").map(|queued| {
-            let rounds = 2 + added("arrival_rounds").unwrap_or(0);
-            class["delay_ns"].as_u64().unwrap() + queued + rounds * 1_000_000
-        });
-        assert_eq!(total.as_u64(), sum);
+        let delay = class["delay_ns"].as_u64().unwrap();
+        assert_eq!(total.as_u64(), added_to(delay, &link["pipeline"]));
         classes.push(own);
         let text = fairlane(&["check", &path]).success();
         let pipeline = &link["pipeline"];

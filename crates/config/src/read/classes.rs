@@ -351,6 +351,32 @@ fn made(
     }
 }
 
+/// Its longest packet, where neither the file nor a grant has a burst.
+fn arrival_burst(written: &file::Class, longest: Length, report: &mut Report) -> Option<u64> {
+    let most = u64::from(u32::MAX);
+    match (&written.arrival_burst, written.granted_burst) {
+        (Some(burst), _) => queue::at_least(burst, "arrival-burst", longest, most, report),
+        (None, granted) => Some(granted.unwrap_or(0).clamp(longest.get().into(), most)),
+    }
+}
+
+fn ceiling_above_rate(
+    written: &file::Class,
+    rate: Option<Rate>,
+    ceiling: Option<Ceiling>,
+    report: &mut Report,
+) {
+    if let (Some(rate), Some(ceiling), Some(ceil)) = (rate, ceiling, &written.ceil)
+        && ceiling.rate < rate
+    {
+        let (name, ceil_text) = (written.name.value(), ceil.value());
+        report.error(
+            &ceil.span(),
+            format!("ceil '{ceil_text}': less than the rate of class '{name}', {rate}"),
+        );
+    }
+}
+
 fn class(
     tree: &Tree,
     at: usize,
@@ -376,11 +402,7 @@ fn class(
         .rate
         .as_ref()
         .and_then(|rate| rate.read("rate", report));
-    let most = u64::from(u32::MAX);
-    let arrival_burst = match (&written.arrival_burst, written.granted_burst) {
-        (Some(burst), _) => queue::at_least(burst, "arrival-burst", longest, most, report),
-        (None, granted) => Some(granted.unwrap_or(0).clamp(longest.get().into(), most)),
-    };
+    let arrival_burst = arrival_burst(written, longest, report);
     let in_cbq = link == LinkAlgorithm::Cbq;
     let ceiling = match in_cbq {
         true => None,
@@ -396,17 +418,7 @@ fn class(
             format!("class '{name}': in cbq every class has a rate"),
         );
     }
-    if let (Some(rate), Some(ceiling), Some(ceil)) = (rate, ceiling, &written.ceil)
-        && ceiling.rate < rate
-    {
-        report.error(
-            &ceil.span(),
-            format!(
-                "ceil '{}': less than the rate of class '{name}', {rate}",
-                ceil.value()
-            ),
-        );
-    }
+    ceiling_above_rate(written, rate, ceiling, report);
     let weight = match &written.weight {
         Some(weight) => weight.within("weight", 1..1_000_001, report),
         None => Some(u32::from(rate.is_none())),
