@@ -155,7 +155,6 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         let link = &report["links"][0];
         let mut own = link["classes"].clone();
         let class = own[0].as_object_mut().unwrap();
-        // The one number that has all of it.
         let total = class.remove("port_to_port_ns").unwrap();
         let delay = class["delay_ns"].as_u64().unwrap();
         assert_eq!(total.as_u64(), added_to(delay, &link["pipeline"]));
