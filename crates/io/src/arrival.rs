@@ -1,8 +1,8 @@
-//! How packets arrived, beside their bytes.
+//! Metadata about received packets.
 
 use std::time::Duration;
 
-/// What a device knows of how a packet arrived.
+/// Metadata about one received packet, as far as the device knows it.
 ///
 /// ```
 /// use fairlane_io::{Arrival, Backend};
@@ -22,10 +22,10 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// How long it had waited in the device when it was received; nothing where the device cannot
-    /// tell.
+    /// Time the packet waited in the device before it was received; zero where the device does
+    /// not record it.
     pub waited: Duration,
-    /// Others were lost for want of room since the device's losses were last asked for, or just
-    /// now: what it came among is a sample of what was lost.
+    /// Whether the device dropped packets for lack of space since its drops were last queried, or
+    /// just now. Such packets are a sample of the traffic that suffers drops.
     pub losing: bool,
 }

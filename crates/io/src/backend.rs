@@ -1,4 +1,4 @@
-//! What every backend implements.
+//! The trait that every backend implements.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,18 +11,18 @@ use crate::Arrival;
 /// call ever blocks; a thread that has nothing else to do waits by the means of the backend (for a
 /// socket, `Waiter`).
 pub trait Backend {
-    /// What is transmitted. The backend owns it once it has left the batch.
+    /// The type of a transmitted packet. The backend owns it once it has left the batch.
     type Tx;
-    /// What is received. The caller owns it.
+    /// The type of a received packet. The caller owns it.
     type Rx;
 
     /// Transmits from the front of `batch`, in order, and returns how many packets the device
     /// accepted.
     ///
-    /// Accepted packets are removed from `batch`. So is a packet that the device will never take:
-    /// it is dropped, counted by [`refused`](Self::refused) and not in the result. When the device
-    /// is full the rest stays in `batch`, in order, and the result is what was accepted until
-    /// then, 0 if nothing was.
+    /// Accepted packets are removed from `batch`. So is a packet that the device will never take: it is
+    /// dropped, counted by [`refused`](Self::refused) and not in the result. When the device is full the
+    /// remaining packets stay in `batch`, in order, and the result is the number accepted until then,
+    /// possibly 0.
     ///
     /// # Errors
     ///
@@ -30,16 +30,16 @@ pub trait Backend {
     /// packets is left for the next call to report.
     fn transmit(&mut self, batch: &mut VecDeque<Self::Tx>) -> io::Result<usize>;
 
-    /// Appends at most `max` received packets to `into`, oldest first, and returns how many; 0
-    /// when none waits. What `into` held before stays.
+    /// Appends at most `max` received packets to `into`, oldest first, and returns how many; 0 when none
+    /// waits. Earlier elements of `into` stay.
     ///
     /// # Errors
     ///
     /// The device is unusable. Nothing was appended by this call.
     fn receive(&mut self, into: &mut Vec<Self::Rx>, max: usize) -> io::Result<usize>;
 
-    /// How the packets arrived that the last call of [`receive`](Self::receive) appended, in their
-    /// order; empty where the device cannot tell. O(1).
+    /// Returns metadata for each packet appended by the last call of [`receive`](Self::receive), in
+    /// order; empty where the device has none. O(1).
     fn arrivals(&self) -> &[Arrival] {
         &[]
     }
@@ -58,11 +58,11 @@ pub trait Backend {
         0
     }
 
-    /// Goes on with what the device accepted earlier, where it has to be asked for that, and returns how
-    /// many of the bytes [in flight](Self::in_flight) may be lost with this backend if it were dropped
-    /// now. To be called now and then by whoever does not [receive](Self::receive), which goes on with it
-    /// too. O(1), one or two system calls, none while nothing is in flight; nothing at all where what was
-    /// accepted leaves by itself.
+    /// Resumes transmission of accepted packets, where the device needs a call for that, and returns how
+    /// many of the bytes [in flight](Self::in_flight) may be lost if this backend were dropped now. A
+    /// caller that does not [receive](Self::receive) (which resumes transmission too) should call it
+    /// periodically. O(1): one or two system calls, none while nothing is in flight, and no effect where
+    /// accepted packets leave without a call.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     }
 }
 
-/// What has a length on the wire.
+/// A packet with a length on the wire.
 ///
 /// Every [`Frame`](crate::Frame) has the length of its bytes.
 pub trait ByteLen {

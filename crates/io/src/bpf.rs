@@ -39,7 +39,7 @@ pub(crate) enum Size {
     Double = 0x18,
 }
 
-/// What is done to a register.
+/// Operations on a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Do {
@@ -84,8 +84,8 @@ const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 const OF_REGISTER: u8 = 0x08;
 const ATOMIC_ADD: u8 = 0xdb;
-/// In place of a source, what the number that is loaded stands for: a map by its descriptor, or the
-/// bytes of its only element.
+/// Pseudo source registers of a load instruction: the number is a map's descriptor, or stands for
+/// the address of the map's only element.
 const MAP: Register = Register::R1;
 const MAP_VALUE: Register = Register::R2;
 
@@ -210,7 +210,7 @@ impl Assembler {
         self.push(CALL, R0, R0, 0, function);
     }
 
-    /// The end, with what is in `R0`.
+    /// Appends the exit instruction; the program returns `R0`.
     pub(crate) fn exit(&mut self) {
         self.push(EXIT, R0, R0, 0, 0);
     }

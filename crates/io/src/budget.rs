@@ -1,11 +1,11 @@
 //! How much a device may sit on.
 
-/// The most bytes that a backend lets be in flight: *Q*, the transmit queue's share of every delay
+/// The most bytes that a backend may have in flight: *Q*, the transmit queue's share of every delay
 /// bound.
 ///
-/// A backend with a budget takes no packet that would bring
-/// [`in_flight`](crate::Backend::in_flight) above it. A small budget keeps delays short; one that is
-/// smaller than what the device sends between two calls leaves the link idle.
+/// A backend with a budget takes no packet that would bring [`in_flight`](crate::Backend::in_flight)
+/// above it. A small budget keeps delays short; a budget below the amount that the device sends
+/// between two calls leaves the link idle.
 ///
 /// ```
 /// use fairlane_io::{Budget, packet::Options};
@@ -20,7 +20,7 @@
 pub struct Budget(u64);
 
 impl Budget {
-    /// A budget of so many bytes, counted as the backend's `in_flight` counts them.
+    /// Returns a budget of `bytes`, counted as in the backend's `in_flight`.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
@@ -30,8 +30,8 @@ impl Budget {
         self.0
     }
 
-    /// How many packets may follow what is in flight, if they cost so much one after the other; and
-    /// what is in flight then.
+    /// Returns how many of the next packets, with the given costs, fit the budget after `in_flight`
+    /// bytes, and the bytes in flight including them.
     pub(crate) fn room_for(self, in_flight: u64, costs: impl Iterator<Item = u64>) -> (usize, u64) {
         let totals = costs.scan(in_flight, |total, cost| {
             *total = total.saturating_add(cost);
@@ -43,7 +43,7 @@ impl Budget {
     }
 }
 
-/// 256 KiB: more than a batch of 64 frames of 1,514 bytes with what the kernel allots beside them.
+/// 256 KiB: more than a batch of 64 frames of 1,514 bytes with the kernel's overhead.
 impl Default for Budget {
     fn default() -> Self {
         Self(256 << 10)

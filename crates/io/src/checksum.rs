@@ -1,9 +1,9 @@
-//! Internet checksums (RFC 1071), and those that a sender left to hardware.
+//! Internet checksums (RFC 1071), and completion of checksums that a sender left to hardware.
 //!
-//! A sender behind a virtual device leaves the checksum of what it sends over TCP or UDP to
-//! hardware that does not exist: the field holds the sum of the pseudo-header alone. Where the kernel
-//! does not say so (AF_XDP), it shows in the field: what holds just that sum is completed. A packet
-//! that was damaged on a wire so as to hold it, one of 65,536, would be made whole too.
+//! A sender behind a virtual device leaves TCP and UDP checksums to hardware that does not exist: the
+//! field holds the sum of the pseudo-header alone. Where the kernel does not say so (AF_XDP), the field
+//! reveals it: a packet whose field holds exactly that sum is completed. One in 65,536 packets damaged on
+//! a wire would be completed by mistake.
 
 use fairlane_classify::offload::{fold, internet_sum};
 

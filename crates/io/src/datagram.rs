@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 /// count its own and carries 65,527.
 pub const MAX_DATAGRAM: usize = 65_535 - 20 - 8;
 
-/// What can be sent as one datagram.
+/// A payload and a peer: a packet that can be sent as one datagram.
 ///
 /// ```
 /// use fairlane_io::{Backend, Frame, UdpBackend};
@@ -44,9 +44,9 @@ pub trait Frame {
     fn peer(&self) -> SocketAddr;
 }
 
-/// A payload and its peer: the source of what was received, the destination of what is sent.
+/// A payload and its peer: the source of a received datagram, the destination of a transmitted one.
 ///
-/// Sending a received datagram again therefore answers whoever sent it.
+/// Transmitting a received datagram therefore answers its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
     /// The other side.

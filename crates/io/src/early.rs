@@ -1,45 +1,43 @@
-//! Early drop: what is beyond its share is dropped by the kernel where it arrives, while that is
-//! cheap. Linux only, and needs the privilege `CAP_BPF`.
+//! Early drop: the kernel drops traffic above its share on arrival, while that is cheap. Linux only, and needs the
+//! privilege `CAP_BPF`.
 //!
-//! A thread that takes in less than arrives loses frames where they wait for it, whosever they are:
-//! a flood that has no claim to the link takes the places of those that have one. A program in the
-//! kernel, before that place, finds the class of a frame by the same rules as the scheduler behind
-//! it, and drops what the scheduler would drop in any case.
+//! A thread that receives less than arrives loses frames of every flow from its receive queue: a flood without a claim
+//! to the link displaces flows that have one. A program in the kernel, ahead of that queue, classifies frames by the
+//! scheduler's rules and drops those that the scheduler would drop in any case.
 //!
 //! # What is dropped
 //!
-//! Nothing, unless the owner says that there is an overload ([`EarlyDrop::start`]). Then, a frame
-//! of whoever has a *limit* that is used up. A limit is a window, as of a sender that waits for
-//! acknowledgements: so many frames may wait to be taken in and in the scheduler together.
+//! Nothing, unless the owner reports an overload ([`EarlyDrop::start`]). During an overload, frames of a class or flow
+//! whose *limit* is used up. A limit is a window, as of a sender that waits for acknowledgements: the number of frames
+//! that may be in the receive queue and the scheduler together.
 //!
-//! - Somebody gets a limit when the scheduler has no room for a frame of his
-//!   ([`EarlyDrop::no_room`]): what waits of his already, and a few more. Who always finds room never has one.
-//! - Each frame that passes takes one from the window, each that the scheduler has sent gives back
-//!   nine eighths ([`EarlyDrop::sent`]), and one that it refused gives nothing. So a window is as
-//!   large as what the scheduler has room for, and follows it.
-//! - One frame beyond its limit passes whenever the owner says so ([`EarlyDrop::probe`]): a window
-//!   whose frames were lost on the way, and never sent, opens again.
-//! - Who lost nothing for one to two epochs, here or in the scheduler, has no limit any more
-//!   ([`EarlyDrop::renew`]). If the thread stands still, so do the epochs, and limits hold.
+//! - A class or flow gets a limit when the scheduler has no space for one of its frames ([`EarlyDrop::no_room`]): its
+//!   backlog and a few more frames. One that always finds space never gets a limit.
+//! - Each frame that passes takes one from the window, each transmitted frame returns nine eighths
+//!   ([`EarlyDrop::sent`]), and a frame that the scheduler rejected returns nothing. A window therefore follows the
+//!   scheduler's available space.
+//! - One frame above its limit passes for each call of [`EarlyDrop::probe`]: a window whose frames were lost on the
+//!   way, and never transmitted, opens again.
+//! - A class or flow without drops for one to two epochs, here or in the scheduler, loses its limit
+//!   ([`EarlyDrop::renew`]). If the thread stalls, epochs stall too, and limits stay in force.
 //!
-//! A class of one queue has a limit of its own. A class of flows has many, and a hash by numbers
-//! that nobody outside knows says which is a flow's: a flow that shares one with a flood loses with
-//! it, one in [`FLOW_LIMITS`] for each flood. Flows that are told apart in more than 32 ways are not:
-//! a class of a further kind has one limit.
+//! A class with one queue has one limit. A class of flows has many; a hash keyed by secret random numbers selects a
+//! flow's limit: a flow that shares one with a flood suffers its drops, one flow in [`FLOW_LIMITS`] for each flood. The
+//! program distinguishes up to 32 flow definitions: a class with a further one has a single limit.
 //!
 //! # What is not decided
 //!
-//! A malformed frame is of the default class, and has a limit with all others. A later fragment goes where the first one of
-//! its datagram went, if [rules say so](Rules::follows_fragments) and that is one of the last 16,384 first ones; where one
-//! fragment was dropped, the rest is dropped too.
-//! A frame whose class is not certain passes: one that is yet to be segmented, and one that the rules leave open. Of each family, rules that ask for the same bits are looked
-//! up in up to 16 tables, and 64 others are compared one by one; of more, those that come first,
-//! and what only later ones could decide passes.
+//! A malformed frame is of the default class, and shares a limit with all other malformed frames. A later fragment
+//! takes the class of the first fragment of its datagram, if [rules say so](Rules::follows_fragments) and that is among
+//! the last 16,384 first fragments; after a dropped fragment, the rest of the datagram is dropped too. A frame of
+//! uncertain class passes: one that is yet to be segmented, or one that the rules leave open. For each family, rules
+//! that test the same bits share a hash table, up to 16 tables, and 64 other rules are compared one by one; further
+//! rules are ignored, and a frame that only they could classify passes.
 //!
 //! # Cost
 //!
-//! Five instructions a frame while nobody has a limit, overload or not. Else some hundred, a look into each table, and
-//! each comparison; on the way back, a few nanoseconds a frame for who forwards.
+//! Five instructions a frame while no limit is set, overload or not. Otherwise some hundred, plus one lookup in each
+//! table and each comparison; on transmission, a few nanoseconds a frame in the forwarding thread.
 //!
 //! # Example
 //!
@@ -117,21 +115,19 @@ pub const FLOW_LIMITS: u32 = 1_024;
 const DATAGRAMS: u32 = 1 << 14;
 /// Of all classes of flows together.
 const MOST_FLOW_LIMITS: u32 = 1 << 18;
-/// Kinds of flows that can be told apart; a class of another kind has one limit, as one of one queue.
-/// A jump of the program goes over the code for all of them, 32,767 instructions at most.
+/// The most flow definitions that can be distinguished; a class with another one has one limit, like a class with one
+/// queue. A jump of the program goes over the code for all of them, 32,767 instructions at most.
 const MOST_KINDS: usize = 32;
 const _: () = assert!(MOST_KINDS <= FLOWS_MASK as usize);
-/// What follows a sum of products in a hash: by how much it is shifted, and by which of the numbers
-/// it is multiplied then.
+/// The mixing steps of a hash after its sum of products: a right shift, and the index of the multiplier that follows.
 const MIXES: [(u32, usize); 2] = [(32, 0), (29, 1)];
 
-/// What a rule asks of the words of a packet: that they are `value` under `mask`, and that both
-/// ports are within two ranges.
+/// A rule's condition on the words of a packet: `value` under `mask`, and both ports within their ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// The bits that are asked about; of a range of ports, those in which its ends agree.
     pub mask: [u64; WORDS],
-    /// What they must be; zero elsewhere.
+    /// Required values of the masked bits; zero elsewhere.
     pub value: [u64; WORDS],
     /// First and last.
     pub source_port: (u16, u16),
@@ -153,10 +149,9 @@ pub enum Family {
 /// A class, or one of flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// The bits of a packet's words that tell its flows apart, by [`Family`]; `None` for one queue.
+    /// The bits of a packet's words that distinguish its flows, by [`Family`]; `None` for one queue.
     pub flows: Option<[[u64; WORDS]; 3]>,
-    /// Frames that a limit lets through at first, beside what waits by then: of the class, or of each
-    /// flow.
+    /// Frames that a new limit lets through in addition to the current backlog: of the class, or of each flow.
     pub first: u32,
     /// Frames that a limit lets through at once, at most: no fewer than there is room for that is kept
     /// for the class, or for each flow.
@@ -165,10 +160,10 @@ pub struct Class {
     pub longest: u32,
 }
 
-/// Whose a frame is.
+/// Rules that classify frames.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// What rules ask of the packets of each [`Family`], in the order of precedence, with classes.
+    /// The rules for the packets of each [`Family`], in order of precedence, each with its class.
     pub rules: [Vec<(Pattern, u32)>; 3],
     /// The class of what no rule matches, and of malformed frames.
     pub default: u32,
@@ -207,11 +202,11 @@ pub struct EarlyDrop {
     tables: HashTable<{ WORDS + 1 }>,
     /// The last epoch.
     epoch: AtomicU64,
-    /// The same while there is an overload, else 0. The program is told of it while somebody has a limit.
+    /// The same while there is an overload, else 0. The program sees it while any limit is set.
     overload: AtomicU64,
-    /// The last epoch in which somebody was refused, or lost a frame here, as far as is known.
+    /// The last known epoch in which a packet was rejected, or dropped here.
     limited: AtomicU64,
-    /// What had been dropped when the last epoch ended.
+    /// Drops counted until the last epoch ended.
     counted: AtomicU64,
 }
 
@@ -236,8 +231,8 @@ impl EarlyDrop {
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` without the privilege `CAP_BPF`, `OutOfMemory`, and what kernels before
-    /// Linux 5.5 say to what they do not know.
+    /// `PermissionDenied` without the privilege `CAP_BPF`, `OutOfMemory`, or the error of a kernel before Linux 5.5,
+    /// which lacks a needed feature.
     ///
     /// # Panics
     ///
@@ -304,8 +299,8 @@ impl EarlyDrop {
         self.overload.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether somebody may have a limit: there is an overload, and in this epoch or the one before it somebody was
-    /// refused, or lost a frame here. As long as nobody has, the program looks at no frame. O(1), one load.
+    /// Returns whether any limit may be set: there is an overload, and a packet was rejected, or dropped here, in this
+    /// epoch or the one before it. While none is set, the program inspects no frame. O(1), one load.
     #[inline]
     pub fn has_limits(&self) -> bool {
         self.words()[0].load(Ordering::Relaxed) != 0
@@ -317,14 +312,14 @@ impl EarlyDrop {
         shape.is_some_and(|shape| shape.kind() > 0)
     }
 
-    /// There is an overload from now on; nobody has a limit yet.
+    /// Reports an overload from now on; no limit is set yet.
     pub fn start(&self) {
         self.counted.store(self.total(), Ordering::Relaxed);
         self.forward(2);
     }
 
-    /// An epoch ends: who lost nothing in it or in the one before, here or in the scheduler, has no limit any
-    /// more. O(1).
+    /// Ends an epoch: a class or flow without drops in it and in the one before, here or in the scheduler, loses its
+    /// limit.
     pub fn renew(&self) {
         let total = self.total();
         if self.counted.swap(total, Ordering::Relaxed) != total {
@@ -336,7 +331,7 @@ impl EarlyDrop {
 
     /// The next frame that is beyond its limit passes all the same. O(1).
     pub fn probe(&self) {
-        // Who looks at no frame needs no leave; and the program's line stays where that runs.
+        // Without limits the program needs no credit; skipping the update keeps its cache line with the program.
         if self.has_limits() {
             self.words()[PROBE / 8].store(1, Ordering::Relaxed);
         }
@@ -356,18 +351,18 @@ impl EarlyDrop {
         self.words()[0].store(0, Ordering::Relaxed);
     }
 
-    /// There was no room for a packet of a class, or it had to give way. `words` says what the
-    /// packet's are, or that they say no class; asked for the flow, if the class has flows. O(1).
+    /// Reports that there was no space for a packet of a class, or that it was evicted. `words` returns the packet's
+    /// words, or `None` if they do not determine its class; it is called for a class with flows. O(1).
     pub fn no_room(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
         let Some((shape, [set, left])) = self.limit(class, words) else {
             return;
         };
         let epoch = self.epoch.load(Ordering::Relaxed);
-        // Else it is a limit already, which goes on.
+        // Otherwise the limit exists already and stays.
         if set.load(Ordering::Relaxed) + 1 < epoch {
             left.store((shape.first * COST) as u64, Ordering::Relaxed);
         }
-        // Release: who finds it set finds what it lets through.
+        // Release: a reader that sees the epoch sees the limit's window too.
         set.store(epoch, Ordering::Release);
         if self.is_on() {
             self.limited.store(epoch, Ordering::Relaxed);
@@ -413,7 +408,7 @@ impl EarlyDrop {
         Some((shape, self.words()[at..].first_chunk()?))
     }
 
-    /// What was dropped of a class.
+    /// Returns the drops of a class.
     pub fn dropped(&self, class: u32) -> Dropped {
         let at = (HEADER + class as usize * CLASS_BYTES) / 8;
         let count = |word: usize| {
@@ -431,7 +426,7 @@ impl EarlyDrop {
         self.words()[TOTAL / 8].load(Ordering::Relaxed)
     }
 
-    /// The program, with what it does to frames that are not dropped.
+    /// Builds the program; `go_on` appends the instructions for frames that are not dropped.
     fn program(&self, hook: Hook, go_on: impl FnOnce(&mut Assembler)) -> Vec<Instruction> {
         let mut asm = Assembler::default();
         let on = asm.label();
@@ -462,12 +457,12 @@ impl EarlyDrop {
         bpf::load(ProgramKind::SocketFilter, &program)
     }
 
-    /// The program, to be tried where no frames arrive: that of a packet socket or, if `by_xdp`, of an
-    /// interface. For tests.
+    /// Loads the program for trial runs without traffic: that of a packet socket or, if `by_xdp`, of an interface. For
+    /// tests.
     ///
     /// # Errors
     ///
-    /// What the kernel says to the program.
+    /// The kernel's error on loading the program.
     pub fn trial(&self, by_xdp: bool) -> io::Result<Trial> {
         let program = match by_xdp {
             true => {
@@ -491,11 +486,11 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Whether it drops a whole Ethernet frame of at least 14 bytes, and counts that.
+    /// Returns whether the program drops a whole Ethernet frame of at least 14 bytes, and counts the drop.
     ///
     /// # Errors
     ///
-    /// What the kernel says to the frame.
+    /// The kernel's error on running the program.
     pub fn drops(&self, frame: &[u8]) -> io::Result<bool> {
         if self.by_xdp {
             return Ok(bpf::run(&self.program, frame)? == bpf::XDP_DROP);
@@ -506,14 +501,14 @@ impl Trial {
     }
 }
 
-/// What a hash goes by; nobody outside knows it.
+/// Returns the secret random numbers that key a hash.
 fn numbers() -> [u64; WORDS] {
     [(); WORDS].map(|()| RandomState::new().hash_one(0) | 1)
 }
 
-/// The hash of the words' bits, whose highest say which limit is the flow's. A sum of products alone
-/// is linear: one choice of numbers in a thousand puts a tenth of a range of ports or addresses beside
-/// its first, and so beside its flood. `program` does the same.
+/// Returns the hash of the words' selected bits; its highest bits select the flow's limit. A sum of products alone is
+/// linear: for one choice of numbers in a thousand, a tenth of a range of ports or addresses shares the limit of the
+/// first, and so of a flood from it. `program` does the same.
 fn hash(words: &[u64; WORDS], bits: &[u64; WORDS], by: &[u64; WORDS]) -> u64 {
     let sum = (0..WORDS).fold(0u64, |sum, word| {
         sum.wrapping_add((words[word] & bits[word]).wrapping_mul(by[word]))
@@ -577,7 +572,7 @@ impl Gate {
     pub fn of_all(gates: impl IntoIterator<Item = Gate>) -> Gate {
         let mut all: Vec<Target> = Vec::new();
         for Gate(target) in gates {
-            // One program serves all queues, whoever receives from them.
+            // One program serves all queues, whichever backend receives from them.
             if !all.iter().any(|one| one.is_program(&target)) {
                 all.push(target);
             }
@@ -585,20 +580,19 @@ impl Gate {
         Gate(Target::All(all))
     }
 
-    /// Frames go by these tables from now on, and by no others: at once for all that arrive, without
-    /// a moment in between. Where the backend is gone nothing happens.
+    /// Applies these tables, and no others, to all arriving frames, atomically. No effect if the backend is gone.
     ///
     /// # Errors
     ///
-    /// What the kernel says to the program: `PermissionDenied` without the privilege `CAP_BPF`, and
-    /// kernels that lack what it needs (before Linux 5.8, with AF_XDP before 5.18). Then all is as
-    /// before: also of several gates each goes by the tables that it had.
+    /// The kernel's error on loading the program: `PermissionDenied` without the privilege `CAP_BPF`, and errors of
+    /// kernels that lack a needed feature (before Linux 5.8, with AF_XDP before 5.18). Nothing has changed then: each
+    /// of several gates keeps its former tables.
     pub fn put(&self, early: &EarlyDrop) -> io::Result<()> {
         self.0.put(early)
     }
 }
 
-/// What stood where something else was put.
+/// The replaced program or filter of a gate.
 enum Former {
     Socket(Arc<bpf::Filtered>, bpf::Heard),
     Interface(Arc<bpf::Program>, Arc<OwnedFd>),

@@ -13,11 +13,11 @@ use rustix::net::{
 /// Most files in one message.
 pub const MOST: usize = 16;
 
-/// Sends `files` with one byte, which takes its place among those that are written before and after it.
+/// Sends `files` with one byte, in sequence with bytes that are written before and after it.
 ///
 /// # Errors
 ///
-/// There are more than [`MOST`], or what the system says: nothing was sent then.
+/// More than [`MOST`] files, or an error of the system; nothing was sent then.
 ///
 /// ```
 /// use fairlane_io::files::{receive, send};
@@ -58,11 +58,11 @@ pub fn send(stream: &UnixStream, files: &[OwnedFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes what [`send`] has sent as the next byte.
+/// Receives the next byte and the files that [`send`] attached to it.
 ///
 /// # Errors
 ///
-/// `UnexpectedEof` where the other side has gone, and what the system says.
+/// `UnexpectedEof` if the peer closed the connection, or an error of the system.
 pub fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -21,28 +21,27 @@ const FOLDER: &str = "/run/fairlane";
 /// Receive offloads by the names that notes have for them.
 const OFFLOADS: [(&str, Joins); 2] = [("gro", Joins::Kernel), ("lro", Joins::Device)];
 
-/// An interface that this process alone uses, among all that take a hold first.
+/// An exclusive claim on an interface, honoured by all processes that use this type.
 ///
 /// # One at a time
 ///
-/// The hold is a lock on a file in `/run/fairlane` that is named by the network namespace (its
-/// cookie, which no other namespace has until the machine is started anew) and the interface's
-/// index in it. So it stays when the interface is renamed, another interface of the same name in
-/// another namespace has its own, and the kernel ends it with the process, however that ends. A lock
-/// by an abstract socket would need no folder, but any user could take it first. Programs that see
+/// The hold is a lock on a file in `/run/fairlane` that is named by the network namespace (its cookie, which is unique
+/// until the next boot) and the interface's index in it. It therefore survives a rename of the interface, does not
+/// conflict with an interface of the same name in another namespace, and is released by the kernel however the process
+/// ends. A lock by an abstract socket would need no folder, but any user could take it first. Programs that see
 /// different folders `/run` do not see each other's holds.
 ///
 /// # As it was found
 ///
-/// What [`single_frames`](Self::single_frames) turns off is noted in the file before it is changed,
-/// and dropping the hold puts it right. If the process is killed the note stays: who takes the hold
-/// next puts right what it says, as far as it is of this start of the machine.
+/// Offloads that [`single_frames`](Self::single_frames) turns off are recorded in the file first, and dropping the hold
+/// restores them. If the process is killed the record stays: the next holder restores the recorded offloads, if the
+/// record is of the current boot.
 ///
 /// # Handed over
 ///
-/// A hold can go from one process to another without an instant in which it is nobody's: the other one
-/// gets the locked file ([`file`](Self::file)) and [shares](Self::share) it, then [owns](Self::own) it
-/// while the first [leaves](Self::leave) it.
+/// A hold can be handed from one process to another without a gap: the successor gets the locked file
+/// ([`file`](Self::file)), [shares](Self::share) it, and [owns](Self::own) it when its predecessor
+/// [leaves](Self::leave) it.
 ///
 /// ```
 /// use fairlane_io::{Hold, socket_of_holder};
@@ -76,7 +75,7 @@ pub struct Hold {
     moved: Option<Moved>,
     /// The same of a deleted interface of this name.
     kept: Option<Moved>,
-    /// Another process puts right what was changed.
+    /// Another process restores the changed settings.
     is_others: bool,
 }
 
@@ -141,12 +140,12 @@ impl Hold {
         Ok(hold)
     }
 
-    /// Takes part in a hold that another process has, which gave its [file](Self::file), if there is one.
-    /// Until it is [owned](Self::own) nothing is put right here.
+    /// Shares a hold of another process by its [file](Self::file), if there is one. Until the hold is
+    /// [owned](Self::own) it restores nothing here.
     ///
     /// # Errors
     ///
-    /// A sentence: there is no such interface, or what it says cannot be read.
+    /// An error message: there is no such interface, or its record cannot be read.
     pub fn share(name: &str, file: Option<File>) -> io::Result<Hold> {
         Hold::share_in(Path::new(FOLDER), name, file)
     }
@@ -179,9 +178,9 @@ impl Hold {
         note.map(|note| note.file.try_clone()).transpose()
     }
 
-    /// It is this process's alone: it puts right what was changed. It was another's whom nobody asks any more.
-    /// What is returned says so in the note, which names the other one until then: a file system may take its
-    /// time, on whatever thread that is called.
+    /// Takes over the hold: this process restores the changed settings from now on. Its predecessor must no longer use
+    /// it. The returned closure records that in the file, which names the predecessor until then: a file system may be
+    /// slow, so that another thread may run it.
     pub fn own(&mut self) -> impl FnOnce() -> io::Result<()> + Send + use<> {
         self.is_others = false;
         let note = self.note.as_ref().map(|note| {
@@ -204,28 +203,28 @@ impl Hold {
         self.complaint.as_deref()
     }
 
-    /// From now on received segments of one connection are not joined into a longer one, so that
-    /// each received frame can be sent again. Dropping the hold turns on again what was on before.
+    /// Stops coalescing of received segments of one connection, so that each received frame can be transmitted again.
+    /// Dropping the hold restores the settings.
     ///
-    /// What the *kernel* joins (GRO) it knows to take apart, and says how: a
-    /// [`PacketBackend`](crate::PacketBackend) does it, as the kernel's own bridge would, and
-    /// needs this [of the device](Self::single_frames_of_device) alone (LRO), as that bridge does.
-    /// An [`XdpBackend`](crate::XdpBackend) hears frames before the kernel joins them, but in
-    /// [generic mode](crate::XdpMode::Generic), where it needs both.
+    /// The *kernel's* coalescing (GRO) can be undone, since the kernel describes it: a
+    /// [`PacketBackend`](crate::PacketBackend) segments such frames, as the kernel's own bridge would, and needs only
+    /// [device coalescing off](Self::single_frames_of_device) (LRO), as that bridge does. An
+    /// [`XdpBackend`](crate::XdpBackend) receives frames before the kernel coalesces them, except in [generic
+    /// mode](crate::XdpMode::Generic), where it needs both off.
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` without the privilege `CAP_NET_ADMIN` where something is to be turned off.
-    /// A driver that knows of no such thing has nothing to turn off.
+    /// `PermissionDenied` without the privilege `CAP_NET_ADMIN` if a setting must change. A driver without coalescing
+    /// needs no change.
     pub fn single_frames(&mut self, name: &str) -> io::Result<()> {
         self.turn_off(name, &[Joins::Kernel, Joins::Device])
     }
 
-    /// The same of what the device joins alone.
+    /// Stops coalescing by the device only.
     ///
     /// # Errors
     ///
-    /// Those of [`single_frames`](Self::single_frames).
+    /// As for [`single_frames`](Self::single_frames).
     pub fn single_frames_of_device(&mut self, name: &str) -> io::Result<()> {
         self.turn_off(name, &[Joins::Device])
     }
@@ -308,8 +307,8 @@ impl Drop for Hold {
             if name.is_some() {
                 let _ = fs::remove_file(&note.kept);
             }
-            // While it is locked, so that it is nobody else's. Who has opened it meanwhile sees
-            // that it is gone.
+            // While it is locked, so that no other process holds it. A process that opened it meanwhile notices its
+            // removal.
             let _ = fs::remove_file(&note.path);
         }
     }
@@ -324,7 +323,7 @@ struct Note {
     kept: PathBuf,
     /// Which start of the machine this is.
     boot: String,
-    /// What it said.
+    /// The previous contents of the file.
     former: String,
 }
 
@@ -380,7 +379,7 @@ impl Note {
         })
     }
 
-    /// What a holder that was killed has left off.
+    /// Returns the offloads that a killed holder left off.
     fn left_off(&self) -> impl Iterator<Item = Joins> {
         let off = match value(&self.former, "boot") {
             Some(boot) if boot == self.boot => value(&self.former, "off").unwrap_or_default(),
@@ -401,7 +400,7 @@ impl Note {
         Moved::of_text(former)
     }
 
-    /// Who holds the interface, and what is to be put right.
+    /// Formats a record: the holder of the interface, and the settings to restore.
     fn text(&self, name: &str, off: &[Joins], moved: Option<&Moved>) -> String {
         let off = OFFLOADS.iter().filter(|(_, by)| off.contains(by));
         let off: Vec<_> = off.map(|&(name, _)| name).collect();
@@ -415,9 +414,9 @@ impl Note {
     }
 }
 
-/// A note says this and nothing else. It said one or the other at any time, also where this process ends half-way:
-/// one write covers all that it said before, and what is left over is cut off. Another file put in its place would
-/// be whole as well, but the lock is on this one.
+/// Replaces the contents of a record. The file holds the old or the new record at any time, even if this process dies
+/// in between: one write covers the old record, and the remainder is truncated. A new file renamed over it would be
+/// atomic too, but the lock is on this one.
 fn write(mut file: &File, text: &str) -> io::Result<()> {
     if text.len() as u64 > MOST {
         // A start after a crash would read a part of it, and restore nothing.
@@ -462,7 +461,7 @@ pub fn socket_of_holder(name: &str) -> io::Result<PathBuf> {
     Ok(path.with_extension("take-over"))
 }
 
-/// Makes the folder, or makes sure that nobody else can change what is in it.
+/// Creates the folder, or ensures that no other user can change its contents.
 fn own(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o755).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -479,7 +478,7 @@ fn own(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a note says behind this word at the beginning of a line.
+/// Returns the rest of a record's line that begins with `word`.
 fn value<'a>(note: &'a str, word: &str) -> Option<&'a str> {
     let mut lines = note.lines();
     lines.find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))
@@ -704,7 +703,7 @@ mod tests {
             hold.single_frames(link.name()).unwrap();
             assert!(!joins(&link));
             drop(hold);
-            // Who finds it off leaves it off.
+            // A holder that finds it off leaves it off.
             assert_eq!(joins(&link), before);
             assert_eq!(folder.notes(), [""; 0].map(PathBuf::from));
         }
@@ -757,7 +756,7 @@ mod tests {
         join(&link, true);
         let mut first = folder.take(&link).unwrap();
         first.single_frames(link.name()).unwrap();
-        // One that fails before it owns it leaves all as it was.
+        // A hold that fails before it is owned changes nothing.
         drop(share(first.file().unwrap()));
         assert!(!joins(&link));
         assert!(folder.take(&link).is_err());
@@ -863,7 +862,7 @@ mod tests {
                 .clone();
             fs::write(path, text).unwrap();
         };
-        // Of another start of the machine: it is not known who turned it off then.
+        // A record of an earlier boot: it is not known which process turned the offload off.
         let boot = value(&note, "boot").unwrap();
         leave(note.replace(boot, "another"));
         drop(folder.take(&link).unwrap());

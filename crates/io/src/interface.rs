@@ -1,4 +1,4 @@
-//! What is known of an interface without opening it. Linux only.
+//! Properties of an interface, without opening it. Linux only.
 
 use std::io;
 use std::net::IpAddr;
@@ -26,13 +26,13 @@ pub fn mtu(name: &str) -> io::Result<u32> {
     Ok(u32::try_from(mtu).unwrap_or(u32::MAX))
 }
 
-/// How many queues of the interface of this name receive, in the calling thread's network namespace:
-/// at least 1, and 1 where its driver does not tell and `/sys` is another namespace's. Needs no
-/// privilege. A few system calls.
+/// Returns the number of receive queues of the interface `name` in the calling thread's network namespace: at least 1,
+/// and 1 where its driver does not report it and `/sys` belongs to another namespace. Needs no privilege. A few system
+/// calls.
 ///
 /// # Errors
 ///
-/// `NotFound` or another error of the system's if there is no such interface.
+/// `NotFound` or another error of the system if there is no such interface.
 ///
 /// ```
 /// use fairlane_io::interface::rx_queues;
@@ -62,13 +62,13 @@ pub fn tx_queues(name: &str) -> io::Result<u32> {
     Interface::find(name)?.tx_queues()
 }
 
-/// Whether the interface of this name, in the calling thread's network namespace, is one end of a virtual cable (veth):
-/// no device reads its frames by itself, so that AF_XDP copies them. Not where its driver does not tell. Needs no
+/// Returns whether the interface `name`, in the calling thread's network namespace, is one end of a virtual cable
+/// (veth): no device reads its frames, so AF_XDP copies them. False if its driver does not report its type. Needs no
 /// privilege. A few system calls.
 ///
 /// # Errors
 ///
-/// `NotFound` or another error of the system's if there is no such interface.
+/// `NotFound` or another error of the system if there is no such interface.
 ///
 /// ```
 /// use fairlane_io::interface::is_virtual_cable;

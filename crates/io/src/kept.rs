@@ -1,11 +1,10 @@
-//! Memory of frames that is kept for those to come.
+//! A per-thread cache of frame memory.
 //!
-//! A general allocator gives memory back to the system once much of it is free in one piece: where a queue of
-//! a hundred thousand frames is emptied that takes milliseconds (glibc), in which the thread that forwards
-//! does nothing else, and the frames to come take it from the system again page by page. So a thread keeps
-//! what its frames were in. What it keeps is what such frames have taken at a time at the most, until it
-//! ends; their lengths are rounded up to few, so that what is kept of the one serves the other. Frames that
-//! were made elsewhere are no such frames: whoever makes many would have it keep ever more.
+//! A general allocator returns memory to the system once much of it is free in one piece: emptying a queue of a
+//! hundred thousand frames then takes milliseconds (glibc), during which the forwarding thread does nothing else, and
+//! later frames fault their pages in again. So a thread keeps the memory of its frames until it ends. It keeps at
+//! most the memory that such frames ever took at a time; lengths are rounded up to a few sizes, so that frames can
+//! share buffers. Frames that were allocated elsewhere are not kept: otherwise the cache could grow without bound.
 
 use std::cell::RefCell;
 use std::{iter, mem};
@@ -16,9 +15,9 @@ use crate::unsummed::{PacketFrame, Unsummed};
 /// Bytes that frames have room for; longer ones are not kept.
 const ROOMS: [usize; 7] = [128, 256, 512, 1_024, 1_536, 4_096, 9_216];
 
-/// What a thread keeps, of each room.
+/// A thread's cache, by buffer size.
 struct Kept {
-    /// What is free.
+    /// Free buffers.
     free: [Vec<Vec<u8>>; ROOMS.len()],
     /// Its frames that have not been dropped here: so much may become free.
     out: [usize; ROOMS.len()],
@@ -55,7 +54,8 @@ fn with_kept<T>(work: impl FnOnce(&mut Kept) -> T) -> Option<T> {
     KEPT.try_with(|kept| work(&mut kept.borrow_mut())).ok()
 }
 
-/// The number of the room of so many bytes; none where memory was made elsewhere, unless by chance.
+/// Returns the index of the buffer size `capacity`; `None` for memory that was allocated elsewhere, unless its size
+/// matches by chance.
 fn number_of(capacity: usize) -> Option<usize> {
     ROOMS.binary_search(&capacity).ok()
 }
@@ -73,8 +73,8 @@ pub(crate) fn room(bytes: usize) -> Vec<u8> {
         .unwrap_or_else(|| Vec::with_capacity(ROOMS[number]))
 }
 
-/// Memory that a thread owes to another one that receives: what the frames are in that it has had from there.
-/// So each has as much of every length as its own frames take.
+/// Memory that a thread owes to a receiving thread: the buffers of the frames that it got from there. The receiver
+/// thus gets back as much of every size as its own frames take.
 ///
 /// ```
 /// use fairlane_io::{KeptBytes, Owed};
@@ -95,7 +95,7 @@ pub(crate) fn room(bytes: usize) -> Vec<u8> {
 pub struct Owed([usize; ROOMS.len()]);
 
 impl Owed {
-    /// This thread has a frame that the other one has received: what it is in is kept when it is dropped. O(1).
+    /// Records a frame that another thread received and this one got: its buffer is kept when it is dropped. O(1).
     #[inline]
     pub fn took(&mut self, frame: &KeptBytes) {
         if let Some(number) = number_of(frame.bytes.capacity()) {
@@ -121,8 +121,8 @@ impl Owed {
     }
 }
 
-/// Memory that a thread has lent to another one that transmits: what the frames are in that it has handed over. So
-/// what was received here, and sent there, is here for frames to come, or for whoever it is [owed](Owed) to.
+/// Memory that a thread has lent to a transmitting thread: the buffers of the frames that it handed over. It is
+/// returned for later frames of this thread, or of the thread it is [owed](Owed) to.
 ///
 /// ```
 /// use fairlane_io::{KeptBytes, Lent, Owed};
@@ -272,7 +272,7 @@ impl std::ops::DerefMut for KeptBytes {
 impl Drop for KeptBytes {
     fn drop(&mut self) {
         let bytes = mem::take(&mut self.bytes);
-        // What was made elsewhere may have any room.
+        // Memory that was allocated elsewhere may have any capacity.
         let Some(number) = number_of(bytes.capacity()) else {
             return;
         };
@@ -393,7 +393,7 @@ mod tests {
         let again = places(&received(&[1_500, 60]));
         assert!(again.iter().any(|place| former.contains(place)));
         assert_eq!(free(), Some(2), "dropped again, and kept");
-        // What is lent is out no more: as many that come from elsewhere are not kept in its place.
+        // A lent buffer is no longer outstanding: memory that was allocated elsewhere is not kept instead.
         drop(KeptBytes::new(Vec::with_capacity(1_536)));
         assert_eq!(free(), Some(2));
     }

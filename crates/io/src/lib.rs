@@ -1,12 +1,10 @@
 //! Packet I/O behind one small trait.
 //!
-//! A [`Backend`] is what stands between a scheduler and a wire. It does three things: it takes a
-//! batch of packets to send ([`transmit`](Backend::transmit)), hands over what has arrived
-//! ([`receive`](Backend::receive)), and says how many bytes it is still sitting on
-//! ([`in_flight`](Backend::in_flight)). It decides no order and keeps no queue of its own beyond
-//! the device's: order is the scheduler's business, and every byte that waits in a device can no
-//! longer be overtaken. That last figure is the *Q* of the delay bounds, so a backend is best kept
-//! short; a large device buffer undoes any scheduler.
+//! A [`Backend`] stands between a scheduler and a wire. It takes a batch of packets to transmit
+//! ([`transmit`](Backend::transmit)), returns arrivals ([`receive`](Backend::receive)), and reports how many bytes it
+//! has yet to send ([`in_flight`](Backend::in_flight)). It decides no order and keeps no queue beyond the device's: the
+//! scheduler decides the order, and no packet can overtake a byte that is queued in a device. That last figure is the
+//! *Q* of the delay bounds, so a backend is best kept short; a large device buffer undoes any scheduler.
 //!
 //! | backend | packets sent | packets received | needs | lives in |
 //! | --- | --- | --- | --- | --- |
@@ -26,16 +24,15 @@
     doc = "| `TunBackend` | IP packets or Ethernet frames, any bytes | `Vec<u8>` | Linux, `CAP_NET_ADMIN` | not on this system |"
 )]
 //!
-//! All but the memory backend use what only Linux has; they exist there alone, as does `wait`. The
+//! All backends except the memory backend, and `wait`, need Linux and exist only there. The
 //! rest builds everywhere.
 //!
 //! # Who owns a packet
 //!
-//! The caller owns what is in `batch`, the backend what has left it. `transmit` takes packets from
-//! the front and never puts one back: a packet that left was either *accepted* (counted in the
-//! result; its bytes are with the device) or *refused* (counted by [`Backend::refused`]; dropped,
-//! since no later attempt could succeed). What is *left* in `batch` was not touched and stands in
-//! its old order. So always
+//! The caller owns the packets in `batch`, the backend those that have left it. `transmit` takes packets from the front
+//! and never puts one back: a packet that left was either *accepted* (counted in the result; its bytes are with the
+//! device) or *refused* (counted by [`Backend::refused`]; dropped, since no later attempt could succeed). Packets
+//! *left* in `batch` were not touched and keep their order. So always
 //!
 //! ```text
 //! accepted + refused + left = offered
@@ -52,18 +49,18 @@
 //! | one packet cannot be sent (too long, no such address, forbidden) | goes on behind it | that one is dropped and counted by [`refused`](Backend::refused) |
 //! | the device is gone or broken | `Err`; it will not heal by itself | none of them left, but for those refused before |
 //!
-//! An `Err` means that *no* packet was accepted by that call. When a device breaks in the middle of a
-//! batch, the call reports what it had accepted and the next call reports the error. One bad packet
-//! never holds up those behind it, and none is lost in silence.
+//! An `Err` means that *no* packet was accepted by that call. When a device breaks in the middle of a batch, the call
+//! reports the accepted packets and the next call reports the error. One bad packet never delays those behind it, and
+//! every drop is counted.
 //!
 //! # Beside the backends
 //!
-//! On Linux, `SharedMemory` is memory that two processes have in common, and `PeerCredentials` says
-//! who is at the other end of a Unix socket: what clients in other processes are reached by.
-//! `early` drops in the kernel what is beyond its share, where more arrives than is taken in.
-//! `segment` cuts long segments that a sender on the same machine left to hardware, and `checksum` completes
-//! their checksums. `network` shows the kernel's own ways between two interfaces. `Hold` keeps other programs of this kind from an interface, and device
-//! and kernel from joining received frames into longer ones where nobody would cut them again.
+//! On Linux, `SharedMemory` is memory shared by two processes, and `PeerCredentials` identifies the peer of a Unix
+//! socket: both serve clients in other processes. `early` drops excess traffic in the kernel when more arrives than is
+//! received. `segment` segments frames that a sender on the same machine left to hardware, and `checksum` completes
+//! their checksums. `network` lists the kernel's own paths between two interfaces. `Hold` keeps other instances of this
+//! program off an interface, and keeps device and kernel from coalescing received frames that nothing would segment
+//! again.
 //!
 //! # Example
 //!

@@ -18,7 +18,7 @@ use crate::with_umask;
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 128;
 
-/// What a socket carries.
+/// The type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
     /// Bytes.
@@ -42,7 +42,7 @@ impl Carries {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Somebody listens there.
+    /// Another process listens there.
     InUse,
     /// There is something else.
     NotASocket,
@@ -105,20 +105,20 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes the place of a socket that nobody listens at any more. Two daemons that start at the
-    /// same moment may both find such a one: the later takes the path from the earlier.
+    /// Replaces a socket on which no process listens any more. Two daemons that start at the same
+    /// moment may both find such a socket: the later takes the path from the earlier.
     ///
     /// # Errors
     ///
-    /// Somebody listens there, there is something else, or the system refuses it.
+    /// Another process listens there, the path is no socket, or the system reports an error.
     pub fn bind(path: &Path, mode: u32, carries: Carries) -> Result<Self, BindError> {
         let address = SocketAddrUnix::new(path)?;
         let socket = carries.socket()?;
-        // What is made from here on is made with the mode asked for. To change it afterwards would
-        // be to follow a link that was put there meanwhile.
+        // Files are created with the requested mode. A later `chmod` could follow a link that was put
+        // there meanwhile.
         with_umask(!mode & 0o777, || {
             bind_at(&socket, path, &address, carries)?;
-            // At once: who sees the file may connect.
+            // Immediately, as a process that sees the file may connect.
             listen(&socket, BACKLOG).map_err(BindError::from)
         })??;
         Ok(Listener {
@@ -187,8 +187,8 @@ fn bind_at(
     }
 }
 
-/// A removal takes a name away and follows no link. Who could put another file there between the
-/// look and the removal may change the folder, and so could have removed that name himself.
+/// A removal unlinks a name and follows no link. An attacker that could put another file there between
+/// check and removal may write to the folder, and so could have removed that name itself.
 fn remove_if_stale(
     path: &Path,
     address: &SocketAddrUnix,

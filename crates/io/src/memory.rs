@@ -1,8 +1,8 @@
 //! A link in memory, for tests and measurements.
 //!
-//! [`pair`] makes a link and gives its two ends. What one end transmits waits in that end's device
-//! queue until the other end receives it, so a test plays the wire: the queue is full until it is
-//! drained, and what it holds is in flight. The ends may live on different threads.
+//! [`pair`] makes a link and gives its two ends. Packets that one end transmits wait in its device
+//! queue until the other end receives them, so a test plays the wire: the queue fills until it is
+//! drained, and its bytes are in flight. The ends may live on different threads.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,7 @@ pub struct MemoryBackend<T, R = T> {
     refused: u64,
 }
 
-/// What one end has sent and the other has not yet received.
+/// Packets that one end has sent and the other has not yet received.
 struct DeviceQueue<T> {
     /// Each with the length it had when it was accepted.
     packets: VecDeque<(T, usize)>,
@@ -115,7 +115,7 @@ impl<T: ByteLen, R> Backend for MemoryBackend<T, R> {
 
     /// # Errors
     ///
-    /// None: from an end that has been dropped, what it had sent still arrives, and then nothing.
+    /// None: packets from an end that has been dropped still arrive.
     fn receive(&mut self, into: &mut Vec<R>, max: usize) -> io::Result<usize> {
         let mut queue = lock(&self.incoming);
         let count = queue.packets.len().min(max);

@@ -253,8 +253,8 @@ pub(crate) fn set_up(name: &str, hardware: [u8; 6], mtu: u32) -> io::Result<()> 
     socket.request(SET_LINK, 0, &message).map(drop)
 }
 
-/// Has the kernel tell the neighbours where the addresses of an interface are: it does when the hardware address
-/// is set, if to the same.
+/// Makes the kernel announce the addresses of an interface to its neighbours, which it does when the hardware
+/// address is set, even to the same value.
 fn announce(socket: &Socket, name: &str, index: u32) {
     let Some(hardware) = Network::read()
         .ok()

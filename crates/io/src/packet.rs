@@ -1,60 +1,56 @@
 //! Whole Ethernet frames on an interface, through packet sockets (`AF_PACKET`). Linux only.
 //!
-//! A [`PacketBackend`] hears every frame that arrives on its interface (beside the kernel's own
-//! network, which hears them too) and sends frames exactly as they are given. It serves any
-//! interface that carries Ethernet, with any driver. It needs the privilege `CAP_NET_RAW`.
+//! A [`PacketBackend`] receives every frame that arrives on its interface (as does the kernel's own network stack) and
+//! transmits frames exactly as they are given. It serves any interface that carries Ethernet, with any driver. It needs
+//! the privilege `CAP_NET_RAW`.
 //!
 //! # Receiving
 //!
 //! Frames arrive in a ring that the kernel fills, so that receiving them costs no system call, only
 //! a copy. [`Options::prompt`] chooses how the kernel hands them over:
 //!
-//! - *In blocks* (`TPACKET_V3`), the default. A block is handed over when it is full, or after about
-//!   a millisecond; the kernel takes no shorter time. That is what a frame may wait on a quiet
-//!   interface, and a thread that waits is woken once a block.
-//! - *Promptly* (`TPACKET_V2`): each frame as soon as it arrives. A thread that waits is woken once a
-//!   frame, unless more come before it runs. For who forwards frames that somebody waits for: a
-//!   bridge in blocks adds up to a millisecond each way, and spoils every delay bound.
+//! - *In blocks* (`TPACKET_V3`), the default. A block is handed over when it is full, or after about a millisecond; the
+//!   kernel takes no shorter time. A frame may wait that long on a quiet interface, and a waiting thread is woken once
+//!   a block.
+//! - *Promptly* (`TPACKET_V2`): each frame as soon as it arrives. A waiting thread is woken once a frame, unless more
+//!   arrive before it runs. Use it to forward latency-sensitive traffic: a bridge in blocks adds up to a millisecond
+//!   each way, and breaks every delay bound.
 //!
-//! Over a virtual cable a lone frame reaches a thread that waits after 0.6 ms in blocks, and after
-//! 29 us promptly. To forward promptly takes 1 to 7% more of the processor, and more where a thread
-//! sleeps between frames, as it is woken for each. `docs/internals/devices.md` has the figures.
+//! Over a virtual cable a lone frame reaches a waiting thread after 0.6 ms in blocks, and after 29 us promptly. Prompt
+//! forwarding takes 1 to 7% more CPU time, and more where a thread sleeps between frames, as each frame wakes it.
+//! `docs/internals/devices.md` has the figures.
 //!
-//! Whoever does not call for longer than the ring holds loses frames, and
-//! [`lost`](PacketBackend::lost) says how many. A ring has so many bytes ([`Options::ring`]), in
-//! blocks of 128 KiB:
+//! A caller that does not receive for longer than the ring lasts loses frames, and [`lost`](PacketBackend::lost) counts
+//! them. A ring has [`Options::ring`] bytes, in blocks of 128 KiB:
 //!
 //! - In blocks, each frame takes its length and some 100 bytes. On a quiet interface a block is used
 //!   up each millisecond, so the 128 of the default ring last an eighth of a second.
-//! - Promptly, each frame takes the place of one of the MTU, whatever its length: the default ring
-//!   holds 10,368 frames of an MTU of 1,500, which is 120 ms of full frames at 1 Gbit/s, but only
-//!   10 ms of a million short ones a second. What is longer comes beside the ring, by one system call
-//!   a frame: as much as the ring has bytes may wait there, for who has the privilege
-//!   `CAP_NET_ADMIN`, else `net.core.rmem_max`. [`discarded`](PacketBackend::discarded) says how
-//!   many found no room.
+//! - Promptly, each frame takes a slot of the size of the MTU, whatever its length: the default ring holds 10,368
+//!   frames of an MTU of 1,500, which is 120 ms of full frames at 1 Gbit/s, but only 10 ms of a million short ones a
+//!   second. Longer frames bypass the ring and take one system call each: up to the ring's size may be queued there
+//!   with the privilege `CAP_NET_ADMIN`, otherwise `net.core.rmem_max`. [`discarded`](PacketBackend::discarded) counts
+//!   those that found no space.
 //!
-//! A received frame is as it was on the wire, or as it would be. VLAN tags, which the kernel takes
-//! out, are put back. Checksums that a sender on the same machine left to hardware that does not
-//! exist are completed, unless the frame is received as a [`PacketFrame`] that can say that it lacks
-//! one. And what such a sender left uncut, up to 64 KiB in one frame, or what the
-//! kernel has joined on its way in (GRO), is cut, byte by byte as the kernel's own bridge would
-//! ([`segment`]): each piece is a frame of its own, and no more of them are given
-//! out by a call than it asked for. What cannot be cut, a tunnel most likely, is thrown away and
-//! counted by [`uncut`](PacketBackend::uncut). What a *device* has joined (LRO) has lost what it
-//! was joined of: turn that off where you forward ([`Hold`](crate::Hold::single_frames_of_device)).
-//! What this backend has sent itself is not received, nor is what the kernel sends on the
-//! interface.
+//! A received frame has its form on the wire, or the form that it would have there. VLAN tags, which the kernel strips,
+//! are restored. Checksums that a sender on the same machine left to hardware that does not exist are completed, unless
+//! the frame is received as a [`PacketFrame`] that can say that it lacks one. Frames that such a sender left
+//! unsegmented, up to 64 KiB each, and frames that the kernel coalesced on ingress (GRO), are segmented, byte by byte
+//! as the kernel's own bridge would ([`segment`]): each segment is a frame of its own, and a call returns no more of
+//! them than it asked for. Frames that cannot be segmented, most likely tunnels, are dropped and counted by
+//! [`uncut`](PacketBackend::uncut). A frame that a *device* has coalesced (LRO) cannot be restored: turn LRO off where
+//! you forward ([`Hold`](crate::Hold::single_frames_of_device)). Frames that this backend or the kernel transmits on
+//! the interface are not received.
 //!
 //! # Transmitting
 //!
-//! By `sendmmsg`, 64 frames a system call, through the interface's queueing discipline. A frame that says
-//! that it [lacks its checksum](PacketFrame) leaves so, and is completed by the device, or by the kernel
-//! where that cannot; or never, where it stays on this machine: as with the kernel's own bridge.
+//! By `sendmmsg`, 64 frames a system call, through the interface's queueing discipline. A frame that says that it
+//! [lacks its checksum](PacketFrame) is transmitted so, and is completed by the device, or by the kernel where the
+//! device cannot; or never, where it stays on this machine: as with the kernel's own bridge.
 //!
-//! [`in_flight`](Backend::in_flight) is kept within the [`Budget`]. It is counted in bytes of
-//! kernel memory, as the kernel counts: a frame of 60 bytes takes 832 of them, one of 1,514 bytes
-//! 2,304. A frame is in flight while it waits in the queueing discipline or the driver; when it
-//! leaves, nobody is told, so offer the rest again after a while.
+//! [`in_flight`](Backend::in_flight) is kept within the [`Budget`]. It is counted in bytes of kernel memory, as the
+//! kernel counts: a frame of 60 bytes takes 832 of them, one of 1,514 bytes 2,304. A frame is in flight while it is
+//! queued in the queueing discipline or the driver; its completion raises no event, so offer the rest again after a
+//! while.
 //!
 //! | error | taken as |
 //! | --- | --- |
@@ -139,7 +135,7 @@ pub use crate::unsummed::{PacketFrame, Unsummed};
 use crate::waits::{Look, Waits};
 use crate::{Arrival, Backend, Budget, sys, verdict};
 
-/// What can be chosen about a [`PacketBackend`].
+/// Options of a [`PacketBackend`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The most bytes of kernel memory that frames may occupy that have not left. At least what
@@ -148,16 +144,14 @@ pub struct Options {
     /// Bytes of the ring in which frames wait to be received, rounded up to whole blocks, at least
     /// two. A block has 128 KiB.
     pub ring: usize,
-    /// Whether each frame is handed over as soon as it arrives, and not in blocks, where it may wait
-    /// for a millisecond: for who passes frames on that somebody waits for. The
-    /// [module's page](self#receiving) has what it costs. A frame then takes a place of the ring to
-    /// itself, which has room for one of the MTU that the interface has when it is opened; what is
-    /// longer comes by a system call.
+    /// Whether each frame is handed over on arrival instead of in blocks, in which it may wait for a millisecond: for
+    /// forwarding latency-sensitive traffic. The [module's page](self#receiving) has the cost. Each frame then takes a
+    /// slot of the ring, sized for the MTU that the interface has when it is opened; longer frames take a system call.
     pub prompt: bool,
-    /// Whether frames to other stations' addresses are received too (promiscuous mode): what a
-    /// bridge needs. A virtual cable delivers them in any case.
+    /// Whether to receive frames to other stations' addresses too (promiscuous mode), as a bridge needs. A virtual
+    /// cable delivers them in any case.
     pub promiscuous: bool,
-    /// Whether it hears nothing until it is [told to](PacketBackend::hear).
+    /// Whether it receives nothing until [`hear`](PacketBackend::hear) is called.
     pub deaf: bool,
 }
 
@@ -174,18 +168,18 @@ impl Default for Options {
     }
 }
 
-/// What another process needs to go on with the sockets of a backend, wherever that has come to.
+/// State by which another process continues with the sockets of a backend, from its current position.
 #[derive(Debug)]
 pub struct Sockets {
-    /// What frames leave by.
+    /// The transmit socket.
     pub sender: OwnedFd,
-    /// What frames arrive at.
+    /// The receive socket.
     pub receiver: OwnedFd,
     /// The ring that they arrive in.
     pub ring: Shape,
 }
 
-/// Where a backend has come to: what it has not received lies in the ring from there on.
+/// A backend's position in the ring: frames from there on have not been received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// A block of the ring.
@@ -197,19 +191,18 @@ pub struct Position {
 /// An interface that sends and receives frames `F`, each a whole Ethernet frame without
 /// its checksum.
 ///
-/// No call blocks. [`transmit`](Backend::transmit) makes two system calls for 64 frames and
-/// allocates nothing. [`receive`](Backend::receive) makes none while frames are there, and
-/// puts each one's bytes into memory that is [kept](crate::KeptBytes), or allocated, and knows of each how
-/// long it lay in the ring ([`arrivals`](Backend::arrivals)). To wait, use
-/// [`Waiter`](crate::Waiter), once `receive` has given out less than was asked for: the rest of a
-/// frame that is being cut is here, where no descriptor tells of it.
+/// No call blocks. [`transmit`](Backend::transmit) makes two system calls for 64 frames and allocates nothing.
+/// [`receive`](Backend::receive) makes none while frames are available; it copies each frame's bytes into memory that
+/// is [kept](crate::KeptBytes), or allocated, and records how long each frame was in the ring
+/// ([`arrivals`](Backend::arrivals)). To wait, use [`Waiter`](crate::Waiter), once `receive` has returned fewer frames
+/// than requested: pending segments of a frame are held here, and make no descriptor readable.
 pub struct PacketBackend<F = Vec<u8>> {
     name: String,
     interface: Interface,
-    /// Frames leave by a socket of their own: what it has in flight is what was sent.
+    /// Frames leave by a socket of their own, so that its memory counts only transmitted frames.
     sender: OwnedFd,
-    /// By another where one lacks its checksum, with all that is sent in the same call: to be told what is
-    /// left to do costs the kernel time, of every frame.
+    /// Socket for frames that lack their checksums, with all others of the same call: its `virtio_net_hdr` costs the
+    /// kernel time for every frame.
     unsummed: OwnedFd,
     /// That one had frames in flight when last heard of.
     is_summing: AtomicBool,
@@ -227,7 +220,7 @@ pub struct PacketBackend<F = Vec<u8>> {
     /// Some were, since the losses were last asked for.
     discarding: bool,
     cutter: Cutter,
-    /// When the frame arrived that is being cut, and beside losses or not.
+    /// When the frame that is being segmented arrived, and whether frames were lost then.
     begun: (Duration, bool),
     lost: u64,
     waits: Waits,
@@ -300,24 +293,22 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
         Ok(Self::over(name, interface, senders, ring, options.budget))
     }
 
-    /// Opens the interface so many times, for as many threads that receive from it: each frame arrives at one of
-    /// these backends alone. Each has a ring and sockets of its own. Of one it is [`open`](Self::open).
+    /// Opens the interface with `count` backends, for as many receiving threads: each frame arrives at exactly one of
+    /// these backends. Each has a ring and sockets of its own. With a `count` of 1 it is [`open`](Self::open).
     ///
-    /// Which one gets a frame is chosen by the kernel's hash of its addresses, its protocol and its ports
-    /// (`PACKET_FANOUT_HASH`), the same in both directions; so the frames of a connection come to one of them,
-    /// in order. Fragments are chosen for without ports: those of one datagram come to the same, but not always
-    /// where the unfragmented ones of their flow do. What carries no IP is chosen for by its protocol's number
-    /// alone. Where a ring is full frames are lost, though another has room: order is worth more. While the
-    /// interface is set up again the kernel puts the sockets back one after the other: for that instant a flow
-    /// may come to another backend.
+    /// The kernel selects the backend of a frame by a hash of its addresses, its protocol and its ports
+    /// (`PACKET_FANOUT_HASH`), the same in both directions, so the frames of a connection reach one of them, in order.
+    /// Fragments are hashed without ports: those of one datagram reach the same backend, but not always that of the
+    /// unfragmented packets of their flow. Other protocols than IP are hashed by protocol number alone. If a ring is
+    /// full its frames are lost, even if another has space, to keep their order. While the interface is restored the
+    /// kernel reattaches the sockets one after the other: for that instant a flow may reach another backend.
     ///
-    /// They hear at once. Each can be told to [hear](Self::hear) nothing more, and then for good.
+    /// They receive at once. Each can be [stopped](Self::hear), for good.
     ///
     /// # Errors
     ///
-    /// As for [`open`](Self::open); and `InvalidInput` if there are to be none, or several that are deaf, or where
-    /// the kernel does not let several share what arrives: before Linux 5.8, and before 6.13 while the interface
-    /// is down.
+    /// As for [`open`](Self::open); and `InvalidInput` if `count` is 0, if several are to be deaf, or where the kernel
+    /// cannot share arrivals: before Linux 5.8, and before 6.13 while the interface is down.
     pub fn open_group(name: &str, options: &Options, count: usize) -> io::Result<Vec<Self>> {
         if count == 1 {
             return Ok(vec![Self::open(name, options)?]);
@@ -368,8 +359,8 @@ impl<F: PacketFrame> PacketBackend<F> {
         })
     }
 
-    /// What is left of a frame that is being cut: frames that came before all that is in the ring. With
-    /// how long that has waited; zero where nothing is left.
+    /// Appends the remaining segments of a frame that is being segmented: they arrived before all frames in the ring.
+    /// Returns how long the frame has waited; zero if nothing remained.
     pub fn rest(&mut self, into: &mut Vec<F>) -> Duration {
         match self.cutter.go_on(into, usize::MAX) {
             0 => Duration::ZERO,
@@ -379,13 +370,13 @@ impl<F: PacketFrame> PacketBackend<F> {
 }
 
 impl<F> PacketBackend<F> {
-    /// Goes on with the sockets of another backend, most likely another process's, that had this
-    /// interface and this budget. Only one of both may receive at a time: this one begins at the
-    /// [position](Self::go_on_from) that the other one has come to.
+    /// Continues with the sockets of another backend, most likely of another process, that had this interface and this
+    /// budget. Only one of both may receive at a time: this one starts at the [position](Self::go_on_from) that the
+    /// other one reached.
     ///
     /// # Errors
     ///
-    /// A sentence: there is no such interface, or the sockets are no such sockets.
+    /// An error message: there is no such interface, or the sockets have another type.
     pub fn from_sockets(name: &str, budget: Budget, sockets: Sockets) -> io::Result<Self> {
         let explained = |error| explain(name, error);
         let interface = Interface::find(name).map_err(explained)?;
@@ -453,21 +444,19 @@ impl<F> PacketBackend<F> {
         }
     }
 
-    /// Hears what arrives from now on, or nothing more. What arrived until then is in the ring, to be
-    /// received. To begin takes some microseconds; to end takes as long as some processor may be
-    /// about to bring a frame, tens of milliseconds. It may be said again. One of
-    /// [several](Self::open_group) that was told to hear nothing more cannot begin again, and where the
-    /// kernel cannot wait for its processors (`MEMBARRIER_CMD_GLOBAL`), a frame that was on its way may
-    /// still come.
+    /// Starts or stops receiving. Frames that arrived before a stop remain in the ring, to be received. A start takes
+    /// some microseconds; a stop waits for processors that may be delivering a frame, tens of milliseconds. Repeated
+    /// calls are allowed. One of [several](Self::open_group) that was stopped cannot start again, and where the kernel
+    /// cannot wait for its processors (`MEMBARRIER_CMD_GLOBAL`), a frame that was on its way may still arrive.
     ///
     /// # Errors
     ///
-    /// `NotFound` if the interface has been removed; `InvalidInput` if one of several is to begin.
+    /// `NotFound` if the interface has been removed; `InvalidInput` on starting one of several again.
     pub fn hear(&self, anything: bool) -> io::Result<()> {
         if self.is_sharing && !anything {
             let former = self.ring.socket().exchange(Heard::Nothing);
             former.map_err(|error| explain(&self.name, error))?;
-            // As binding anew would, which a socket of a group cannot be.
+            // As a rebind would, which a socket of a group does not allow.
             sys::wait_for_readers(sys::Moment::now());
             return Ok(());
         }
@@ -517,7 +506,7 @@ impl<F> PacketBackend<F> {
         Gate(Target::Socket(Arc::downgrade(self.ring.socket())))
     }
 
-    /// Bytes of kernel memory that is charged for what has not left.
+    /// Returns the kernel memory, in bytes, charged for frames in flight.
     fn unsent(&self) -> io::Result<u64> {
         let mut bytes = sys::unsent(self.sender.as_fd())?;
         if self.is_summing.load(Ordering::Relaxed) {
@@ -548,8 +537,8 @@ impl<F> PacketBackend<F> {
     }
 }
 
-/// Of so many calls that find nothing, the first asks the kernel for an error. A look at the ring
-/// costs no system call, and those who look without pause should not pay for one.
+/// Of this many consecutive empty receive calls, the first queries the socket for an error. Polling the ring costs no
+/// system call, and a busy poller should not pay for one.
 const LOOKS_PER_QUESTION: u32 = 32;
 
 impl<F: PacketFrame> Backend for PacketBackend<F> {
@@ -588,7 +577,7 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
                 let in_flight = match sent {
                     0 => 0,
                     _ if sent == room => in_flight,
-                    // What was sent is told, though the queue cannot be asked.
+                    // Report the accepted frames even if the queue cannot be queried.
                     _ => self.unsent().unwrap_or(in_flight),
                 };
                 self.most_in_flight = self.most_in_flight.max(in_flight);
@@ -650,9 +639,8 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
         &self.arrivals
     }
 
-    /// The kernel memory charged to the socket for what has not left (`SIOCOUTQ`): the frames with
-    /// what the kernel allots beside them. Some devices (a virtual cable among them) let go of a
-    /// frame before it has left.
+    /// Returns the kernel memory charged to the socket for frames in flight (`SIOCOUTQ`): the frames and the kernel's
+    /// overhead. Some devices (a virtual cable among them) release a frame before it has left.
     fn in_flight(&self) -> io::Result<u64> {
         self.unsent()
     }
@@ -662,7 +650,7 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
         self.most_in_flight
     }
 
-    /// Always 0: the kernel sends what it has taken.
+    /// Always 0: the kernel transmits accepted frames without further calls.
     fn go_on(&mut self) -> io::Result<u64> {
         Ok(0)
     }
@@ -682,12 +670,12 @@ impl<F> AsFd for PacketBackend<F> {
 /// Makes a socket one that frames leave by, through the interface of this index.
 fn prepare(socket: &OwnedFd, index: u32, budget: Budget) -> io::Result<()> {
     packet::bind(socket.as_fd(), index, Hears::Nothing)?;
-    // What the kernel grants at most caps the budget.
+    // The largest buffer that the kernel grants caps the budget.
     let wanted = usize::try_from(budget.as_bytes()).unwrap_or(usize::MAX);
     sys::set_buffer(socket.as_fd(), sys::Buffer::Send, wanted).map(drop)
 }
 
-/// Such a one that is told what is left to do.
+/// Opens a transmit socket whose frames begin with a `virtio_net_hdr`.
 fn unsummed(index: u32, budget: Budget) -> io::Result<OwnedFd> {
     let socket = packet::open()?;
     prepare(&socket, index, budget)?;
@@ -695,8 +683,7 @@ fn unsummed(index: u32, budget: Budget) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What is known, by a look, of a frame of which the kernel noted when it came and whether others
-/// were lost.
+/// Returns the metadata of a frame from the kernel's record of its arrival and losses.
 fn arrival_at(look: Look, (came, losing): (Duration, bool)) -> Arrival {
     Arrival {
         waited: look.waited(came),
@@ -707,27 +694,28 @@ fn arrival_at(look: Look, (came, losing): (Duration, bool)) -> Arrival {
 /// Bytes of an Ethernet header with a VLAN tag, which the MTU does not count.
 const HEADER: usize = 18;
 
-/// Bytes of a block in the receive ring: one that holds a frame of this MTU, and any that is yet to
-/// be cut, with what the kernel writes before it.
+/// Returns the size in bytes of a block in the receive ring: it fits a frame of this MTU, and any unsegmented one, with
+/// the kernel's header.
 fn block_size(mtu: usize) -> usize {
     const BESIDE: usize = 512;
     const LEAST: usize = 128 << 10;
     (mtu + BESIDE).next_power_of_two().max(LEAST)
 }
 
-/// Bytes of the place of one frame of this MTU, with what the kernel writes before it, in whole
-/// lines of the cache. The next power of two cost as much time and held a fifth fewer frames.
+/// Returns the size in bytes of the slot of one frame of this MTU with the kernel's header, in whole cache lines. The
+/// next power of two cost as much time and held a fifth fewer frames.
 fn place_size(mtu: usize) -> usize {
     const BESIDE: usize = 80;
     const LINE: usize = 64;
     (mtu + HEADER + BESIDE).next_multiple_of(LINE)
 }
 
-/// What the kernel charges at most for a frame of so many bytes on its way out: what it takes of a [`Budget`].
+/// Returns an upper bound on the kernel memory charged for a frame of `length` bytes in the transmit queue: its share
+/// of a [`Budget`].
 ///
-/// It allots the frame, the room that devices reserve beside it and 320 bytes of its own together,
-/// in a power of two or in one piece of at most 640 bytes; a frame from a page on lies in pages of
-/// its own, with such a piece for its header. A descriptor of 256 bytes comes to either.
+/// The kernel allocates the frame, the headroom that devices reserve and 320 bytes of its own together, in a power of
+/// two or in one piece of at most 640 bytes; a frame of at least a page lies in pages of its own, with such a piece for
+/// its header. A descriptor of 256 bytes is added to either.
 ///
 /// ```
 /// use fairlane_io::packet::kernel_memory;

@@ -1,10 +1,10 @@
-//! Cutting what a sender left uncut: segmentation offload, done in software.
+//! Software segmentation of frames that a sender left to hardware.
 //!
-//! A sender that counts on its hardware hands over up to 64 KiB of one connection as one frame
-//! (TSO, or GSO over UDP), and a receiving kernel joins frames of one connection to as long ones
-//! (GRO). Hardware that is not there cuts nothing, and no interface sends what is longer than its
-//! MTU. The kernel says beside such a frame what is left to do ([`Offload`], its `virtio_net_hdr`),
-//! and a [`Cut`] makes of it the frames that the kernel would have made, byte by byte:
+//! A sender that relies on its hardware hands over up to 64 KiB of one connection as one frame (TSO, or GSO
+//! over UDP), and a receiving kernel coalesces frames of one connection into similar ones (GRO). A virtual
+//! device segments nothing, and no interface transmits a frame longer than its MTU. The kernel describes the
+//! pending work in a header of such a frame ([`Offload`], its `virtio_net_hdr`), and a [`Cut`] makes the
+//! frames that the kernel would have made, byte by byte:
 //!
 //! | field | in the frames |
 //! | --- | --- |
@@ -16,19 +16,19 @@
 //! | TCP FIN and PSH | in the last alone |
 //! | TCP CWR | in the first alone; in all where the kernel says that it means something else (Accurate ECN) |
 //!
-//! The identification is where the kernel knows more than it says: whether frames that it joined
-//! all had the same. Senders that do not number (RFC 6864 lets them, where nothing may be
-//! fragmented) write 0, and so 0 is kept: also of one that numbers and has just come to 0 again. If
-//! another number was the same in all, they differ here, which no receiver looks at.
+//! The identification is the exception, as the kernel does not report whether all frames that it coalesced
+//! had the same one. Senders that do not number their packets (RFC 6864 allows that, where nothing may be
+//! fragmented) write 0, so 0 is kept, even from a sender that numbers and has just wrapped to 0. If all had
+//! the same non-zero number, they differ here, which no receiver checks.
 //!
-//! What cannot be cut so is told by [`Uncut`]: tunnels (VXLAN, GRE, IP in IP), whose inner packet
-//! would be cut and whose outer headers the kernel's words do not describe; fragments; and what is
-//! not what it says it is.
+//! [`Uncut`] gives the reasons why a frame cannot be segmented: tunnels (VXLAN, GRE, IP in IP), whose inner
+//! packet would be segmented and whose outer headers the kernel's header does not describe; fragments; and
+//! frames that contradict their headers.
 //!
 //! # Cost
 //!
-//! One pass over the bytes, which copies and sums them: some 300 ns for a frame of 1,500 bytes
-//! (`cargo bench -p fairlane-io`).
+//! One pass over the bytes copies and sums them: some 300 ns for a frame of 1,500 bytes (`cargo bench -p
+//! fairlane-io`).
 //!
 //! # Example
 //!
@@ -111,8 +111,8 @@ impl Cutter {
         count
     }
 
-    /// Cuts another frame, which `write` puts into the room for it, once the one before is given
-    /// out; returns how many frames of it there was room for. What cannot be cut is counted.
+    /// Segments the next frame, which `write` puts into the given buffer, once the frame before is used up;
+    /// returns how many of its segments fit. Counts frames that cannot be segmented.
     pub(crate) fn cut_next<F: PacketFrame>(
         &mut self,
         offload: &Offload,

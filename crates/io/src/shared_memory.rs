@@ -1,4 +1,4 @@
-//! Memory shared with another process, and who that process is.
+//! Memory shared with another process, and the identity of that process.
 //!
 //! ```
 //! use fairlane_io::SharedMemory;
@@ -23,17 +23,18 @@ use rustix::fs::{
 use crate::sys::memory::Mapped;
 use crate::sys::peer;
 
-/// Nobody, not even who made the memory, may change its size or these rules.
+/// Forbids every process, including the creator, to change the memory's size or these seals.
 const SEALED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Words of memory that another process can reach too.
 ///
-/// Its size is sealed, so that no process can make an access of another fail. What the words
-/// contain may change at any time; they are atomics, so each access has a result.
+/// Its size is sealed, so that no process can make an access of another fail. Other processes may
+/// change the words at any time; they are atomics, so each access has a result.
 ///
-/// Unmapped when dropped. Who created it gives its pages back then, whoever still has the handle
-/// or a mapping: the kernel charges pages to who touched them first, and that was the creator. What
-/// the other process writes there afterwards takes new pages, which are charged to that process.
+/// Unmapped when dropped. When the creator drops it, its pages are freed even if other processes
+/// still have the handle or a mapping: the kernel charges pages to the process that touched them
+/// first, the creator. Later writes by another process allocate new pages, which are charged to
+/// that process.
 #[derive(Debug)]
 pub struct SharedMemory {
     mapped: Mapped,
@@ -65,8 +66,8 @@ impl SharedMemory {
     ///
     /// # Errors
     ///
-    /// `bytes` is 0 or not a multiple of 8; the handle is not one to memory of at least so many
-    /// bytes whose size is sealed; the system is out of address space.
+    /// `bytes` is 0 or not a multiple of 8; the handle is not one to memory of at least `bytes`
+    /// bytes with a sealed size; the system is out of address space.
     pub fn open(handle: OwnedFd, bytes: usize) -> io::Result<Self> {
         let words = words(bytes)?;
         let seals = fcntl_get_seals(&handle).unwrap_or(SealFlags::empty());
@@ -119,7 +120,7 @@ fn invalid(sentence: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, sentence)
 }
 
-/// Who connected a Unix socket, as the kernel says: it cannot be forged.
+/// The identity of the process that connected a Unix socket, from the kernel: it cannot be forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerCredentials {
     /// Process; 0 where it is in a process namespace that cannot be seen from here.
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(theirs.as_ref()[7].load(Ordering::Relaxed), 2);
         assert!(pages(&handle) <= 2 * 4096);
         assert_eq!(fstat(&handle).unwrap().st_size as usize, bytes);
-        // Who only opened it takes nothing from anybody.
+        // A process that only opened the memory does not free it.
         let kept = pages(&handle);
         drop(theirs);
         assert_eq!(pages(&handle), kept);

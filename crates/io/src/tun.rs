@@ -1,25 +1,22 @@
 //! A virtual interface whose other end is this program (TUN and TAP). Linux only.
 //!
-//! What the kernel routes to the interface is received here, and what is transmitted here arrives
-//! at the kernel as if from a wire: the way in for a VPN, a proxy, or any program that schedules
-//! the traffic of others without their knowing. On a TUN interface the packets are IP packets, on
-//! a TAP interface Ethernet frames; see [`Layer`].
+//! Packets that the kernel routes to the interface are received here, and packets transmitted here reach the kernel as
+//! if from a wire: the input of a VPN, a proxy, or any program that schedules other programs' traffic transparently. On
+//! a TUN interface the packets are IP packets, on a TAP interface Ethernet frames; see [`Layer`].
 //!
-//! [`open`](TunBackend::open) makes the interface, or takes one that was made to persist, which
-//! needs the privilege `CAP_NET_ADMIN`. It starts down, until it is [set up](TunBackend::set_up),
-//! and without an address: giving it one, and routes, is left to whoever configures the network. It
-//! is gone when the backend is dropped.
+//! [`open`](TunBackend::open) makes the interface, or takes a persistent one, which needs the privilege
+//! `CAP_NET_ADMIN`. It starts down, until it is [set up](TunBackend::set_up), and without an address: assigning one,
+//! and routes, is left to the network configuration. Dropping the backend removes it.
 //!
-//! One system call moves one packet; the kernel has none that moves more. The kernel cuts what it
-//! routes here, and computes its checksums, before it comes.
+//! One system call moves one packet; the kernel has none that moves more. The kernel segments packets that it routes
+//! here, and computes their checksums, before they are received.
 //!
 //! # What waits where
 //!
-//! A packet is with the kernel when the call that transmits it returns, on its way to a socket or
-//! another interface. So nothing is ever [in flight](Backend::in_flight), and there is no budget to
-//! keep: *Q* is 0. In the other direction the kernel holds up to 500 packets (the interface's
-//! `txqueuelen`) for us to receive, drops what comes when they are there, and counts it among the
-//! interface's statistics.
+//! A packet has reached the kernel when the call that transmits it returns, on its way to a socket or another
+//! interface. So nothing is ever [in flight](Backend::in_flight), and there is no budget: *Q* is 0. In the other
+//! direction the kernel queues up to 500 packets (the interface's `txqueuelen`), drops further arrivals, and counts
+//! these among the interface's statistics.
 //!
 //! | error | taken as |
 //! | --- | --- |
@@ -58,7 +55,7 @@ use crate::unsummed::PacketFrame;
 use crate::verdict::{self, Taken};
 use crate::{Backend, sys};
 
-/// What passes through the interface.
+/// The type of packets that pass through the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// IPv4 and IPv6 packets (TUN).
@@ -151,7 +148,7 @@ impl<F: PacketFrame> Backend for TunBackend<F> {
     ///
     /// `NotFound` when the interface has been removed.
     fn transmit(&mut self, batch: &mut VecDeque<F>) -> io::Result<usize> {
-        // The kernel takes what comes here for what came by a wire.
+        // The kernel treats packets from here like packets from a wire.
         batch.iter_mut().for_each(PacketFrame::complete);
         let (mut device, name) = (&self.device, &self.name);
         verdict::transmit(batch, &mut self.refused, |batch| {

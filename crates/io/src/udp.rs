@@ -1,8 +1,7 @@
 //! UDP, many datagrams a system call. Linux only.
 //!
-//! A [`UdpBackend`] is one socket. It needs no privilege. A datagram's order among those of the
-//! same socket is kept as far as the local kernel goes; the network beyond may lose, repeat or
-//! reorder them, as it may with any UDP.
+//! A [`UdpBackend`] is one socket. It needs no privilege. The order of datagrams on one socket is kept as far as the
+//! local kernel; the network beyond may lose, duplicate or reorder them, as with any UDP.
 //!
 //! # What the kernel's errors become
 //!
@@ -14,31 +13,30 @@
 //! | `EMSGSIZE` (too long), `EINVAL` (port 0), `EPERM`, `EACCES` (filtered, or broadcast not enabled), `EAFNOSUPPORT`, `EADDRNOTAVAIL`, `ENETUNREACH`, `EHOSTUNREACH`, `EHOSTDOWN`, `ENONET`, `ENOPROTOOPT`, `EPROTO` | this datagram cannot be sent: it is refused |
 //! | any other (`EBADF`, `ENETDOWN`, `EPIPE`, ..) | fatal |
 //!
-//! A socket that is connected may report *any* of the third and fourth row about an earlier
-//! datagram. Such a report is given once. So a call that meets one is made again, and only when
-//! the kernel has complained three times running is the datagram at the front refused.
+//! A socket that is connected may report *any* of the third and fourth row about an earlier datagram. Such a report is
+//! given once. So a call that meets one is repeated, and the datagram at the front is refused only after the kernel has
+//! reported three errors in a row.
 //!
 //! # Many datagrams as one message
 //!
-//! Consecutive datagrams of a batch to the same peer and of one length, the last perhaps shorter, go to
-//! the kernel as one message (UDP segmentation offload, `UDP_SEGMENT`): 64 of them and 65,507 bytes at
-//! most, none of them copied before, none empty. The network stack has the work of one datagram then,
-//! until the device or the receiver's socket cuts it. What arrives is the same, and so are the counts:
-//! a message that the kernel does not take goes again at once, each of its datagrams by itself, and only
-//! what it says of those counts. Datagrams as long as those of a message that did not fit the MTU (`EMSGSIZE`,
-//! in older kernels `EINVAL`) are sent by themselves from then on. [`UdpBackend::set_segmentation`] turns it off.
+//! Consecutive datagrams of a batch to the same peer and of one length, the last perhaps shorter, go to the kernel as
+//! one message (UDP segmentation offload, `UDP_SEGMENT`): at most 64 of them and 65,507 bytes, without a copy, none
+//! empty. The network stack then has the work of one datagram, until the device or the receiver's socket segments it.
+//! Arrivals and counts are the same: if the kernel does not accept a message, each of its datagrams is transmitted
+//! again at once by itself, and only those results count. Datagrams as long as those of a message that did not fit the
+//! MTU (`EMSGSIZE`, in older kernels `EINVAL`) are sent by themselves from then on. [`UdpBackend::set_segmentation`]
+//! turns it off.
 //!
-//! With it, what the kernel takes at once is a message: a send buffer that has any room left takes all of
-//! it, so that [`in_flight`](Backend::in_flight) may exceed the buffer by a message of 64 KiB where it
-//! was a datagram; and a queueing discipline that is full drops a message.
+//! The kernel then accepts whole messages: a send buffer with any space left takes all of one, so that
+//! [`in_flight`](Backend::in_flight) may exceed the buffer by a message of 64 KiB instead of by a datagram; and a full
+//! queueing discipline drops a message.
 //!
 //! # What the kernel does not say
 //!
-//! A datagram accepted by the kernel can still be dropped behind it in silence: by a queueing
-//! discipline of the interface that is full, and by the receiver's socket when its reader is slow.
-//! Against the first, keep the send buffer ([`UdpBackend::set_send_buffer`]) below the limit of
-//! that discipline: the socket then is full first, and that is told. Against the second, give the
-//! receiver room ([`UdpBackend::set_receive_buffer`]).
+//! The network stack may still silently drop an accepted datagram: in a full queueing discipline of the interface, or
+//! at the receiver's socket when its reader is slow. Against the first, keep the send buffer
+//! ([`UdpBackend::set_send_buffer`]) below the limit of that discipline: the socket then fills up first, and reports
+//! it. Against the second, give the receiver a larger buffer ([`UdpBackend::set_receive_buffer`]).
 //!
 //! # Example
 //!
@@ -102,8 +100,8 @@ pub struct UdpBackend<F> {
 }
 
 impl<F: Frame> UdpBackend<F> {
-    /// Opens a socket on `addr`, non-blocking and closed on `exec`. Port 0 lets the system choose
-    /// one; [`local_addr`](Self::local_addr) tells which.
+    /// Opens a socket on `addr`, non-blocking and closed on `exec`. Port 0 lets the system choose one;
+    /// [`local_addr`](Self::local_addr) returns it.
     ///
     /// # Errors
     ///
@@ -121,7 +119,7 @@ impl<F: Frame> UdpBackend<F> {
     ///
     /// # Errors
     ///
-    /// What the system says when the socket cannot be made non-blocking.
+    /// An error of the system if the socket cannot be made non-blocking.
     pub fn from_socket(socket: UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let segmentation = Segmentation::new(sys::udp::cuts_on_request(socket.as_fd()));
@@ -138,9 +136,9 @@ impl<F: Frame> UdpBackend<F> {
 
     /// Another backend on the same socket, so that one thread may receive while another transmits.
     ///
-    /// Both share the port, the kernel's buffers and [`in_flight`](Backend::in_flight); each
-    /// counts its own refused and discarded datagrams. What this one knows of
-    /// [segmentation](Self::set_segmentation), or was told, the other begins with.
+    /// Both share the port, the kernel's buffers and [`in_flight`](Backend::in_flight); each counts its own refused and
+    /// discarded datagrams. The other starts with this one's knowledge and setting of
+    /// [segmentation](Self::set_segmentation).
     ///
     /// # Errors
     ///
@@ -152,31 +150,30 @@ impl<F: Frame> UdpBackend<F> {
         })
     }
 
-    /// The address this socket is bound to.
+    /// Returns the address that this socket is bound to.
     ///
     /// # Errors
     ///
-    /// What the system says; never for a socket made by [`bind`](Self::bind).
+    /// An error of the system; never for a socket made by [`bind`](Self::bind).
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Asks for `bytes` of kernel memory for datagrams that wait to be received, and returns what
-    /// was granted. Too little loses datagrams in a burst.
+    /// Requests `bytes` of kernel memory for datagrams that wait to be received, and returns the granted size. Too
+    /// little loses datagrams in a burst.
     ///
-    /// Linux doubles the request to cover its own bookkeeping (some 700 bytes for a short
-    /// datagram), counts that in the figure returned, and caps the request at the sysctl
-    /// `net.core.rmem_max`.
+    /// Linux doubles the request to cover its own bookkeeping (some 700 bytes for a short datagram), includes that in
+    /// the returned size, and caps the request at the sysctl `net.core.rmem_max`.
     ///
     /// # Errors
     ///
-    /// What the system says; a request that is too large is cut, not an error.
+    /// An error of the system; a request that is too large is capped, not an error.
     pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
         sys::set_buffer(self.as_fd(), sys::Buffer::Receive, bytes)
     }
 
-    /// Asks for `bytes` of kernel memory for datagrams that wait to leave, and returns what was
-    /// granted. It caps [`in_flight`](Backend::in_flight), so short is good: it bounds *Q*.
+    /// Requests `bytes` of kernel memory for datagrams in flight, and returns the granted size. It caps
+    /// [`in_flight`](Backend::in_flight), so short is good: it bounds *Q*.
     ///
     /// Linux doubles the request as for
     /// [`set_receive_buffer`](Self::set_receive_buffer), caps it at `net.core.wmem_max`, and
@@ -184,14 +181,14 @@ impl<F: Frame> UdpBackend<F> {
     ///
     /// # Errors
     ///
-    /// What the system says; a request that is too large is cut, not an error.
+    /// An error of the system; a request that is too large is capped, not an error.
     pub fn set_send_buffer(&self, bytes: usize) -> io::Result<usize> {
         sys::set_buffer(self.as_fd(), sys::Buffer::Send, bytes)
     }
 
-    /// Lets the kernel cut messages into datagrams ([the page](self) has when), as it does unless told
-    /// otherwise, or sends each by itself; returns whether it will cut. It will not if the kernel knows
-    /// nothing of it (before Linux 4.18), or if the socket has been told to cut all that is sent.
+    /// Lets the kernel segment messages into datagrams (see the [module's page](self)), which is the default, or
+    /// transmits each datagram by itself; returns whether the kernel will segment. It will not if it lacks the feature
+    /// (before Linux 4.18), or if a socket option already makes it segment all messages.
     pub fn set_segmentation(&mut self, wanted: bool) -> bool {
         let possible = wanted && sys::udp::cuts_on_request(self.as_fd());
         self.segmentation = Segmentation::new(possible);
@@ -251,15 +248,14 @@ impl<F: Frame> Backend for UdpBackend<F> {
         })
     }
 
-    /// The kernel memory charged to the socket for what has not left (`SIOCOUTQ`): the payloads
-    /// with headers and bookkeeping, hence more than the bytes on the wire. A packet is no
-    /// longer counted once its driver lets go of it, on some devices (loopback among them) before
-    /// it has left.
+    /// Returns the kernel memory charged to the socket for datagrams in flight (`SIOCOUTQ`): the payloads with headers
+    /// and bookkeeping, hence more than the bytes on the wire. A packet is no longer counted once its driver releases
+    /// it, on some devices (loopback among them) before it has left.
     fn in_flight(&self) -> io::Result<u64> {
         sys::unsent(self.socket.as_fd())
     }
 
-    /// Always 0: the kernel sends what it has taken.
+    /// Always 0: the kernel transmits accepted datagrams without further calls.
     fn go_on(&mut self) -> io::Result<u64> {
         Ok(0)
     }

@@ -1,4 +1,4 @@
-//! Frames on their way whose checksum nobody has computed yet.
+//! Frames whose checksum has yet to be computed.
 
 use std::num::NonZeroU16;
 
@@ -6,8 +6,8 @@ use fairlane_classify::offload::{HEADER, NEEDS_CHECKSUM};
 
 use crate::checksum;
 
-/// Where a frame lacks a checksum: what is to be summed begins here, and the sum is written there. The
-/// field holds the sum of the pseudo-header so far.
+/// The missing checksum of a frame: the start of the checksummed bytes, and the place of the checksum.
+/// The field holds the sum of the pseudo-header so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsummed {
     /// Behind the headers of Ethernet and IP, so that it is never 0.
@@ -35,12 +35,12 @@ impl Unsummed {
         checksum::write(frame, start, field);
     }
 
-    /// Where what is summed begins, and where the checksum is to be written.
+    /// Returns the start of the checksummed bytes, and the place of the checksum.
     pub(crate) fn place(self) -> (usize, usize) {
         (self.start.get().into(), self.field.into())
     }
 
-    /// What tells the kernel before a frame to compute it (`virtio_net_hdr`).
+    /// Returns the header before a frame that requests the checksum from the kernel (`virtio_net_hdr`).
     pub(crate) fn header(self) -> [u8; HEADER] {
         let mut header = [0; HEADER];
         header[0] = NEEDS_CHECKSUM;
@@ -51,13 +51,13 @@ impl Unsummed {
     }
 }
 
-/// What a [`PacketBackend`](crate::PacketBackend) or a [`TunBackend`](crate::TunBackend) sends and
-/// receives.
+/// A frame that a [`PacketBackend`](crate::PacketBackend) or a [`TunBackend`](crate::TunBackend)
+/// transmits and receives.
 ///
-/// A sender on the same machine leaves the checksum of what it sends over TCP or UDP to hardware, and so
-/// to the kernel where there is none. A frame that can say that it lacks its checksum is sent as it came:
-/// it costs no pass over its bytes here, nor anywhere else if it stays on this machine.
-/// [`KeptBytes`](crate::KeptBytes) can; `Vec<u8>` cannot, and is received with its checksum computed.
+/// A sender on the same machine leaves TCP and UDP checksums to hardware, or to the kernel where there is
+/// none. A frame that can say that it lacks its checksum is transmitted as received: it costs no pass
+/// over its bytes here, nor anywhere else if it stays on this machine. [`KeptBytes`](crate::KeptBytes)
+/// can; `Vec<u8>` cannot, and is received with its checksum computed.
 ///
 /// # Example
 ///
@@ -79,7 +79,7 @@ impl Unsummed {
 /// let _ = forward::<KeptBytes>;
 /// ```
 pub trait PacketFrame: AsRef<[u8]> + From<Vec<u8>> {
-    /// Whether frames of this type say what they lack. What is received as another type lacks nothing.
+    /// Whether frames of this type can lack a checksum. Frames received as another type are complete.
     const MAY_LACK: bool = false;
 
     /// A frame that lacks this checksum; one that cannot say so is completed.
@@ -93,7 +93,7 @@ pub trait PacketFrame: AsRef<[u8]> + From<Vec<u8>> {
         None
     }
 
-    /// Computes the checksum that it lacks, if it does: for who sees the bytes and is no kernel.
+    /// Computes a missing checksum, for a reader of the bytes other than the kernel.
     fn complete(&mut self) {}
 }
 

@@ -1,6 +1,7 @@
-//! What an error from a socket means for the packets, and the loops that act on it.
+//! Classifies socket errors by their meaning for the packets, and contains the loops that act on
+//! them.
 //!
-//! Kept apart from the system calls so that every answer the kernel could give can be tried.
+//! Separate from the system calls so that tests can try every answer of the kernel.
 
 use std::collections::VecDeque;
 use std::io;

@@ -10,9 +10,9 @@ use crate::sys;
 
 /// Lets one thread wait for any of many sockets.
 ///
-/// It keeps the array that the system call wants, so that waiting allocates only when there are
-/// more sockets than ever before. It remembers nothing else: the sockets are given anew with each
-/// call and may change between calls.
+/// It keeps the array that the system call needs, so that waiting allocates only when there are
+/// more sockets than ever before. It keeps no other state: each call gets the sockets, which may
+/// change between calls.
 #[derive(Debug, Default)]
 pub struct Waiter {
     set: Vec<libc::pollfd>,

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// From the kernel's notes of when packets came, how long they have waited.
+/// Computes how long packets have waited, from the kernel's timestamps of their arrival.
 ///
-/// A ring that was found empty holds only what came later: no packet is taken to have waited for
-/// longer, whatever its note says. So a clock that is set while packets wait makes their waits
-/// wrong by no more than the time since the ring was last empty, and those of later packets not at
-/// all.
+/// All packets in a ring that was once empty arrived later than that: no packet counts as having
+/// waited for longer, whatever its timestamp says. A clock that is set while packets wait therefore
+/// falsifies their waits by at most the time since the ring was last empty, and those of later
+/// packets not at all.
 #[derive(Debug)]
 pub(crate) struct Waits {
     /// When the ring was last found empty, on the clock that is never set.

@@ -6,19 +6,19 @@
 //!
 //! # Queues
 //!
-//! A device divides what arrives among its receive queues, all packets of a flow to one. A backend that
-//! was [bound to all](XdpBackend::bind_all) has a socket on each, takes from them in turns, an equal
-//! part from each that has so many, and sends by the first alone, unless it is split. So packets of one flow keep their
-//! order on both ways; packets of two flows that arrived at two queues may change places. The budget of
-//! what is in flight is that of a queue that sends. What the device counts by queue is told summed.
+//! A device distributes arrivals among its receive queues, all packets of a flow to one. A backend that was [bound to
+//! all](XdpBackend::bind_all) has a socket on each, receives from them in turn, an equal share from each that has
+//! enough packets, and transmits on the first alone, unless it is split. Packets of one flow keep their order in both
+//! directions; packets of two flows that arrived at two queues may be reordered. The budget for bytes in flight applies
+//! to each transmit queue. The device's counts per queue are summed.
 //!
 //! # Threads
 //!
 //! A backend can be [split](XdpBackend::split) into one or more [`XdpSender`]s, each with a queue, and one or more
 //! [`XdpReceiver`]s, among which the queues are divided: each may be used by a thread of its own, and dropped before or
-//! after the others. So a flow's packets come to one thread, in order. Frames go back by themselves: what is dropped or
-//! was sent becomes free for all. Where a thread has frames that another one received, they share the list of free frames,
-//! and change a word of it with each; [`OwedFrames`] has what avoids that.
+//! after the others. A flow's packets thus reach one thread, in order. Frames return by themselves: dropped or
+//! transmitted ones become free for all. A thread that has frames that another one received shares the list of free
+//! frames with it, and each frame changes a word of the list; [`OwedFrames`] avoids that.
 //!
 //! # Frames
 //!
@@ -27,14 +27,13 @@
 //! the same [`Umem`] pass frames on as they are: what one receives, another transmits, and no
 //! packet is copied by this process. A frame of another memory is copied on its way out.
 //!
-//! A frame belongs to whoever holds the handle, alone. The backend that transmits it gives it to
-//! the kernel, and makes it free when the kernel is done with it; who drops it makes it free at
-//! once. Frames run out when a scheduler queues more than [`Umem::new`] made: then what arrives is
-//! dropped by the kernel and counted by [`XdpBackend::dropped`].
+//! A frame belongs to the holder of its handle alone. The transmitting backend gives it to the kernel, and frees it
+//! when the kernel has finished with it; dropping the handle frees it at once. Frames run out when a scheduler queues
+//! more than [`Umem::new`] made: the kernel then drops arrivals, and [`XdpBackend::dropped`] counts them.
 //!
-//! A backend that is dropped makes its frames free, but for those that a device may still read or
-//! write: in zero-copy mode all that it had, for the driver is stopped some time later. These are
-//! lost to the [`Umem`]; its memory is freed with the rest.
+//! Dropping a backend frees its frames, except those that a device may still read or write: in zero-copy mode all that
+//! it had, for the driver is stopped some time later. These are lost to the [`Umem`], whose memory is freed with the
+//! rest.
 //!
 //! | held by | how many |
 //! | --- | --- |
@@ -42,15 +41,13 @@
 //! | each backend, to send | up to as many as its transmit ring has places, for each queue that sends |
 //! | the program, as [`XdpFrame`] | the rest, but for those that are free |
 //!
-//! A packet from another program on the same machine comes as it was left to the device: its
-//! checksums may not be computed yet ([`complete_checksum`](crate::checksum::complete_checksum)). A frame
-//! that was [found](XdpFrame::find_unsummed) to lack one is completed when it is sent: by the kernel where
-//! that can be told (at a virtual cable, since Linux 6.11), and so never if it stays on this machine.
-//! Segments that were left to be cut are cut by the kernel where it knows that such a backend
-//! listens: at the other end of a virtual cable in native mode. In generic mode they come uncut, and
-//! what is longer than a frame of the memory is lost and counted by
-//! [`dropped`](XdpBackend::dropped), unless the sending interface's offloads are off
-//! (`ethtool -K .. tso off gso off`).
+//! A packet from another program on the same machine arrives in the form handed to the device: its checksums may not be
+//! computed yet ([`complete_checksum`](crate::checksum::complete_checksum)). A frame that was
+//! [found](XdpFrame::find_unsummed) to lack one is completed on transmission: by the kernel where it accepts such a
+//! request (on a virtual cable, since Linux 6.11), and so never if it stays on this machine. Unsegmented frames are
+//! segmented by the kernel where it knows of such a receiver: at the other end of a virtual cable in native mode. In
+//! generic mode they arrive unsegmented, and those longer than a frame of the memory are dropped and counted by
+//! [`dropped`](XdpBackend::dropped), unless the sending interface's offloads are off (`ethtool -K .. tso off gso off`).
 //!
 //! # Modes
 //!
@@ -60,9 +57,8 @@
 //! | [`Native`](XdpMode::Native) | the driver hands packets over early; copied | many drivers, veth among them |
 //! | [`Generic`](XdpMode::Generic) | the stack hands packets over; copied | every device |
 //!
-//! Asked for none, a backend gets the first that the interface offers, and
-//! [`mode`](XdpBackend::mode) tells which: of several queues, the slowest of them. With memory that is
-//! [unaligned](Umem::unaligned) there is no zero-copy.
+//! Without a choice, a backend gets the first mode that the interface offers, and [`mode`](XdpBackend::mode) returns
+//! it: of several queues, the slowest. With memory that is [unaligned](Umem::unaligned) there is no zero-copy.
 //!
 //! # What the kernel's errors become
 //!
@@ -180,13 +176,13 @@ impl fmt::Display for XdpMode {
     }
 }
 
-/// What may be chosen about an [`XdpBackend`].
+/// Options of an [`XdpBackend`].
 #[derive(Clone, Debug)]
 pub struct XdpOptions {
     /// This mode or an error; `None` for the first that the interface offers and the memory allows.
     pub mode: Option<XdpMode>,
-    /// Frames kept ready to receive into, at each queue: a power of two, 64 to 32,768. What arrives
-    /// while all of its queue are full is lost. 1,024 if not chosen.
+    /// Frames kept ready to receive into, at each queue: a power of two, 64 to 32,768. Arrivals are lost while all of
+    /// their queue's frames are full. Default: 1,024.
     pub rx_ring: u32,
     /// Frames that may be with the device to be sent, by each queue that sends: a power of two, 64 to 32,768. 256 if
     /// not chosen.
@@ -195,8 +191,7 @@ pub struct XdpOptions {
     /// [`in_flight`](Backend::in_flight) ever says, *Q*. At least the interface's longest frame.
     /// 64 KiB if not chosen.
     pub budget: Budget,
-    /// Whether packets go on to the kernel's own stack until it is [told to hear](XdpBackend::hear)
-    /// them. Not if not chosen.
+    /// Whether packets go to the kernel's own stack until [`hear`](XdpBackend::hear) is called. Default: false.
     pub deaf: bool,
 }
 
@@ -231,20 +226,20 @@ const CALLS: u32 = 8;
 /// vector. [`arrivals`](Backend::arrivals) says how long packets lay in the receive ring, where the
 /// driver leaves room for a note before a packet, as in generic mode and with veth.
 ///
-/// It may be moved to another thread, as its frames may; there is one of it, and it is used by one
-/// thread at a time, unless it is [split](Self::split). A thread with nothing else to do may wait for it with a
-/// [`Waiter`](crate::Waiter). That ends at the removal of the interface only with its timeout. The
-/// descriptor of one socket is the socket's, that of several an epoll instance over them, which is only
-/// to be waited for; what it costs falls to the kernel, for each batch of packets that a driver brings.
+/// It may be moved to another thread, as its frames may; it cannot be cloned, and one thread uses it at a time, unless
+/// it is [split](Self::split). A thread with nothing else to do may wait for it with a [`Waiter`](crate::Waiter). If
+/// the interface is removed, only the timeout ends the wait. With one socket the descriptor is the socket's, with
+/// several it is that of an epoll instance over them, which must only be waited for; its cost falls on the kernel, for
+/// each batch of packets that a driver delivers.
 pub struct XdpBackend {
-    /// First, so that nothing arrives any more while what was sent is waited for.
+    /// First, so that arrivals stop before the wait for transmitted packets.
     receiver: XdpReceiver,
     sender: XdpSender,
-    /// What sends by the other queues, once it is split; nothing before.
+    /// The senders of the other queues, once it is split; empty before.
     beside: Vec<XdpSender>,
 }
 
-/// What all that serve an interface know of it.
+/// State of an interface that all its users share.
 struct Bound {
     name: String,
     device: Interface,
@@ -254,7 +249,7 @@ struct Bound {
 }
 
 impl Bound {
-    /// The interface is gone: what all say from now on.
+    /// Marks the interface as removed: all users return this error from now on.
     fn lose(&self) -> io::Error {
         self.gone.store(true, Ordering::Relaxed);
         io::Error::new(
@@ -277,7 +272,7 @@ impl Bound {
         }
     }
 
-    /// What comes of asking the kernel on a socket how the interface is.
+    /// Evaluates the result of querying the interface's state through a socket.
     fn looked(&self, look: io::Result<()>) -> io::Result<()> {
         match look {
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Err(self.lose()),
@@ -287,7 +282,7 @@ impl Bound {
     }
 }
 
-/// When somebody looks after what says nothing by itself.
+/// Timer of periodic checks for conditions that raise no event.
 struct Attention {
     /// Last.
     at: Instant,
@@ -344,8 +339,8 @@ impl XdpBackend {
         self.receiver.queues()
     }
 
-    /// From now on packets come here, or go on to the kernel's own stack as if this were not there. At
-    /// once for all that arrive at a queue, and one queue after the other.
+    /// Delivers packets here from now on, or to the kernel's own stack as if this backend did not exist. Takes effect
+    /// at once for all arrivals of a queue, and on one queue after the other.
     ///
     /// # Errors
     ///
@@ -383,22 +378,21 @@ impl XdpBackend {
         &self.sender
     }
 
-    /// Halves that send and halves that receive, as many as asked for, each of which is a thread's. Of those that send each
-    /// has a queue, in their order, with a ring and a budget of its own: frames of one flow keep their order where one of
-    /// them sends all. Of those that receive each has one queue in so many, by turns. Nothing is lost, and what was in
-    /// flight stays so, with the first of those that send. When the interface is gone all of them say so, with the same
-    /// words.
+    /// Splits the backend into the requested numbers of senders and receivers, for one thread each. Each sender has a
+    /// queue, in their order, with a ring and a budget of its own: frames of one flow keep their order if one sender
+    /// transmits them all. Each of `n` receivers has every `n`th queue. Nothing is lost, and packets in flight stay so,
+    /// with the first sender. When the interface is removed all of them return the same error.
     ///
-    /// Those that send and are dropped while others receive wait for what the kernel has taken up, each for 100 ms at most.
-    /// O(queues).
+    /// A sender that is dropped while others receive waits for packets that the kernel has taken, for at most 100 ms
+    /// each. O(queues).
     ///
-    /// Waiting for one that receives makes the kernel send what is in the transmit rings of its queues, on the thread that
-    /// waits.
+    /// Waiting for a receiver makes the kernel transmit the packets in the transmit rings of its queues, on the waiting
+    /// thread.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if there are to be none, or more than there are queues; what the system says where there can be no
-    /// descriptor to wait for.
+    /// `InvalidInput` if a number is 0 or exceeds the number of queues; an error of the system if no descriptor to wait
+    /// for can be created.
     pub fn split(
         self,
         senders: usize,
@@ -429,12 +423,12 @@ impl Backend for XdpBackend {
     type Tx = XdpFrame;
     type Rx = XdpFrame;
 
-    /// As of [`XdpSender`].
+    /// As for [`XdpSender`].
     ///
     /// # Errors
     ///
-    /// `NetworkDown` when the interface was removed. A link that is down is not an error: it takes
-    /// nothing, and goes on when it is up again.
+    /// `NetworkDown` when the interface was removed. A link that is down is not an error: it accepts nothing, and
+    /// resumes when it is up again.
     fn transmit(&mut self, batch: &mut VecDeque<XdpFrame>) -> io::Result<usize> {
         self.sender.transmit(batch)
     }

@@ -23,9 +23,10 @@ pub(super) const FLOWS_SHIFT: i32 = 32;
 pub(super) const FLOWS_MASK: i32 = 0xff;
 pub(super) const BUCKETS_SHIFT: i32 = 48;
 
-/// What a frame takes from a limit that it passes.
+/// The cost of a frame that passes a limit.
 pub(super) const COST: i64 = 8;
-/// What it gives when it leaves: somewhat more, so that a limit follows a share that grows.
+/// The credit of a frame on transmission: somewhat more than its cost, so that a limit follows a
+/// growing share.
 pub(super) const RETURN: i64 = 9;
 
 const _: () = assert!(LIMIT_BYTES == 1 << LIMIT_SHIFT);

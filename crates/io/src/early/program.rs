@@ -1,6 +1,6 @@
-//! What the kernel does with a frame before anybody has it.
+//! The kernel program that handles a frame before any receiver.
 //!
-//! Its registers from one part to the next:
+//! Registers that keep their values from one part to the next:
 //!
 //! | register | |
 //! | --- | --- |
@@ -9,8 +9,9 @@
 //! | `R8` | bytes of the datagram, then of what it carries |
 //! | `R9` | the first word of the packet; then the rank and the class that were found |
 //!
-//! A malformed frame has a limit with all others. A frame that is yet to be segmented passes. Where later fragments follow
-//! the first one of their datagram, a table of datagrams has the class of each first fragment, dropped or not.
+//! A malformed frame shares a limit with all other malformed frames. A frame that is yet to be segmented passes. Where
+//! later fragments follow the first one of their datagram, a table of datagrams has the class of each first fragment,
+//! dropped or not.
 
 use crate::bpf::{Assembler, Do, If, Label, Register, Register::*, Size};
 
@@ -30,7 +31,7 @@ pub(crate) enum Hook {
     Interface,
 }
 
-/// What the program is made with.
+/// The inputs of the program's construction.
 pub(super) struct Parts<'a> {
     /// Descriptors of the shared memory and of the tables.
     pub memory: i32,
@@ -45,7 +46,7 @@ pub(super) struct Parts<'a> {
     pub datagrams: Option<i32>,
     /// By family.
     pub searches: &'a [Search; 3],
-    /// The bits that tell flows apart, of each kind, by family.
+    /// The bits that distinguish flows, for each flow definition and family.
     pub flows: &'a [[[u64; WORDS]; 3]],
     pub hash: [u64; WORDS],
 }
@@ -63,7 +64,7 @@ const LEN: i16 = 0;
 const VLAN_PRESENT: i16 = 20;
 const VLAN_TCI: i16 = 24;
 const GSO_SIZE: i16 = 176;
-/// What XDP answers to drop a frame.
+/// The XDP verdict that drops a frame.
 const XDP_DROP: i32 = 1;
 
 // Offsets from the end of the stack.
@@ -78,7 +79,7 @@ const PORTS: i16 = KEY - 8;
 const IP: i16 = PORTS - 40;
 const IDENTIFICATION: i16 = IP + 4;
 const ETHERNET: i16 = IP - 14;
-/// Where in the frame the datagram begins, then what it carries.
+/// Offsets in the frame of the datagram and of its payload.
 const OFFSET: i16 = IP - 24;
 /// Bytes of the frame.
 const LENGTH: i16 = OFFSET - 8;
@@ -93,7 +94,7 @@ const TAG_BYTES: i32 = 4;
 /// Of an IPv6 extension header those that all have.
 const EXTENSION_BYTES: i32 = 8;
 
-// Bits of the first word, beside those of `super::search`.
+// Bits of the first word, in addition to those of `super::search`.
 const HAS_PORTS: i32 = 1;
 const HAS_PROTOCOL: i32 = 2;
 const FRAGMENT: i32 = 4;
@@ -222,7 +223,7 @@ impl Writer<'_> {
         self.asm.order_from_network(to, 16);
     }
 
-    /// Goes on at once where nobody has a limit.
+    /// Skips to the end while no limit is set.
     fn prologue(&mut self) {
         let (on, asm) = (self.on, &mut *self.asm);
         asm.set_map_value(R7, self.parts.memory);
@@ -243,7 +244,7 @@ impl Writer<'_> {
         asm.store(Size::Double, R10, LENGTH, R8);
     }
 
-    /// Reads what is before the datagram, and jumps to either of two labels if it is one of IP.
+    /// Reads the headers before the datagram, and jumps to one of two labels if the frame carries IP.
     fn ethernet(&mut self) -> [Label; 2] {
         self.asm.calculate(Do::Set, R2, 0);
         self.copy(ETHERNET, ETHERNET_BYTES);
@@ -705,7 +706,7 @@ impl Writer<'_> {
         self.asm.place(others);
     }
 
-    /// Looks the words up in a table, and keeps what is found in `R9` if that is better.
+    /// Looks up the words in a table, and stores a better result in `R9`.
     fn look_up(&mut self, table: &Table) {
         let asm = &mut *self.asm;
         asm.store_number(R10, KEY, table.number as i32);
@@ -730,8 +731,7 @@ impl Writer<'_> {
         asm.place(next);
     }
 
-    /// Compares the words with one pattern; goes to `found` if they are what it asks for, or
-    /// something better was found.
+    /// Compares the words with one pattern; jumps to `found` if they match, or if a better result is known already.
     fn compare(&mut self, compared: &Compared, looked_up: bool, found: Label) {
         let asm = &mut *self.asm;
         let pattern = &compared.pattern;

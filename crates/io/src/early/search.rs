@@ -22,7 +22,7 @@ pub(super) struct Table {
     pub mask: [u64; WORDS],
 }
 
-/// A pattern with what it leads to.
+/// A pattern and its result.
 #[derive(Clone, Debug)]
 pub(super) struct Compared {
     pub pattern: Pattern,
@@ -38,7 +38,7 @@ pub(super) struct Search {
     pub entries: Vec<([u64; WORDS + 1], u64)>,
     /// By rank.
     pub compared: Vec<Compared>,
-    /// What is found where nothing is.
+    /// The result if nothing matches.
     pub otherwise: u64,
     /// From this result on, a rule that is left out might have come before.
     pub undecided: Option<u64>,
@@ -88,7 +88,7 @@ impl Search {
                 search.entries.push((key, result));
             } else if search.compared.len() < MOST_COMPARED {
                 search.compared.push(Compared { pattern, result });
-                // What is behind is never reached, and the verifier wants no such instructions.
+                // Later patterns are unreachable, and the verifier rejects unreachable instructions.
                 if pattern.mask == [0; WORDS] && fits(&pattern) {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Long frames, which come beside a ring whose places are for one of the MTU.
+//! Long frames, which bypass a ring whose slots are sized for the MTU.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -182,8 +182,8 @@ fn two_backends_with_the_same_sockets_receive_by_turns_and_miss_nothing() {
         let go_on = || PacketBackend::from_sockets(far.name(), Budget::default(), sockets);
         far.namespace().run(go_on).unwrap()
     };
-    // Some have a place in the ring, some come beside it; each is cut into two. More than the ring has
-    // places for, all together.
+    // Some frames are in the ring, some bypass it; each is segmented into two. Together they are more
+    // than the ring has slots for.
     let mut number = 0;
     let mut expected = Vec::new();
     for turn in 0..60_u16 {

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// After which nothing more comes.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// Sockets that hear what arrives at an interface, and whoever sends to it.
+/// Sockets that receive on an interface, and a sender to it.
 struct Sockets {
     group: Vec<PacketBackend>,
     sender: PacketBackend,
@@ -27,7 +27,8 @@ impl Sockets {
         sys::set_option(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, on).unwrap();
     }
 
-    /// A datagram of each flow arrives, of which so many are heard: how many by each of the sockets.
+    /// Sends a datagram of each flow, of which `expected` pass, and returns the number received by
+    /// each socket.
     fn hear(&mut self, expected: u64) -> Vec<u64> {
         let datagram = |flow: u16| {
             let mut frame = vec![0xff; 6];
@@ -81,7 +82,7 @@ fn dropping() -> io::Result<EarlyDrop> {
     Ok(early)
 }
 
-/// They have dropped so many, if not at once.
+/// Waits until `frames` frames have been dropped.
 fn has_dropped(early: &EarlyDrop, frames: u64) {
     let begun = Instant::now();
     while early.dropped(0).frames < frames && begun.elapsed() < PATIENCE {
@@ -141,7 +142,7 @@ fn what_is_dropped_early_is_at_all_sockets_of_a_group_also_where_one_refuses_oth
         has_dropped(&other, 0);
         sockets.group = far.namespace().run(open);
     }
-    // Whoever is to hear nothing more does not by other tables.
+    // A stopped socket stays stopped when the tables change.
     let gate = Gate::of_all(sockets.group.iter().map(PacketBackend::gate));
     let deaf = |one: &PacketBackend| one.hear(false);
     sockets.group.iter().try_for_each(deaf).unwrap();

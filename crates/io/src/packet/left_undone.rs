@@ -1,4 +1,4 @@
-//! Frames that are sent again without their checksums, beside what the kernel's own bridge makes of them.
+//! Compares frames that are retransmitted without their checksums with those of the kernel's own bridge.
 //!
 //! ```text
 //! host ─── inside | bridge | outside ─── far
@@ -41,8 +41,8 @@ impl Ours {
     }
 }
 
-/// Sends each both ways, and compares what comes out of them. On ours, all lack their checksums at the end
-/// or `none` does.
+/// Sends each frame along both paths, and compares the results. On our path, all or (with `none`) no
+/// frames lack their checksums at the end.
 fn compare(lab: &Lab, ours: &Ours, wholes: &[Whole], none: bool) {
     let [by_bridge, by_us] = [&lab.host, &ours.near].map(sender);
     let mut far: PacketBackend = listen(&lab.far, true);
@@ -64,7 +64,7 @@ fn compare(lab: &Lab, ours: &Ours, wholes: &[Whole], none: bool) {
             let frames = collect(&mut far, count, usize::MAX);
             (frames, collect(&mut beyond, count, usize::MAX))
         };
-        // The kernel itself loses frames on their way, where a thousand of anybody's wait.
+        // The kernel itself drops frames on their way once a thousand are queued.
         let mut came = (0..10).map(|_| attempt());
         let came = came.find(|(one, other)| one.len() == count && other.len() == count);
         let (kernels, ours) = came.unwrap_or_else(|| panic!("not {count} of {whole:?}"));

@@ -1,4 +1,5 @@
-//! What this backend cuts, beside what the kernel's own bridge cuts of the same frames.
+//! Compares the segments of this backend with those that the kernel's own bridge makes of the same
+//! frames.
 //!
 //! ```text
 //! host ─────── inside | bridge | outside ─────── far
@@ -111,7 +112,7 @@ pub(super) fn sender(link: &Link) -> OwnedFd {
     socket
 }
 
-/// Sends each, and compares what comes out of three ways: the kernel's, and both of ours.
+/// Sends each frame, and compares the results of three paths: the kernel's, and both of ours.
 fn compare(lab: &Lab, wholes: &[Whole]) {
     let socket = sender(&lab.host);
     let [mut kernel, mut prompt, mut blocks]: [PacketBackend; 3] = [
@@ -132,7 +133,7 @@ fn compare(lab: &Lab, wholes: &[Whole]) {
                 collect(&mut blocks, count, 64),
             ]
         };
-        // The kernel itself loses frames on their way, where a thousand of anybody's wait.
+        // The kernel itself drops frames on their way once a thousand are queued.
         let all_came = |ways: &[Vec<_>; 3]| ways.iter().all(|way| way.len() == count);
         let came = (0..10).map(|_| attempt()).find(all_came);
         let [kernel, prompt, blocks] = came.unwrap_or_else(|| panic!("not {count} of {whole:?}"));
@@ -150,7 +151,8 @@ fn compare(lab: &Lab, wholes: &[Whole]) {
 /// Frames of all kinds, among them such as only a test has.
 pub(super) fn of_all_kinds(count: usize) -> Vec<Whole> {
     let mut runner = TestRunner::deterministic();
-    // The kernel refuses a header that asks to cut what is one frame, once it counts the options.
+    // The kernel rejects a segmentation header for a frame that fits one segment, once it counts the
+    // options.
     let strategy = wholes().prop_filter("one frame", |whole| {
         whole.size.is_none() || whole.frames() > 1
     });
@@ -172,7 +174,7 @@ fn frames_of_all_kinds_are_cut_as_the_kernel_cuts_them() {
 /// (`GSO_LEGACY_MAX_SIZE`).
 const LONGEST: usize = 65_536 - 23;
 
-/// What a sender makes of a full window.
+/// The frames that a sender makes of a full window.
 #[test]
 fn the_longest_frames_are_cut_as_the_kernel_cuts_them() {
     let Some(lab) = or_skip("the longest frames", Lab::new()) else {
@@ -251,8 +253,8 @@ fn compare_connection(lab: &Lab, prompt: bool) {
         .each_mut()
         .map(|ear| collect(ear, usize::MAX, usize::MAX));
     assert!(kernels.len() > 2_000);
-    // What the kernel has lost behind the place where it cut is among ours alone, and what two
-    // processors sent at a time may have changed places on its way there.
+    // Frames that the kernel lost after segmentation are only among ours, and frames that two
+    // processors transmitted at a time may have been reordered.
     let mut rest = HashMap::new();
     for frame in &ours {
         *rest.entry(frame).or_insert(0) += 1;

@@ -1,7 +1,7 @@
-//! Making a received frame what it was, or was to be, on the wire.
+//! Restores received frames to their form on the wire.
 //!
-//! The kernel takes a VLAN tag out of the frame and keeps it beside; and a sender on the same
-//! machine, behind a virtual device, leaves checksums to hardware that is not there.
+//! The kernel strips a VLAN tag from the frame and reports it separately; and a sender on the same
+//! machine, behind a virtual device, leaves checksums to hardware that does not exist.
 
 use crate::checksum;
 use crate::kept;
@@ -42,7 +42,7 @@ pub(super) fn write(arrival: &Arrival<'_>, frame: &mut Vec<u8>) {
     }
 }
 
-/// What is left to do to the frame with its tag.
+/// Returns the pending offloads of the frame with its tag.
 pub(super) fn offload(arrival: &Arrival<'_>) -> Offload {
     // The kernel's positions do not count the tag, which stands before all that is summed.
     arrival.offload.moved(tag_length(arrival))

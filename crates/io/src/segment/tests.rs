@@ -1,5 +1,5 @@
-//! What is cut is what was whole, by the word of a parser that is not ours; and nothing that
-//! anybody may write into a header does harm.
+//! Checks segmentation against an independent parser: the segments make up the original, and no
+//! header that an attacker may write does harm.
 
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use proptest::prelude::*;
@@ -144,7 +144,7 @@ proptest! {
         }
     }
 
-    /// Whoever may send to us may write such a header, and any frame behind it.
+    /// A remote sender controls such a header, and any frame after it.
     #[test]
     fn no_header_does_harm(
         whole in wholes(),
@@ -296,7 +296,7 @@ fn what_is_not_plainly_what_it_is_called_is_left() {
     ] {
         assert_eq!(changed(at, byte), Err(Uncut::Headers), "{what}");
     }
-    // A tunnel over UDP: what is to be summed is the inner packet.
+    // A tunnel over UDP: the checksum covers the inner packet.
     let (mut header, bytes) = Whole {
         transport: Transport::Udp,
         ..plain()

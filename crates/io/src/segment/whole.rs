@@ -9,7 +9,7 @@ use fairlane_classify::offload::{fold, internet_sum};
 /// The flag by which a sender of TCP says that it has reduced its window.
 pub(crate) const CWR: u8 = 0x80;
 
-/// A frame of TCP or UDP, and what is left to do to it.
+/// A TCP or UDP frame, and its pending offloads.
 #[derive(Clone, Debug)]
 pub(crate) struct Whole {
     /// VLAN tags, the outer one first.
@@ -80,7 +80,7 @@ pub(crate) fn wholes() -> impl Strategy<Value = Whole> {
             tags,
             ip,
             transport,
-            // What is not to be cut is a frame of its own.
+            // A frame that needs no segmentation is one frame.
             payload: match size {
                 Some(_) => payload,
                 None => payload[..payload.len().min(1_000)].to_vec(),
@@ -153,7 +153,7 @@ impl Whole {
                 (header, sum)
             }
             Ip::Six { class, extensions } => {
-                // Hop by hop first, then what may come in any order.
+                // Hop-by-hop options first, then the others in any order.
                 let kinds = [0, 60, 43, 60];
                 let mut next = kinds[..extensions.len()]
                     .iter()
@@ -181,7 +181,7 @@ impl Whole {
         }
     }
 
-    /// The frame, with what the kernel would say of it before it.
+    /// Returns the frame and the header by which the kernel would describe it.
     pub(crate) fn made(&self) -> ([u8; super::HEADER], Vec<u8>) {
         let mut transport = self.transport_header();
         let behind = transport.len() + self.payload.len();

@@ -38,7 +38,7 @@ const FLAGS_DRV_MODE: u32 = 1 << 2;
 pub(crate) const XDP_DROP: u32 = 1;
 pub(crate) const XDP_PASS: i32 = 2;
 
-/// What a program is for.
+/// The purpose of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramKind {
     /// To say how much of a packet a socket hears.
@@ -56,17 +56,17 @@ pub(crate) enum AttachPoint {
     Stack,
 }
 
-/// The program that brings packets to sockets, on one interface. Dropping it takes it off.
+/// The program that delivers packets to sockets, on one interface. Dropping it detaches it.
 ///
-/// The kernel empties a table of programs with the last descriptor of it, and what stands on the
-/// interface passes packets on as if it were not there where the table is empty. Taking that off, and
-/// the sockets apart, takes the kernel a tenth of a second. So the table has one of the highest
-/// descriptors: of those of a process that dies, Linux lets go of the highest first.
+/// The kernel empties a table of programs when its last descriptor is closed, and the program on the interface passes
+/// packets to the stack while the table is empty. Detaching that program and closing the sockets takes the kernel a
+/// tenth of a second. The table therefore has one of the highest descriptors, since Linux closes a dying process's
+/// highest descriptors first.
 #[derive(Debug)]
 pub(crate) struct Program {
     /// Declared first, so that no packet is redirected to a map that is going.
     table: OwnedFd,
-    /// What is in the table.
+    /// The program in the table.
     current: Mutex<Arc<OwnedFd>>,
     /// Keeps what enters the table on the interface.
     _link: OwnedFd,
@@ -110,7 +110,7 @@ impl Program {
         self.sockets.as_raw_fd()
     }
 
-    /// Puts another program in the place of this one, at once, and returns what was there.
+    /// Replaces the current program atomically, and returns the former one.
     pub(crate) fn exchange(&self, program: Arc<OwnedFd>) -> io::Result<Arc<OwnedFd>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         set_entry(self.table.as_fd(), 0, program.as_fd())?;
@@ -153,7 +153,7 @@ struct MapCreate {
     flags: u32,
 }
 
-/// Puts what a descriptor stands for at the place `key` of a map.
+/// Sets the entry `key` of a map to the object of a descriptor.
 fn set_entry(map: BorrowedFd<'_>, key: u32, value: BorrowedFd<'_>) -> io::Result<()> {
     let value = value.as_raw_fd();
     let attributes = MapElement {
@@ -204,7 +204,7 @@ fn create_map(attributes: MapCreate) -> io::Result<OwnedFd> {
     Ok(own(descriptor))
 }
 
-/// A map of so many bytes in one piece, zeros, that programs may read and write, as may who maps it.
+/// Creates a map of `bytes` zero bytes in one piece, which programs may read and write and processes may map.
 pub(crate) fn shared_memory(bytes: usize) -> io::Result<OwnedFd> {
     create_map(MapCreate {
         map_type: MAP_TYPE_ARRAY,
@@ -215,7 +215,7 @@ pub(crate) fn shared_memory(bytes: usize) -> io::Result<OwnedFd> {
     })
 }
 
-/// A table with keys of `N` numbers, with room for so many.
+/// A hash table with keys of `N` words and a fixed capacity.
 #[derive(Debug)]
 pub(crate) struct HashTable<const N: usize>(OwnedFd);
 
@@ -241,7 +241,7 @@ impl<const N: usize> HashTable<N> {
         .map(HashTable)
     }
 
-    /// What is found by `key` from now on.
+    /// Sets the value of `key`.
     pub(crate) fn insert(&self, key: &[u64; N], value: u64) -> io::Result<()> {
         let attributes = MapElement {
             map: self.descriptor() as u32,
@@ -259,7 +259,7 @@ impl<const N: usize> HashTable<N> {
     }
 }
 
-/// Maps what [`shared_memory`] made of so many bytes, a multiple of eight.
+/// Maps `bytes` bytes, a multiple of eight, of memory that [`shared_memory`] created.
 pub(crate) fn map_shared(memory: &OwnedFd, bytes: usize) -> io::Result<Mapped> {
     Mapped::new(memory.as_fd(), bytes / size_of::<u64>())
 }
@@ -301,7 +301,7 @@ pub(crate) fn load(kind: ProgramKind, instructions: &[Instruction]) -> io::Resul
     Ok(own(descriptor))
 }
 
-/// What a program answers to a frame, by a trial run.
+/// Runs a program on a frame and returns its verdict.
 pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
     #[repr(C)]
     struct TestRun {
@@ -334,18 +334,18 @@ pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
     }
 }
 
-/// What a socket hears of what arrives.
+/// The filter on a socket's arrivals.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Heard {
     #[default]
     All,
-    /// What this program says.
+    /// Packets that this program passes.
     By(Arc<OwnedFd>),
     /// Nothing more, whatever is said later.
     Nothing,
 }
 
-/// A socket, and what it hears.
+/// A socket and its filter.
 #[derive(Debug)]
 pub(crate) struct Filtered {
     socket: OwnedFd,
@@ -361,7 +361,7 @@ impl Filtered {
         }
     }
 
-    /// Has it hear something else, at once, and returns what it heard before.
+    /// Replaces the filter atomically, and returns the former one.
     pub(crate) fn exchange(&self, hears: Heard) -> io::Result<Heard> {
         let mut current = self.hears.lock().unwrap_or_else(PoisonError::into_inner);
         if let Heard::Nothing = *current {
@@ -408,12 +408,11 @@ fn create_link(program: BorrowedFd<'_>, interface: u32, place: AttachPoint) -> i
     Ok(own(descriptor))
 }
 
-/// The system call. The kernel takes what `attributes` lacks to be zero.
+/// The system call. The kernel treats missing trailing fields of `attributes` as zero.
 ///
 /// # Safety
 ///
-/// `T` is what the kernel reads for this command, without padding, and the pointers in it are
-/// good for it.
+/// `T` is the type that the kernel reads for this command, without padding, and the pointers in it are valid for it.
 unsafe fn bpf<T>(command: c_uint, attributes: &T) -> io::Result<c_long> {
     let size = size_of::<T>() as c_uint;
     // SAFETY: the kernel reads `size` bytes at the pointer; the rest is the caller's promise. The
@@ -427,7 +426,6 @@ unsafe fn bpf<T>(command: c_uint, attributes: &T) -> io::Result<c_long> {
 
 /// A descriptor that the kernel has just returned.
 fn own(descriptor: c_long) -> OwnedFd {
-    // SAFETY: the calls that this is used for return a new descriptor, closed on `exec`, that
-    // nobody else knows.
+    // SAFETY: these calls return a new descriptor, closed on `exec`, that no other owner has.
     unsafe { OwnedFd::from_raw_fd(descriptor as i32) }
 }

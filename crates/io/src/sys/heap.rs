@@ -1,10 +1,11 @@
 //! The allocator that the program was built with.
 
-/// What is longer has pages of its own, which are given back as soon as it is freed. No frame is.
+/// Larger allocations get pages of their own, which are returned as soon as they are freed. No frame is that
+/// large.
 #[cfg(target_env = "gnu")]
 const OF_ITS_OWN: libc::c_int = 256 << 10;
-/// What may be free at the end of a thread's part before it is given back: a burst of frames comes and goes
-/// without a system call.
+/// Free memory kept at the end of a thread's arena before it is returned: bursts of frames need no system
+/// call.
 #[cfg(target_env = "gnu")]
 const KEPT: libc::c_int = 4 << 20;
 
@@ -22,7 +23,7 @@ const KEPT: libc::c_int = 4 << 20;
 /// give_back_unused();
 /// ```
 pub fn keep_little_unused() {
-    // SAFETY: it takes numbers, and changes nothing about what somebody holds.
+    // SAFETY: it takes numbers, and changes no existing allocation.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, OF_ITS_OWN);
@@ -30,14 +31,13 @@ pub fn keep_little_unused() {
     }
 }
 
-/// Gives the system back the memory that was allocated once and holds nothing now, in whole pages: glibc
-/// keeps what lies below something that is still in use. Other C libraries do without being told, and
-/// nothing happens there.
+/// Returns unused heap memory to the system, in whole pages: glibc otherwise keeps free memory below an
+/// allocation that is still in use. A no-op with other C libraries, which do so by themselves.
 ///
-/// It takes the time of a walk over what is free, milliseconds after some hundred megabytes were; whoever
-/// allocates meanwhile waits while his part of it is walked over.
+/// It walks the free lists, which takes milliseconds after some hundred megabytes were freed; a thread that
+/// allocates meanwhile waits while its arena is walked.
 pub fn give_back_unused() {
-    // SAFETY: it takes no pointer, and neither moves nor frees what somebody holds.
+    // SAFETY: it takes no pointer, and neither moves nor frees existing allocations.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);

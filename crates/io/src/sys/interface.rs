@@ -1,4 +1,4 @@
-//! What the kernel says of an interface, by `ioctl`.
+//! Properties of an interface, by `ioctl`.
 
 use std::ffi::{CStr, c_char};
 use std::fs::DirEntry;
@@ -34,7 +34,7 @@ pub(crate) enum LinkState {
     Gone,
 }
 
-/// Who joins received segments.
+/// The places where received segments are coalesced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// Generic receive offload (GRO).
@@ -96,7 +96,7 @@ impl Interface {
         let socket =
             unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         count_or_error(socket)?;
-        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just made this descriptor, and it has no other owner.
         let control = unsafe { OwnedFd::from_raw_fd(socket) };
         ask(control.as_fd(), libc::SIOCGIFINDEX as _, &mut request)?;
         // SAFETY: the kernel has written this member; an integer has no invalid value.
@@ -178,7 +178,7 @@ impl Interface {
         }
     }
 
-    /// Whether there is a carrier now; `EOPNOTSUPP` for a driver that cannot tell.
+    /// Returns whether there is a carrier now; `EOPNOTSUPP` if the driver does not report it.
     fn carrier(&self) -> io::Result<bool> {
         /// `ETHTOOL_GLINK`.
         const GET_LINK: u32 = 0x0a;
@@ -215,8 +215,8 @@ impl Interface {
         self.queues(|channels| channels.sending, "tx-")
     }
 
-    /// How many queues there are of a kind. Where the driver does not tell, as `/sys` has it, unless that is of
-    /// another namespace; 1 where nobody tells.
+    /// Returns the number of queues of a kind. If the driver does not report it, counts those in `/sys`, unless
+    /// that belongs to another namespace; 1 if neither is available.
     fn queues(&self, of: impl Fn(&Channels) -> u32, listed: &str) -> io::Result<u32> {
         /// `ETHTOOL_GCHANNELS`.
         const GET_CHANNELS: u32 = 0x3c;
@@ -263,7 +263,7 @@ impl Interface {
         Ok(self.ask_driver(Value { command, data })?.data)
     }
 
-    /// Asks the driver by a command that goes with what it is asked with.
+    /// Queries the driver by a command whose argument is `question`.
     fn ask_driver<T: Plain>(&self, question: T) -> io::Result<T> {
         self.by_name(|request| {
             let mut value = question;

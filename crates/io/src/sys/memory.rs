@@ -53,13 +53,13 @@ impl Mapped {
 }
 
 impl Mapped {
-    /// Takes the pages out of the file, for all that have it: what is read there from now on is
-    /// zeros, and who writes there again gets pages of its own account.
+    /// Frees the file's pages for all processes that share it: reads return zeros from now on, and
+    /// a process that writes again is charged for its pages.
     ///
     /// Safe for any mapping: its words are atomics, and may change at any time.
     pub(crate) fn empty(&self) -> io::Result<()> {
-        // SAFETY: the range is this mapping, from `mmap`, and `self` keeps it. The call changes
-        // what the words contain, which any process may, and not the mapping.
+        // SAFETY: the range is this mapping, from `mmap`, and `self` keeps it. The call changes the
+        // words' values, which any process may, and not the mapping.
         let emptied = unsafe {
             libc::madvise(
                 self.words.as_ptr().cast(),
@@ -83,8 +83,8 @@ impl AsRef<[AtomicU64]> for Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length, nobody else unmaps it, and all
-        // borrows of it ended with `self`. A failure would leave it mapped, which harms nobody.
+        // SAFETY: the mapping was made by `new` with this length, no other code unmaps it, and all
+        // borrows of it ended with `self`. If it fails the memory stays mapped, which is harmless.
         unsafe {
             libc::munmap(
                 self.words.as_ptr().cast(),

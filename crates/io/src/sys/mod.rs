@@ -1,7 +1,7 @@
 //! The system calls: the only unsafe code of this crate.
 //!
-//! Each function is safe to call with any arguments and makes one call. Here is what the backends
-//! have in common; each has a module for what is its own.
+//! Each function is safe to call with any arguments and makes one call. This module has the functions
+//! that backends share; each backend has a module for its own.
 
 use std::io::{self, IoSlice};
 use std::mem::{self, MaybeUninit};
@@ -43,13 +43,13 @@ fn header(
     header
 }
 
-/// Sends a message of each payload, which lies in so many parts, at most [`BATCH`], to its address,
-/// which is null and 0 for none; returns how many the kernel took: at least one if there is any. An
-/// error is about the first message or the socket.
+/// Sends a message for each payload of `PARTS` parts, at most [`BATCH`], to its address, which is null
+/// and 0 for none; returns how many the kernel accepted: at least one if there is any. An error concerns
+/// the first message or the socket.
 ///
 /// # Safety
 ///
-/// As many bytes as `address` says can be read where it says, until this returns.
+/// As many bytes as `address` says are readable at its pointer until this returns.
 unsafe fn send_messages<const PARTS: usize>(
     socket: BorrowedFd<'_>,
     payloads: &mut [[IoSlice<'_>; PARTS]],
@@ -57,7 +57,7 @@ unsafe fn send_messages<const PARTS: usize>(
 ) -> io::Result<usize> {
     let count = payloads.len().min(BATCH);
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-    // `IoSlice` has the layout of `iovec`, and the kernel does not write to what it sends.
+    // `IoSlice` has the layout of `iovec`, and the kernel does not write to transmitted bytes.
     let payload = payloads.as_mut_ptr().cast::<libc::iovec>();
     for (index, slot) in headers.iter_mut().enumerate().take(count) {
         let (address, length) = address(index);
@@ -81,8 +81,8 @@ unsafe fn send_headers(
     socket: BorrowedFd<'_>,
     headers: &mut [MaybeUninit<libc::mmsghdr>],
 ) -> io::Result<usize> {
-    // SAFETY: by the caller's promise. The kernel reads what the headers point at, and writes only
-    // `msg_len` in the headers, which are borrowed mutably.
+    // SAFETY: by the caller's contract. The kernel reads the memory that the headers point at, and writes
+    // only `msg_len` in the headers, which are borrowed mutably.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
@@ -111,7 +111,7 @@ pub(crate) enum Buffer {
     Receive,
 }
 
-/// Asks for a socket buffer of `bytes` and returns what the kernel then says it is.
+/// Requests a socket buffer of `bytes` and returns the size that the kernel then reports.
 pub(crate) fn set_buffer(socket: BorrowedFd<'_>, which: Buffer, bytes: usize) -> io::Result<usize> {
     let option = match which {
         Buffer::Send => libc::SO_SNDBUF,
@@ -123,7 +123,7 @@ pub(crate) fn set_buffer(socket: BorrowedFd<'_>, which: Buffer, bytes: usize) ->
     Ok(usize::try_from(granted).unwrap_or(0))
 }
 
-/// What the kernel may read and write byte by byte.
+/// A type that the kernel may read and write byte by byte.
 ///
 /// # Safety
 ///
@@ -153,7 +153,7 @@ pub(crate) fn set_option<T: Plain>(
 ///
 /// # Safety
 ///
-/// `T` has no padding, and what the kernel then does with what is in it is sound.
+/// `T` has no padding, and the kernel's later use of its contents is sound.
 pub(crate) unsafe fn set_option_to<T>(
     socket: BorrowedFd<'_>,
     level: c_int,
@@ -173,7 +173,7 @@ pub(crate) unsafe fn set_option_to<T>(
     count_or_error(set).map(drop)
 }
 
-/// An option of a socket; what the kernel has no bytes for is 0.
+/// Returns an option of a socket; bytes that the kernel does not write are 0.
 pub(crate) fn option_of<T: Plain>(
     socket: BorrowedFd<'_>,
     level: c_int,
@@ -217,7 +217,7 @@ pub(crate) fn poll(set: &mut [libc::pollfd], timeout: Duration) -> io::Result<us
     count_or_error(ready)
 }
 
-/// A system call's result: what is not negative is a count, and -1 says that `errno` was set.
+/// Converts a system call's result: non-negative values are a count, and -1 means that `errno` was set.
 pub(crate) fn count_or_error(result: c_int) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
@@ -235,12 +235,13 @@ pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static OVER: AtomicU64 = AtomicU64::new(0);
 
-/// Since when nothing is brought any more that whoever waits for readers has stopped.
+/// A point in time from which a [wait for readers](wait_for_readers) must start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
-    /// What was done before this is seen by whoever begins to read in a wait that begins later.
+    /// Returns the current moment: readers that start in a wait that begins later see all changes made
+    /// before it.
     pub(crate) fn now() -> Moment {
         Moment(BEGUN.load(Ordering::SeqCst))
     }

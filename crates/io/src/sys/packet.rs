@@ -17,7 +17,7 @@ use super::bpf::Filtered;
 use super::{BATCH, Plain, count_or_error, option_of, set_option};
 use crate::segment::{self, Offload};
 
-/// After so many milliseconds the kernel hands over a block that holds anything. It takes no less.
+/// Milliseconds after which the kernel hands over a block that is not empty. It accepts no shorter time.
 const HAND_OVER_MILLISECONDS: c_uint = 1;
 
 /// A packet socket that hears nothing yet.
@@ -26,7 +26,7 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointer.
     let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     count_or_error(socket)?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
@@ -34,8 +34,8 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
 #[derive(Clone, Copy)]
 pub(crate) enum Hears {
     Nothing,
-    /// The same for a socket that heard something before, where the kernel takes 0 for no change: a
-    /// type that is reserved (RFC 1701), so that nobody sends it.
+    /// The same for a socket that received something before, for which the kernel treats 0 as no change: a
+    /// reserved type (RFC 1701), so that no station sends it.
     NothingMore,
     Everything,
 }
@@ -64,7 +64,7 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, index: u32, hears: Hears) -> io::Resu
     Ok(())
 }
 
-/// What is sent begins with a `virtio_net_hdr` from now on, which says what is left to do.
+/// Makes transmitted frames begin with a `virtio_net_hdr` from now on, which describes their pending offloads.
 pub(crate) fn leave_to_hardware(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::PACKET_VNET_HDR, 1 as c_int)
 }
@@ -98,7 +98,7 @@ pub(crate) fn let_none_pass(socket: BorrowedFd<'_>) -> io::Result<()> {
     unsafe { super::set_option_to(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program) }
 }
 
-/// Hears again what it is bound to.
+/// Resumes receiving from the bound interface.
 pub(crate) fn let_pass(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0 as c_int)
 }
@@ -109,12 +109,12 @@ const FANOUT_HASH: u32 = 0;
 const FANOUT_UNIQUE_ID: u32 = 0x2000;
 const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 
-/// Sockets that hear the same interface hear each frame at one of them alone from now on, those of one flow at the
-/// same one. None of them can be bound anew.
+/// Makes sockets on the same interface share its frames: each frame arrives at one of them, those of one flow at
+/// the same one. None of them can be rebound.
 ///
-/// By the kernel's own hash of a frame's addresses and ports. Not the kernel's: fragments put together
-/// (`FLAG_DEFRAG`), which a bridge must not do, nor another socket where one is full (`FLAG_ROLLOVER`), where a
-/// flow would overtake itself.
+/// By the kernel's own hash of a frame's addresses and ports. Not used: reassembly of fragments (`FLAG_DEFRAG`),
+/// which a bridge must not do, and overflow to another socket (`FLAG_ROLLOVER`), by which a flow would overtake
+/// itself.
 pub(crate) fn share(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     let Some((first, others)) = sockets.split_first() else {
         return Ok(());
@@ -175,7 +175,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) length: usize,
     /// The tag taken out: its protocol, and priority and number.
     pub(crate) vlan: Option<(u16, u16)>,
-    /// What hardware was to do and nobody has done.
+    /// Offloads that were left to hardware and are still pending.
     pub(crate) offload: Offload,
     /// When the kernel put it there, by the clock of the world, since 1970.
     pub(crate) came: Duration,
@@ -190,9 +190,8 @@ const NO_TAG_PROTOCOL: u16 = libc::ETH_P_8021Q as u16;
 pub(crate) enum HandOver {
     /// In blocks, when they are full or some time has passed (`TPACKET_V3`).
     Blocks,
-    /// Frame by frame, at once (`TPACKET_V2`). Each has a place of so many bytes, a multiple of 16
-    /// and no more than a block has; what does not fit comes by a system call, from a queue of
-    /// about so many bytes (`PACKET_COPY_THRESH`).
+    /// Frame by frame, on arrival (`TPACKET_V2`). Each has a slot of `place` bytes, a multiple of 16 and no larger
+    /// than a block; longer frames take a system call, from a queue of about `queue` bytes (`PACKET_COPY_THRESH`).
     Frames { place: usize, queue: usize },
 }
 
@@ -209,11 +208,10 @@ pub struct Shape {
 
 /// A receiving socket with its ring.
 ///
-/// The ring is an array of blocks in memory shared with the kernel. Where frames are handed over in
-/// blocks, the kernel packs frames of any lengths into one; where one by one, a block is divided
-/// into places, and what is left at its end is not used. A block or a place has a status word that
-/// says whose it is: the kernel fills it and hands it over, we read it and hand it back. They go
-/// round in order.
+/// The ring is an array of blocks in memory shared with the kernel. In blocks, the kernel packs frames of any
+/// lengths into one; frame by frame, a block is divided into slots, and the remainder at its end is unused. A
+/// block or a slot has a status word that names its owner: the kernel fills it and hands it over, we read it and
+/// hand it back. They are used in order, cyclically.
 #[derive(Debug)]
 pub(crate) struct Ring {
     socket: Arc<Filtered>,
@@ -225,18 +223,18 @@ pub(crate) struct Ring {
     left: u32,
     /// Where in the block the next of them lies, or the place to look at next.
     at: usize,
-    /// Room for a frame that came beside the ring, and what is to be done to it before it.
+    /// Buffer for a frame that bypasses the ring, after the header with its pending offloads.
     long: Box<[u8]>,
-    /// An error that the socket reported in place of such a frame.
+    /// An error that the socket reported instead of such a frame.
     met: Option<io::Error>,
 }
 
-/// Bytes of the longest frame that comes beside the ring: an IP packet of any length with two tags.
+/// Bytes of the longest frame that can bypass the ring: an IP packet of maximum length with two tags.
 const LONGEST: usize = 65_535 + 22;
 
 impl Ring {
-    /// Gives `socket`, which must not be bound yet, a ring of so many blocks of `block_size` bytes,
-    /// a power of two and no less than a page.
+    /// Gives `socket`, which must not be bound yet, a ring of `blocks` blocks of `block_size` bytes, a power of
+    /// two and at least a page.
     pub(crate) fn new(
         socket: OwnedFd,
         hand_over: HandOver,
@@ -324,7 +322,7 @@ impl Ring {
         })
     }
 
-    /// What another process has to know to read it; nothing of one in blocks.
+    /// Returns the layout that another process needs to read the ring; `None` for one in blocks.
     pub(crate) fn shape(&self) -> Option<Shape> {
         match self.hand_over {
             HandOver::Frames { place, .. } => Some(Shape {
@@ -341,7 +339,7 @@ impl Ring {
         (self.block, self.at)
     }
 
-    /// Goes on from there, which another process that has read the ring has [told](Self::next).
+    /// Continues from a position that another process that has read the ring has [reported](Self::next).
     pub(crate) fn go_on_from(&mut self, (block, at): (usize, usize)) {
         let fits = self.shape().is_some_and(|shape| {
             block < shape.blocks
@@ -422,7 +420,7 @@ impl Ring {
             let mut arrival = arrival(bytes);
             if read_u32(bytes, status) & libc::TP_STATUS_COPY != 0 {
                 let length = take_long(self.socket.as_fd(), &mut self.long, &mut self.met);
-                // What is longer than any frame is cut, as the ring's would be.
+                // A frame longer than the maximum is truncated, as in the ring.
                 let length = length.min(self.long.len());
                 if let Some((header, whole)) = self.long[..length].split_first_chunk() {
                     arrival.bytes = whole;
@@ -482,9 +480,9 @@ impl AsFd for Ring {
     }
 }
 
-/// Takes the next frame that came beside the ring, with what is left to do before it, and returns
-/// its length, which may be more than there was room for; 0 if there is none. An error that the
-/// socket had to report comes before the frame, and is left in `met`.
+/// Receives the next frame that bypassed the ring, after a header with its pending offloads, and returns its
+/// length, which may exceed the buffer; 0 if there is none. An error that the socket reports comes before the
+/// frame, and is left in `met`.
 fn take_long(socket: BorrowedFd<'_>, into: &mut [u8], met: &mut Option<io::Error>) -> usize {
     for _ in 0..2 {
         // SAFETY: the kernel writes at most as many bytes as there are at the pointer.
@@ -504,15 +502,15 @@ fn take_long(socket: BorrowedFd<'_>, into: &mut [u8], met: &mut Option<io::Error
     0
 }
 
-/// Lets so many bytes, as the kernel counts them, wait beside the ring; or as many as it lets who
-/// may not ask for more (`net.core.rmem_max`).
+/// Limits the frames that bypass the ring to `bytes` bytes, as the kernel counts them, or to the limit for
+/// unprivileged processes (`net.core.rmem_max`).
 fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
         .or_else(|_| set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
 }
 
-/// What a ring shares with the kernel: so many blocks, one behind the other.
+/// Memory that a ring shares with the kernel: consecutive blocks.
 #[derive(Debug)]
 struct Memory {
     start: NonNull<u8>,
@@ -571,7 +569,7 @@ impl Drop for Memory {
     }
 }
 
-/// What is handed over as one: a block, or the place of a frame. It lies in the mapping.
+/// The unit of handover: a block, or the slot of a frame. It lies in the mapping.
 struct Part<'a> {
     start: *mut u8,
     length: usize,
@@ -589,7 +587,7 @@ impl<'a> Part<'a> {
     }
 
     fn is_ours(&self, status: usize) -> bool {
-        // Acquire: with the status comes what the kernel wrote before it.
+        // Acquire: the status makes the kernel's earlier writes visible.
         self.status(status).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
@@ -604,7 +602,7 @@ impl<'a> Part<'a> {
 
     /// Makes it the kernel's.
     fn hand_back(&self, status: usize) {
-        // Release: we have read what we read before the kernel writes anew.
+        // Release: our reads complete before the kernel writes again.
         self.status(status)
             .store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
@@ -660,7 +658,7 @@ fn arrival(header: &[u8]) -> Arrival<'_> {
     }
 }
 
-/// What the kernel says right before a frame is left to do.
+/// Decodes the kernel's header with a frame's pending offloads.
 fn offload(before: &[u8]) -> Offload {
     let header = before.last_chunk::<{ segment::HEADER }>();
     Offload::decode(header.expect("a ring's header is longer"))

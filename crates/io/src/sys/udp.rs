@@ -89,8 +89,8 @@ impl Address {
     }
 }
 
-/// The control message that has the kernel cut a message into datagrams of `size` bytes each, and one
-/// of what is left.
+/// The control message that makes the kernel segment a message into datagrams of `size` bytes each, and
+/// one for the remainder.
 #[repr(C)]
 struct CutInto {
     header: libc::cmsghdr,
@@ -116,8 +116,8 @@ impl CutInto {
     }
 }
 
-/// Whether the kernel cuts what is sent on this socket if a message asks for it; and nothing is cut that
-/// does not ask, as somebody may have arranged for it.
+/// Returns whether the kernel segments messages of this socket on request, and leaves all other messages
+/// alone (another owner of the socket may have set its option).
 pub(crate) fn cuts_on_request(socket: BorrowedFd<'_>) -> bool {
     let size: io::Result<c_int> = super::option_of(socket, libc::SOL_UDP, libc::UDP_SEGMENT);
     size.is_ok_and(|size| size == 0)
@@ -188,7 +188,7 @@ unsafe fn send_runs(
             .split_off_mut(..run.datagrams())
             .expect("each datagram has a payload");
         let (address, length) = address(index);
-        // `IoSlice` has the layout of `iovec`, and the kernel does not write to what it sends.
+        // `IoSlice` has the layout of `iovec`, and the kernel does not write to transmitted bytes.
         let header = slot.write(header(address, length, parts.as_mut_ptr().cast()));
         header.msg_hdr.msg_iovlen = parts.len() as _;
         if let Some(size) = run.cut() {

@@ -5,17 +5,17 @@ use std::thread;
 
 use super::count_or_error;
 
-/// Runs `make` with the file mode creation mask `mask`: the permissions that what it makes is
-/// not to have. So a file, or a socket at a path, has its permissions from the moment it is there,
-/// and there is no later change of them that a link in its place could lead astray.
+/// Runs `make` with the file mode creation mask `mask`: permissions that created files do not get.
+/// A file, or a socket at a path, thus has its final permissions from the start, and no later
+/// change of them can follow a link at its path.
 ///
-/// The mask belongs to the process, and a thread that takes a copy for itself disturbs nobody; so
-/// `make` runs on such a thread. Where that is forbidden (a filter of system calls), the process's
-/// mask is `mask` for the moment, and what its other threads make then has it too.
+/// The mask belongs to the process, but a thread can take a copy of its own without affecting
+/// others, so `make` runs on such a thread. Where that is forbidden (a filter of system calls), the
+/// process's mask is `mask` meanwhile, and files that its other threads create get it too.
 ///
 /// # Errors
 ///
-/// No thread is to be had, or `make` panicked.
+/// No thread can be started, or `make` panicked.
 ///
 /// ```
 /// use std::fs::{File, metadata, remove_file};

@@ -1,11 +1,10 @@
 //! Memory that is shared with the kernel, and the ownership of the frames in it.
 //!
-//! The memory is cut into frames of equal size, which lie in it as their [`Layout`] says. At any time a
-//! frame is held by exactly one of: the free list, an [`XdpFrame`] in safe code, a thread that
-//! [keeps](kept) it, or a socket that has handed it to the kernel.
-//! Whoever holds a frame, and nobody else, may touch its bytes; so a frame is taken out of the
-//! list, or received from the kernel, as the one `XdpFrame` that there is of it, and an `XdpFrame`
-//! is gone once its frame is the kernel's.
+//! The memory is divided into frames of equal size, at the addresses of their [`Layout`]. At any time a frame is held
+//! by exactly one of: the free list, an [`XdpFrame`] in safe code, a thread that [keeps](kept) it, or a socket that has
+//! handed it to the kernel. Only the holder of a frame may touch its bytes; so a frame that is taken out of the list,
+//! or received from the kernel, becomes its only `XdpFrame`, and handing the frame to the kernel consumes its
+//! `XdpFrame`.
 
 mod kept;
 mod layout;
@@ -29,8 +28,7 @@ pub(crate) use layout::Layout;
 
 /// One handle, in [`Shared::alive`]; a frame counts 1.
 const HANDLE: u64 = 1 << 32;
-/// Bytes before a packet that is to be sent in which the kernel is told what is left to do to it
-/// (`xsk_tx_metadata`).
+/// Bytes before a transmitted packet in which the kernel finds its pending offloads (`xsk_tx_metadata`).
 pub(super) const TOLD: usize = 24;
 /// Far more handles than memory has room for; a program that leaks them ends before they wrap.
 const MAX_HANDLES: u64 = 1 << 30;
@@ -45,7 +43,7 @@ struct Shared {
     frames: u32,
     layout: Layout,
     free: FreeList,
-    /// Who keeps this in being: handles, times [`HANDLE`], and frames that are not in the list.
+    /// The owners of this: handles, times [`HANDLE`], plus frames that are not in the list.
     ///
     /// A count of frames, so that moving many of them to or from the list at once costs one
     /// change, and a frame on its way through the kernel none.
@@ -103,8 +101,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: this was mapped by `new` with this length, and whoever drops the last owner has
-        // no reference into it. Pages that the kernel still uses stay until it lets go of them.
+        // SAFETY: this was mapped by `new` with this length, and the thread that drops the last owner has no reference
+        // into it. Pages that the kernel still uses stay until it releases them.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -118,8 +116,8 @@ pub struct Umem {
     shared: NonNull<Shared>,
 }
 
-// SAFETY: `Shared` is `Sync` (its memory, atomics and constants are), and is dropped by whoever
-// comes last, on any thread: all its parts are `Send`.
+// SAFETY: `Shared` is `Sync` (its memory, atomics and constants are), and the last owner drops it on any thread: all
+// its parts are `Send`.
 unsafe impl Send for Umem {}
 // SAFETY: the same.
 unsafe impl Sync for Umem {}
@@ -130,8 +128,8 @@ impl Umem {
     ///
     /// Of a frame's bytes 256 are the kernel's when it receives: a frame of 2048 bytes holds 1792.
     ///
-    /// How many are enough: each backend keeps as many as its receive ring has places, and up to
-    /// as many as its transmit ring has; the rest is what a scheduler can queue.
+    /// Sizing: each backend keeps as many frames as its receive ring has slots, and up to as many as its transmit ring
+    /// has; the remainder is available for packets that a scheduler queues.
     ///
     /// # Errors
     ///
@@ -141,17 +139,17 @@ impl Umem {
         Self::with(Layout::aligned, frames, frame_size)
     }
 
-    /// The same, with frames that lie a line of the cache further apart: their headers, which are what a
-    /// scheduler reads of them, then share the whole of a cache in place of a thirty-second, or less. Where thousands of frames
-    /// are in use, forwarding a packet costs some 5% less.
+    /// As [`new`](Self::new), with frames spaced one cache line further apart: their headers, which a scheduler reads,
+    /// then spread over the whole of a cache instead of a thirty-second of it, or less. Where thousands of frames are
+    /// in use, forwarding a packet costs some 5% less.
     ///
-    /// A device that reads and writes frames itself wants each within a page. So backends bind to this memory in the modes
-    /// that [copy](super::super::xdp::XdpMode), though the device might offer zero-copy; asked for that, they refuse. Of
-    /// the kernel's names this is a UMEM of unaligned chunks.
+    /// A device that reads and writes frames itself needs each within a page. Backends therefore bind to this memory in
+    /// the modes that [copy](super::super::xdp::XdpMode), even if the device offers zero-copy; a request for zero-copy
+    /// fails. The kernel calls this a UMEM of unaligned chunks.
     ///
     /// # Errors
     ///
-    /// Those of [`new`](Self::new); of 4096 bytes there are 1,032,444 frames at most, in 4 GiB.
+    /// As for [`new`](Self::new); at most 1,032,444 frames of 4096 bytes fit in 4 GiB.
     pub fn unaligned(frames: u32, frame_size: u32) -> io::Result<Self> {
         Self::with(Layout::unaligned, frames, frame_size)
     }
@@ -197,11 +195,11 @@ impl Umem {
         }
         let mut taken = None;
         self.take(1, |index| taken = Some(index));
-        // What is so long that it leaves no such room is longer than any interface takes it.
+        // A packet too long to leave that headroom is too long for any interface.
         let ahead = TOLD.min(self.frame_size() as usize - bytes.len());
         let start = self.layout().start(taken?) + ahead as u32;
-        // SAFETY: the frame has just come out of the list, so nobody else holds it; as many bytes as
-        // `bytes` has are within it behind the first `ahead`.
+        // SAFETY: the frame has just been removed from the list, so it has no other holder; `bytes.len()` bytes after
+        // the first `ahead` are within it.
         let mut frame = unsafe { self.adopt(start, bytes.len() as u16) };
         frame.bytes_mut().copy_from_slice(bytes);
         Some(frame)
@@ -240,7 +238,7 @@ impl Umem {
     }
 
     fn shared(&self) -> &Shared {
-        // SAFETY: `alive` counts this handle, so what it points to lives.
+        // SAFETY: `alive` counts this handle, so the pointee lives.
         unsafe { self.shared.as_ref() }
     }
 
@@ -272,17 +270,17 @@ impl Umem {
         }
         let shared = self.shared();
         let count = shared.free.take(max - kept, each);
-        // Nobody can count down to nothing meanwhile: this handle counts.
+        // The count cannot reach zero meanwhile: it includes this handle.
         shared.alive.fetch_add(count as u64, Ordering::Relaxed);
         kept + count
     }
 
-    /// Makes frames free that were sent: what is another thread's is kept for it, the rest goes to the list. None is
-    /// left in `frames`.
+    /// Frees transmitted frames: those owed to another thread are kept for it, the others go to the list. Empties
+    /// `frames`.
     ///
     /// # Safety
     ///
-    /// As of [`give`](Self::give).
+    /// As for [`give`](Self::give).
     pub(super) unsafe fn free(&self, frames: &mut Vec<u32>) {
         // SAFETY: by the caller's promise; those that are kept are not given.
         unsafe {
@@ -304,12 +302,12 @@ impl Umem {
         shared.alive.fetch_sub(count as u64, Ordering::Relaxed);
     }
 
-    /// Gives up frames that the kernel may still touch: nobody will hold them again. They do not
-    /// keep the memory in being; its pages the kernel keeps for itself as long as it needs them.
+    /// Abandons `count` frames that the kernel may still access: they will have no holder again. They do not keep the
+    /// memory alive; the kernel keeps its pages as long as it needs them.
     ///
     /// # Safety
     ///
-    /// The caller holds so many frames, and from now on does not.
+    /// The caller holds `count` frames, and gives them up.
     pub(super) unsafe fn lose(&self, count: u32) {
         let shared = self.shared();
         shared.lost.fetch_add(count, Ordering::Relaxed);
@@ -331,9 +329,8 @@ impl Umem {
     /// The `N` bytes before the packet of a frame that are its frame's too, if there are as many.
     pub(super) fn before<const N: usize>(&self, frame: &XdpFrame) -> Option<[u8; N]> {
         (self.owns(frame) && frame.ahead() >= N).then(|| {
-            // SAFETY: the bytes lie in the frame, which `frame` holds, so nobody writes to them;
-            // all bytes of the memory have had a value since it was mapped, and any are a value of
-            // this type.
+            // SAFETY: the bytes lie in the frame, which `frame` holds, so nothing else writes to them; all bytes of the
+            // memory have been initialized since it was mapped, and any are a value of this type.
             unsafe { frame.first().sub(N).cast::<[u8; N]>().read_unaligned() }
         })
     }
@@ -396,19 +393,18 @@ impl fmt::Debug for Umem {
     }
 }
 
-/// Counts down `alive`, and frees everything when nothing is left.
+/// Decrements `alive`, and frees everything at zero.
 ///
 /// # Safety
 ///
-/// `alive` has counted `count` for the caller, who does not use `shared` again.
+/// `alive` has counted `count` for the caller, which does not use `shared` again.
 unsafe fn release(shared: NonNull<Shared>, count: u64) {
     // SAFETY: `alive` still counts the caller's share, so `shared` lives.
     let alive = unsafe { &shared.as_ref().alive };
-    // Release and acquire as for any shared owner: what others did before they let go comes before
-    // the end.
+    // Release and acquire as for any reference count: other owners' accesses happen before the memory is freed.
     if alive.fetch_sub(count, Ordering::Release) == count {
         fence(Ordering::Acquire);
-        // SAFETY: made by `Box::leak`, and nobody else is left who could use it.
+        // SAFETY: made by `Box::leak`, and there is no other owner.
         drop(unsafe { Box::from_raw(shared.as_ptr()) });
     }
 }
@@ -423,7 +419,7 @@ pub struct XdpFrame {
     /// The packet's first byte, counted from the start of the memory.
     start: u32,
     length: u16,
-    /// Where what is to be summed of the packet begins, if it lacks its checksum; else 0.
+    /// Offset in the packet at which the checksummed part begins, if the packet lacks its checksum; otherwise 0.
     summed_from: u8,
     /// How far behind that the checksum is to be written.
     field: u8,
@@ -431,8 +427,7 @@ pub struct XdpFrame {
 
 const _: () = assert!(size_of::<Option<XdpFrame>>() == 16);
 
-// SAFETY: the frame is this value's alone, and what it points to is `Sync` and may be dropped on
-// any thread.
+// SAFETY: this value is the only holder of the frame, and its pointee is `Sync` and may be dropped on any thread.
 unsafe impl Send for XdpFrame {}
 // SAFETY: a shared reference only reads.
 unsafe impl Sync for XdpFrame {}
@@ -440,15 +435,15 @@ unsafe impl Sync for XdpFrame {}
 impl XdpFrame {
     /// The packet.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: by the contract of `adopt` these bytes are within a frame that this value holds,
-        // so neither the kernel nor anybody else writes to them; all bytes of the memory have had
-        // a value since it was mapped. `alive` counts this frame, so the memory lives.
+        // SAFETY: by the contract of `adopt` these bytes are within a frame that this value holds, so neither the
+        // kernel nor other code writes to them; all bytes of the memory have been initialized since it was mapped.
+        // `alive` counts this frame, so the memory lives.
         unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
     }
 
     /// The packet, to be changed in place.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`; and this value is borrowed mutably, so nobody reads them either.
+        // SAFETY: as in `bytes`; and this value is borrowed mutably, so there are no other readers.
         unsafe { slice::from_raw_parts_mut(self.first().as_ptr(), self.len()) }
     }
 
@@ -463,9 +458,9 @@ impl XdpFrame {
         self.length = self.length.min(length.try_into().unwrap_or(u16::MAX));
     }
 
-    /// Looks whether the sender of the packet, on the same machine, has left its checksum undone, which
-    /// [shows](crate::checksum::unsummed): whoever sends the packet again then leaves it so where the
-    /// kernel can be told to compute it, and computes it else. O(1).
+    /// Detects whether the packet's sender, on the same machine, left its checksum to hardware, as [its field
+    /// shows](crate::checksum::unsummed): a backend that transmits the packet then leaves it so if the kernel can be
+    /// asked to compute it, and computes it otherwise. O(1).
     pub fn find_unsummed(&mut self) {
         let Some(lacks) = checksum::unsummed(self.bytes()) else {
             return;
@@ -473,7 +468,7 @@ impl XdpFrame {
         let (start, field) = lacks.place();
         match (u8::try_from(start), u8::try_from(field - start)) {
             (Ok(start), Ok(field)) => (self.summed_from, self.field) = (start, field),
-            // Behind more tags than anybody writes.
+            // After more tags than any sender writes.
             _ => lacks.complete(self.bytes_mut()),
         }
     }
@@ -493,15 +488,15 @@ impl XdpFrame {
         self.summed_from = 0;
     }
 
-    /// Writes before the packet what tells the kernel to compute the checksum that it lacks; whether it
-    /// lacks any, and there is room.
+    /// Writes a request before the packet for the kernel to compute its missing checksum; returns whether one is
+    /// missing and there is headroom for the request.
     pub(super) fn tell(&mut self) -> bool {
         let Some(lacks) = self.lacks().filter(|_| self.ahead() >= TOLD) else {
             return false;
         };
         let told = metadata(lacks);
-        // SAFETY: as many bytes before the packet are its frame's too, which this value holds, so that
-        // nobody else reads or writes them; it is borrowed mutably.
+        // SAFETY: the same number of bytes before the packet belongs to its frame too, which this value holds, so that
+        // nothing else reads or writes them; it is borrowed mutably.
         unsafe {
             self.first()
                 .sub(TOLD)
@@ -532,11 +527,11 @@ impl XdpFrame {
             .number(self.start.into()) as u32
     }
 
-    /// The frame with this byte, with a packet of so many bytes from there.
+    /// Makes a handle of the frame at this byte, with a packet of `length` bytes from there.
     ///
     /// # Safety
     ///
-    /// As of [`Umem::adopt`], with a frame that `alive` of `shared` counts.
+    /// As for [`Umem::adopt`], with a frame that `alive` of `shared` counts.
     unsafe fn at(shared: NonNull<Shared>, start: u32, length: u16) -> XdpFrame {
         XdpFrame {
             shared,
@@ -560,7 +555,7 @@ impl XdpFrame {
     }
 }
 
-/// What tells the kernel to compute this checksum.
+/// Returns the metadata that requests this checksum from the kernel.
 fn metadata(lacks: Unsummed) -> [u8; TOLD] {
     let (start, field) = lacks.place();
     let mut told = [0; TOLD];

@@ -1,4 +1,4 @@
-//! An AF_XDP socket: four rings of descriptors, shared with the kernel, of frames in a [`Umem`].
+//! An AF_XDP socket: four rings of descriptors of frames in a [`Umem`], shared with the kernel.
 //!
 //! | ring | who writes | an entry says |
 //! | --- | --- | --- |
@@ -7,12 +7,11 @@
 //! | tx | we | a packet to send: the kernel's now |
 //! | completion | the kernel | a packet sent, or dropped: its frame is ours now |
 //!
-//! A socket is [cut](Socket::cut) into two halves, each of which a thread of its own may use: [`Receiving`] has the first
-//! two rings, [`Sending`] the others. The descriptor is closed with the last of them.
+//! A socket is [split](Socket::cut) into two halves for one thread each: [`Receiving`] has the first two rings,
+//! [`Sending`] the others. The descriptor is closed with the last half.
 //!
-//! A frame's note in the free list says which socket handed it to the kernel, and what for. So a
-//! descriptor of a frame that the kernel should not have is passed over, and a half that ends
-//! finds what is its own.
+//! A frame's note in the free list names the socket that handed it to the kernel, and the purpose. The descriptor of a
+//! frame that the kernel should not have is ignored, and a half that ends finds its own frames.
 
 mod receiving;
 mod ring;
@@ -63,7 +62,7 @@ unsafe impl Plain for libc::xdp_statistics {}
 // SAFETY: a struct of integers of one size.
 unsafe impl Plain for libc::xdp_mmap_offsets {}
 
-/// What both halves of a socket have once it is bound. It is closed with this.
+/// State that both halves of a bound socket share. Dropping it closes the socket.
 struct Common {
     socket: OwnedFd,
     /// The program that may bring packets, which stays with either half: many a driver sends for no socket where it
@@ -73,7 +72,7 @@ struct Common {
     tenancy: Tenancy,
     /// Whether the driver itself reads and writes the frames.
     zero_copy: bool,
-    /// What the half that sends had not got back at its end.
+    /// Frames that the transmitting half had not got back at its end.
     left: Mutex<Option<sending::Rings>>,
 }
 
@@ -88,18 +87,18 @@ pub(crate) struct Socket {
     received: Incoming<xdp_desc>,
     sending: Outgoing<xdp_desc>,
     completed: Incoming<u64>,
-    /// Whether the kernel reads before a packet what is left to do to it, if its descriptor says so.
+    /// Whether the kernel reads a packet's pending offloads from the bytes before it, if its descriptor says so.
     is_told: bool,
 }
 
 impl Socket {
-    /// A socket with `umem` and rings of these sizes, powers of two, not bound yet. If it is `to_be_told`
-    /// what is left to do to a packet, and the kernel knows how (since Linux 6.11), it is.
+    /// Opens a socket with `umem` and rings of these sizes, powers of two, not bound yet. With `to_be_told`, and if the
+    /// kernel supports it (since Linux 6.11), transmitted packets carry their pending offloads.
     pub(crate) fn open(umem: &Umem, rx: u32, tx: u32, to_be_told: bool) -> io::Result<Self> {
         // SAFETY: takes no pointer.
         let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         count_or_error(socket)?;
-        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just made this descriptor, and it has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
 
         let tenancy = umem.settle().ok_or_else(|| {
@@ -196,7 +195,7 @@ impl Socket {
         option_of(self.as_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE)
     }
 
-    /// Both halves. `program` is what may bring the packets of `queue`.
+    /// Splits the socket into both halves. `program` delivers the packets of `queue`.
     pub(crate) fn cut(self, program: Arc<Program>, queue: u32) -> (Receiving, Sending) {
         let common = Arc::new(Common {
             socket: self.socket,
@@ -219,7 +218,7 @@ impl Common {
         purpose | self.tenancy.number << TENANT_SHIFT
     }
 
-    /// Makes the kernel look at the fill ring if it needs to, and say what it thinks of the device.
+    /// Makes the kernel poll the fill ring if it needs to, and report the state of the device.
     fn look(&self) -> io::Result<()> {
         // SAFETY: no bytes are received and no address is asked for.
         let result = unsafe {
@@ -277,11 +276,11 @@ unsafe fn take_back(umem: &Umem, mark: u32, lets_go: bool) {
     }
 }
 
-/// Tells the kernel of the memory, and that before a packet there are so many bytes that may say what is
-/// left to do to it.
+/// Registers the memory with the kernel, and the number of bytes before a packet that may describe its pending
+/// offloads.
 ///
-/// Each socket registers the memory for itself. What the kernel calls a shared UMEM would bind the second
-/// device to the mode of the first, and to its lifetime.
+/// Each socket registers the memory for itself. A kernel shared UMEM would bind the second device to the mode of the
+/// first, and to its lifetime.
 fn register(socket: BorrowedFd<'_>, umem: &Umem, told: usize) -> io::Result<()> {
     let (start, bytes) = umem.memory();
     // SAFETY: made of integers, for which all zeros is a value.

@@ -6,8 +6,8 @@ use std::io;
 
 use crate::MAX_DATAGRAM;
 
-/// Consecutive datagrams to one peer that make one message: all of one length, the last perhaps
-/// shorter. None is empty unless it is alone, for the kernel could not tell that it is there.
+/// Consecutive datagrams to one peer that make one message: all of one length, the last perhaps shorter. An empty
+/// datagram is a run of its own, for the kernel could not detect it in a longer one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Of the first and, unless it is alone, of all but the last.
@@ -55,7 +55,7 @@ impl Run {
     }
 }
 
-/// What was not sent, and why.
+/// The datagrams that were not transmitted, and the error.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     pub(crate) error: io::Error,
@@ -63,7 +63,7 @@ pub(crate) struct Unsent {
     pub(crate) front: Run,
 }
 
-/// What is known of the kernel's cutting on one socket.
+/// State of the kernel's segmentation on one socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segmentation {
     /// Longest datagram that may be cut from a message; 0 if none may be.
@@ -96,7 +96,7 @@ impl Segmentation {
 #[derive(Debug)]
 pub(crate) struct Sending<'a> {
     longest: &'a mut usize,
-    /// Datagrams go by themselves until so many are left.
+    /// Datagrams are transmitted one by one until only this many are left.
     alone_until: usize,
 }
 
@@ -197,8 +197,8 @@ mod tests {
         assert_eq!(runs(&datagrams, 8).len(), 4);
     }
 
-    /// A kernel that answers for each datagram by what it is, and for a message of several by what it
-    /// has of cutting.
+    /// A kernel that answers each datagram by its fault, and a message of several datagrams by its support for
+    /// segmentation.
     struct Kernel {
         /// The error that each datagram has, if any.
         faults: Vec<Option<i32>>,
@@ -355,7 +355,7 @@ mod tests {
     }
 
     proptest! {
-        /// Peers, lengths and faults of datagrams; what the kernel can cut.
+        /// Generates peers, lengths and faults of datagrams, and the kernel's segmentation support.
         #[test]
         fn each_datagram_arrives_or_is_refused_as_without_segmentation(
             datagrams in prop::collection::vec((0..2_u8, prop_oneof![Just(0), Just(7), Just(9), Just(30_000)], fault()), 0..150),

@@ -1,4 +1,4 @@
-//! Binding: the steps, the modes that are tried, and what can go wrong.
+//! Binding: its steps, the modes to try, and its errors.
 
 use std::io;
 use std::ops::Range;
@@ -33,7 +33,7 @@ struct Attached {
     program: Weak<Program>,
 }
 
-/// What was tried when an error came.
+/// The step at which an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Open,
@@ -58,20 +58,19 @@ impl XdpBackend {
         Self::bind_queues(umem, interface, None, options)
     }
 
-    /// Takes over `queue` of the interface with the name `interface`, in the calling thread's
-    /// network namespace. Blocks for up to a second while the queue is busy, for the kernel lets
-    /// go of a socket that was closed just now some time later.
+    /// Takes over `queue` of the interface with the name `interface`, in the calling thread's network namespace.
+    /// Blocks for up to a second while the queue is busy, since the kernel releases a closed socket only some time
+    /// later.
     ///
     /// Backends of this process may share an interface, each with a queue of its own.
     ///
     /// # Errors
     ///
-    /// Each is a sentence that names the interface and what to do: `NotFound` if there is none,
-    /// `ResourceBusy` if its queue has a socket or it has another XDP program, `PermissionDenied`
-    /// without the privilege, `OutOfMemory` beyond the limit of pinned memory, `Unsupported` if it
-    /// does not offer the mode, `InvalidInput` for options out of range, for an interface that carries
-    /// no Ethernet frames, for a queue that it does
-    /// not have, for an MTU beyond what a frame holds, and for zero-copy with [unaligned](Umem::unaligned) memory.
+    /// Each is a message that names the interface and the remedy: `NotFound` if there is none, `ResourceBusy` if its
+    /// queue has a socket or it has another XDP program, `PermissionDenied` without the privilege, `OutOfMemory` above
+    /// the limit of pinned memory, `Unsupported` if it does not offer the mode, `InvalidInput` for options out of
+    /// range, for an interface that carries no Ethernet frames, for a queue that it does not have, for an MTU larger
+    /// than a frame, and for zero-copy with [unaligned](Umem::unaligned) memory.
     pub fn bind(
         umem: &Umem,
         interface: &str,
@@ -138,7 +137,7 @@ impl XdpBackend {
 struct Opened {
     /// Of which nothing is heard yet.
     receiving: Vec<Receiving>,
-    /// What sends by the first of them, and by the others.
+    /// The transmitting half of the first queue, and those of the others.
     first: Sending,
     beside: Vec<Sending>,
     /// The slowest.
@@ -213,8 +212,8 @@ impl Opener<'_> {
     fn open(&mut self, queue: u32) -> Result<(Receiving, Sending, XdpMode), (Step, io::Error)> {
         let (device, options) = (self.device, self.options);
         let at = |step| move |error| (step, error);
-        // A driver that reads frames itself takes what is there for told, whether a descriptor says so or not;
-        // and some devices are sent to past it (virtio-net, before Linux 6.19).
+        // A driver that reads frames itself takes those bytes for metadata, whether a descriptor says so or not; and
+        // some devices bypass it on transmission (virtio-net, before Linux 6.19).
         let to_be_told = device.is_cable().unwrap_or(false);
         let mut socket = Socket::open(self.umem, options.rx_ring, options.tx_ring, to_be_told)
             .map_err(at(Step::Open))?;
@@ -298,7 +297,7 @@ fn is_final(error: &io::Error) -> bool {
     )
 }
 
-/// Holds options and interface against what is possible.
+/// Checks options and interface for validity.
 fn check(
     umem: &Umem,
     interface: &str,
@@ -360,7 +359,7 @@ fn no_interface(interface: &str, error: io::Error) -> io::Error {
     }
 }
 
-/// The error as a sentence for whoever has to do something about it.
+/// Returns the error as a message that names the remedy.
 fn explain(
     interface: &str,
     queue: u32,

@@ -1,10 +1,9 @@
-//! The program that brings an interface's packets to AF_XDP sockets.
+//! The program that delivers an interface's packets to AF_XDP sockets.
 //!
-//! What stands on the interface goes on with the program that is in a table at the time, and where
-//! there is none packets go to the kernel's own stack. The one in the table looks up the packet's receive
-//! queue in a map of sockets (`XSKMAP`). A packet of a queue with a socket goes there, any other on to
-//! the kernel's own stack. Before each packet it writes when it came, as far as the driver has room for
-//! that.
+//! The program on the interface jumps to the current program in a table; if the table is empty packets go
+//! to the kernel's own stack. The one in the table looks up the packet's receive queue in a map of
+//! sockets (`XSKMAP`). A packet of a queue with a socket goes there, any other to the kernel's own stack.
+//! Before each packet it writes the arrival time, if the driver has headroom for it.
 
 use crate::bpf::{Assembler, Do, If, Instruction, Register::*, Size};
 use crate::sys::bpf::XDP_PASS;
@@ -23,7 +22,7 @@ const DATA: i16 = 0;
 const DATA_META: i16 = 8;
 const RX_QUEUE_INDEX: i16 = 16;
 
-/// What goes on with the program in `table`.
+/// Returns a program that jumps to the program in `table`.
 pub(crate) fn enter(table: i32) -> Vec<Instruction> {
     let mut asm = Assembler::default();
     asm.set_map(R2, table);
@@ -53,7 +52,7 @@ pub(crate) fn redirect(asm: &mut Assembler, sockets: i32) {
     asm.place(unstamped);
     asm.load(Size::Word, R2, R6, RX_QUEUE_INDEX);
     asm.set_map(R1, sockets);
-    // What to answer for a queue without a socket.
+    // The verdict for a queue without a socket.
     asm.calculate(Do::Set, R3, XDP_PASS);
     asm.call(REDIRECT_MAP);
     asm.exit();

@@ -16,12 +16,11 @@ use crate::waits::{Look, Waits};
 /// Frames offered to the kernel at once: fewer would touch the shared lines more often.
 const REFILL: u32 = 32;
 
-/// What receives [`XdpFrame`]s from some queues of an interface, of a backend that was
+/// A receiver of [`XdpFrame`]s from some queues of an interface, of a backend that was
 /// [split](super::XdpBackend::split).
 ///
-/// One thread at a time uses it, and may wait for it as for a backend, by a descriptor that tells of its queues alone.
-/// What it offers the kernel to receive into are frames that its thread [keeps](super::OwedFrames), and else
-/// free ones.
+/// One thread at a time uses it, and may wait for it as for a backend, by a descriptor that covers its queues alone.
+/// It gives the kernel frames that its thread [keeps](super::OwedFrames) to receive into, and then free ones.
 pub struct XdpReceiver {
     /// At least one.
     sockets: Vec<Receiving>,
@@ -57,7 +56,7 @@ impl XdpReceiver {
         }
     }
 
-    /// As many of it as asked for, each with one socket in so many.
+    /// Divides it into `parts` receivers, each with every `parts`th socket.
     pub(super) fn divide(mut self, parts: usize) -> io::Result<Vec<XdpReceiver>> {
         let queues = self.queues();
         if !(1..=queues).contains(&parts) {
@@ -109,7 +108,7 @@ impl XdpReceiver {
         self.sockets.len()
     }
 
-    /// From now on packets of its queues come here, or go on to the kernel's own stack.
+    /// Delivers packets of its queues here from now on, or to the kernel's own stack.
     ///
     /// # Errors
     ///
@@ -164,8 +163,8 @@ impl XdpReceiver {
         Ok(count)
     }
 
-    /// Receives from every queue in its turn, beginning at `first`: an equal part of what is left of
-    /// `max` for each that is still to come. Whether one had more for it than its part.
+    /// Receives from every queue in turn, beginning at `first`: from each an equal share of the remaining `max`.
+    /// Returns whether any queue had more than its share.
     fn receive_in_turns(
         &mut self,
         into: &mut Vec<XdpFrame>,
@@ -206,7 +205,7 @@ impl XdpReceiver {
     }
 }
 
-/// What is readable when one of several sockets is.
+/// Returns a descriptor that is readable when one of several sockets is.
 fn any_of(sockets: &[Receiving]) -> io::Result<Option<OwnedFd>> {
     if sockets.len() < 2 {
         return Ok(None);

@@ -17,12 +17,12 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// Most packets that are asked for before they are handed over.
 const AT_ONCE: u32 = 64;
 
-/// What sends [`XdpFrame`]s by a queue of an interface, of a backend that was [split](super::XdpBackend::split).
+/// A sender of [`XdpFrame`]s on one queue of an interface, of a backend that was [split](super::XdpBackend::split).
 ///
-/// One thread at a time uses it; those that send by other queues, and those that receive, are others' meanwhile. Budget,
-/// counts and what is in flight are of this queue alone. Nothing arrives at it: to
-/// [receive](Backend::receive) makes frames free that were sent, sends what a link that was down has left in the
-/// ring, and finds out, every ten milliseconds, that the interface is gone.
+/// One thread at a time uses it; other threads may use the senders of other queues and the receivers meanwhile. Budget,
+/// counts and bytes in flight are of this queue alone. It has no arrivals: [`receive`](Backend::receive) frees
+/// transmitted frames, transmits those that a link that was down has left in the ring, and detects, every ten
+/// milliseconds, that the interface is gone.
 pub struct XdpSender {
     socket: Sending,
     bound: Arc<Bound>,
@@ -34,7 +34,7 @@ pub struct XdpSender {
     refused: u64,
 }
 
-/// What is known of the link.
+/// The state of the link.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Up,
@@ -82,10 +82,10 @@ impl XdpSender {
         self.socket.reap();
     }
 
-    /// Moves to the ring what the budget and the ring have room for; drops what is not to be sent.
+    /// Moves as many packets to the ring as the budget and the ring allow; drops packets that cannot be transmitted.
     fn hand_over(&mut self, batch: &mut VecDeque<XdpFrame>) -> usize {
-        // All at once: who waited for a place in the queues of many has been driven out of the caches, and the kernel,
-        // which copies packets one by one, would wait for each.
+        // Prefetch all at once: packets that were queued among many have left the caches, and the kernel, which copies
+        // packets one by one, would wait for each.
         let room = self.socket.room(AT_ONCE) as usize;
         batch.iter().take(room).for_each(XdpFrame::prefetch);
         let mut count = 0;
@@ -170,7 +170,7 @@ impl XdpSender {
         }
     }
 
-    /// Makes the kernel send what is in the ring.
+    /// Makes the kernel transmit the packets in the ring.
     fn kick(&mut self) -> io::Result<()> {
         let Err(error) = self.socket.kick() else {
             return Ok(());
@@ -186,8 +186,8 @@ impl XdpSender {
         }
     }
 
-    /// Looks now and then whether the interface is still there, and sends what a link that
-    /// was down has left in the ring.
+    /// Checks periodically whether the interface still exists, and transmits packets that a link that was down has left
+    /// in the ring.
     pub(super) fn attend(&mut self) -> io::Result<()> {
         self.bound.is_there()?;
         if !self.attention.is_due() {
@@ -205,14 +205,14 @@ impl Backend for XdpSender {
     type Tx = XdpFrame;
     type Rx = XdpFrame;
 
-    /// A frame is refused if it is longer than the interface's MTU with an Ethernet header (and
-    /// one or two tags, if it has them), or shorter than that header. The MTU is that of when this was bound, or
-    /// when the link was last found to be up again.
+    /// A frame is refused if it is longer than the interface's MTU with an Ethernet header (and one or two tags, if it
+    /// has them), or shorter than that header. The MTU is the one at binding, or when the link was last found to be up
+    /// again.
     ///
     /// # Errors
     ///
-    /// `NetworkDown` when the interface was removed. A link that is down is not an error: it takes
-    /// nothing, and goes on when it is up again.
+    /// `NetworkDown` when the interface was removed. A link that is down is not an error: it accepts nothing, and
+    /// resumes when it is up again.
     fn transmit(&mut self, batch: &mut VecDeque<XdpFrame>) -> io::Result<usize> {
         let mut accepted = 0;
         loop {
@@ -240,7 +240,7 @@ impl Backend for XdpSender {
         }
     }
 
-    /// Nothing: goes on with what was sent.
+    /// Appends nothing; processes completions of transmitted frames.
     ///
     /// # Errors
     ///

@@ -1,10 +1,9 @@
-//! Frames that a thread keeps of those that others have received, until it gives them back to these.
+//! Frames received by other threads that a thread keeps until it returns them.
 //!
-//! A frame that is dropped goes to the list of free ones, which all threads share: two changes of shared words a
-//! frame. A thread that has frames of others, and says so, keeps what it drops instead, and hands it on: so what is
-//! shared is changed for many frames at once, or not at all. Whoever takes a free frame takes what his thread keeps
-//! first. A frame that is kept counts as held in [`Shared::alive`], so what keeps it in being is what kept it in being
-//! before.
+//! A dropped frame normally goes to the free list, which all threads share: two changes of shared words a frame. A
+//! thread that records frames of others keeps the frames that it drops instead, and returns them: shared words change
+//! once for many frames, or not at all. A thread that needs a free frame takes its kept frames first. A kept frame
+//! counts as held in [`Shared::alive`], so it keeps the memory alive.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -12,15 +11,15 @@ use std::{iter, mem};
 
 use super::{Shared, XdpFrame, release};
 
-/// What a thread keeps, of one memory at a time.
+/// A thread's kept frames, of one memory at a time.
 struct Kept {
     /// The memory. It is there while there are [`frames`](Self::frames), and perhaps not any more else.
     shared: Option<NonNull<Shared>>,
     /// Its number: another may be in its place.
     number: u64,
-    /// Which nobody else holds, and `alive` counts.
+    /// Frames without other holders, counted by `alive`.
     frames: Vec<u32>,
-    /// Frames of others that were taken and not freed here: so many may be kept.
+    /// Frames of others that were received and not freed here: the most that may be kept.
     out: usize,
 }
 
@@ -90,11 +89,11 @@ impl Kept {
         self.frames.push(frame);
     }
 
-    /// How many of so many frames of this memory that become free here may be kept; as many less may then.
+    /// Returns how many of `freed` frames of this memory may be kept, and reduces the allowance by them.
     ///
     /// # Safety
     ///
-    /// As of [`is_of`](Self::is_of).
+    /// As for [`is_of`](Self::is_of).
     #[inline]
     unsafe fn may_keep(&mut self, shared: NonNull<Shared>, freed: usize) -> usize {
         // SAFETY: by the caller's promise.
@@ -147,8 +146,8 @@ pub(super) unsafe fn keep_dropped(shared: NonNull<Shared>, frame: u32) -> bool {
     kept == Some(true)
 }
 
-/// Takes at most `max` frames of this memory out of what the thread keeps, the last kept first. They are the caller's,
-/// and count as before. `each` uses nothing that is kept.
+/// Takes at most `max` frames of this memory out of the thread's kept frames, the last kept first. The caller owns
+/// them, and they stay counted. `each` must not use kept frames.
 ///
 /// # Safety
 ///
@@ -171,9 +170,9 @@ impl XdpFrame {
     /// Frames that a thread keeps at most.
     pub const MOST_KEPT: usize = 512;
 
-    /// Keeps the frame, without the packet, for those who take one on this thread: a backend that receives here, say,
-    /// or [`Umem::frame_from`](super::Umem::frame_from). A thread keeps frames of one memory,
-    /// [so many](Self::MOST_KEPT) at most, until it ends; all others become free. O(1), with no change of what threads share.
+    /// Keeps the frame, without its packet, for later takers on this thread: a receiving backend, or
+    /// [`Umem::frame_from`](super::Umem::frame_from). A thread keeps frames of one memory, at most
+    /// [`MOST_KEPT`](Self::MOST_KEPT), until it ends; all others are freed. O(1), without changes of shared words.
     pub fn keep(self) {
         let frame = self.number();
         let kept = with_kept(|kept| {
@@ -190,15 +189,15 @@ impl XdpFrame {
             keeps
         });
         if kept == Some(true) {
-            // What is kept counts in its place.
+            // The kept frame stays counted instead.
             mem::forget(self);
         }
     }
 }
 
-/// Frames that a thread owes to another one that receives, for those that it has had from there. What such frames lie in
-/// is kept where they become free, and [paid](OwedFrames::pay) back: so no thread changes what all share for a frame. A
-/// thread keeps frames of one memory at a time, and 512 at most: beyond that they become free, many at once.
+/// Frames that a thread owes to a receiving thread, for frames that it got from there. Such frames are kept where they
+/// are freed, and [paid](OwedFrames::pay) back, so that no thread changes shared words for each frame. A thread keeps
+/// frames of one memory at a time, and at most 512: further ones are freed, many at once.
 ///
 /// ```
 /// use fairlane_io::{OwedFrames, Umem, XdpFrame};
@@ -224,8 +223,8 @@ impl XdpFrame {
 pub struct OwedFrames(usize);
 
 impl OwedFrames {
-    /// This thread has a frame that the other one has received: what it lies in is kept when it becomes free here, by
-    /// being dropped or by having been sent. O(1).
+    /// Records a frame that another thread received and this one got: it is kept when it is freed here, by a drop or
+    /// after transmission. O(1).
     #[inline]
     pub fn took(&mut self, frame: &XdpFrame) {
         self.0 += 1;
@@ -242,7 +241,7 @@ impl OwedFrames {
             let left = self.0.checked_sub(1)?;
             let paid = with_kept(|kept| {
                 let (frame, shared) = (kept.frames.pop()?, kept.shared?);
-                // SAFETY: it was kept, so nobody else holds it, and `alive` counts it, so that `shared` lives.
+                // SAFETY: it was kept, so it has no other holder, and `alive` counts it, so that `shared` lives.
                 Some(unsafe { XdpFrame::at(shared, shared.as_ref().layout.start(frame), 0) })
             });
             let paid = paid.flatten()?;

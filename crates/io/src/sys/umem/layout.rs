@@ -12,7 +12,7 @@ pub(crate) struct Layout {
     frame_size: u32,
     /// From the start of one frame to that of the next.
     stride: u32,
-    /// 2^64 / `stride`, rounded up: what to multiply by in place of a division.
+    /// 2^64 / `stride`, rounded up: a multiplier that replaces a division.
     inverse: u64,
 }
 
@@ -43,7 +43,7 @@ impl Layout {
         self.frame_size
     }
 
-    /// Bytes of the memory of so many frames.
+    /// Returns the size in bytes of a memory of `frames` frames.
     pub(super) fn bytes(self, frames: u32) -> usize {
         frames as usize * self.stride as usize
     }

@@ -81,13 +81,13 @@ impl Receiving {
         });
         fill.publish();
         if fill.needs_wakeup() {
-            // An error is met again by who looks at the device's state.
+            // A later check of the device's state reports the error again.
             let _ = self.look();
         }
     }
 
-    /// Appends at most `max` received packets to `into`, and tells of each when it may have come,
-    /// since the start of the machine; returns how many.
+    /// Appends at most `max` received packets to `into`, and passes on when each may have arrived, since boot; returns
+    /// how many.
     pub(crate) fn receive(
         &mut self,
         into: &mut Vec<XdpFrame>,
@@ -97,8 +97,8 @@ impl Receiving {
         let max = u32::try_from(max).unwrap_or(u32::MAX);
         let waiting = self.received.waiting(max);
         let before = into.len();
-        // They come from another core's cache, all at once sooner than one after the other: where each begins, and
-        // what is written before it.
+        // Prefetch: fetching the start of each packet and the note before it from the other core's cache is faster all
+        // at once than one after the other.
         for ahead in 0..waiting {
             let begin = begin(self.received.peek(ahead));
             self.common.umem.prefetch(begin.wrapping_sub(STAMP as u64));
@@ -119,7 +119,7 @@ impl Receiving {
         into.len() - before
     }
 
-    /// Whether a quarter of the places for what is received is taken.
+    /// Returns whether a quarter of the receive ring's slots are occupied.
     pub(crate) fn is_filling(&self) -> bool {
         4 * self.received.waiting_now() >= self.posted
     }
@@ -129,7 +129,7 @@ impl Receiving {
         &self.common.program
     }
 
-    /// Whether so many packets wait to be received that there is room for no more.
+    /// Returns whether the receive ring is full.
     pub(crate) fn is_full(&self) -> bool {
         self.received.waiting_now() >= self.posted
     }
@@ -153,7 +153,7 @@ impl Receiving {
         Some(unsafe { umem.adopt(begin as u32, length as u16) })
     }
 
-    /// Makes the kernel look at the fill ring if it needs to, and say what it thinks of the device.
+    /// Makes the kernel poll the fill ring if it needs to, and report the state of the device.
     pub(crate) fn look(&self) -> io::Result<()> {
         self.common.look()
     }
@@ -163,37 +163,36 @@ impl Receiving {
     }
 }
 
-/// Where a packet begins, counted from the start of the memory: where frames are unaligned, the kernel says in
-/// the upper sixteen bits how far behind what it was given; where they are aligned these are zero.
+/// Returns a packet's offset from the start of the memory: for unaligned frames, the kernel puts the offset from the
+/// posted address in the upper sixteen bits; for aligned ones these are zero.
 fn begin(descriptor: xdp_desc) -> u64 {
     const GIVEN: u64 = (1 << libc::XSK_UNALIGNED_BUF_OFFSET_SHIFT) - 1;
     (descriptor.addr & GIVEN) + (descriptor.addr >> libc::XSK_UNALIGNED_BUF_OFFSET_SHIFT)
 }
 
-/// Lets nothing more be brought to any of these, which end after this: all together they wait once
-/// for who was about to bring a packet. One that could not be taken out of its map ends as if this
-/// had not been called.
+/// Stops deliveries to all of these halves, which end after this: one wait for deliveries in progress serves them all.
+/// One that could not be removed from its map ends as if this had not been called.
 pub(crate) fn unroute(halves: &[Receiving]) {
     for half in halves {
         let _ = half.hear(false);
     }
 }
 
-/// Whether frames that were posted to be received into are the kernel's no more, at the end of the half that has posted
-/// them. `unrouted`: no packet is brought any more, and nobody is left who was about to.
+/// Returns whether the kernel has released all frames posted for receiving, when the half that posted them ends.
+/// `unrouted`: deliveries have stopped, and none is in progress.
 ///
-/// A driver that writes to frames goes on until the kernel has stopped it, some time after the
-/// socket is closed. Else only who brings a packet takes from the fill ring and writes to frames, whatever the other
-/// half does meanwhile.
+/// A driver that writes to frames continues until the kernel has stopped it, some time after the socket is closed. In
+/// copying modes only the delivery of a packet takes from the fill ring and writes to frames, whatever the other half
+/// does meanwhile.
 fn lets_go(zero_copy: bool, unrouted: bool) -> bool {
     unrouted && !zero_copy
 }
 
 impl Drop for Receiving {
-    /// Takes back what the kernel has to receive into, as far as it is known to let go of it.
+    /// Takes back frames that the kernel has for receiving, as far as it is known to have released them.
     ///
-    /// Closing the socket would say as much only if the other half were gone, and nobody had a duplicate of its
-    /// descriptor.
+    /// Closing the socket would guarantee as much only if the other half were gone, and no process had a duplicate of
+    /// its descriptor.
     fn drop(&mut self) {
         let left = self.hear(false).ok().and_then(|()| self.left.get());
         let unrouted = left.is_some_and(wait_for_readers);

@@ -155,14 +155,14 @@ impl<T: Copy> Outgoing<T> {
         self.0.size
     }
 
-    /// Whether the kernel asks to be called before it goes on.
+    /// Returns whether the kernel needs a call to continue.
     pub(super) fn needs_wakeup(&self) -> bool {
         // SAFETY: as for `Ring::producer`.
         let flags = unsafe { self.0.flags.as_ref() };
         flags.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// Takes back what the kernel has not taken, which must not be at it.
+    /// Takes back entries that the kernel has not taken; the kernel must not be using the ring.
     pub(super) fn take_back(&mut self) {
         self.0.ours = self.0.ours.wrapping_sub(self.pending());
         self.publish();

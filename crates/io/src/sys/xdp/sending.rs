@@ -15,23 +15,23 @@ use super::super::umem::{TOLD, Umem, XdpFrame};
 use super::ring::{Incoming, Outgoing};
 use super::{Common, LENGTH, SENDING, take_back};
 
-/// How long the kernel is waited for, to be done with what it has taken up.
+/// The longest wait for the kernel to finish the packets that it has taken.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// It holds the frames that the kernel has to send.
 pub(crate) struct Sending {
     rings: ManuallyDrop<Rings>,
-    /// Whether the kernel reads before a packet what is left to do to it, if its descriptor says so.
+    /// Whether the kernel reads a packet's pending offloads from the bytes before it, if its descriptor says so.
     is_told: bool,
     common: Arc<Common>,
 }
 
-/// Its rings, and what is known of the frames in them.
+/// The transmit rings, and the state of their frames.
 pub(super) struct Rings {
     sending: Outgoing<xdp_desc>,
     completed: Incoming<u64>,
     umem: Umem,
-    /// The note on the frames, beside their lengths.
+    /// The note on the frames, stored with their lengths.
     mark: u32,
     /// Frames handed over to be sent and not yet back.
     unsent: u32,
@@ -68,11 +68,11 @@ impl Rings {
         unsafe { self.umem.free(&mut self.passing) };
     }
 
-    /// Waits for a while until the kernel is done with what it has taken up, and makes that free.
+    /// Waits up to a limit until the kernel has finished the packets that it has taken, and frees them.
     fn settle(&mut self, zero_copy: bool) {
         let patience = Instant::now() + PATIENCE;
         self.reap();
-        // A driver goes on with all that is in the ring; else what is there stays there.
+        // A driver continues with the whole ring; in copying modes the rest stays in the ring.
         while self.unsent > if zero_copy { 0 } else { self.sending.pending() }
             && Instant::now() < patience
         {
@@ -81,27 +81,26 @@ impl Rings {
         }
     }
 
-    /// Takes back what the kernel has to send, as far as it is known to let go of it. Nobody calls it any more for this
-    /// socket.
+    /// Takes back frames that the kernel has for transmission, as far as it is known to have released them. No system
+    /// call on this socket follows.
     pub(super) fn end(mut self, zero_copy: bool) {
         self.settle(zero_copy);
         let taken_done = self.unsent == self.sending.pending();
-        // What the kernel has not taken up, it is not to.
+        // Packets that the kernel has not taken must not be transmitted.
         self.sending.take_back();
         // SAFETY: the socket's number is its own, and this half alone sends; `lets_go` argues for the rest.
         unsafe { take_back(&self.umem, self.mark, lets_go(zero_copy, taken_done)) };
     }
 }
 
-/// Whether frames that were to be sent, and have not come back, are the kernel's no more, once neither half calls the
-/// kernel. `taken_done`: of the packets that it has taken from the transmit ring, none is on its way.
+/// Returns whether the kernel has released all frames that were to be transmitted and have not completed, once neither
+/// half calls the kernel. `taken_done`: none of the packets that it has taken from the transmit ring is in flight.
 ///
-/// Where packets are copied, only a system call on the socket takes from the ring, and there is
-/// none any more: what is still there has not been looked at. Waiting for what arrives is such a call too, so that
-/// what is in the ring when this half ends is left to the end of both. A driver takes from it whenever
-/// it likes, up to where it saw the ring end when it last looked, and moves the index that
-/// tells how far it is only after a batch. So it may send at any time what was taken back from
-/// the ring, or seems to be there yet: the completion ring alone says what it is done with.
+/// In copying modes, only a system call on the socket takes from the ring, and no further call follows: the kernel has
+/// not read the remaining entries. A wait for arrivals is such a call too, so the entries in the ring when this half
+/// ends stay until both halves have ended. A driver takes from it at any time, up to the end of the ring that it last
+/// read, and updates its consumer index only after a batch. It may therefore transmit entries that were taken back from
+/// the ring, or that seem to be still in it: only the completion ring says which frames are finished.
 fn lets_go(zero_copy: bool, taken_done: bool) -> bool {
     taken_done && !zero_copy
 }
@@ -218,7 +217,7 @@ impl Sending {
         count_or_error(result as c_int).map(drop)
     }
 
-    /// Makes the kernel say what it thinks of the device.
+    /// Makes the kernel report the state of the device.
     pub(crate) fn look(&self) -> io::Result<()> {
         self.common.look()
     }
@@ -231,8 +230,8 @@ impl AsFd for Sending {
 }
 
 impl Drop for Sending {
-    /// Waits for what the kernel has taken up, and leaves the rest to whoever closes the socket: this one, if the other
-    /// half is gone.
+    /// Waits for packets that the kernel has taken, and leaves the others to the half that closes the socket: this one,
+    /// if the other half is gone.
     fn drop(&mut self) {
         // SAFETY: it is taken here alone, and nothing uses it afterwards.
         let mut rings = unsafe { ManuallyDrop::take(&mut self.rings) };
