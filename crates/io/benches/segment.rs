@@ -1,4 +1,4 @@
-//! What it costs to cut a frame of 64 KB, beside a copy of it in the same run.
+//! The cost of segmenting a frame of 64 KB, compared with a copy of it in the same run.
 #![allow(missing_docs, reason = "criterion's macros make what has none")]
 
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use fairlane_io::segment::{Cut, Offload, Protocol, Segments};
 const HEADERS: usize = 14 + 20 + 32;
 const TCP: usize = 14 + 20;
 
-/// A frame of so many full segments, and what is left to do to it.
+/// Returns a frame of `count` full segments, and its pending offloads.
 fn whole(segment: u16, count: usize) -> (Vec<u8>, Offload) {
     let payload = usize::from(segment) * count;
     let mut frame = vec![2; 12];
@@ -36,7 +36,7 @@ fn segment(c: &mut Criterion) {
         let (frame, offload) = whole(segment, count);
         let mut group = c.benchmark_group(format!("{count} segments of {segment} bytes"));
         group.throughput(Throughput::Bytes(frame.len() as u64));
-        // What waits is received, so each frame is dropped only after it was made.
+        // The backlog is received, so each frame is dropped only after all are made.
         group.bench_function("cut", |b| {
             b.iter(|| {
                 let cut = Cut::new(black_box(&frame), &offload).unwrap();

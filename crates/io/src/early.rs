@@ -5,7 +5,7 @@
 //! to the link displaces flows that have one. A program in the kernel, ahead of that queue, classifies frames by the
 //! scheduler's rules and drops those that the scheduler would drop in any case.
 //!
-//! # What is dropped
+//! # Limits
 //!
 //! Nothing, unless the owner reports an overload ([`EarlyDrop::start`]). During an overload, frames of a class or flow
 //! whose *limit* is used up. A limit is a window, as of a sender that waits for acknowledgements: the number of frames
@@ -25,7 +25,7 @@
 //! flow's limit: a flow that shares one with a flood suffers its drops, one flow in [`FLOW_LIMITS`] for each flood. The
 //! program distinguishes up to 32 flow definitions: a class with a further one has a single limit.
 //!
-//! # What is not decided
+//! # Undecided frames
 //!
 //! A malformed frame is of the default class, and shares a limit with all other malformed frames. A later fragment
 //! takes the class of the first fragment of its datagram, if [rules say so](Rules::follows_fragments) and that is among

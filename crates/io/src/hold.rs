@@ -23,7 +23,7 @@ const OFFLOADS: [(&str, Joins); 2] = [("gro", Joins::Kernel), ("lro", Joins::Dev
 
 /// An exclusive claim on an interface, honoured by all processes that use this type.
 ///
-/// # One at a time
+/// # Exclusive use
 ///
 /// The hold is a lock on a file in `/run/fairlane` that is named by the network namespace (its cookie, which is unique
 /// until the next boot) and the interface's index in it. It therefore survives a rename of the interface, does not
@@ -31,13 +31,13 @@ const OFFLOADS: [(&str, Joins); 2] = [("gro", Joins::Kernel), ("lro", Joins::Dev
 /// ends. A lock by an abstract socket would need no folder, but any user could take it first. Programs that see
 /// different folders `/run` do not see each other's holds.
 ///
-/// # As it was found
+/// # Restored settings
 ///
 /// Offloads that [`single_frames`](Self::single_frames) turns off are recorded in the file first, and dropping the hold
 /// restores them. If the process is killed the record stays: the next holder restores the recorded offloads, if the
 /// record is of the current boot.
 ///
-/// # Handed over
+/// # Handover
 ///
 /// A hold can be handed from one process to another without a gap: the successor gets the locked file
 /// ([`file`](Self::file)), [shares](Self::share) it, and [owns](Self::own) it when its predecessor

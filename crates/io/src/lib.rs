@@ -27,7 +27,7 @@
 //! All backends except the memory backend, and `wait`, need Linux and exist only there. The
 //! rest builds everywhere.
 //!
-//! # Who owns a packet
+//! # Packet ownership
 //!
 //! The caller owns the packets in `batch`, the backend those that have left it. `transmit` takes packets from the front
 //! and never puts one back: a packet that left was either *accepted* (counted in the result; its bytes are with the
@@ -40,20 +40,20 @@
 //!
 //! A received packet belongs to the caller; the backend keeps no reference to it.
 //!
-//! # What goes wrong, and what then
+//! # Error handling
 //!
-//! | what happened | the answer | the packets |
+//! | event | result | packets |
 //! | --- | --- | --- |
 //! | the device is full | `Ok` with fewer, perhaps 0 | the rest stays in `batch`: offer it again |
 //! | nothing has arrived | `Ok(0)` | |
-//! | one packet cannot be sent (too long, no such address, forbidden) | goes on behind it | that one is dropped and counted by [`refused`](Backend::refused) |
-//! | the device is gone or broken | `Err`; it will not heal by itself | none of them left, but for those refused before |
+//! | one packet cannot be sent (too long, no such address, forbidden) | continues with the next | that one is dropped and counted by [`refused`](Backend::refused) |
+//! | the device is gone or broken | `Err`; it will not recover by itself | none of them left, except those refused before |
 //!
 //! An `Err` means that *no* packet was accepted by that call. When a device breaks in the middle of a batch, the call
 //! reports the accepted packets and the next call reports the error. One bad packet never delays those behind it, and
 //! every drop is counted.
 //!
-//! # Beside the backends
+//! # Other modules
 //!
 //! On Linux, `SharedMemory` is memory shared by two processes, and `PeerCredentials` identifies the peer of a Unix
 //! socket: both serve clients in other processes. `early` drops excess traffic in the kernel when more arrives than is

@@ -52,7 +52,7 @@
 //! queued in the queueing discipline or the driver; its completion raises no event, so offer the rest again after a
 //! while.
 //!
-//! | error | taken as |
+//! | error | meaning |
 //! | --- | --- |
 //! | `EAGAIN`, `ENOBUFS`, `ENOMEM`, the budget is used up | full: the rest stays in the batch |
 //! | `ENETDOWN`: the interface is set down | the same: it may be set up again |

@@ -11,14 +11,14 @@
 //! One system call moves one packet; the kernel has none that moves more. The kernel segments packets that it routes
 //! here, and computes their checksums, before they are received.
 //!
-//! # What waits where
+//! # Queues
 //!
 //! A packet has reached the kernel when the call that transmits it returns, on its way to a socket or another
 //! interface. So nothing is ever [in flight](Backend::in_flight), and there is no budget: *Q* is 0. In the other
 //! direction the kernel queues up to 500 packets (the interface's `txqueuelen`), drops further arrivals, and counts
 //! these among the interface's statistics.
 //!
-//! | error | taken as |
+//! | error | meaning |
 //! | --- | --- |
 //! | `EAGAIN`, `ENOBUFS`, `ENOMEM` | full: the rest stays in the batch |
 //! | `EIO`: the interface is down | the same: it may be set up again |

@@ -3,9 +3,9 @@
 //! A [`UdpBackend`] is one socket. It needs no privilege. The order of datagrams on one socket is kept as far as the
 //! local kernel; the network beyond may lose, duplicate or reorder them, as with any UDP.
 //!
-//! # What the kernel's errors become
+//! # Mapping of kernel errors
 //!
-//! | error | taken as |
+//! | error | meaning |
 //! | --- | --- |
 //! | `EAGAIN`, `ENOBUFS`, `ENOMEM` | full: the rest stays in the batch |
 //! | `EINTR` | the call is made again |
@@ -31,7 +31,7 @@
 //! [`in_flight`](Backend::in_flight) may exceed the buffer by a message of 64 KiB instead of by a datagram; and a full
 //! queueing discipline drops a message.
 //!
-//! # What the kernel does not say
+//! # Silent drops
 //!
 //! The network stack may still silently drop an accepted datagram: in a full queueing discipline of the interface, or
 //! at the receiver's socket when its reader is slow. Against the first, keep the send buffer

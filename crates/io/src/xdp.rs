@@ -37,9 +37,9 @@
 //!
 //! | held by | how many |
 //! | --- | --- |
-//! | each backend, to receive into | as many as its receive ring has places, for each of its queues |
-//! | each backend, to send | up to as many as its transmit ring has places, for each queue that sends |
-//! | the program, as [`XdpFrame`] | the rest, but for those that are free |
+//! | each backend, to receive into | as many as its receive ring has slots, for each of its queues |
+//! | each backend, to transmit | up to as many as its transmit ring has slots, for each queue that transmits |
+//! | the program, as [`XdpFrame`] | the others, except free ones |
 //!
 //! A packet from another program on the same machine arrives in the form handed to the device: its checksums may not be
 //! computed yet ([`complete_checksum`](crate::checksum::complete_checksum)). A frame that was
@@ -51,7 +51,7 @@
 //!
 //! # Modes
 //!
-//! | mode | what the kernel does | offered by |
+//! | mode | data path | offered by |
 //! | --- | --- | --- |
 //! | [`ZeroCopy`](XdpMode::ZeroCopy) | the device reads and writes the frames | some drivers |
 //! | [`Native`](XdpMode::Native) | the driver hands packets over early; copied | many drivers, veth among them |
@@ -60,12 +60,12 @@
 //! Without a choice, a backend gets the first mode that the interface offers, and [`mode`](XdpBackend::mode) returns
 //! it: of several queues, the slowest. With memory that is [unaligned](Umem::unaligned) there is no zero-copy.
 //!
-//! # What the kernel's errors become
+//! # Mapping of kernel errors
 //!
-//! | error | taken as |
+//! | error | meaning |
 //! | --- | --- |
 //! | `EAGAIN`, `ENOBUFS` | full: the rest stays in the batch |
-//! | `EBUSY` | the device dropped one; if it has no carrier, as the next |
+//! | `EBUSY` | the device dropped one; without carrier, as `ENETDOWN` |
 //! | `ENETDOWN` | the link is down: full until it is up again, and nothing is lost here |
 //! | `ENXIO` | the interface is gone: fatal |
 //! | any other | fatal |

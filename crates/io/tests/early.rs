@@ -1,4 +1,4 @@
-//! What is dropped early: whose window is used up, and nothing else.
+//! Early drop removes only frames whose window is used up.
 
 use std::io;
 
@@ -100,7 +100,7 @@ fn nothing_is_dropped_but_beyond_a_limit_under_overload() {
     early.start();
     assert_eq!(pass(&early, 7, 100), 100, "limits end with the overload");
     assert!(early.is_on() && !early.has_limits());
-    // What the last one dropped says nothing of this one.
+    // Earlier drops must not count for this epoch.
     early.renew();
     assert!(early.is_on() && !early.has_limits());
 }
@@ -117,7 +117,7 @@ fn a_window_is_as_large_as_what_is_sent_and_grows_by_an_eighth() {
         send(&early, 0, 7);
     }
     assert_eq!(pass(&early, 7, 100), 18);
-    // Whoever is refused again is given nothing.
+    // A flow that is rejected again gets no further credit.
     refuse(&early, 0, 7);
     assert_eq!(pass(&early, 7, 100), 0);
     for _ in 0..10_000 {
@@ -181,8 +181,8 @@ fn a_frame_beyond_its_limit_passes_for_each_probe() {
     assert_eq!(early.dropped(0).frames, 3);
 }
 
-/// As many ways to tell flows apart as a file can name, and more rules than are looked at, none like
-/// another: the program is no longer than its jumps reach, and the kernel takes it.
+/// Uses as many flow definitions as a file can name, and more rules than the program inspects, all
+/// different: the program stays within the reach of its jumps, and the kernel loads it.
 #[test]
 fn the_longest_program_is_short_enough() {
     let bits = |number: u64| [!0 - number, !0 - number, !0, !1, !3];

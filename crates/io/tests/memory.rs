@@ -7,7 +7,7 @@ use std::thread;
 use fairlane_io::{Backend, ByteLen, memory};
 use proptest::prelude::*;
 
-/// A packet of a given length, told apart by its number.
+/// A packet of a given length, identified by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Packet {
     number: u32,

@@ -45,7 +45,7 @@ fn bytes(datagrams: &[Datagram]) -> Vec<&[u8]> {
         .collect()
 }
 
-/// An address of loopback where nobody listens.
+/// Returns an address of loopback without a listener.
 fn closed_port() -> SocketAddr {
     UdpSocket::bind(V4).unwrap().local_addr().unwrap()
 }
@@ -177,7 +177,7 @@ fn a_closed_port_costs_later_datagrams_to_an_open_one_nothing() {
     every_other_one_arrives(bind(V4), closed_port());
 }
 
-/// Only a connected socket is told of closed ports, so this is where the reports are seen.
+/// Only a connected socket gets reports of closed ports.
 fn connected_to(closed: SocketAddr) -> UdpBackend<Datagram> {
     let socket = UdpSocket::bind(V4).unwrap();
     socket.connect(closed).unwrap();
@@ -280,8 +280,8 @@ fn a_port_in_use_is_an_error_that_says_so() {
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
 }
 
-/// Sends with segmentation and without it: what arrived at each receiver, and what the sender counted,
-/// are the same, and are returned.
+/// Transmits with segmentation and without it, checks that arrivals at each receiver and the sender's
+/// counts are equal, and returns them.
 fn with_and_without_segmentation(
     sender: impl Fn() -> UdpBackend<Datagram>,
     receivers: &mut [UdpBackend<Datagram>],
@@ -314,7 +314,7 @@ fn with_and_without_segmentation(
     (accepted, refused)
 }
 
-/// A datagram that is told from others of its length.
+/// Returns a numbered datagram of a given length.
 fn of_length(peer: SocketAddr, number: usize, length: usize) -> Datagram {
     let bytes = (0..length).map(|at| (at + number) as u8).collect();
     Datagram { peer, bytes }

@@ -22,7 +22,7 @@
 //! for it meanwhile; from then on frames pass as they come, and a device that is full delays its
 //! senders. So no flow changes its order, neither then nor when it is shaped again.
 //!
-//! # Clients beside the devices
+//! # Clients
 //!
 //! Clients may push to either arbiter ([`Arbiter::registrar`]). They wake an arbiter that sleeps
 //! for them alone, and this thread waits for devices instead. So while there are any clients, or

@@ -20,11 +20,11 @@
 //! A [`Shaper`] is any [`Queue`], the pace of a link and a way out; an arbiter is one with mailboxes
 //! before it, and a [`Bridge`](bridge::Bridge) joins two devices, with one or nothing for each direction.
 //!
-//! | client | registered by | where there is no room |
+//! | client | registered by | if its mailbox is full |
 //! | --- | --- | --- |
-//! | [`Client`], of a thread | [`Registrar::register`] | the packet comes back |
+//! | [`Client`], of a thread | [`Registrar::register`] | the packet is returned |
 //! | [`AsyncClient`], of a task | [`Registrar::register_async`] | the task waits |
-//! | [`DispatchingClient`], keeps its packets and transmits them | [`Registrar::register_dispatching`] | the packet comes back |
+//! | [`DispatchingClient`], keeps its packets and transmits them | [`Registrar::register_dispatching`] | the packet is returned |
 //! | another process | `attach` (Linux) | the packet is not taken |
 //!
 //! `step(now)` reads no clock and starts no thread, so a test drives it on a clock
@@ -70,13 +70,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What a client learns, and when
+//! # Feedback to clients
 //!
-//! | what happened | how the client learns |
+//! | event | feedback |
 //! | --- | --- |
-//! | its mailbox is full | [`push`](Client::push) hands the packet back at once |
+//! | its mailbox is full | [`push`](Client::push) returns the packet at once |
 //! | the packet is too long for its flow | the same |
-//! | a packet was dropped inside (its flow's queue is full) | the next `push` tells how many; a task asks for `dropped` |
+//! | a packet was dropped inside (its flow's queue is full) | the next `push` returns their number; a task calls `dropped` |
 //! | the arbiter is gone | the same, once the mailbox is full |
 //!
 //! # Units

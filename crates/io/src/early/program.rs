@@ -5,9 +5,9 @@
 //! | register | |
 //! | --- | --- |
 //! | `R6` | the context |
-//! | `R7` | where the memory shared with this process begins |
-//! | `R8` | bytes of the datagram, then of what it carries |
-//! | `R9` | the first word of the packet; then the rank and the class that were found |
+//! | `R7` | start of the memory shared with this process |
+//! | `R8` | length of the datagram, then of its payload |
+//! | `R9` | the first word of the packet; then the rank and the class of the best match |
 //!
 //! A malformed frame shares a limit with all other malformed frames. A frame that is yet to be segmented passes. Where
 //! later fragments follow the first one of their datagram, a table of datagrams has the class of each first fragment,

@@ -1,11 +1,11 @@
 //! An AF_XDP socket: four rings of descriptors of frames in a [`Umem`], shared with the kernel.
 //!
-//! | ring | who writes | an entry says |
+//! | ring | writer | entry |
 //! | --- | --- | --- |
-//! | fill | we | a frame to receive into: the kernel's now |
-//! | rx | the kernel | a packet received: ours now |
-//! | tx | we | a packet to send: the kernel's now |
-//! | completion | the kernel | a packet sent, or dropped: its frame is ours now |
+//! | fill | we | a frame to receive into, now owned by the kernel |
+//! | rx | the kernel | a received packet, now owned by us |
+//! | tx | we | a packet to transmit, now owned by the kernel |
+//! | completion | the kernel | a transmitted or dropped packet, whose frame we own now |
 //!
 //! A socket is [split](Socket::cut) into two halves for one thread each: [`Receiving`] has the first two rings,
 //! [`Sending`] the others. The descriptor is closed with the last half.

@@ -10,11 +10,11 @@ use fairlane_io::{Backend, PacketBackend};
 use crate::rig::*;
 use crate::support::{GRACE, PATIENCE};
 
-/// A UDP datagram to everybody of a flow, which is its source port, with a number.
+/// Returns a numbered broadcast UDP datagram of a flow; the flow is its source port.
 fn datagram(flow: u16, number: u32) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0, 0, 0, 0, 1, 0x08, 0x00]);
-    // To an address that nobody has.
+    // To an unused address.
     frame.extend([
         0x45, 0, 0, 36, 0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2,
     ]);
@@ -35,7 +35,7 @@ fn gather(group: &mut [PacketBackend], count: usize) -> Vec<Vec<Vec<u8>>> {
         for (one, came) in group.iter_mut().zip(&mut came) {
             let before = came.len();
             let more = one.receive(came, 64).unwrap();
-            // And not what the kernel says when a link comes up.
+            // Skips frames that the kernel sends when a link comes up.
             came.retain(|frame| {
                 frame[6..14] == [2, 0, 0, 0, 0, 1, 8, 0] || frame[12..14] == PROTOCOL
             });
@@ -74,7 +74,7 @@ fn a_group_hears_each_frame_once_each_flow_in_order_at_one_of_it_through_a_link_
                 numbers.flat_map(|number| (0..FLOWS).map(move |flow| datagram(flow, number)));
             let mut frames: VecDeque<_> = frames.collect();
             transmit_all(&mut from, &mut frames, |_| ());
-            // What this end sends, none of them hears.
+            // No backend receives frames that its own end transmits.
             transmit_all(&mut group[0], &mut numbered(0..3), |_| ());
             let came = gather(&mut group, all);
             assert_eq!(came.iter().map(Vec::len).sum::<usize>(), all);
@@ -165,7 +165,8 @@ fn what_is_deaf_hears_when_it_is_told_to_and_as_long() {
             receiver.hear(true).unwrap();
             let numbers = 10 * round..10 * round + 5;
             sent(numbers.clone(), &mut sender);
-            // A virtual cable has delivered what was sent: it is received though nothing more is heard.
+            // A virtual cable has delivered the transmitted frame: it is received although receiving has
+            // stopped.
             receiver.hear(false).unwrap();
             receiver.hear(false).unwrap();
             sent(100..110, &mut sender);

@@ -1,4 +1,4 @@
-//! What a sender on the same machine leaves to hardware that is not there.
+//! Offloads that a sender on the same machine leaves to hardware that does not exist.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -86,7 +86,7 @@ fn a_checksum_left_to_hardware_that_is_not_there_is_completed() {
             let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
             one.send_to(&payload, "10.0.0.2:9").unwrap();
             let mut buffer = [0; 2_000];
-            // The kernel checks what came through a packet socket, and drops what is wrong.
+            // The kernel checks frames transmitted by a packet socket, and drops invalid ones.
             let came = other.recv(&mut buffer).unwrap();
             assert_eq!(buffer[..came], payload);
         }

@@ -80,7 +80,7 @@ fn an_interface_removed_while_running_is_a_clear_error_and_others_go_on() {
     }
     assert_eq!((batch.len(), sender.refused()), (4, 0));
 
-    // Who waits for frames is woken, gets what had arrived, and is told.
+    // A waiting receiver is woken, gets earlier arrivals, and then the error.
     let mut waiter = Waiter::new();
     let mut arrived = Vec::new();
     let deadline = Instant::now() + PATIENCE;

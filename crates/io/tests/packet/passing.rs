@@ -1,4 +1,4 @@
-//! What is sent arrives: once, intact, in order, within the budget.
+//! Transmitted frames arrive: once, intact, in order, within the budget.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;

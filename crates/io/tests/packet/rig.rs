@@ -1,4 +1,4 @@
-//! A cable with packet sockets on it, and frames that tell their numbers.
+//! A cable with packet sockets on it, and numbered frames.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -35,7 +35,7 @@ pub(crate) fn rings() -> [Options; 2] {
     })
 }
 
-/// A frame of `length` bytes to everybody that carries `flow` and `number`.
+/// Returns a broadcast frame of `length` bytes that carries `flow` and `number`.
 pub(crate) fn frame(flow: u8, number: u32, length: usize) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0, 0, 0, 0, flow]);

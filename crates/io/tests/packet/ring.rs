@@ -1,4 +1,4 @@
-//! The ring that frames arrive in: it goes round, overflows, and tells how long they lay there.
+//! The receive ring wraps, overflows, and reports how long frames were in it.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -94,7 +94,7 @@ fn each_time_the_ring_overflows_what_arrives_is_in_order_and_the_rest_is_counted
             let numbers = burst * BURST..(burst + 1) * BURST;
             let mut batch = numbers.map(|number| frame(0, number, 1_514)).collect();
             transmit_all(&mut sender, &mut batch, |_| ());
-            // Less than a full ring is taken out, and each time so many.
+            // Takes less than a full ring, in batches of different sizes.
             receiver
                 .receive(&mut arrived, 1 + burst as usize % 30)
                 .unwrap();
@@ -123,12 +123,12 @@ fn a_lone_frame_that_is_handed_over_promptly_does_not_wait_for_a_block() {
         prompt: true,
         ..Options::default()
     };
-    // Each frame comes to both, first to who was opened last. In blocks half of them wait half a millisecond.
+    // Each frame reaches both, first the one opened last. In blocks half of them wait half a millisecond.
     let mut sender = open(&near);
     let (mut blocks, mut receiver) = (open(&far), open_with(&far, &prompt));
     let (mut waiter, mut came) = (Waiter::new(), Vec::new());
     let mut sooner = [0, 0];
-    // Who looks late, as other programs had the processor, finds both.
+    // A poll that is late, since other programs had the processor, finds both.
     for number in 0..2_000 {
         transmit_all(&mut sender, &mut numbered(number..number + 1), |_| ());
         let waits = number % 2 == 1;

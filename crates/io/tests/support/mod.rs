@@ -1,4 +1,4 @@
-//! What the tests of several backends share.
+//! Helpers that tests of several backends share.
 
 use std::fmt::Debug;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! What can be bound, in which mode, and what cannot.
+//! Possible and impossible bindings, by mode.
 
 use std::io::ErrorKind;
 

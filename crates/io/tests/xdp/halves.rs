@@ -37,7 +37,7 @@ fn bind_each(umem: &Umem, link: &Link, options: &XdpOptions) -> Vec<XdpBackend> 
     (0..QUEUES).map(bind).collect()
 }
 
-/// One half that sends, and so many that receive.
+/// Splits a backend into one sender and `receivers` receivers.
 fn split(backend: XdpBackend, receivers: usize) -> (XdpSender, Vec<XdpReceiver>) {
     let (mut senders, receivers) = backend.split(1, receivers).unwrap();
     (senders.pop().unwrap(), receivers)
@@ -51,7 +51,7 @@ fn small(mode: XdpMode) -> XdpOptions {
     }
 }
 
-/// A thread that receives, with what it is paid.
+/// Starts a receiving thread, which is paid back its frames.
 fn receive(
     mut receiver: XdpReceiver,
     handed: &Sender<XdpFrame>,
@@ -74,15 +74,15 @@ fn receive(
     receiver
 }
 
-/// What one thread has of another one that receives.
+/// A forwarding thread's end of a receiving thread.
 struct Worker {
     frames: Receiver<XdpFrame>,
     pays: Sender<XdpFrame>,
     owed: OwedFrames,
 }
 
-/// Takes in what workers have received, drops each eighth, and sends the rest, each flow by one of these, until so many
-/// have come.
+/// Forwards frames from the workers, of which it drops every eighth, on these senders, each flow on one of them, until
+/// `until` frames have arrived.
 fn forward(workers: &mut [Worker], senders: &mut [XdpSender], until: u32) {
     let mut passing: Vec<_> = senders.iter().map(|_| VecDeque::new()).collect();
     let mut passed = 0;
@@ -114,7 +114,7 @@ fn forward(workers: &mut [Worker], senders: &mut [XdpSender], until: u32) {
     }
 }
 
-/// Whether nothing waits to be sent, and what was sent has come: the last ones may be of those that are dropped.
+/// Returns whether no frame is waiting or in flight: the last ones may be among those that are dropped.
 fn are_sent(batches: &[VecDeque<XdpFrame>], sources: &[XdpBackend]) -> bool {
     let mut in_flight = sources.iter().map(|source| source.in_flight().unwrap());
     batches.iter().all(VecDeque::is_empty) && in_flight.all(|bytes| bytes == 0)
@@ -162,7 +162,7 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
             let forwarding = scope.spawn(move || {
                 let _end = Ending(done);
                 forward(&mut workers, &mut senders, FRAMES);
-                // What it keeps is not in the list until it ends.
+                // Its kept frames return to the list only when it ends.
                 senders
             });
 
@@ -176,7 +176,7 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
             let is_made = |next: &[u32]| next.iter().all(|&next| next >= FRAMES);
             while came < FRAMES / 8 * 7 || !is_made(&next) || !are_sent(&batches, &sources) {
                 for (queue, batch) in batches.iter_mut().enumerate() {
-                    // No more than the rings have room for, whoever gets the processor.
+                    // At most as many frames as the rings hold, however threads are scheduled.
                     while batch.len() < 16 && under_way < 100 && next[queue] < FRAMES {
                         let number = next[queue];
                         let bytes = packet(number, length(number));
@@ -202,7 +202,7 @@ fn halves_on_threads_of_their_own_pass_every_frame_on_once_and_in_order_and_thei
         assert_eq!(sink.dropped().unwrap(), 0);
         let lost = halves.1.iter().map(|receiver| receiver.dropped().unwrap());
         assert_eq!(lost.sum::<u64>(), 0, "{mode}");
-        // In their rings there is what there was at first, and no thread keeps any.
+        // The rings hold as many frames as at first, and no thread keeps any.
         let posted = 2 * QUEUES * options.rx_ring;
         assert!(umem.free_frames() >= umem.frames() - posted, "{umem:?}");
         drop((halves, idle, others));
@@ -274,7 +274,7 @@ fn an_interface_sends_by_no_more_queues_than_it_has_to_transmit_and_by_none_that
 #[test]
 fn each_queue_that_sends_has_a_ring_and_a_thread_and_what_it_sends_comes_at_its_own_in_order() {
     const FRAMES: u32 = 2_000;
-    // Behind the driver of a virtual cable nobody knows any more which queue a frame was sent by.
+    // The driver of a virtual cable does not show by which queue a frame was transmitted.
     let links = or_skip("queues that send", cable_with_queues(1_500, QUEUES));
     let Some((near, far)) = links else {
         return;
@@ -363,7 +363,7 @@ fn what_the_half_that_sends_leaves_in_the_ring_is_the_kernels_until_the_other_is
         assert_eq!(halves.sender.transmit(&mut batch).unwrap(), 40);
         drop(halves.sender);
         assert_eq!(umem.free_frames(), at_rest - 40, "{mode}");
-        // Whoever has what is free now would see it leave in the place of what was sent.
+        // The owner of a wrongly freed frame would see its own bytes transmitted instead.
         let others: Vec<_> = (0..512)
             .map_while(|_| umem.frame_from(&[0xee; 60]))
             .collect();

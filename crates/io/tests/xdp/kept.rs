@@ -179,7 +179,7 @@ fn no_frame_has_two_holders_while_threads_take_keep_and_pay() {
                 }
             }
         }));
-        // Until they have ended, with what they keep.
+        // Until the threads have ended, with the frames that they keep.
         threads.into_iter().for_each(|it| it.join().unwrap());
     });
     assert_eq!(umem.free_frames(), FRAMES);

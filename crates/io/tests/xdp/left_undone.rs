@@ -29,7 +29,7 @@ fn undone(number: u32) -> Vec<u8> {
     frame
 }
 
-/// Whether the kernel can be told before a packet to sum it.
+/// Returns whether the kernel accepts a checksum request before a packet.
 fn kernel_can_be_told() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split('.').map_while(|part| part.parse().ok());

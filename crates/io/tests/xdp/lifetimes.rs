@@ -143,7 +143,7 @@ fn the_kernel_no_longer_touches_what_a_dropped_backend_gave_back() {
                     sent.fetch_add(count, Ordering::Relaxed);
                 }
             });
-            // Takes what is free as soon as it is, and would see a packet arrive in it.
+            // Takes frames as soon as they are free, and would see a packet arrive in one of them.
             scope.spawn(|| {
                 let _end = Ending(&stop);
                 while !stop.load(Ordering::Relaxed) {

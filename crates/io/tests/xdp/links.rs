@@ -107,7 +107,7 @@ fn an_interface_removed_while_it_runs_is_a_clear_error_and_the_others_go_on() {
         send(&mut lab.near, &mut batch);
         lab.near_link.delete().unwrap();
 
-        // What had arrived is still there, and then the error, for sender and receiver.
+        // Earlier arrivals are still there, and then the error, for sender and receiver.
         assert_eq!(collect(&mut lab.far, 40).len(), 40);
         top_up(&mut batch, &lab.umem, &mut 0, 10);
         let patience = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! What is sent arrives: once, intact, in order, within the budget.
+//! Transmitted frames arrive: once, intact, in order, within the budget.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -141,7 +141,7 @@ fn what_is_in_flight_stays_within_the_budget() {
         let Some(mut lab) = lab("a budget", &options) else {
             return;
         };
-        // While the link is down nothing leaves, so that what was taken stays in flight.
+        // While the link is down nothing leaves, so accepted frames stay in flight.
         lab.near_link.down().unwrap();
         let mut next = 0;
         let mut batch = VecDeque::new();

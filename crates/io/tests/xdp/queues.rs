@@ -167,7 +167,7 @@ fn while_all_queues_have_more_each_gives_its_part_and_what_one_lacks_the_others_
         assert_eq!(turns.iter().map(|turn| turn[queue]).sum::<usize>(), 1);
     }
     assert_eq!(fan.receive(1_000), [63; 4]);
-    // One busy queue fills a call by itself, whoever's turn it is.
+    // One busy queue fills a call by itself, whichever queue's turn it is.
     for _ in 0..QUEUES {
         fan.send(2, 80);
         assert_eq!(fan.receive(64), [0, 0, 64, 0]);
@@ -233,7 +233,7 @@ fn a_queue_that_cannot_be_had_is_named_and_those_before_it_are_free_again() {
         assert!(sentence.starts_with(start), "{sentence}");
         drop(third);
         assert_eq!(umem.free_frames(), umem.frames(), "{mode}");
-        // At once, though the kernel lets go of the sockets some time later.
+        // At once, though the kernel closes the sockets some time later.
         let all = bind_all(&umem, &near, &options);
         assert_eq!(all.queues(), QUEUES as usize);
         drop(all);

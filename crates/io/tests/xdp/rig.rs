@@ -1,4 +1,4 @@
-//! Cables with a backend on each end, and frames that tell their numbers.
+//! Cables with a backend on each end, and numbered frames.
 
 use std::collections::VecDeque;
 use std::io::{self};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use fairlane_io::{Backend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions};
 use fairlane_netlab::{Link, cable, or_skip};
 
-/// What a virtual cable offers.
+/// The modes of a virtual cable.
 pub(crate) const MODES: [XdpMode; 2] = [XdpMode::Native, XdpMode::Generic];
 
-/// Makes so many frames of so many bytes.
+/// Makes a memory with a number of frames of a size in bytes.
 pub(crate) type NewMemory = fn(u32, u32) -> io::Result<Umem>;
 
 /// How frames may lie.
@@ -69,10 +69,10 @@ pub(crate) fn length(number: u32) -> usize {
     60 + (number as usize * 907) % (1_514 - 60 + 1)
 }
 
-/// A frame that tells its number, and in every byte what it should be.
+/// Returns a numbered frame, in which the number determines every byte.
 pub(crate) fn packet(number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    // To everybody, from a local address, of a type for experiments.
+    // Broadcast, from a local address, of a type for experiments.
     bytes[..14].copy_from_slice(&[255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
     bytes[14..18].copy_from_slice(&number.to_be_bytes());
     for (place, byte) in bytes.iter_mut().enumerate().skip(18) {
@@ -81,7 +81,7 @@ pub(crate) fn packet(number: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// The number of a frame that is as it was made.
+/// Returns the number of an intact frame.
 pub(crate) fn number(bytes: &[u8]) -> u32 {
     let number = u32::from_be_bytes(bytes[14..18].try_into().unwrap());
     assert!(
@@ -119,7 +119,7 @@ pub(crate) fn collect(backend: &mut XdpBackend, wanted: usize) -> Vec<XdpFrame> 
     arrived
 }
 
-/// Sends all of `batch` and what is in the ring, until the device is done with it.
+/// Transmits all of `batch` and of the ring, and waits until the device has finished.
 pub(crate) fn send(backend: &mut XdpBackend, batch: &mut VecDeque<XdpFrame>) {
     let patience = Instant::now() + PATIENCE;
     while !batch.is_empty() || backend.in_flight().unwrap() > 0 {

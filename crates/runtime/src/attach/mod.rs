@@ -10,30 +10,30 @@
 //!        \____ socket, bell __ a thread of the daemon
 //! ```
 //!
-//! # Who may attach
+//! # Access control
 //!
 //! The kernel says which user and group a process connected as. The first [`Rule`](Mapping::rule)
 //! that matches gives its [`Class`]: the weight and the limits of its flow, and how many such
 //! clients there may be. Who matches no rule is told so in a sentence, and that is all.
 //!
-//! # What a client can do to the others
+//! # Isolation of clients
 //!
 //! A client may crash at any instruction or be hostile; what it can reach is its own mailbox.
 //!
-//! | what it does | what happens |
+//! | client | consequence |
 //! | --- | --- |
-//! | dies, in the middle of a push too | the whole packets in its mailbox are still sent, then its flow goes |
-//! | stops | it sends nothing; that is all |
-//! | writes a length that cannot be into a slot | that slot is passed over; at the [16th](MOST_MALFORMED) it is cut off |
-//! | breaks the mailbox in any other way | it is cut off: what was whole before is sent, nothing more is read |
-//! | goes on writing after it has left | at most as many packets as the mailbox has slots are taken |
-//! | says nothing after it connected | its connection is closed after [`AttachConfig::hello_timeout`] |
-//! | rings without need | [256](RINGS_PER_PERIOD) times in [10 ms](PERIOD) it is heard, then not until these are over |
-//! | says anything after its hello | it is cut off |
-//! | connects many times, says hello or not | the [places of a user](AttachConfig::most_of_a_user), and those of its class, are all that it gets |
-//! | comes and goes | so many times a second ([`AttachConfig::attachments_per_second`]); a place is free again when the last packet of the one who had it is sent, and its mailbox's pages are the daemon's again |
-//! | keeps the handle or the mapping of a mailbox that it left | they have no pages; those that it writes to are new ones, charged to itself |
-//! | connects where it gets no place | [64](MOST_PENDING_REFUSALS) such, [8](MOST_PENDING_REFUSALS_OF_A_USER) of a user, may wait until they say hello and are refused; further ones are refused at once |
+//! | dies, in the middle of a push too | the complete packets in its mailbox are still transmitted, then its flow is removed |
+//! | stops | it sends nothing; no other effect |
+//! | writes an invalid length into a slot | that slot is skipped; at the [16th](MOST_MALFORMED) it is cut off |
+//! | breaks the mailbox in any other way | it is cut off: earlier complete packets are transmitted, nothing more is read |
+//! | continues to write after it has left | at most as many packets as the mailbox has slots are taken |
+//! | sends nothing after it connected | its connection is closed after [`AttachConfig::hello_timeout`] |
+//! | rings needlessly | [256](RINGS_PER_PERIOD) times in [10 ms](PERIOD) its rings are handled, further ones only after that period |
+//! | sends anything after its hello | it is cut off |
+//! | connects many times, says hello or not | the [places of a user](AttachConfig::most_of_a_user), and those of its class, are its limit |
+//! | attaches and detaches repeatedly | the rate is limited ([`AttachConfig::attachments_per_second`]); a place is free again when its last client's packets are sent and the daemon has the mailbox's pages back |
+//! | keeps the handle or the mapping of a mailbox that it left | it has no pages; writes allocate new ones, charged to the client |
+//! | connects where it gets no place | [64](MOST_PENDING_REFUSALS) such connections, [8](MOST_PENDING_REFUSALS_OF_A_USER) of a user, may stay until they say hello and are refused; further ones are refused at once |
 //!
 //! What all of this can cost the others is the time of the thread that listens: one message and one
 //! new connection in each of its rounds.
