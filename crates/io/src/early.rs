@@ -27,8 +27,8 @@
 //!
 //! # Undecided frames
 //!
-//! A malformed frame is of the default class, and shares a limit with all other malformed frames. A later fragment
-//! takes the class of the first fragment of its datagram, if [rules say so](Rules::follows_fragments) and that is among
+//! Malformed frames are of the default class and share one limit: that of the class, if it has one queue. A later
+//! fragment takes the class of the first fragment of its datagram, if [rules say so](Rules::follows_fragments) and that is among
 //! the last 16,384 first fragments; after a dropped fragment, the rest of the datagram is dropped too. A frame of
 //! uncertain class passes: one that is yet to be segmented, or one that the rules leave open. For each family, rules
 //! that test the same bits share a hash table, up to 16 tables, and 64 other rules are compared one by one; further

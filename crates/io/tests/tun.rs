@@ -212,7 +212,7 @@ fn an_ethernet_interface_carries_whole_frames() {
     assert_eq!(arrived[0][..6], [0xff; 6]);
     assert_eq!(arrived[0][6..12], mac);
     assert_eq!(arrived[0][12..14], [0x08, 0x06]);
-    // The test acknowledges it, and then the datagram arrives.
+    // Once the test answers the ARP request, the datagram arrives.
     let mut reply = arrived.remove(0);
     reply[..6].copy_from_slice(&mac);
     reply[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 9]);

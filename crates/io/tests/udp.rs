@@ -177,7 +177,7 @@ fn a_closed_port_costs_later_datagrams_to_an_open_one_nothing() {
     every_other_one_arrives(bind(V4), closed_port());
 }
 
-/// Only a connected socket gets reports of closed ports.
+/// Returns a connected socket: no other gets reports of closed ports.
 fn connected_to(closed: SocketAddr) -> UdpBackend<Datagram> {
     let socket = UdpSocket::bind(V4).unwrap();
     socket.connect(closed).unwrap();

@@ -25,7 +25,7 @@ use crate::registrar::{Arrival, Registrar, Registrations};
 use crate::release::{Release, Straight};
 use crate::shaper::Shaper;
 
-/// What became of one client's packets.
+/// Counts of one client's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientStats {
     /// Pushed into the mailbox.
@@ -39,9 +39,9 @@ pub struct ClientStats {
 /// How an arbiter's thread fares: what PSPAT adds to the algorithm's own delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArbiterStats {
-    /// How long packets may have waited in a mailbox: from the look before the one that
-    /// found some, the longest of each step. Delta_A of Eq. 1. Time asleep is not in it:
-    /// who pushes then, wakes the arbiter.
+    /// Bounds how long packets may have waited in a mailbox: the time from the visit before the one that found
+    /// some, the longest of each step. Delta_A of Eq. 1. Sleep is not included: a push during sleep wakes the
+    /// arbiter.
     pub looks: Spans,
     /// Sleeps, and how much too late those that ended by the clock did.
     pub late: Spans,
@@ -102,13 +102,13 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<PacketScheduler<A, P>, R> {
 }
 
 impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
-    /// An arbiter without clients that releases from `queue`, which has limits of its own:
-    /// those of `config` do not count.
+    /// Returns an arbiter without clients that releases from `queue`, which has limits of its own: those of
+    /// `config` do not apply.
     ///
     /// # Panics
     ///
-    /// If the queue may discard what it accepted, and the way out tells clients which of their
-    /// packets were dropped ([`Release::tells_positions`]): it would tell the wrong ones.
+    /// If the queue may discard accepted packets and the release reports drops to clients by position
+    /// ([`Release::tells_positions`]): it would report the wrong packets.
     pub fn over(queue: Q, config: ArbiterConfig, release: R, now: Nanos) -> Self {
         Arbiter::paced(queue, config, release, Pacer::new(config.link, now), now)
     }
@@ -157,18 +157,16 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         )
     }
 
-    /// One round of decisions at time `now`, which must not go backwards: take in
-    /// new clients, drain the mailboxes, release what the link can carry up to
-    /// `now`, transmit.
+    /// Runs one round of decisions at time `now`, which must not go backwards: register new clients, drain the
+    /// mailboxes, release as much as the link can carry up to `now`, transmit.
     ///
-    /// All packets pushed before the call, up to the limits of a step and to the interval
-    /// between two looks at a mailbox, take part in its decisions. O(active clients +
-    /// packets moved), however many clients are registered.
+    /// All packets pushed before the call, up to the limits of a step and to the interval between two visits of a
+    /// mailbox, take part in its decisions. O(active clients + packets moved), however many clients are
+    /// registered.
     ///
     /// # Errors
     ///
-    /// What the backend says when it is unusable. No packet is lost by it: those
-    /// not transmitted wait for the next step.
+    /// The backend's error when it is unusable. It loses no packet: those not transmitted wait for the next step.
     pub fn step(&mut self, now: Nanos) -> io::Result<Step> {
         self.now = now;
         self.take_in_registered();
@@ -183,7 +181,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         if self.shaper.has_discarded() {
             self.tell_discarded();
         }
-        // Where all has been released since, there is room for what was held back.
+        // Once the queue is empty, there is space for the packets held back.
         let waits = (self.leaving > 0 || drained.held_back) && self.queue().is_empty();
         Ok(Step {
             drained: drained.packets,
@@ -197,7 +195,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         })
     }
 
-    /// So that whoever has registered is counted too.
+    /// To count clients that have just registered too.
     #[inline]
     pub(crate) fn take_in_registered(&mut self) {
         if self.registrations.are_pending() {
@@ -257,7 +255,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         }
     }
 
-    /// Clients are told of what the queue has discarded, as of any drop.
+    /// Reports packets that the queue has discarded to their clients, as any drop.
     #[cold]
     #[inline(never)]
     fn tell_discarded(&mut self) {
@@ -269,13 +267,12 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         }
     }
 
-    /// Adds a flow that the arbiter's own thread feeds ([`admit`](Shaper::admit)), beside those of
-    /// the clients. `config.max_length` is without the link's overhead. The flow stays as long
-    /// as the arbiter.
+    /// Adds a flow that the arbiter's own thread feeds ([`admit`](Shaper::admit)), in addition to those of the
+    /// clients. `config.max_length` excludes the link's overhead. The flow stays as long as the arbiter.
     ///
     /// # Errors
     ///
-    /// With the flows of as many clients as may come there would be more than there can be.
+    /// This flow and those of all allowed clients would exceed the largest number of flows.
     pub fn open_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
         if self.own_flows + self.config.max_clients >= MAX_ENTITIES {
             return Err(ChangeError::TooManyFlows);
@@ -285,10 +282,10 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         Ok(flow)
     }
 
-    /// Lets the calling thread sleep until a client pushes, somebody registers, or
-    /// `longest` is over. `None`, at once, if somebody has pushed already.
+    /// Puts the calling thread to sleep until a client pushes, a client registers, or `longest` is over. `None`,
+    /// at once, if a client has pushed already.
     ///
-    /// No client pays for more than one wake-up a sleep, all together.
+    /// All clients together pay for at most one wake-up a sleep.
     pub fn sleep(&mut self, longest: Duration) -> Option<Woken> {
         self.clients.sleep(longest)
     }
@@ -298,8 +295,8 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         self.clients.handle()
     }
 
-    /// Takes no new clients, and lets those that are there push no more; what they have pushed is sent. A
-    /// push that has begun may still be taken. Not to be taken back. O(clients).
+    /// Accepts no new clients, and rejects further pushes of the present ones; packets that they have pushed are
+    /// sent. A push that has begun may still be accepted. Cannot be undone. O(clients).
     pub(crate) fn refuse_pushes(&mut self) {
         self.registrations.shut();
         self.take_in_registered();
@@ -326,8 +323,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
             && clients.all(|client| client.inbox.is_empty())
     }
 
-    /// The end: nobody may push any more, and what lies in mailboxes is dropped. Returns how many packets
-    /// that is.
+    /// Ends the arbiter: rejects all pushes, drops the packets in mailboxes, and returns their number.
     pub(crate) fn drop_pushed(&mut self) -> u64 {
         self.refuse_pushes();
         self.clients.settle();
@@ -335,17 +331,16 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         clients.map(|client| client.inbox.clear() as u64).sum()
     }
 
-    /// Takes no more packets from clients: what is in their mailboxes stays there, and what is queued
-    /// is sent as before. Not to be taken back: the end is near.
+    /// Stops taking packets from clients: those in their mailboxes stay there, and queued ones are sent as
+    /// before. Cannot be undone; for shutdown.
     pub fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Gives a client's flow another weight, maximum length or limits.
+    /// Changes the weight, maximum length or limits of a client's flow.
     ///
-    /// The client's next push goes by the new maximum, at most
-    /// [`Link::longest`](crate::Link::longest); what is in its mailbox by then and longer is
-    /// dropped, and told as any drop.
+    /// The client's next push uses the new maximum, at most [`Link::longest`](crate::Link::longest); longer
+    /// packets that are in its mailbox by then are dropped, and reported as any drop.
     pub fn change_client(&mut self, id: ClientId, config: FlowConfig) -> Result<(), ChangeError> {
         self.take_in_registered();
         let client = self.clients.get(id).ok_or(ChangeError::UnknownFlow)?;
@@ -363,7 +358,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         Ok(())
     }
 
-    /// What became of each client's packets, in the order of their numbers.
+    /// Returns counts of each client's packets, in order of client number.
     pub fn client_stats(&self) -> impl Iterator<Item = (ClientId, ClientStats)> {
         self.clients.iter().filter_map(|client| {
             let line = &client.counters.by_client;
@@ -383,7 +378,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         self.stats
     }
 
-    /// Starts [`stats`](Self::stats) anew.
+    /// Resets [`stats`](Self::stats).
     pub fn reset_stats(&mut self) {
         self.stats = ArbiterStats::default();
     }
@@ -398,7 +393,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         self.clients.active()
     }
 
-    /// Whether somebody may push: clients are there, or may be registered.
+    /// Returns whether a push is possible: there are clients, or some may be registered.
     pub(crate) fn may_be_pushed(&self) -> bool {
         self.clients.len() > 0 || Arc::strong_count(&self.registrations) > 1
     }
@@ -422,7 +417,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Steps for Arbiter<Q, R, P> {
     }
 }
 
-/// What a look at the mailboxes found.
+/// The result of a visit of the mailboxes.
 #[derive(Default)]
 struct Drained {
     packets: usize,
@@ -458,7 +453,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Look<'_, Q, R, P> {
                     waiting.0.freed();
                 }
             } else if client.has_left() && client.inbox.is_empty() {
-                // In this order: what was pushed before it left is in sight.
+                // In this order: pushes before it left are visible.
                 client.leaving = true;
                 *self.leaving += 1;
             }
@@ -473,7 +468,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Look<'_, Q, R, P> {
         }
     }
 
-    /// Moves what is in the mailbox into the queue, as far as limits let it.
+    /// Moves the packets in the mailbox into the queue, as far as limits allow.
     #[inline]
     fn empty(&mut self, client: &mut Registered<Q::Payload>) -> usize {
         let (shaper, flow) = (&mut *self.shaper, client.flow);

@@ -23,12 +23,11 @@ impl Drop for Waiting {
     }
 }
 
-/// A sender's handle for a task of any executor: where the mailbox is full, the task waits
-/// until the arbiter has made room. A [`Sink`] of packets with their lengths in bytes; one
-/// task at a time.
+/// A sender's handle for a task of any executor: while the mailbox is full, the task waits until the
+/// arbiter has made space. A [`Sink`] of packets with their lengths in bytes; one task at a time.
 ///
-/// At most one packet waits in the handle itself. Dropping the handle leaves: what was
-/// flushed is still sent, a packet that waited is dropped.
+/// At most one packet waits in the handle itself. Dropping the handle ends the client: flushed packets
+/// are still sent, a packet in the handle is dropped.
 pub struct AsyncClient<P> {
     client: Client<P>,
     room: Arc<Room>,

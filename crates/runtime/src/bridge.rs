@@ -1,5 +1,5 @@
-//! A bridge: one thread between two devices, each direction with an arbiter of its own or none. A direction may be
-//! [cut off](Bridge::split_off) for a thread of its own.
+//! A bridge: one thread between two devices, with an arbiter for each direction, or none. A direction may be [split
+//! off](Bridge::split_off) for a thread of its own.
 //!
 //! ```text
 //!            /-- receive --> make --> Arbiter --> transmit --\
@@ -7,28 +7,25 @@
 //!            \-- transmit <-- Arbiter <-- make <-- receive --/
 //! ```
 //!
-//! A [`round`](Bridge::round) first takes in what has arrived at both devices, at most
-//! [`MOST_TAKEN_IN`] frames from each: which frames wait and which are dropped is for the classes to
-//! say, and a device that overflows knows no classes. Then it releases in each direction what its link
-//! can carry by then. It
-//! reads no clock and never waits, so that a test drives it on a clock of its own. Between two
-//! rounds, [`drive`](crate::drive) waits for either device, or for the time when the next packet may
-//! leave.
+//! A [`round`](Bridge::round) first receives arrivals from both devices, at most [`MOST_TAKEN_IN`] frames from each:
+//! the classes decide which frames are queued and which are dropped, and an overflowing device does not know
+//! classes. Then it releases in each direction as much as the link can carry by then. It reads no clock and never
+//! waits, so that a test drives it on a clock of its own. Between two rounds, [`drive`](crate::drive) waits for
+//! either device, or for the time when the next packet may leave.
 //!
 //! # Shaped or not
 //!
-//! What leaves by a device may be left unshaped for a time ([`set_shaped`](Bridge::set_shaped)). What
-//! waits by then leaves first, in the order of its queue and without a pace, and nothing is taken in
-//! for it meanwhile; from then on frames pass as they come, and a device that is full delays its
-//! senders. So no flow changes its order, neither then nor when it is shaped again.
+//! Egress on a device may be left unshaped for a time ([`set_shaped`](Bridge::set_shaped)). The backlog then leaves
+//! first, in the order of its queue and without pacing, and no frames are received for it meanwhile; afterwards
+//! frames pass in order of arrival, and a full device delays its senders. So every flow keeps its order, at this
+//! change and at the reverse one.
 //!
 //! # Clients
 //!
-//! Clients may push to either arbiter ([`Arbiter::registrar`]). They wake an arbiter that sleeps
-//! for them alone, and this thread waits for devices instead. So while there are any clients, or
-//! anybody who may register some, it looks after them once in [`CLIENT_NAP`]: that much later than
-//! pushed may the first packet of a client leave after a pause. The price is a thousand short
-//! wake-ups a second on an idle bridge; without clients there are ten.
+//! Clients may push to either arbiter ([`Arbiter::registrar`]). They wake an arbiter that sleeps for them alone, and
+//! this thread waits for devices instead. While there are clients, or registrars that may add some, it therefore
+//! checks for pushes once in [`CLIENT_NAP`]: after a pause, a client's first packet may be delayed by that much. The
+//! price is a thousand short wake-ups a second on an idle bridge; without clients there are ten.
 //!
 //! # Example
 //!
@@ -154,7 +151,7 @@ impl Frames {
 /// How a frame came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
-    /// When, as far as its device can tell how long it waited there; else when it was taken in.
+    /// The arrival time, if its device reports how long it waited there; otherwise the time of reception.
     pub at: Nanos,
     /// The device was losing others for want of room.
     pub losing: bool,
@@ -170,7 +167,7 @@ impl Came {
     }
 }
 
-/// What became of the frames of one direction.
+/// Counts of the frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneStats {
     /// Taken in from the device on the other side.
@@ -189,8 +186,8 @@ pub struct LaneStats {
 /// How the rounds of a bridge go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundStats {
-    /// How long each took, with what was done before the next one; told by [`drive`](crate::drive). The time
-    /// of a scan, as PSPAT has it.
+    /// The duration of each round, including work before the next one, reported by [`drive`](crate::drive). PSPAT's
+    /// scan time.
     pub scan: Spans,
     /// How long after a packet might leave the round began that sends it: after the link, or a ceiling, let
     /// it go, or after the round that a limit or a full device ended. It stands for Delta_D of Eq. 1, where
@@ -200,16 +197,16 @@ pub struct RoundStats {
     pub overlong: u64,
 }
 
-/// What leaves by one device.
+/// The egress side of one device.
 pub enum Lane<Q: Queue, D: Backend> {
-    /// In the order of a queue, at the pace of a link. Received frames are packets of one
-    /// flow, of which the queue is told this.
+    /// In the order of a queue, at the pace of a link. Received frames are packets of one flow with this
+    /// configuration.
     Shaped(Box<Arbiter<Q, Straight<D>>>, FlowConfig),
     /// As it comes.
     Open(D),
 }
 
-/// A lane with what the bridge keeps for it.
+/// A lane with the bridge's state for it.
 enum Way<Q: Queue, D: Backend> {
     /// Received frames are of this flow. Whether none may pass by the queue yet, while it is open.
     Shaped(Box<Arbiter<Q, Straight<D>>>, FlowId, bool),
@@ -247,7 +244,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         }
     }
 
-    /// Whether its device has not taken all that is to leave before what comes next.
+    /// Returns whether its device has yet to accept frames that must leave before new arrivals.
     #[inline]
     fn is_held_up(&self) -> bool {
         matches!(
@@ -261,7 +258,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
     fn batches(&self) -> usize {
         match self {
             Way::Shaped(arbiter, ..) if !arbiter.is_open() => MOST_TAKEN_IN / BATCH,
-            // A device without a queue before it holds up who sends to it.
+            // A device without a queue in front delays its senders.
             Way::Shaped(_, _, held_up) | Way::Open(_, held_up) => usize::from(!held_up),
             Way::Elsewhere(_) => 0,
         }
@@ -281,7 +278,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         !waits && self.device().in_flight().unwrap_or(0) == 0
     }
 
-    /// Sends what may be sent.
+    /// Transmits eligible frames.
     #[inline]
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
         match self {
@@ -302,7 +299,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
                     transmitted,
                     next: match (*held_up, was_held_up) {
                         (true, _) => Next::WhenBackendTakesMore,
-                        // The other device may have frames of its own that no descriptor tells of.
+                        // The other device may hold frames that make no descriptor readable.
                         (false, true) => Next::Now,
                         (false, false) => Next::WhenPushed,
                     },
@@ -313,10 +310,10 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
     }
 }
 
-/// Turns a received frame into what the queue of its direction holds. Each function that takes the
-/// same does.
+/// Converts a received frame into the type that the queue of its direction holds. Implemented by every function with
+/// these arguments.
 pub trait Make<F, P> {
-    /// What becomes of a frame, by the device that it arrived at and what is known of how.
+    /// Converts a frame, given the device it arrived at and the metadata of its arrival.
     fn make(&mut self, frame: F, arrived_at: Side, came: Came) -> P;
 }
 
@@ -336,12 +333,12 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     stats: [LaneStats; 2],
     make: M,
     arrived: Vec<D::Rx>,
-    /// The same as packets, with what the link carries of each.
+    /// The same as packets, with their lengths on the link.
     made: Vec<(Length, Q::Payload)>,
     waiter: Waiter,
-    /// Since the last round an arbiter was given to somebody to change, or somebody is in a hurry.
+    /// Since the last round an arbiter was borrowed mutably, or another round was requested.
     changed: bool,
-    /// Somebody is likely to ask something soon.
+    /// A request is likely to follow soon.
     is_attentive: bool,
     /// Nothing more is taken in.
     is_closed: bool,
@@ -383,12 +380,11 @@ where
         })
     }
 
-    /// One round at time `now`, which must not go backwards. Frames that are taken in count as
-    /// drained.
+    /// Runs one round at time `now`, which must not go backwards. Received frames count as drained.
     ///
     /// # Errors
     ///
-    /// What a device says when it is unusable. Queued packets stay where they are.
+    /// The error of an unusable device. Queued packets stay where they are.
     pub fn round(&mut self, now: Nanos) -> io::Result<Step> {
         self.changed = false;
         let [left, right] = self.due;
@@ -524,8 +520,8 @@ where
         }
     }
 
-    /// Receives what is to leave by the device on this side, and adds to `drained` how many frames
-    /// came; returns whether there may be more.
+    /// Receives frames that leave by the device on this side, adds their number to `drained`, and returns whether
+    /// there may be more.
     #[inline]
     fn take_in(&mut self, leaves_by: Side, now: Nanos, drained: &mut usize) -> io::Result<bool> {
         let batches = self.ways[leaves_by.index()].batches();
@@ -619,8 +615,8 @@ where
         }
     }
 
-    /// The same, to change. [`drive`](crate::drive) makes a round at once after it was asked for,
-    /// since what may leave may be another packet by then.
+    /// The same, mutably. [`drive`](crate::drive) runs a round right after this call, since the next eligible packet
+    /// may be another one by then.
     pub fn arbiter_mut(&mut self, leaves_by: Side) -> Option<&mut Arbiter<Q, Straight<D>>> {
         self.changed = true;
         match &mut self.ways[leaves_by.index()] {
@@ -629,13 +625,13 @@ where
         }
     }
 
-    /// Whether what leaves by this device waits in a queue, and leaves at the pace of a link.
+    /// Returns whether egress on this device is queued, and leaves at the pace of a link.
     pub fn is_shaped(&self, leaves_by: Side) -> bool {
         self.arbiter(leaves_by).is_some_and(|it| !it.is_open())
     }
 
-    /// From the next round on what leaves by this device is shaped, or passes in the order in which it
-    /// comes; what waits by then leaves first. Returns whether there is anything to shape there. O(1).
+    /// Shapes egress on this device from the next round on, or passes it in order of arrival; the backlog leaves
+    /// first. Returns whether there is anything to shape there. O(1).
     pub fn set_shaped(&mut self, leaves_by: Side, shaped: bool) -> bool {
         self.changed = true;
         let Way::Shaped(arbiter, _, held_up) = &mut self.ways[leaves_by.index()] else {
@@ -646,19 +642,19 @@ where
         true
     }
 
-    /// Asks [`drive`](crate::drive) for another round at once: there is work beside frames.
+    /// Makes [`drive`](crate::drive) run another round at once: there is work other than frames.
     pub fn hurry(&mut self) {
         self.changed = true;
     }
 
-    /// Sleeps for no longer than [`CLIENT_NAP`] from now on, or as long as it may again: for who asks
-    /// something of this thread between two rounds, which does not end a sleep.
+    /// Limits sleeps to [`CLIENT_NAP`] from now on, or removes that limit: for requests to this thread between two
+    /// rounds, which do not end a sleep.
     pub fn set_attentive(&mut self, attentive: bool) {
         self.is_attentive = attentive;
     }
 
-    /// Takes in nothing more from devices and clients: rounds only send what is queued, as before.
-    /// Not to be taken back: the end is near.
+    /// Stops receiving from devices and clients: rounds only send queued frames, as before. Cannot be undone; for
+    /// shutdown.
     pub fn close(&mut self) {
         self.is_closed = true;
         for way in &mut self.ways {
@@ -743,7 +739,7 @@ where
         self.changed = true;
     }
 
-    /// What became of the frames that were to leave by this device.
+    /// Returns counts of the frames that were to leave by this device.
     pub fn stats(&self, leaves_by: Side) -> LaneStats {
         let mut stats = self.stats[leaves_by.index()];
         if let Some(arbiter) = self.arbiter(leaves_by) {

@@ -1,4 +1,4 @@
-//! A queue of classes: where a packet goes is told by the packet, not by who pushed it.
+//! A queue of classes: the packet, and not its client, decides the class.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,14 +12,14 @@ use fairlane_core::{
 
 use crate::queue::Queue;
 
-/// Says where packets go, and is told what became of them.
+/// Assigns packets to classes, and learns their fates.
 pub trait Classify<P> {
-    /// Where a packet that comes at `now` goes. `len` counts what the link carries.
+    /// Returns the class of a packet that arrives at `now`. `len` is its length on the link.
     fn classify(&mut self, payload: &P, len: Length, now: Nanos) -> ClassFlow;
 
-    /// The same of packets that come together: appends to `to` where each goes, one for each packet, in order. Who looks for
-    /// them in large tables may find them sooner at once than one by one. By default it costs what
-    /// [`classify`](Self::classify) does, for each.
+    /// The same for packets that arrive together: appends the class of each to `to`, in order. A classifier with large
+    /// tables may find several at once faster than one by one. By default it costs as much as
+    /// [`classify`](Self::classify) for each.
     fn classify_all<'a>(
         &mut self,
         packets: impl ExactSizeIterator<Item = (&'a P, Length)> + Clone,
@@ -56,11 +56,11 @@ impl<P: Payload> Payload for FromPort<P> {
     }
 }
 
-/// Classes behind an arbiter: each packet goes where `K` says, whoever pushed it. The flows that
-/// the arbiter knows are *ports*: they have a longest packet and counts, no share and no limits.
+/// Classes behind an arbiter: `K` selects the class of each packet, whichever client pushed it. The flows that the
+/// arbiter knows are *ports*: they have a longest packet and counts, no share and no limits.
 ///
-/// `C` decides who is next, and drops or marks what waits too long. What it drops is counted for
-/// the port too, and told to the client as any drop.
+/// `C` selects the next packet, and drops or marks packets that wait too long. Its drops count for the port too, and
+/// are reported to the client as any drop.
 ///
 /// ```
 /// use fairlane_core::sched::Algorithm;
@@ -119,18 +119,18 @@ struct Ports {
     /// By number; `None` is free.
     ports: Vec<Option<Port>>,
     free: Vec<FlowId>,
-    /// What became of those of ports that were removed, or never were.
+    /// Counts of packets of ports that were removed, or never existed.
     gone: TotalStats,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Port {
     max_length: Length,
-    /// What is queued is the difference of the others.
+    /// The number of queued packets is the difference of the others.
     stats: FlowStats,
 }
 
-/// The same, with what is queued.
+/// Returns the counts with the queued packets filled in.
 fn with_queued(stats: FlowStats) -> FlowStats {
     FlowStats {
         queued: stats.accepted.minus(stats.sent).minus(stats.discarded),
@@ -192,7 +192,7 @@ impl Ports {
     }
 }
 
-/// Without what is queued.
+/// Returns the sum of two counts, without queued packets.
 fn sum(one: FlowStats, other: FlowStats) -> FlowStats {
     FlowStats {
         accepted: one.accepted.plus(other.accepted),
@@ -222,12 +222,12 @@ impl<P, C, K> Classified<P, C, K> {
         &self.classes
     }
 
-    /// Who says where packets go.
+    /// Returns the classifier.
     pub fn classifier(&self) -> &K {
         &self.classify
     }
 
-    /// Who says where packets go, to change: those that come from now on go by it.
+    /// Returns the classifier, mutably: changes apply to later arrivals.
     pub fn classifier_mut(&mut self) -> &mut K {
         &mut self.classify
     }
@@ -268,9 +268,8 @@ where
         port
     }
 
-    /// Hands out the packet that would be next without any ceiling, for somebody who queues it elsewhere:
-    /// it counts as sent, and nobody is told that it left. What is discarded on the way is dropped, and
-    /// counted.
+    /// Dequeues the packet that would be next without ceilings, for a caller that queues it elsewhere: it counts as
+    /// sent, but its departure is not reported. Packets discarded meanwhile are dropped, and counted.
     pub fn hand_over(&mut self, now: Nanos) -> Option<(Length, P)> {
         const MOST_FREED: u32 = 64;
         loop {
@@ -290,17 +289,16 @@ where
         }
     }
 
-    /// Until [`go_on`](Self::go_on), packets that come wait beside the classes, in order, and
-    /// none leaves: for packets that are moved from class to class in several steps.
+    /// Holds arrivals in order outside the classes until [`go_on`](Self::go_on), and releases none: for moving packets
+    /// between classes in several steps.
     pub fn hold(&mut self) {
         self.holding = true;
         self.came = None;
     }
 
-    /// Queues up to `most` of the packets that came while they were held, and as many as have come
-    /// since the last call, so that it comes to an end however fast they come. Returns whether there
-    /// are no others: then it holds nothing any more. O(`most`), and what the others would have cost
-    /// when they came.
+    /// Classifies up to `most` of the held packets, plus as many as have arrived since the last call, so that it
+    /// finishes however fast they arrive. Returns whether none is left, which ends the hold. O(`most`), plus the cost
+    /// that the others would have had on arrival.
     pub fn go_on(&mut self, most: usize, now: Nanos) -> bool {
         let came = self.came.replace(0).unwrap_or(0);
         for _ in 0..most + came {
@@ -422,7 +420,7 @@ where
         self.ports.add(config.max_length)
     }
 
-    /// Of the configuration, the longest packet counts. What is queued stays.
+    /// Only the longest packet of the configuration applies. Queued packets stay.
     fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
         let port = self.ports.get_mut(flow);
         port.ok_or(ChangeError::UnknownFlow)?.max_length = config.max_length;

@@ -27,15 +27,15 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// What lies in a mailbox: a packet and what the link will carry for it.
+/// The entry of a mailbox: a packet and its length on the link.
 #[derive(Debug)]
 pub(crate) struct Request<P> {
     pub(crate) carried: Length,
     pub(crate) packet: P,
 }
 
-/// What a client and the arbiter tell each other beside packets, each line written
-/// by one thread only.
+/// Counters that a client and the arbiter share outside the mailbox, each line written by one thread
+/// only.
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) by_client: ClientLine,
@@ -72,7 +72,7 @@ pub(crate) struct ArbiterLine {
 }
 
 impl ArbiterLine {
-    /// In bytes. A client may see a change late: the flow refuses what is too long.
+    /// In bytes. A client may see a change late: the flow rejects packets that are too long.
     #[inline]
     fn max_length(&self) -> u32 {
         self.max_length.load(Ordering::Relaxed)
@@ -150,7 +150,7 @@ impl<P> fmt::Display for Refused<P> {
 
 impl<P> std::error::Error for Refused<P> {}
 
-/// A sender's handle. One thread at a time; dropping it leaves: what it pushed is
+/// A sender's handle. One thread at a time may use it; dropping it ends the client: pushed packets are
 /// still sent, then its flow is removed.
 pub struct Client<P> {
     pub(crate) id: ClientId,
@@ -168,13 +168,13 @@ impl<P: Send> Client<P> {
         self.id
     }
 
-    /// Hands a packet of `len` bytes to the arbiter, or gets it back at once. Never waits
-    /// and takes no lock. That an arbiter was dropped is told once the mailbox is full: to look
-    /// at every push would cost a load for what happens once. That a link of
-    /// [`spawn`](crate::spawn) ends is told at once ([`Refusal::Ending`]).
+    /// Hands a packet of `len` bytes to the arbiter, or gets it back at once. Never waits and takes no
+    /// lock. A dropped arbiter is reported once the mailbox is full: a check on every push would cost
+    /// a load for an event that occurs once. The end of a link of [`spawn`](crate::spawn) is reported
+    /// at once ([`Refusal::Ending`]).
     ///
-    /// O(1). Touches no line that another client writes, and makes no system call but to
-    /// wake an arbiter that sleeps: at most one for each of its sleeps.
+    /// O(1). Accesses no line that another client writes, and makes no system call except to wake a
+    /// sleeping arbiter: at most one for each of its sleeps.
     #[inline]
     pub fn push(&mut self, len: Length, packet: P) -> Result<Pushed, Refused<P>> {
         let pushed = self.offer(len, packet);
@@ -184,7 +184,7 @@ impl<P: Send> Client<P> {
         pushed
     }
 
-    /// A push that does not count what it hands back.
+    /// Pushes without counting rejected packets.
     #[inline]
     pub(crate) fn offer(&mut self, len: Length, packet: P) -> Result<Pushed, Refused<P>> {
         let carried = match self.carried(len) {
@@ -204,18 +204,17 @@ impl<P: Send> Client<P> {
         }
     }
 
-    /// Hands over packets, each with its length in bytes, as many as there is room for:
-    /// returns how many, and what became of earlier ones. What does not fit is not taken
-    /// from `packets`.
+    /// Pushes packets, each with its length in bytes, as many as there is space for: returns how many,
+    /// and the drops of earlier ones. Packets that do not fit are not taken from `packets`.
     ///
-    /// Cheaper than as many pushes: the cache line is published once, and the bell looked
-    /// at once, for all of them.
+    /// Cheaper than single pushes: it publishes the cache line once, and checks the bell once, for all
+    /// of them.
     ///
     /// # Errors
     ///
-    /// A packet that is too long ends the batch, and comes back; those that were taken from
-    /// `packets` before it are on their way, and those behind it were not taken. So does the first one
-    /// where the link ends.
+    /// A packet that is too long ends the batch, and is returned; those taken from `packets` before it
+    /// are pushed, and those behind it were not taken. The same applies to the first packet after the
+    /// link's end.
     #[inline]
     pub fn push_batch(
         &mut self,
@@ -252,7 +251,7 @@ impl<P: Send> Client<P> {
         carried(len, self.counters.by_arbiter.max_length(), self.overhead)
     }
 
-    /// What was dropped since this was last asked.
+    /// Returns the drops since the last query.
     #[inline]
     fn told(&mut self) -> Pushed {
         let drops = self.dropped();
@@ -286,7 +285,7 @@ impl<P: Send> Client<P> {
     }
 }
 
-/// What the link will carry for a packet of `len`.
+/// Returns the length on the link of a packet of `len` bytes.
 #[inline]
 fn carried(len: Length, max: u32, overhead: u32) -> Result<Length, Refusal> {
     match Length::new(len.get() + overhead) {

@@ -20,7 +20,7 @@ pub(crate) struct Registered<P> {
     pub(crate) flow: FlowId,
     /// No look before this time.
     pub(crate) look_after: Nanos,
-    /// When its mailbox was last looked at: what is found there later came after.
+    /// The time of the last visit of its mailbox: packets found there later arrived after it.
     pub(crate) looked_at: Nanos,
     /// When something was last found.
     pub(crate) heard_at: Nanos,
@@ -49,7 +49,7 @@ impl<P: Send> Registered<P> {
         }
     }
 
-    /// Whether the client is gone, so that what is in its mailbox now is the last.
+    /// Returns whether the client is gone, so that the packets in its mailbox now are the last.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         match &self.inbox {
@@ -60,7 +60,7 @@ impl<P: Send> Registered<P> {
 }
 
 impl<P: Send> Registered<P> {
-    /// The other side may be told how many of its packets were dropped.
+    /// Publishes to the client how many of its packets were dropped.
     #[cold]
     pub(crate) fn tell_dropped(&mut self) {
         let packets = self.counters.by_arbiter.dropped.load(Ordering::Relaxed);
@@ -68,12 +68,12 @@ impl<P: Send> Registered<P> {
     }
 }
 
-/// What a visit found.
+/// The result of a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
     /// Nothing new.
     Silent,
-    /// So many packets.
+    /// It found this many packets.
     Heard(usize),
     /// Neither a client nor packets of it: it is to be forgotten.
     Gone,
@@ -82,7 +82,7 @@ pub(crate) enum Visit {
 /// No client has this number.
 const NOBODY: u32 = u32::MAX;
 
-/// What a scan is allowed and told.
+/// The limits and results of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scan {
     pub(crate) now: Nanos,
@@ -94,9 +94,8 @@ pub(crate) struct Scan {
 
 /// All clients of an arbiter.
 ///
-/// A scan visits the *active* ones alone, O(active). Of the others, which doze, the bell
-/// tells who has pushed since. A client is in one of three places: in `active`, dozing, or
-/// rung and not yet collected.
+/// A scan visits the *active* clients alone, O(active). The others doze, and ring the bell on a push. A
+/// client is in one of three places: in `active`, dozing, or rung and not yet collected.
 #[derive(Debug)]
 pub(crate) struct Clients<P> {
     /// By number.
@@ -112,8 +111,8 @@ pub(crate) struct Clients<P> {
     drowsy: Vec<u32>,
     /// When next to look for those that fell silent.
     doze_at: Nanos,
-    /// Looks in vain since something was heard or the arbiter slept: once all active clients
-    /// were silent, there is nothing to go on with.
+    /// Empty visits since a packet was found or the arbiter slept: once all active clients were silent,
+    /// there is no more work.
     silent: usize,
     /// When the last scan was, unless the arbiter slept since.
     scanned_at: Option<Nanos>,
@@ -177,13 +176,13 @@ impl<P: Send> Clients<P> {
         self.registered.iter_mut().flatten()
     }
 
-    /// What clients did before this, the next look at their mailboxes sees; what they do after it goes by
-    /// what they were told before it. One system call.
+    /// Synchronizes with all clients: the next visit of their mailboxes sees their earlier operations,
+    /// and their later operations see earlier state of the arbiter. One system call.
     pub(crate) fn settle(&mut self) {
         self.bell.settle();
     }
 
-    /// Whose flow it is, unless the arbiter's own.
+    /// Returns the client of a flow, unless it is the arbiter's own.
     pub(crate) fn of_flow(&mut self, flow: FlowId) -> Option<&mut Registered<P>> {
         let owner = *self.owners.get(flow.number() as usize)?;
         let client = self.registered.get_mut(owner as usize)?.as_mut()?;
@@ -194,12 +193,12 @@ impl<P: Send> Clients<P> {
         self.registered.get(id.0 as usize)?.as_ref()
     }
 
-    /// Visits the active clients that may be looked at by now, at most `scan.limit` of them;
-    /// returns how many packets were heard, and whether that limit left a client out.
+    /// Visits the active clients that are due, at most `scan.limit` of them; returns how many packets
+    /// were found, and whether that limit left a client out.
     ///
-    /// Where there is room for a few packets only, who comes first gets it. So a scan
-    /// begins where the limit ended the one before, or else behind the client that was the
-    /// first to be heard in it: those that want the room take turns.
+    /// If there is space for a few packets only, the first clients get it. A scan therefore starts where
+    /// the limit ended the last one, or else after the first client that had packets then: clients share
+    /// scarce space in turn.
     #[inline]
     pub(crate) fn scan(
         &mut self,
@@ -259,7 +258,7 @@ impl<P: Send> Clients<P> {
         (heard, stopped)
     }
 
-    /// Takes those in who rang. They pushed after the last scan, if nobody slept since.
+    /// Activates clients that rang. They pushed after the last scan, unless the arbiter slept since.
     #[inline]
     fn collect(&mut self, now: Nanos) {
         let Clients {
@@ -290,7 +289,7 @@ impl<P: Send> Clients<P> {
         self.silent = 0;
     }
 
-    /// Puts those to doze who were silent for `linger`; looks for them once in so long.
+    /// Puts clients to doze that were silent for `linger`; checks once in that period.
     #[inline]
     pub(crate) fn doze_silent(&mut self, now: Nanos, linger: Nanos) {
         if now < self.doze_at {
@@ -300,8 +299,8 @@ impl<P: Send> Clients<P> {
         self.doze(|client| now.since(client.heard_at) >= linger);
     }
 
-    /// Puts everybody to doze and sleeps until somebody rings, knocks, or `longest` is over.
-    /// Returns at once, with `None`, if somebody has something to say.
+    /// Puts all clients to doze and sleeps until a client rings or knocks, or `longest` is over. Returns
+    /// `None` at once if a client has work already.
     pub(crate) fn sleep(&mut self, longest: Duration) -> Option<Woken> {
         if !self.doze(|_| true) {
             return None;

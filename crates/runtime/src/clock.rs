@@ -1,4 +1,4 @@
-//! The clock that gives `now` to those who may not read one.
+//! The clock that provides `now` to code that may not read one.
 
 use std::sync::{Mutex, OnceLock};
 use std::thread;
@@ -20,21 +20,19 @@ const APART: Duration = Duration::from_millis(1);
 /// A look at counter and system's clock that took longer is no look at both at one moment.
 const QUICK: Duration = Duration::from_millis(5);
 
-/// A monotonic clock that starts at zero; copies tell the same time, on every core.
+/// A monotonic clock that starts at zero; copies show the same time, on every core.
 ///
-/// The counter is read out of order with loads before it, as far as a processor looks ahead
-/// (up to some microseconds): a time that another thread has handed over may be ahead of the
-/// one that is read next. It counts as now, as [`Nanos::since`] has it.
+/// Processors read the counter out of order with earlier loads, some microseconds ahead at most: a time that
+/// another thread has handed over may exceed the one that is read next. It counts as now, by
+/// [`Nanos::since`].
 ///
-/// Reads the processor's time-stamp counter where it runs at a constant rate, through all
-/// power states and alike on all cores; elsewhere, the system's monotonic clock. The first
-/// clock of a process calibrates the counter against the system's clock, which takes up to a
-/// quarter of a second. From there on it may run apart from that clock by some millionths,
-/// as that one follows the time of the world.
+/// Reads the processor's time-stamp counter where it runs at a constant rate, through all power states and
+/// alike on all cores; elsewhere, the system's monotonic clock. The first clock of a process calibrates the
+/// counter against the system's clock, which takes up to a quarter of a second. Afterwards it may deviate
+/// from that clock by some millionths, as that clock is disciplined to world time.
 ///
-/// A machine that slept, or was moved to another host, may have put its counter back. Whoever
-/// [drives](crate::drive) by a clock finds that out soon, and all clocks of the process go on by the
-/// system's from then on.
+/// The counter may go backwards when a machine sleeps or migrates to another host. [`drive`](crate::drive)
+/// detects that soon, and all clocks of the process use the system's clock from then on.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -46,7 +44,7 @@ pub struct Clock {
 /// The counter and the system's clock at one moment.
 type Both = (Instant, SystemTime);
 
-/// What is known of the counter.
+/// State of the counter.
 #[derive(Debug)]
 struct Counter {
     /// When it was last found to be sound, if it is not any more.
@@ -66,7 +64,7 @@ impl Counter {
         }
     }
 
-    /// What it tells, or would tell.
+    /// Returns the counter's time, or its extrapolation after a failure.
     #[inline]
     fn read(&self, pace: u64) -> Instant {
         match self.failed.get() {
@@ -76,14 +74,14 @@ impl Counter {
     }
 }
 
-/// What the counter would tell by the system's clock.
+/// Returns the counter's time extrapolated by the system's clock.
 #[cold]
 #[inline(never)]
 fn go_on_from(&(counter, system): &Both, pace: u64) -> Instant {
     counter + counted(system.elapsed(), pace)
 }
 
-/// What the counter tells of a span of the system's clock.
+/// Converts a span of the system's clock into one of the counter.
 fn counted(span: Duration, pace: u64) -> Duration {
     let nanos = span.as_nanos().min(u64::MAX.into());
     let counted = (nanos << 32) / u128::from(pace.max(1));
@@ -111,13 +109,13 @@ impl Clock {
         }
     }
 
-    /// The same clock, set to tell `time` now: that of another process, say.
+    /// Returns the same clock, set to `time` now: that of another process, for example.
     #[must_use]
     pub fn set(self, time: Nanos) -> Self {
         let counted = counted(time.into(), self.pace);
         let now = self.counter.read(self.pace);
         Clock {
-            // A time before the counter's own cannot be told.
+            // A time before the counter's own cannot be represented.
             origin: now.checked_sub(counted).unwrap_or(now),
             ..self
         }
@@ -130,13 +128,13 @@ impl Clock {
         self.told(now.duration_since(self.origin))
     }
 
-    /// What the system's clock tells of a span of the counter.
+    /// Converts a span of the counter into one of the system's clock.
     #[inline]
     fn told(&self, counted: Duration) -> Nanos {
         Nanos(((counted.as_nanos() * u128::from(self.pace)) >> 32) as u64)
     }
 
-    /// Looks whether the counter was put back since anybody last looked. Waits for nobody. Some 100 ns.
+    /// Checks whether the counter went backwards since the last check. Never blocks. Some 100 ns.
     #[cold]
     #[inline(never)]
     pub(crate) fn look(&self) {
@@ -151,10 +149,10 @@ impl Clock {
         let now = (Instant::now(), SystemTime::now());
         match *looked {
             Some(last) if now.0 + APART < last.0 => {
-                // Nobody else looks meanwhile.
+                // No other thread checks meanwhile.
                 let _ = failed.set(last);
             }
-            // Somebody else had the processor in between.
+            // Another thread had the processor in between.
             Some(_) if now.1.duration_since(begun) > QUICK => {}
             _ => *looked = Some(now),
         }
@@ -204,8 +202,8 @@ mod tests {
         }
     }
 
-    /// A clock that told five seconds when it was looked at, a second ago, before the counter was put back by
-    /// an hour.
+    /// Returns a clock whose last check was a second ago, at five seconds, before the counter went back by an
+    /// hour.
     fn put_back() -> Clock {
         let looked = (Instant::now() + HOUR, SystemTime::now() - SECOND);
         let counter: &Counter = Box::leak(Box::new(Counter::new()));
@@ -245,7 +243,7 @@ mod tests {
             clock.look();
             thread::sleep(Duration::from_millis(1));
         }
-        // One that went on while the machine slept.
+        // A counter that ran while the machine slept.
         let earlier = Instant::now() - Duration::from_millis(10);
         *counter.looked.lock().unwrap() = Some((earlier, SystemTime::now()));
         clock.look();

@@ -15,9 +15,8 @@ pub struct ArbiterConfig {
     pub max_clients: usize,
     /// Slots of a client's mailbox: a power of two.
     pub mailbox_slots: usize,
-    /// What becomes of packets whose flow's queue is full: they wait in the mailbox, and
-    /// the client is told when that is full (`true`); or they are dropped, and the client is
-    /// told at its next push (`false`).
+    /// Whether packets of a flow with a full queue wait in the mailbox, and the client learns when
+    /// that is full (`true`); or are dropped, which the client learns at its next push (`false`).
     pub hold_back: bool,
     /// Least time between two looks into the same mailbox. Each look may take the cache
     /// line that its client writes to; so much time apart, the client hardly notices
@@ -26,12 +25,12 @@ pub struct ArbiterConfig {
     /// Most packets taken from one mailbox in one look, so that no client holds up the
     /// others.
     pub drain_limit: usize,
-    /// Most mailboxes looked at in one step, so that a step is short; the next step goes
-    /// on where this one stopped. With more active clients than this a round of all takes several
-    /// steps. What came before a step is not all in the queue then when the step releases, as it is
-    /// in the paper (Section 3.4); the bound asks for less. A packet is in the queue a round after
-    /// it came, and that is Delta_A of Eq. 1, as [`ArbiterStats::looks`](crate::ArbiterStats::looks)
-    /// has it measured. `docs/internals/arbiter.md` says what fewer looks are good for.
+    /// Most mailboxes visited in one step, so that a step is short; the next step continues where
+    /// this one stopped. With more active clients than this a round of all takes several steps. Not
+    /// all earlier arrivals are then in the queue when the step releases, unlike in the paper
+    /// (Section 3.4); the bound needs less. A packet is in the queue a round after its arrival, and
+    /// that is Delta_A of Eq. 1, measured by [`ArbiterStats::looks`](crate::ArbiterStats::looks).
+    /// `docs/internals/arbiter.md` explains the benefit of fewer visits.
     pub scan_limit: usize,
     /// Most packets released in one step. As long as more can be taken in, queues build up
     /// when the arbiter is the bottleneck, and weights keep their meaning (Section 6.5).

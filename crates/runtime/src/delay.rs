@@ -31,7 +31,7 @@ impl Spans {
         self.longest = self.longest.max(span);
     }
 
-    /// Counts what others have recorded too. O(1).
+    /// Adds the records of `others`. O(1).
     pub fn merge(&mut self, others: Spans) {
         self.count += others.count;
         self.total = self.total.saturating_add(others.total);

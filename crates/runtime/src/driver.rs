@@ -7,7 +7,7 @@ use fairlane_core::Nanos;
 
 use crate::{Clock, Woken};
 
-/// What one step did, and when the next is due.
+/// The results of one step, and when the next is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Packets taken from mailboxes or devices, those dropped included.
@@ -28,7 +28,7 @@ impl Step {
     }
 }
 
-/// When there is more to do, the soonest first; somebody may push, or a frame arrive, earlier.
+/// The next time with work, the soonest first; a push or an arrival may come earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Next {
     /// At once: a limit of this step was reached.
@@ -42,8 +42,8 @@ pub enum Next {
     WhenPushed,
 }
 
-/// What [`drive`] drives: an arbiter, a bridge, a dispatcher. As `dyn Steps`, it costs one indirect
-/// call a step, and what drives an arbiter need not be compiled for every queue.
+/// The target of [`drive`]: an arbiter, a bridge, a dispatcher. As `dyn Steps`, it costs one indirect
+/// call a step, and saves compiling the loop for every queue.
 ///
 /// ```
 /// use fairlane_core::Nanos;
@@ -76,11 +76,11 @@ pub enum Next {
 /// # Ok::<(), io::Error>(())
 /// ```
 pub trait Steps {
-    /// Does what is due at `now`, which never goes backwards.
+    /// Does the work due at `now`, which never goes backwards.
     ///
     /// # Errors
     ///
-    /// What the backend says when it is unusable.
+    /// The backend's error when it is unusable.
     fn step(&mut self, now: Nanos) -> io::Result<Step>;
 
     /// Waits for `span`, from which no client wakes it.
@@ -93,21 +93,19 @@ pub trait Steps {
         Ok(())
     }
 
-    /// Waits until somebody has something to do, or `longest` is over. `None`, at once, if somebody
-    /// has already.
+    /// Waits until there is work, or `longest` is over. `None`, at once, if there is work already.
     ///
     /// # Errors
     ///
     /// It cannot wait.
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>>;
 
-    /// What the thread tells after a wait: how much too late it ended, and what ended it,
-    /// if anything but the clock could.
+    /// Receives the result of a wait: how late it ended, and the event that ended it, if any.
     fn slept(&mut self, late: Nanos, woken: Option<Woken>) {
         let _ = (late, woken);
     }
 
-    /// What the thread tells after each step: how long it took, with what was done right after it.
+    /// Receives the duration of each step, including the work right after it.
     fn took(&mut self, span: Nanos) {
         let _ = span;
     }
@@ -123,7 +121,7 @@ pub trait Steps {
     }
 }
 
-/// What a thread does between two steps.
+/// Behaviour of a thread between two steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Idling {
     /// With less than this to wait it spins, as a sleep would end too late.
@@ -170,11 +168,11 @@ impl Idling {
     }
 }
 
-/// What to do before the next step.
+/// The pause before the next step.
 enum Pause {
     /// The next step at once.
     Spin,
-    /// A sleep that nobody ends early.
+    /// A sleep that only the clock ends.
     Nap(Nanos),
     /// A sleep that clients end.
     Sleep(Nanos),
@@ -234,7 +232,7 @@ impl Rest {
         }
     }
 
-    /// There was no sleep at `now`, as somebody had pushed: it spins once more, then naps.
+    /// A push prevented the sleep at `now`: spins once more, then naps.
     fn kept_awake(&mut self, now: Nanos) {
         self.worked_at = now;
         self.kept_awake = true;
@@ -262,7 +260,7 @@ impl<'a> Time<'a> {
         }
     }
 
-    /// Reads the clock, after so many steps.
+    /// Reads the clock, after `steps` steps.
     #[inline]
     fn go_on(&mut self, steps: u32) {
         self.steps += steps;

@@ -49,8 +49,8 @@ pub trait Source<P>: Send {
     /// waits, and does a bounded amount of work whatever the other side wrote.
     fn pop(&mut self) -> Option<(Length, P)>;
 
-    /// Whether nothing waits. Looked at after [`doze`](Self::doze) to find what was pushed
-    /// in between.
+    /// Returns whether the inbox is empty. Checked after [`doze`](Self::doze) to find pushes made in
+    /// between.
     fn is_empty(&self) -> bool;
 
     /// The arbiter looks no more (`true`): the other side has to ring from now on; or it
@@ -62,8 +62,7 @@ pub trait Source<P>: Send {
         let _ = id;
     }
 
-    /// So many of its packets were dropped inside the arbiter since the start: the other side
-    /// may be told.
+    /// Reports the total number of its packets dropped inside the arbiter since the start.
     fn dropped(&mut self, packets: u64) {
         let _ = packets;
     }
@@ -100,7 +99,8 @@ impl<P: Send> Inbox<P> {
         }
     }
 
-    /// Drops what is in it, and returns how many packets that is. Who goes on pushing is not waited for.
+    /// Drops its contents, and returns the number of packets. Does not wait for a client that continues
+    /// to push.
     pub(crate) fn clear(&mut self) -> usize {
         let most = match self {
             // Fewer wait, however a mailbox was rounded up.

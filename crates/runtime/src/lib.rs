@@ -3,11 +3,9 @@
 //! L. Rizzo, P. Valente, G. Lettieri, V. Maffione, *PSPAT: Software packet
 //! scheduling at hardware speed*, 2018.
 //!
-//! A [`Client`] pushes packets into a mailbox of its own and never waits: not for
-//! another client, not for the arbiter. The [`Arbiter`] is the only one to run the
-//! scheduling algorithm. Its [`step`](Arbiter::step) drains the mailboxes into the
-//! flows' queues, takes packets out in the algorithm's order at the pace of the
-//! link, and releases them.
+//! A [`Client`] pushes packets into a mailbox of its own and never waits: not for another client, not for the arbiter.
+//! The [`Arbiter`] alone runs the scheduling algorithm. Its [`step`](Arbiter::step) drains the mailboxes into the
+//! flows' queues, takes packets out in the algorithm's order at the pace of the link, and releases them.
 //!
 //! ```text
 //!                              |------------- Arbiter -------------|
@@ -17,8 +15,8 @@
 //!  process       --shared---/           (who is next?)   (when?)    \ ClientsDispatch: counts
 //! ```
 //!
-//! A [`Shaper`] is any [`Queue`], the pace of a link and a way out; an arbiter is one with mailboxes
-//! before it, and a [`Bridge`](bridge::Bridge) joins two devices, with one or nothing for each direction.
+//! A [`Shaper`] is any [`Queue`] with the pace of a link and a release; an arbiter is one with mailboxes in front, and
+//! a [`Bridge`](bridge::Bridge) joins two devices, with at most one for each direction.
 //!
 //! | client | registered by | if its mailbox is full |
 //! | --- | --- | --- |
@@ -27,9 +25,8 @@
 //! | [`DispatchingClient`], keeps its packets and transmits them | [`Registrar::register_dispatching`] | the packet is returned |
 //! | another process | `attach` (Linux) | the packet is not taken |
 //!
-//! `step(now)` reads no clock and starts no thread, so a test drives it on a clock
-//! of its own; [`drive`] is the loop around it for a thread of its own, and [`spawn`] is that thread
-//! with all that belongs to it.
+//! `step(now)` reads no clock and starts no thread, so a test drives it on a clock of its own; [`drive`] is the loop
+//! around it for a thread of its own, and [`spawn`] starts that thread with all its parts.
 //!
 //! ```
 //! use fairlane_core::Length;
@@ -81,9 +78,8 @@
 //!
 //! # Units
 //!
-//! A client gives the length of its packet; the link adds its framing overhead, and
-//! from there on every length counts what the link carries. A flow's `max_length`
-//! is the client's, without overhead.
+//! A client passes the length of its packet; the link adds its framing overhead, and all later lengths are those on the
+//! link. A flow's `max_length` is the client's, without overhead.
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 

@@ -1,4 +1,4 @@
-//! The link: how fast it is, what it adds to a packet, and when it is idle.
+//! The link: its rate, its overhead per packet, and when it is idle.
 
 use fairlane_core::leaky_bucket::{LeakyBucket, Window};
 use fairlane_core::units::MAX_LENGTH;
@@ -7,13 +7,12 @@ use fairlane_core::{FlowConfig, Length, Nanos, Rate};
 /// A link as the arbiter paces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// What it carries.
+    /// Its capacity.
     pub rate: Rate,
-    /// Bytes it carries beside each packet: headers, preamble, gap.
+    /// Bytes that it carries for each packet in addition: headers, preamble, gap.
     pub overhead: u32,
-    /// How much idle time may be made up for. An arbiter that comes late releases
-    /// in one burst what the link could have carried meanwhile, but no more than in
-    /// this time.
+    /// How much idle time may be made up for. A late arbiter releases in one burst as much as the
+    /// link could have carried meanwhile, but no more than in this time.
     pub catch_up: Nanos,
 }
 
@@ -27,7 +26,7 @@ impl Link {
         }
     }
 
-    /// What a flow is to the queue whose packets are as long as `config` says without the overhead.
+    /// Converts a flow's configuration into that of the queue, whose packets include the overhead.
     pub(crate) fn carrying(&self, config: FlowConfig) -> FlowConfig {
         FlowConfig {
             max_length: self.carried(config.max_length).unwrap_or(Length::MAX),
@@ -35,7 +34,7 @@ impl Link {
         }
     }
 
-    /// What the link carries for a packet of `len` bytes, or `None` beyond 65,535.
+    /// Returns the length on the link of a packet of `len` bytes, or `None` above 65,535.
     #[inline]
     pub fn carried(&self, len: Length) -> Option<Length> {
         Length::new(len.get().saturating_add(self.overhead))
@@ -47,8 +46,8 @@ impl Link {
     }
 }
 
-/// When will the link be idle? A [`LeakyBucket`] of what the link carries, and how much idle time
-/// it makes up for.
+/// Computes when the link will be idle. A [`LeakyBucket`] of the link's traffic, and the idle time
+/// that it makes up for.
 ///
 /// ```
 /// use fairlane_core::{Length, Nanos};
@@ -81,7 +80,8 @@ impl Pacer {
         &self.link
     }
 
-    /// From `now` on the link has another rate, also for what was released and is not yet carried.
+    /// Changes the link's rate from `now` on, also for packets that were released and not yet
+    /// carried.
     pub fn change_rate(&mut self, rate: Rate, now: Nanos) {
         self.released.change_rate(rate, now);
         self.link.rate = rate;
@@ -112,14 +112,14 @@ impl Pacer {
         }
     }
 
-    /// What may be released at `now`, packet by packet without a division: as often as
-    /// `charge` and `may_release` would allow it. To be closed again.
+    /// Opens a window of the packets that may be released at `now`, without a division per packet:
+    /// as often as `charge` and `may_release` would allow it. It must be closed again.
     #[inline]
     pub fn open(&self, now: Nanos) -> Window {
         self.released.open(now)
     }
 
-    /// The link carries what was charged while the window was open.
+    /// Charges the link with the packets that were released while the window was open.
     #[inline]
     pub fn close(&mut self, window: Window) {
         self.released.close(window);

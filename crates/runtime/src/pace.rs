@@ -74,17 +74,17 @@ use crate::link::{Link, Pacer};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Pace {
-    /// What may be released at one time.
+    /// The packets that may be released at one time.
     type Opening: Opening;
 
     /// The link. Its rate is the whole link's.
     fn link(&self) -> &Link;
 
-    /// What may be released at `now`, where so many bytes are `waiting`, overhead included. To be
+    /// Returns the packets that may be released at `now`, with `waiting` bytes queued, overhead included. It must be
     /// [closed](Self::close) again.
     fn open(&mut self, now: Nanos, waiting: impl FnOnce() -> u64) -> Self::Opening;
 
-    /// What was charged while it was open was released by `now`.
+    /// Ends an opening; the packets charged meanwhile were released by `now`.
     fn close(&mut self, opening: Self::Opening, now: Nanos);
 
     /// There is nothing to release at `now`: nothing waits, or ceilings hold all that does.
@@ -97,7 +97,7 @@ pub trait Pace {
     fn next(&self, now: Nanos) -> Next;
 }
 
-/// What a [`Pace`] lets pass at one time, packet by packet.
+/// The packets that a [`Pace`] allows at one time.
 pub trait Opening {
     /// Whether a packet may be released.
     fn may_release(&self) -> bool;

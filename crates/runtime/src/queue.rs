@@ -1,4 +1,4 @@
-//! What an arbiter releases from: who holds the packets, and says which is next.
+//! The queue that an arbiter releases from: it holds the packets, and selects the next one.
 
 use fairlane_core::scheduler::Violation;
 use fairlane_core::{
@@ -6,12 +6,12 @@ use fairlane_core::{
     PacketScheduler, Rejected, Scheduler, TotalStats,
 };
 
-/// Packets that wait, and the order they leave in.
+/// Queued packets, and the order they leave in.
 ///
-/// A *flow* is where packets come from: a client's, or one of the arbiter's own
-/// ([`Arbiter::open_flow`](crate::Arbiter::open_flow)). Whether it is also what the order goes by
-/// is up to the queue: a [`PacketScheduler`] gives each flow a share of the link, a
-/// [`Classified`](crate::Classified) queue looks at the packet.
+/// A *flow* is a source of packets: a client's, or one of the arbiter's own
+/// ([`Arbiter::open_flow`](crate::Arbiter::open_flow)). The queue decides whether it determines the order too: a
+/// [`PacketScheduler`] gives each flow a share of the link, a [`Classified`](crate::Classified) queue inspects the
+/// packet.
 ///
 /// Time never goes backwards from one call to the next.
 ///
@@ -44,7 +44,7 @@ pub trait Queue {
     /// were accepted.
     const DISCARDS: bool;
 
-    /// Adds a flow, without packets. Lengths count what the link carries.
+    /// Adds a flow, without packets. Lengths are those on the link.
     ///
     /// # Errors
     ///
@@ -107,25 +107,24 @@ pub trait Queue {
     /// accepted, as far as that is known before they are seen.
     fn room(&self, flow: FlowId) -> u32;
 
-    /// What became of a flow's packets, or `None` if there is no such flow.
+    /// Returns the counts of a flow's packets, or `None` if there is no such flow.
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats>;
 
-    /// What became of all packets, those of removed flows included.
+    /// Returns the counts of all packets, including those of removed flows.
     fn total_stats(&self) -> TotalStats;
 
     /// Whether nothing waits.
     fn is_empty(&self) -> bool;
 
-    /// Lets go on whoever is held to a rate of his own within the queue, `most` at most, and forgives
-    /// what he owes: how many there were. For a queue that is emptied without the pace of a link.
+    /// Releases up to `most` flows that a rate limit within the queue holds back, forgives their debts, and returns how
+    /// many there were. For a queue that is emptied without the pace of a link.
     #[inline]
     fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
         let _ = (most, now);
         0
     }
 
-    /// What may be done at leisure, a bounded amount of it: in each step that has no packet to
-    /// release, and in some of the others.
+    /// Does a bounded amount of deferrable work: in each step that has no packet to release, and in some of the others.
     #[inline]
     fn expire_idle(&mut self, now: Nanos) {
         let _ = now;

@@ -54,7 +54,7 @@ pub(crate) struct Arrival<P> {
     pub(crate) outlet: Option<Outlet>,
 }
 
-/// What registrars and the arbiter share. Only registering and leaving lock it.
+/// State that registrars and the arbiter share. Only registering and leaving lock it.
 pub(crate) struct Registrations<P> {
     /// Whether `arrivals` is worth locking for.
     pending: AtomicBool,
@@ -68,7 +68,7 @@ struct Inner<P> {
     /// The lowest number that was never given, and the first that never is.
     next: u32,
     end: u32,
-    /// Why nobody may come any more.
+    /// The reason why registration has ended.
     shut: Option<RegisterError>,
 }
 
@@ -111,7 +111,7 @@ impl<P> Registrations<P> {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Those who came since the last call.
+    /// Returns the clients registered since the last call.
     pub(crate) fn arrivals(&self) -> Vec<Arrival<P>> {
         self.pending.store(false, Ordering::Relaxed);
         std::mem::take(&mut self.lock().arrivals)
@@ -122,12 +122,12 @@ impl<P> Registrations<P> {
         self.lock().free.insert(id.0);
     }
 
-    /// Nobody comes any more but those who have come.
+    /// Ends registration; clients that are registered stay.
     pub(crate) fn shut(&self) {
         self.lock().shut = Some(RegisterError::Ending);
     }
 
-    /// Nobody comes any more, and who has come is not taken in.
+    /// Ends registration, and ignores clients that are not yet taken in.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.shut = Some(RegisterError::ArbiterGone);
@@ -196,9 +196,8 @@ impl<P: Send> Registrar<P> {
         Ok(AsyncClient::new(client, room))
     }
 
-    /// A new client whose mailbox is of another kind. What [`Source::pop`] gives goes to a
-    /// flow of its own; the lengths it tells count the link's overhead already
-    /// ([`Link::carried`]).
+    /// Registers a client whose mailbox is of another kind. Packets from [`Source::pop`] go to a flow of its
+    /// own; its lengths already include the link's overhead ([`Link::carried`]).
     pub fn register_source(
         &self,
         config: FlowConfig,
@@ -274,9 +273,9 @@ impl<P: Send> Registrar<P> {
 }
 
 impl Registrar<Cleared> {
-    /// A new client that keeps its packets, tells the arbiter their lengths, and transmits
-    /// what the arbiter has cleared ([`ClientsDispatch`](crate::ClientsDispatch)). At most
-    /// `window` packets of it are pushed and neither cleared nor dropped at a time; one, where 0 is asked for.
+    /// Registers a client that keeps its packets, passes their lengths to the arbiter, and transmits the
+    /// packets that the arbiter has cleared ([`ClientsDispatch`](crate::ClientsDispatch)). At most `window` of
+    /// its packets are pushed and neither cleared nor dropped at a time; one, if `window` is 0.
     pub fn register_dispatching<T>(
         &self,
         config: FlowConfig,
@@ -289,8 +288,8 @@ impl Registrar<Cleared> {
     }
 }
 
-/// The handle of a client whose mailbox is a [`Source`]. Dropping it leaves: what is in the
-/// mailbox is still sent, then its flow is removed.
+/// The handle of a client whose mailbox is a [`Source`]. Dropping it ends the client: packets in the mailbox
+/// are still sent, then its flow is removed.
 #[derive(Debug)]
 pub struct Remote {
     id: ClientId,

@@ -12,9 +12,9 @@ pub use clients_dispatch::{Cleared, ClientsDispatch, DispatchingClient, Outlet};
 pub use dispatchers::{Dispatcher, Dispatchers};
 pub use straight::Straight;
 
-/// What an arbiter does with packets in the order that the algorithm gave them.
+/// The arbiter's output for packets in the order of the algorithm.
 ///
-/// Whatever the way, packets of one flow keep their order.
+/// Every implementation keeps the order of packets of one flow.
 ///
 /// ```
 /// use fairlane_core::{FlowId, Length, Nanos, Packet, sched::Qfq};
@@ -76,17 +76,17 @@ pub trait Release<P> {
         0
     }
 
-    /// Sends what was taken, as far as there is room, and returns how many packets went.
-    /// With `more`, the arbiter has further packets to release at once, and some may be kept
-    /// back to go together with those.
+    /// Transmits accepted packets, as far as there is space, and returns how many. With `more`, the
+    /// arbiter has further packets to release at once, and some may be kept back to go together
+    /// with those.
     ///
     /// # Errors
     ///
-    /// The device is unusable; what was not sent is kept.
+    /// The device is unusable; packets that were not sent are kept.
     fn flush(&mut self, more: bool) -> io::Result<usize>;
 
-    /// Whether clients are told by position which of their packets were dropped
-    /// ([`dropped`](Self::dropped)): then a queue may drop none that it has accepted.
+    /// Returns whether drops are reported to clients by position ([`dropped`](Self::dropped)): a
+    /// queue may then drop none that it has accepted.
     fn tells_positions(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! A shaped link: what waits for it, how fast it is, and where packets leave.
+//! A shaped link: its backlog, its rate, and its output.
 
 use std::{fmt, io};
 
@@ -20,13 +20,13 @@ use crate::release::{Release, Straight};
 /// Steps with packets to release after which idle flows expire all the same.
 const PATIENCE: u32 = 16;
 
-/// A queue, the pace of a link, and a way out.
+/// A queue, the pace of a link, and an output.
 ///
-/// Packets that are [admitted](Self::admit) wait in the queue, and leave in its order as fast as
-/// the link carries them. An [`Arbiter`](crate::Arbiter) is this with mailboxes before it.
+/// [Admitted](Self::admit) packets wait in the queue, and leave in its order as fast as the link
+/// carries them. An [`Arbiter`](crate::Arbiter) adds mailboxes in front.
 ///
-/// While it is [open](Self::is_open) there is no pace: what waits in the queue leaves first, as fast
-/// as the way out takes it, and all else passes by the queue in the order in which it comes.
+/// While it is [open](Self::is_open) it is not paced: the backlog leaves first, as fast as the output
+/// accepts it, and all other packets bypass the queue in order of arrival.
 ///
 /// ```
 /// use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
@@ -68,11 +68,11 @@ pub struct Shaper<Q: Queue, R, P = Pacer> {
     passed: Count,
     /// Steps since idle flows last expired.
     since_expiry: u32,
-    /// The flow of each packet that the queue has discarded and nobody was told of.
+    /// The flow of each packet that the queue has discarded and that is not yet reported.
     discarded: Vec<FlowId>,
 }
 
-/// What left in a step.
+/// The packets that left in a step.
 pub(crate) struct Left {
     /// Packets taken from the queue.
     pub(crate) released: usize,
@@ -97,21 +97,20 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
         }
     }
 
-    /// Adds a flow; the queue is told its maximum length with the link's overhead.
+    /// Adds a flow; the queue gets its maximum length with the link's overhead.
     pub(crate) fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
         let flow = self.queue.add_flow(self.link().carrying(config))?;
         self.release.joined(flow, None);
         Ok(flow)
     }
 
-    /// Queues a packet of `len` bytes, without the link's overhead, that the calling thread has:
-    /// one it received, say. It takes part in the next step. O(1), or what the queue's `enqueue`
-    /// costs.
+    /// Queues a packet of `len` bytes, without the link's overhead, of the calling thread: a received
+    /// one, for example. It takes part in the next step. O(1), or the cost of the queue's `enqueue`.
     ///
     /// # Errors
     ///
-    /// The packet comes back with the reason, and the queue has counted it; but for a packet that
-    /// with the overhead is longer than 65,535 bytes, which the queue does not get to see.
+    /// The packet is returned with the reason, and the queue has counted it; except for a packet that
+    /// with the overhead is longer than 65,535 bytes, which does not reach the queue.
     #[inline]
     pub fn admit(
         &mut self,
@@ -131,7 +130,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
         }
     }
 
-    /// Queues packets of which the link carries so many bytes each, in order ([`Queue::enqueue_all`]).
+    /// Queues packets with their lengths on the link, in order ([`Queue::enqueue_all`]).
     #[inline]
     pub(crate) fn enqueue_all(
         &mut self,
@@ -166,14 +165,14 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
         self.release.release(packet);
     }
 
-    /// Whether nothing may pass by the queue, though it is open: what was there before has not left
-    /// yet, or the way out is full.
+    /// Returns whether packets may not bypass the open queue: earlier ones have not left yet, or the
+    /// output is full.
     #[inline]
     pub(crate) fn is_held_up(&self) -> bool {
         self.open && (self.release.waiting() > 0 || !self.queue.is_empty())
     }
 
-    /// Releases what the link can carry up to `now`, and transmits.
+    /// Releases as much as the link can carry up to `now`, and transmits.
     #[inline]
     pub(crate) fn step(&mut self, now: Nanos) -> io::Result<Left> {
         let mut transmitted = self.release.flush(true)?;
@@ -209,7 +208,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
             if released >= self.limit || !window.may_release() {
                 break None;
             }
-            // Cheaper than to ask who is next.
+            // Cheaper than selecting the next packet.
             if self.queue.is_empty() {
                 break Some(Next::WhenPushed);
             }
@@ -249,8 +248,8 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
         (released, next)
     }
 
-    /// The same while there is no pace: whatever the queue has, and nobody is held to a rate of his
-    /// own. What was not used of the link until then is nobody's.
+    /// The same without pacing: releases any packet of the queue, regardless of rate limits. Unused
+    /// link time until then is lost.
     #[cold]
     fn release_any(&mut self, now: Nanos) -> (usize, Next) {
         self.pace.idled(now);
@@ -302,8 +301,8 @@ impl<Q: Queue, R> Shaper<Q, R> {
         self.pace.change_rate(rate, now);
     }
 
-    /// The link carries until then what others have released to it, if that is later than it would be
-    /// idle by itself.
+    /// Marks the link as busy until `time` with packets that others have released to it, if that is
+    /// later than its own.
     pub fn set_busy_until(&mut self, time: Nanos) {
         self.pace.idled(time);
     }
@@ -332,7 +331,7 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
         self.open
     }
 
-    /// Opens it, or closes it again. What passes by the queue is in none of its counts.
+    /// Opens it, or closes it again. The queue does not count packets that bypass it.
     pub(crate) fn set_open(&mut self, open: bool) {
         self.open = open;
     }
@@ -342,28 +341,28 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
         self.passed
     }
 
-    /// A packet that the queue had accepted was taken out of it, and will not be sent: its client is
-    /// told in the next step.
+    /// Reports that a packet that the queue had accepted was removed, and will not be sent: its client
+    /// learns it in the next step.
     pub fn tell_discarded(&mut self, flow: FlowId) {
         self.discarded.push(flow);
     }
 
-    /// What packets wait in.
+    /// Returns the queue.
     pub fn queue(&self) -> &Q {
         &self.queue
     }
 
-    /// What packets wait in, to change. Its flows are not the caller's business.
+    /// Returns the queue, mutably. The caller must leave its flows alone.
     pub fn queue_mut(&mut self) -> &mut Q {
         &mut self.queue
     }
 
-    /// What became of the packets of one flow.
+    /// Returns the counts of the packets of one flow.
     pub fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
         self.queue.flow_stats(flow)
     }
 
-    /// What became of all packets, those of flows that are gone included.
+    /// Returns the counts of all packets, including those of removed flows.
     pub fn total_stats(&self) -> TotalStats {
         self.queue.total_stats()
     }

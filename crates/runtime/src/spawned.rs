@@ -27,7 +27,7 @@ use crate::queue::Queue;
 use crate::registrar::{RegisterError, Registrar};
 use crate::release::Straight;
 
-/// What a client asks for: [`Flow::weight`] begins it, and its longest packet completes it.
+/// A client's request: [`Flow::weight`] begins it, and its longest packet completes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     weight: u32,
@@ -107,9 +107,9 @@ impl<P: Send> Registrar<P> {
 pub struct SpawnConfig {
     /// The arbiter and its link.
     pub arbiter: ArbiterConfig,
-    /// Who is next. Of no meaning to [`spawn_over`], whose queue has its own.
+    /// The scheduling algorithm. [`spawn_over`] ignores it, as its queue has its own.
     pub algorithm: Algorithm,
-    /// What the thread does between two steps.
+    /// Behaviour of the thread between two steps.
     pub idling: Idling,
     /// The core that it keeps to, counted from 0.
     #[cfg(target_os = "linux")]
@@ -145,24 +145,24 @@ impl From<Rate> for SpawnConfig {
     }
 }
 
-/// What became of a link's packets so far. Of those that clients pushed, once it has ended:
+/// Counts of a link's packets so far. For packets that clients pushed, once it has ended:
 ///
 /// ```text
 /// pushed = sent + queued + discarded + dropped + in mailboxes
 /// ```
 ///
-/// Of those sent, the backend has all but [`waiting_for_backend`](Self::waiting_for_backend), and has done
-/// its part for all but the last [`unsent_bytes`](Self::unsent_bytes).
+/// Of those sent, the backend has all except [`waiting_for_backend`](Self::waiting_for_backend), and has
+/// finished all except the last [`unsent_bytes`](Self::unsent_bytes).
 ///
-/// What may be in no count is what clients push in the moment of the end: a push that had begun before, and
-/// whose thread was held up in the middle until the link was gone, returns `Ok` though its packet is lost;
-/// one push, or batch, of each client at most.
+/// Only pushes at the moment of the end may be missing in all counts: a push that had begun before, and whose
+/// thread was suspended in the middle until the link was gone, returns `Ok` although its packet is lost; at
+/// most one push, or batch, of each client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LinkStats {
     /// Time since the thread began, by its clock.
     pub uptime: Nanos,
-    /// All packets, of clients that are gone too, in what the link carries for them.
+    /// All packets, including those of removed clients, with their lengths on the link.
     pub total: TotalStats,
     /// Packets that are released, and counted as sent, and that the backend has not taken.
     pub waiting_for_backend: usize,
@@ -178,12 +178,12 @@ pub struct LinkStats {
     pub arbiter: ArbiterStats,
 }
 
-/// The link's thread has ended: it was stopped, or its backend failed, which [`LinkHandle::stop`] tells.
+/// The link's thread has ended: it was stopped, or its backend failed, which [`LinkHandle::stop`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the link's thread has ended")]
 pub struct Ended;
 
-/// What the thread is asked for, in the order of asking.
+/// Requests to the thread, in order.
 enum Order {
     Stats(oneshot::Sender<LinkStats>),
     Clients(oneshot::Sender<Vec<(ClientId, ClientStats)>>),
@@ -197,7 +197,7 @@ enum Order {
     Stop,
 }
 
-/// What a handle and the thread share.
+/// State that a handle and the thread share.
 struct Orders {
     /// Whether `waiting` is worth a lock.
     pending: AtomicBool,
@@ -210,7 +210,8 @@ impl Orders {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is asked for. Nothing while another thread is saying more, which wakes this one when it has.
+    /// Returns the pending requests. Empty while another thread is adding one, which wakes this one
+    /// afterwards.
     fn take(&self) -> Vec<Order> {
         if !self.pending.load(Ordering::Acquire) {
             return Vec::new();
@@ -253,7 +254,7 @@ impl Orders {
 pub struct LinkHandle {
     orders: Arc<Orders>,
     bell: bell::Handle,
-    /// `None` where somebody waits for it.
+    /// `None` while a caller waits for it.
     outcome: Mutex<Option<oneshot::Receiver<io::Result<LinkStats>>>>,
 }
 
@@ -263,11 +264,12 @@ impl fmt::Debug for LinkHandle {
     }
 }
 
-/// The link on a thread of its own: clients come through the one, the other asks and ends it.
+/// Starts the link on a thread of its own: clients register through the first result, the second controls and
+/// ends it.
 ///
-/// The packets that clients push go out through `backend` at the pace of the link, in the order of the
-/// algorithm, from now on. The thread sleeps while there is nothing to do. The first link of a process sends
-/// nothing for some 50 ms, in which its clock is compared with the system's; nobody waits for that here.
+/// Packets that clients push leave through `backend` at the pace of the link, in the order of the algorithm,
+/// from now on. The thread sleeps while there is nothing to do. The first link of a process sends nothing for
+/// some 50 ms, in which its clock is calibrated against the system's; this call does not wait for that.
 ///
 /// ```
 /// use fairlane_io::{Backend, MemoryBackend, memory};
@@ -288,7 +290,7 @@ impl fmt::Debug for LinkHandle {
 ///
 /// # Errors
 ///
-/// The system gives no thread, or there is no such core.
+/// The system cannot start a thread, or there is no such core.
 pub fn spawn<B>(
     config: impl Into<SpawnConfig>,
     backend: B,
@@ -347,12 +349,12 @@ where
         #[cfg(not(target_os = "linux"))]
         let pinned = Ok(());
         let (may_begin, began) = (pinned.is_ok(), Instant::now());
-        // Whoever spawns waits for this, and not for the first clock of a process, which takes a while.
+        // `spawn` waits for this, and not for the first clock of a process, which takes longer.
         let _ = begun.send(pinned);
         if may_begin {
             let clock = Clock::start();
             let clock = clock.set(began.elapsed().into());
-            // Nobody may ask any more.
+            // The handle may be gone.
             let _ = tell.send(run(arbiter, config.idling, &clock, &taken));
         }
     })?;
@@ -365,7 +367,7 @@ where
     Ok((registrar, handle))
 }
 
-/// Until when the thread goes on.
+/// How long the thread continues.
 enum Phase {
     Running,
     /// Until all is sent, or this time.
@@ -389,7 +391,7 @@ fn run<Q: Queue, B: Backend<Tx = Q::Payload>>(
     let driven = drive(&mut link, clock, idling, |link, now, _| {
         link.obey(orders, now)
     });
-    // Also where the backend failed: nobody is to push any more.
+    // Also if the backend failed: no client may push any more.
     let in_mailboxes = link.arbiter.drop_pushed();
     driven?;
     Ok(LinkStats {
@@ -404,7 +406,7 @@ struct Driven<Q: Queue, B: Backend> {
     phase: Phase,
     /// When the last step was.
     now: Nanos,
-    /// How often the backend is looked after while it is not done with what it has taken.
+    /// Interval of checks of a backend with packets in flight.
     nap: Nanos,
     /// As of the last step.
     unsent_bytes: u64,
@@ -446,7 +448,7 @@ impl<Q: Queue, B: Backend<Tx = Q::Payload>> Driven<Q, B> {
         }
     }
 
-    /// Does what is asked for; whether the link goes on.
+    /// Executes the requests; returns whether the link continues.
     fn obey(&mut self, orders: &Orders, now: Nanos) -> bool {
         for order in orders.take() {
             self.follow(order, now);
@@ -462,9 +464,9 @@ impl<Q: Queue, B: Backend<Tx = Q::Payload>> Driven<Q, B> {
 
     fn follow(&mut self, order: Order, now: Nanos) {
         let arbiter = &mut self.arbiter;
-        // Who registered before asking is among them.
+        // Clients registered before the request are among them.
         arbiter.take_in_registered();
-        // Who asked may have gone.
+        // The requester may be gone.
         match order {
             Order::Stats(to) => drop(to.send(self.stats(now))),
             Order::Clients(to) => drop(to.send(arbiter.client_stats().collect())),
@@ -522,8 +524,8 @@ impl LinkHandle {
         Arc::strong_count(&self.orders) == 1
     }
 
-    /// What became of packets so far. Waits for the next step of the thread, which is awake within some
-    /// 100 microseconds.
+    /// Returns the counts of packets so far. Waits for the next step of the thread, which is awake within
+    /// some 100 microseconds.
     ///
     /// # Errors
     ///
@@ -553,7 +555,7 @@ impl LinkHandle {
         Ok(())
     }
 
-    /// Gives the link another rate. Said and not waited for; what is asked later finds it done.
+    /// Changes the link's rate. Does not wait; later requests see the change.
     ///
     /// # Errors
     ///
@@ -566,19 +568,18 @@ impl LinkHandle {
         Ok(())
     }
 
-    /// Ends the link when what was pushed has been sent and the device is done with it, or after `longest`:
-    /// pushes are refused from now on, and so are new clients. What another process pushes is sent until the
-    /// end comes. What is left then is told, and lost.
+    /// Ends the link when pushed packets have been sent and the device has finished, or after `longest`:
+    /// pushes and new clients are rejected from now on. Packets pushed by another process are sent until the
+    /// end comes. The rest is then counted, and lost.
     ///
-    /// To be waited for, by a task (`.await`) or a thread ([`Ending::wait`]); the link drains
-    /// either way.
+    /// A task (`.await`) or a thread ([`Ending::wait`]) may wait for the end; the link drains either way.
     pub fn drain(mut self, longest: Duration) -> Ending {
         self.order(Order::Drain(longest));
         self.ending()
     }
 
-    /// Ends the link at once, within some 100 microseconds. What is queued, or in mailboxes, is not sent; the
-    /// counts tell how much that is.
+    /// Ends the link at once, within some 100 microseconds. Packets that are queued, or in mailboxes, are not
+    /// sent; the counts include them.
     ///
     /// # Errors
     ///
@@ -598,7 +599,7 @@ impl LinkHandle {
 
 impl Drop for LinkHandle {
     fn drop(&mut self) {
-        // Unless somebody waits for it.
+        // Unless a caller waits for it.
         if self.ending().outcome.is_some() {
             self.order(Order::Stop);
         }
@@ -618,7 +619,7 @@ pub enum ChangeLinkError {
     /// Its flow cannot be.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// Nobody is there to change it.
+    /// The thread that would change it is gone.
     #[error(transparent)]
     Ended(#[from] Ended),
 }
@@ -628,7 +629,7 @@ pub enum ChangeLinkError {
 #[derive(Debug)]
 #[must_use = "the end is to be waited for"]
 pub struct Ending {
-    /// `None` where somebody waits already.
+    /// `None` if a caller waits already.
     outcome: Option<oneshot::Receiver<io::Result<LinkStats>>>,
 }
 
@@ -665,7 +666,7 @@ impl IntoFuture for Ending {
 #[derive(Debug)]
 #[must_use = "the end is to be waited for"]
 pub struct EndingFuture {
-    /// `None` once it has told.
+    /// `None` once it was returned.
     outcome: Option<oneshot::AsyncReceiver<io::Result<LinkStats>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Who gets a place, and what goes with it.
+//! Admission of clients, and their resources.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,16 +17,17 @@ pub const MOST_PENDING_REFUSALS: usize = 64;
 /// Those of them that are of one user.
 pub const MOST_PENDING_REFUSALS_OF_A_USER: usize = 8;
 
-/// What every client of a class gets.
+/// The grant for every client of a class.
 #[derive(Clone)]
 pub(super) struct Offer {
     pub(super) class: Class,
     pub(super) geometry: Geometry,
 }
 
-/// A place among the clients. It is taken before the hello, so that who is silent takes it from its
-/// own user and class, and until the arbiter has let go of the flow and the mailbox is empty, so
-/// that a client that comes and goes has no more flows, and no more memory, than one that stays.
+/// A place among the clients. It is taken before the hello, so that a silent connection counts
+/// against its own user and class, and is held until the arbiter has released the flow and the
+/// mailbox is empty, so that a client that attaches repeatedly has no more flows, and no more
+/// memory, than one that stays.
 #[must_use = "a place is given back to the admission"]
 pub(super) struct Slot {
     pub(super) offer: Arc<Offer>,
@@ -40,11 +41,11 @@ pub(super) struct PendingRefusal {
     uid: u32,
 }
 
-/// What one user has.
+/// The resources of one user.
 struct User {
     places: usize,
     pending_refusals: usize,
-    /// When what it attached is made up for.
+    /// When the token bucket of attachments is full again.
     even: Instant,
 }
 
@@ -81,7 +82,8 @@ impl Pace {
         }
     }
 
-    /// When somebody will be even who attaches once more, if he may.
+    /// Returns when the bucket will be full again after one more attachment, or `None` if that is
+    /// not allowed.
     fn once_more(self, even: Instant, now: Instant) -> Option<Instant> {
         let after = even.max(now) + self.each;
         (after <= now + self.each.saturating_mul(self.most)).then_some(after)
@@ -103,7 +105,7 @@ pub(super) struct Admission {
     pending_refusals: usize,
     /// Of all mailboxes, in bytes.
     memory: u64,
-    /// Those who have anything.
+    /// Users that hold anything.
     users: HashMap<u32, User>,
     most: usize,
     most_of_a_user: usize,
@@ -241,7 +243,8 @@ impl Admission {
         }
     }
 
-    /// What a user has. Who has nothing is forgotten when there are many: there are four billion.
+    /// Returns the entry of a user. Once there are many, removes those without resources: there are
+    /// four billion possible users.
     fn user(&mut self, uid: u32, now: Instant) -> &mut User {
         if self.users.len() >= self.many_users {
             self.users.retain(|_, user| user.has_something(now));

@@ -22,12 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nobody to talk to.
+    /// No daemon answers.
     #[error("cannot reach a daemon at {}: {error}", path.display())]
     Unreachable {
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The daemon said no, and why.
@@ -38,7 +38,7 @@ pub enum ConnectError {
     Unusable {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with the answer.
+        /// The fault in the answer.
         reason: String,
     },
 }
@@ -63,11 +63,11 @@ pub enum PushRefused {
     Gone,
 }
 
-/// A client in another process than the arbiter's. One thread at a time; dropping it leaves: what
-/// it pushed is still sent, then its flow is removed.
+/// A client in another process than the arbiter's. One thread at a time may use it; dropping it
+/// ends the client: pushed packets are still sent, then its flow is removed.
 ///
-/// The connection is not inherited over `exec`; after a `fork`, one process only may push, and the
-/// client is there until both are gone.
+/// The connection is not inherited over `exec`; after a `fork`, only one process may push, and the
+/// client exists until both are gone.
 pub struct ProcessClient {
     sender: Sender<SharedMemory>,
     socket: OwnedFd,
@@ -129,7 +129,8 @@ fn call(path: &Path) -> io::Result<(OwnedFd, Vec<u8>, Vec<OwnedFd>)> {
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     rustix::net::connect(&socket, &address)?;
     let said = socket::send(&socket, &message::hello(), &[]);
-    // Who is refused before its hello finds first that nobody read that, and then why.
+    // A client that is rejected before its hello finds first that the hello was not read, and then
+    // the reason.
     let answered = match socket::receive(&socket) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => socket::receive(&socket),
         answered => answered,
@@ -175,7 +176,7 @@ impl ProcessClient {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// Whether the daemon is gone, or has cut this client off: what is pushed from now on is lost.
+    /// Returns whether the daemon is gone, or has cut this client off: later pushes are lost.
     ///
     /// Cost: a system call.
     #[must_use]
@@ -183,7 +184,7 @@ impl ProcessClient {
         socket::has_ended(&self.socket)
     }
 
-    /// What the daemon told of the packets so far: taken, passed over, dropped. It comes late by a
+    /// Returns the daemon's counts of the packets so far: taken, skipped, dropped. They lag by a
     /// few packets.
     #[must_use]
     pub fn told(&self) -> Told {

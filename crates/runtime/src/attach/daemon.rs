@@ -1,4 +1,4 @@
-//! The daemon's handle on those who attach.
+//! The daemon's handle for attached processes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,32 +24,32 @@ use crate::registrar::Registrar;
 /// How processes are let in.
 #[derive(Clone, Debug)]
 pub struct AttachConfig {
-    /// Who belongs to which class.
+    /// The classes of processes.
     pub mapping: Mapping,
     /// Most clients of all classes together, with those that have yet to say hello.
     pub most_clients: usize,
-    /// Most of them that are of one user (a uid), so that no program of one user keeps the others out. Who has
-    /// several uids has as many times that: who may open the socket decides on those.
+    /// Most clients of one user (a uid), so that no user's programs keep the others out. A user with several
+    /// uids has that many times the limit: permissions of the socket bound those.
     pub most_of_a_user: usize,
-    /// How often a user may attach: as many times at once as it may have clients, or this, if that is
-    /// more, and so many times a second from then on. Each time costs the daemon more than the user.
+    /// Attachments of a user: a burst of as many as it may have clients, or of this number if that is larger,
+    /// and this many a second afterwards. Each time costs the daemon more than the user.
     pub attachments_per_second: u32,
-    /// Most bytes of all mailboxes together. They are the daemon's until it has let go of a
-    /// client, and no longer.
+    /// Most bytes of all mailboxes together. They are the daemon's until it has released a client, and no
+    /// longer.
     pub most_memory: u64,
     /// Slots of a client's mailbox: a power of two. Each takes the class's longest packet and 8
     /// bytes, rounded up to 64.
     pub slots: usize,
-    /// Permissions of the socket's file. Who may not write to it cannot even ask.
+    /// Permissions of the socket's file. A process that may not write to it cannot connect.
     pub mode: u32,
     /// How long a connection may stay silent before its hello.
     pub hello_timeout: Duration,
 }
 
 impl AttachConfig {
-    /// A thousand clients of 256 slots, a quarter of them of one user, who may attach 64 times a second,
-    /// a second for the hello, and everybody may ask: the mapping decides. All the memory that the
-    /// places need.
+    /// A thousand clients of 256 slots, a quarter of them of one user, 64 attachments of a user a second, a
+    /// second for the hello, and a socket open to all users: the mapping decides. The memory limit suffices
+    /// for all places.
     #[must_use]
     pub fn new(mapping: Mapping) -> Self {
         AttachConfig {
@@ -80,7 +80,7 @@ pub enum ListenError {
     Io {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// No mailbox has that many slots, or slots of that size.
@@ -88,17 +88,17 @@ pub enum ListenError {
     Geometry {
         /// Whose mailbox.
         class: String,
-        /// What is allowed.
+        /// The permitted sizes.
         error: GeometryError,
     },
-    /// Not one mailbox is within what all may take.
+    /// A single mailbox exceeds the limit of all.
     #[error(
         "the class \"{class}\": a mailbox takes {bytes} bytes, and all of them may take {most}"
     )]
     Memory {
         /// Whose mailbox.
         class: String,
-        /// What it takes.
+        /// The size of the mailbox.
         bytes: u64,
         /// [`AttachConfig::most_memory`].
         most: u64,
@@ -117,12 +117,12 @@ pub enum ListenError {
     },
 }
 
-/// What became of those that connected, from the beginning on.
+/// Counts of connections since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttachStats {
     /// Got a mailbox.
     pub attached: u64,
-    /// Were told why not, or went before they could be told.
+    /// Connections that were rejected with a reason, or closed before that.
     pub refused: u64,
     /// Had a mailbox and are gone: closed, died, or cut off.
     pub left: u64,
@@ -141,14 +141,14 @@ pub struct Attached {
     pub class: String,
 }
 
-/// Who were told why they may not attach, since this was last asked for.
+/// Rejected connections since the last query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusals {
     /// How many.
     pub count: u64,
     /// The last one's user.
     pub uid: u32,
-    /// What the last one was told.
+    /// The reason given to the last one.
     pub sentence: String,
 }
 
@@ -167,7 +167,7 @@ impl fmt::Display for Refusals {
     }
 }
 
-/// What the thread tells the handle.
+/// State that the thread shares with the handle.
 #[derive(Debug, Default)]
 pub(super) struct Status {
     attached: AtomicU64,
@@ -195,7 +195,7 @@ impl Status {
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is yet to be told is one sentence, however many are refused.
+    /// However many are rejected, one message is pending at most.
     pub(super) fn refused(&self, uid: u32, sentence: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut refusals = self.refusals();
@@ -219,8 +219,8 @@ impl Status {
 
 /// Lets other processes attach to an arbiter, on a thread of its own.
 ///
-/// Dropping it closes all connections and removes the socket's file: what the clients pushed is
-/// still sent, then their flows are removed.
+/// Dropping it closes all connections and removes the socket's file: the clients' pushed packets are still
+/// sent, then their flows are removed.
 #[derive(Debug)]
 pub struct Attach {
     status: Arc<Status>,
@@ -229,9 +229,9 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// Listens at `path`, where there may be the socket of a daemon that is gone. A client's
-    /// packets go through its own copy of `make`, on the arbiter's thread, which makes of the
-    /// bytes, and of whose they are, what the arbiter's other clients push.
+    /// Listens at `path`, and replaces the socket of a daemon that is gone. A client's packets pass through
+    /// its own copy of `make`, on the arbiter's thread, which converts the bytes and their client's identity
+    /// into the type that the arbiter's other clients push.
     ///
     /// # Errors
     ///
@@ -286,7 +286,7 @@ impl Attach {
         })
     }
 
-    /// What became of those that connected.
+    /// Returns the counts of connections.
     #[must_use]
     pub fn stats(&self) -> AttachStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -298,8 +298,8 @@ impl Attach {
         }
     }
 
-    /// Who were refused since the last call, to be told in a log: one line a call, so its rate is
-    /// the caller's, whatever the clients do. Locks what a refusal locks.
+    /// Returns the rejections since the last call, for a log: one line a call, so the caller bounds its rate,
+    /// whatever clients do. Takes the lock that a rejection takes.
     #[must_use]
     pub fn take_refusals(&self) -> Option<Refusals> {
         self.status.refusals().take()

@@ -9,10 +9,10 @@ use fairlane_io::PeerCredentials;
 /// Bytes of a class's name.
 const LONGEST_NAME: usize = 64;
 
-/// What a process is entitled to.
+/// The rights of a class of processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// 1 to 64 bytes, told to the client.
+    /// 1 to 64 bytes, sent to the client.
     pub name: String,
     /// Of each client's own flow; its longest packet is also the size of a mailbox's slot.
     pub flow: FlowConfig,
@@ -20,7 +20,7 @@ pub struct Class {
     pub most_clients: usize,
 }
 
-/// Whom a rule is about.
+/// The processes that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Who {
@@ -71,11 +71,11 @@ impl FromStr for Who {
     }
 }
 
-/// What a [`Mapping`] cannot be.
+/// An invalid [`Mapping`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MappingError {
-    /// A name that cannot be told to a client.
+    /// A name that cannot be sent to a client.
     #[error("the class \"{0}\" has a name of {len} bytes: 1 to 64 are allowed", len = .0.len())]
     Name(String),
     /// Two classes of one name.
@@ -84,14 +84,14 @@ pub enum MappingError {
     /// A rule for a class that there is not.
     #[error("the rule for {who} names the class \"{class}\", which does not exist")]
     UnknownClass {
-        /// Whom the rule is about.
+        /// The processes that the rule matches.
         who: Who,
         /// The class it names.
         class: String,
     },
 }
 
-/// Classes, and rules that say who belongs to which. The first rule that matches counts.
+/// Classes, and rules that map processes to them. The first matching rule applies.
 ///
 /// ```
 /// use fairlane_core::{FlowConfig, Length, Weight};
@@ -122,7 +122,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Nobody belongs anywhere.
+    /// Returns a mapping that admits no process.
     #[must_use]
     pub fn new() -> Self {
         Mapping::default()

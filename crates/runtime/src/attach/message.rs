@@ -1,4 +1,4 @@
-//! What is said on the socket, one message each.
+//! The messages on the socket.
 //!
 //! ```text
 //! client to daemon   hello      magic, version
@@ -7,8 +7,9 @@
 //!                    refused    magic, version, 1, a sentence
 //! ```
 //!
-//! Numbers have 32 bits, the lowest byte first. Whatever else the version changes, the beginning of
-//! a hello and a refusal stay as they are, so that old and new can tell each other.
+//! Numbers have 32 bits, least significant byte first. Other parts may change with the version, but
+//! the start of a hello and a rejection stay as they are, so that old and new programs can reject
+//! each other.
 
 use fairlane_core::{Length, Weight};
 
@@ -23,7 +24,7 @@ const REFUSED: u32 = 1;
 /// No message is longer; a sentence is cut.
 pub(super) const LONGEST: usize = 512;
 
-/// What the daemon grants.
+/// The grant of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) slots: u32,
@@ -32,7 +33,7 @@ pub(super) struct Grant {
     pub(super) class: String,
 }
 
-/// What the daemon answers to a hello.
+/// The daemon's answer to a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Attached(Grant),

@@ -1,8 +1,8 @@
 //! Clients that are other processes.
 //!
-//! A daemon [listens](Attach::listen) on a Unix socket; another process [`connect`]s, and gets a
-//! mailbox in shared memory with a flow of its own behind it. From then on a push touches that
-//! memory alone: no system call, unless the client was silent for so long that it has to ring.
+//! A daemon [listens](Attach::listen) on a Unix socket; another process [`connect`]s, and gets a mailbox in shared
+//! memory with a flow of its own. From then on a push accesses that memory alone: no system call, unless the client was
+//! silent for so long that it must ring the bell.
 //!
 //! ```text
 //!  process A: ProcessClient --shared memory--\
@@ -12,13 +12,13 @@
 //!
 //! # Access control
 //!
-//! The kernel says which user and group a process connected as. The first [`Rule`](Mapping::rule)
-//! that matches gives its [`Class`]: the weight and the limits of its flow, and how many such
-//! clients there may be. Who matches no rule is told so in a sentence, and that is all.
+//! The kernel reports the user and group of a connected process. The first matching [`Rule`](Mapping::rule) gives its
+//! [`Class`]: the weight and the limits of its flow, and the number of such clients. A process that matches no rule is
+//! rejected with a message.
 //!
 //! # Isolation of clients
 //!
-//! A client may crash at any instruction or be hostile; what it can reach is its own mailbox.
+//! A client may crash at any instruction or be hostile; it has access only to its own mailbox.
 //!
 //! | client | consequence |
 //! | --- | --- |
@@ -35,8 +35,8 @@
 //! | keeps the handle or the mapping of a mailbox that it left | it has no pages; writes allocate new ones, charged to the client |
 //! | connects where it gets no place | [64](MOST_PENDING_REFUSALS) such connections, [8](MOST_PENDING_REFUSALS_OF_A_USER) of a user, may stay until they say hello and are refused; further ones are refused at once |
 //!
-//! What all of this can cost the others is the time of the thread that listens: one message and one
-//! new connection in each of its rounds.
+//! All of this costs other clients only time of the listening thread: one message and one new connection in each of its
+//! rounds.
 //!
 //! # Example
 //!
@@ -88,16 +88,15 @@
 //!
 //! # Notes
 //!
-//! A pop costs the arbiter's thread one copy of the packet and its allocation; letting go of a
-//! client, one system call. The thread that listens unmaps its mailbox.
+//! A pop costs the arbiter's thread one copy of the packet and its allocation; releasing a client, one system call. The
+//! listening thread unmaps its mailbox.
 //!
-//! All mailboxes together take what [`AttachConfig::most_memory`] allows. Of a client that left
-//! nothing remains but what the kernel has for an open file that is empty, a kilobyte or so, until
-//! that client closes its handles. Nobody can see from outside whether it has: what a user can hold
-//! of that is limited by the files that it may have open, and grows no faster than it may attach.
+//! [`AttachConfig::most_memory`] limits the memory of all mailboxes. A client that left occupies only the kernel's
+//! state of an empty open file, about a kilobyte, until it closes its handles. The daemon cannot see whether it has: a
+//! user's total is limited by its open files, and grows no faster than it may attach.
 //!
-//! The bell is an `eventfd` that the daemon never reads: who shares a file shares its flags, and a
-//! client that made it blocking could make the daemon wait.
+//! The bell is an `eventfd` that the daemon never reads: processes that share a file share its flags, and a client that
+//! made it blocking could block the daemon.
 
 mod admission;
 mod client;

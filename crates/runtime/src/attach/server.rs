@@ -31,12 +31,12 @@ pub const RINGS_PER_PERIOD: u32 = 256;
 /// The time over which [`RINGS_PER_PERIOD`] is counted.
 pub const PERIOD: Duration = Duration::from_millis(10);
 
-/// What an event is about.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Topic {
     Wake,
     Listener,
-    /// The arbiter has let go of clients.
+    /// The arbiter has released clients.
     Returned,
     Socket(u64),
     Bell(u64),
@@ -65,8 +65,8 @@ impl Topic {
         })
     }
 
-    /// A bell is heard each time that it is rung and never read: who shares a file shares its
-    /// flags, and a client could make a read wait.
+    /// A bell is edge-triggered and never read: processes that share a file share its flags, and a
+    /// client could make a read block.
     fn flags(self) -> EventFlags {
         match self {
             Topic::Bell(_) => EventFlags::IN | EventFlags::ET,
@@ -78,7 +78,7 @@ impl Topic {
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 64;
 
-/// How often somebody was listened to in the present period.
+/// Events handled of one source in the present period.
 #[derive(Default)]
 struct RateLimit {
     period: u128,
@@ -86,7 +86,7 @@ struct RateLimit {
 }
 
 impl RateLimit {
-    /// Takes one, and tells whether that was the last of the period.
+    /// Counts one, and returns whether that was the last of the period.
     fn take(&mut self, period: u128) -> bool {
         if self.period != period {
             *self = RateLimit { period, taken: 0 };
@@ -98,7 +98,7 @@ impl RateLimit {
 
 /// How far a connection has come.
 enum State {
-    /// It has yet to say hello, and will be told why it may not attach.
+    /// It has yet to say hello, and will be rejected with this reason.
     ToRefuse(String, PendingRefusal),
     /// It has yet to say hello.
     AwaitingHello(Slot),
@@ -106,7 +106,7 @@ enum State {
         remote: Remote,
         bell: OwnedFd,
         limit: RateLimit,
-        /// Tells the source.
+        /// Signals the end to the source.
         left: Arc<AtomicBool>,
     },
 }
@@ -117,17 +117,17 @@ struct Connection {
     state: State,
 }
 
-/// What is made for a client.
+/// A new client's mailbox.
 struct Mailbox {
     receiver: Receiver<Shared>,
-    /// What this thread keeps.
+    /// The part that this thread keeps.
     memory: Shared,
-    /// What the client gets.
+    /// The part that the client gets.
     handle: OwnedFd,
     bell: OwnedFd,
 }
 
-/// What is kept for a client until the arbiter has let go of it, with or without a connection.
+/// A client's state until the arbiter has released it, with or without a connection.
 struct Kept {
     /// Dropped by this thread.
     memory: Shared,
@@ -147,12 +147,13 @@ pub(super) struct Server<P, F> {
     next: u64,
     /// By connection.
     kept: HashMap<u64, Kept>,
-    /// Connections that the arbiter has let go of: both ends, and what is written to with the one.
+    /// Connections that the arbiter has released: both ends of the channel, of which sources get
+    /// the first.
     returned: (mpsc::Sender<u64>, mpsc::Receiver<u64>),
     returning: Arc<OwnedFd>,
     /// Until when a connection may be silent, earliest first.
     deadlines: VecDeque<(Instant, u64)>,
-    /// Who is not listened to in this period.
+    /// Sources that are ignored in this period.
     muted: Vec<Topic>,
     accepts: RateLimit,
     start: Instant,
@@ -236,7 +237,8 @@ where
         self.start.elapsed().as_nanos() / PERIOD.as_nanos()
     }
 
-    /// Until the first deadline, or the end of the period if somebody waits for it.
+    /// Returns the time to the first deadline, or to the end of the period if a source waits for
+    /// it.
     fn timeout(&self, period: u128) -> Option<Timespec> {
         let end_of_period = || {
             let end = (period + 1) * PERIOD.as_nanos();
@@ -260,7 +262,7 @@ where
             },
             Topic::Wake | Topic::Returned | Topic::Socket(_) => return,
         };
-        // It fails only for what is not registered.
+        // It fails only for unregistered files.
         let _ = epoll::modify(&self.epoll, file, topic.event(), flags);
     }
 
@@ -269,9 +271,9 @@ where
         self.muted.push(topic);
     }
 
-    /// Gives memory and places back of those that the arbiter has let go of.
+    /// Frees memory and places of clients that the arbiter has released.
     fn take_back(&mut self) {
-        // What is sent from here on is written there again.
+        // First, as later releases make it readable again.
         let _ = rustix::io::read(&*self.returning, &mut [0; 8]);
         while let Ok(number) = self.returned.1.try_recv() {
             if let Some(Kept { memory, slot }) = self.kept.remove(&number) {
@@ -283,12 +285,13 @@ where
 
     /// One connection; others wait for the next round.
     fn accept(&mut self) {
-        // Who left a place may have been let go of before this one came.
+        // A client that left may have been released before this one connected.
         self.take_back();
         if self.accepts.take(self.period()) {
             self.mute(Topic::Listener);
         }
-        // Nobody waits any more, or no file is to be had now; what waits then waits on.
+        // No connection is pending any more, or no descriptor is available now; pending ones then
+        // keep waiting.
         let Ok(socket) = self.listener.accept() else {
             return;
         };
@@ -355,7 +358,7 @@ where
         }
     }
 
-    /// Attaches who said hello, or tells it why not.
+    /// Attaches a client that said hello, or rejects it with a reason.
     fn answer(&mut self, number: u64, hello: &[u8]) {
         match message::read_hello(hello) {
             Some(VERSION) => {}
@@ -441,7 +444,7 @@ where
         let remote = match registered {
             Ok(remote) => remote,
             Err(error) => {
-                // The source is gone, and the client is yet to be told.
+                // The source is gone, and the client has yet to be notified.
                 if let Some(line) = Arc::into_inner(line) {
                     line.keep();
                 }
@@ -460,7 +463,7 @@ where
             weight: offer.class.flow.weight,
             class: offer.class.name.clone(),
         });
-        // If it cannot be told, it is gone, which is the next event.
+        // If it cannot be sent, the client is gone, which is the next event.
         let handles = [handle.as_fd(), bell.as_fd()];
         let _ = socket::send(socket, &grant.write(), &handles);
         Ok(State::Attached {
@@ -505,7 +508,7 @@ where
         }
     }
 
-    /// Ends a connection; who is not attached is told why.
+    /// Ends a connection; a client that is not attached is sent the reason.
     fn close(&mut self, number: u64, sentence: &str) {
         let Some(connection) = self.connections.remove(&number) else {
             return;
@@ -536,7 +539,7 @@ where
 
     fn refuse(&self, socket: &OwnedFd, peer: PeerCredentials, sentence: &str) {
         self.status.refused(peer.uid, sentence);
-        // Who is gone cannot be told.
+        // A client that is gone gets no message.
         let _ = socket::send(socket, &Reply::Refused(sentence.to_owned()).write(), &[]);
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     Ok((message, handles.unwrap_or_default()))
 }
 
-/// Whether the other side is gone, as far as can be told from one that sends nothing.
+/// Returns whether the peer is gone, as far as is known of one that sends nothing.
 pub(super) fn has_ended(socket: &OwnedFd) -> bool {
     let mut byte = [0];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;

@@ -19,18 +19,18 @@ use crate::link::Link;
 /// keeps to the protocol leaves none.
 pub const MOST_MALFORMED: u64 = 16;
 
-/// The receiving end of a client's mailbox, and what is made of its packets.
+/// The receiving end of a client's mailbox, and the conversion of its packets.
 pub(super) struct ProcessSource<F> {
     pub(super) receiver: Receiver<Shared>,
     pub(super) line: Arc<Line>,
     /// Set when the socket says that the client is gone.
     pub(super) left: Arc<AtomicBool>,
     pub(super) link: Link,
-    /// Who it is; the number comes with the arbiter's knowing it.
+    /// The client's identity; the arbiter assigns the number.
     pub(super) process: Attached,
     pub(super) make: F,
-    /// What may still be taken. After the client left, its memory may live on in a process that
-    /// writes for ever.
+    /// Packets that may still be taken. After the client left, its memory may remain with a process
+    /// that writes forever.
     pub(super) allowance: Allowance,
     /// Dropped after the receiver.
     pub(super) _part: Part,
@@ -54,7 +54,7 @@ impl AsRef<[AtomicU64]> for Shared {
     }
 }
 
-/// The arbiter's part in a connection; dropping it tells the thread that lets clients in.
+/// The arbiter's share of a connection; dropping it notifies the listening thread.
 pub(super) struct Part {
     pub(super) connection: u64,
     pub(super) returned: mpsc::Sender<u64>,
@@ -98,7 +98,7 @@ impl<F> ProcessSource<F> {
         }
     }
 
-    /// The socket tells both the client and the thread that listens.
+    /// The socket notifies both the client and the listening thread.
     #[cold]
     fn cut_off(&mut self) {
         self.allowance = Allowance::CutOff;
@@ -149,8 +149,8 @@ where
     }
 }
 
-/// The connection of a source: it ends when nobody has a part in it any more, so that a client
-/// learns that the arbiter has forgotten it or is itself gone.
+/// The connection of a source: it ends with its last owner, so that a client learns that the
+/// arbiter has removed it or is itself gone.
 pub(super) struct Line(Option<Arc<OwnedFd>>);
 
 impl Line {
@@ -158,7 +158,7 @@ impl Line {
         Line(Some(socket))
     }
 
-    /// Ends the connection, whoever holds its handle.
+    /// Ends the connection, even if others hold its handle.
     fn hang_up(&self) {
         if let Some(socket) = &self.0 {
             // It may have ended before.
@@ -166,7 +166,7 @@ impl Line {
         }
     }
 
-    /// The connection goes on without.
+    /// Keeps the connection without this share.
     pub(super) fn keep(mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! The clients transmit themselves what the arbiter has cleared.
+//! The clients themselves transmit packets that the arbiter has cleared.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use fairlane_mailbox::{CapacityError, Consumer, Producer, mailbox};
 use super::Release;
 use crate::client::{Client, ClientId, Pushed, Refusal, Refused};
 
-/// What an arbiter schedules in place of a packet that its client keeps.
+/// The arbiter's entry for a packet that its client keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleared(());
 
@@ -22,7 +22,7 @@ pub struct Cleared(());
 #[repr(align(64))]
 struct ClearedLine(AtomicU64);
 
-/// The arbiter's end of what it tells a client that dispatches its own packets.
+/// The arbiter's end of the feedback to a client that dispatches its own packets.
 #[derive(Debug)]
 pub struct Outlet {
     cleared: Arc<ClearedLine>,
@@ -56,13 +56,12 @@ impl Outlet {
 /// The arbiter decides, the clients transmit: the fastest way where each client has an
 /// output of its own (PSPAT, Section 6.1).
 ///
-/// Only lengths pass through the mailboxes, and back comes a count: the packets of a flow
-/// leave in order, so the client knows which they are. A packet dropped inside is told by
-/// its position.
+/// Only lengths pass through the mailboxes, and a count comes back: the packets of a flow leave in
+/// order, so the count identifies them. A packet dropped inside is reported by its position.
 ///
-/// The line with the count is taken from the client's core at each telling. So while the
-/// arbiter is the bottleneck, a client is told when its mailbox is looked into, once a round
-/// for both, and after 512 steps at the latest; else at once.
+/// Each report takes the line with the count from the client's core. While the arbiter is the
+/// bottleneck, a client therefore gets its report when its mailbox is visited, once a round for
+/// both, and after 512 steps at the latest; otherwise at once.
 ///
 /// ```
 /// use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
@@ -89,19 +88,19 @@ impl Outlet {
 /// ```
 #[derive(Debug, Default)]
 pub struct ClientsDispatch {
-    /// By the flow's number: packets cleared and not told, and [`LISTED`].
+    /// By the flow's number: packets cleared and not reported, and [`LISTED`].
     fresh: Vec<u32>,
     exits: Vec<Exit>,
-    /// Flows that may have something to be told.
+    /// Flows that may have a pending report.
     listed: Vec<u32>,
-    /// Flushes since all were told.
+    /// Flushes since the last report to all.
     kept_back: u32,
 }
 
 /// The flow is in the list.
 const LISTED: u32 = 1 << 31;
 
-/// Flushes after which all are told, busy or not.
+/// Flushes after which all get their reports, busy or not.
 const PATIENCE: u32 = 1024;
 
 #[derive(Debug, Default)]
@@ -116,7 +115,7 @@ impl ClientsDispatch {
         Self::default()
     }
 
-    /// Tells a client what was cleared; returns how many packets that is.
+    /// Reports cleared packets to a client; returns how many.
     #[inline]
     fn tell(&mut self, number: u32) -> usize {
         let fresh = &mut self.fresh[number as usize];
@@ -128,7 +127,7 @@ impl ClientsDispatch {
         let exit = &mut self.exits[number as usize];
         exit.cleared += u64::from(packets);
         if let Some(outlet) = &exit.outlet {
-            // Release: the verdicts told before are seen by who sees the count.
+            // Release: a reader that sees the count sees the earlier verdicts.
             outlet.cleared.0.store(exit.cleared, Ordering::Release);
         }
         packets as usize
@@ -200,8 +199,8 @@ impl Release<Cleared> for ClientsDispatch {
 /// A client that keeps its packets of type `T` until the arbiter has cleared them, and
 /// then transmits them itself.
 ///
-/// One thread at a time. Dropping it leaves; what was not dispatched by then is dropped
-/// with it, though the link was charged for what had been cleared.
+/// One thread at a time may use it. Dropping it ends the client; packets that were not dispatched
+/// by then are dropped with it, although the link was charged for cleared ones.
 pub struct DispatchingClient<T> {
     client: Client<Cleared>,
     near: Near,
@@ -210,7 +209,7 @@ pub struct DispatchingClient<T> {
     pending: VecDeque<T>,
     /// Which packet of this client the oldest is, from 0.
     first: u64,
-    /// Of those told dropped, the first that is still in `pending`.
+    /// The first reported drop that is still in `pending`.
     next_drop: Option<u64>,
     cleared: u64,
     dispatched: u64,
@@ -260,12 +259,12 @@ impl<T> DispatchingClient<T> {
         }
     }
 
-    /// Asks for packets until the window or the mailbox is full or `packets` ends; returns
-    /// how many. What does not fit is not taken from `packets`.
+    /// Requests clearance for packets until the window or the mailbox is full or `packets` ends;
+    /// returns how many. Packets that do not fit are not taken from `packets`.
     ///
     /// # Errors
     ///
-    /// A packet that is too long ends the batch and comes back; those before it are taken.
+    /// A packet that is too long ends the batch and is returned; those before it are accepted.
     #[inline]
     pub fn push_batch(
         &mut self,
@@ -311,13 +310,13 @@ impl<T> DispatchingClient<T> {
         self.pending.pop_front()
     }
 
-    /// Transmits what was cleared, in order, as far as `backend` takes it; returns how many
-    /// packets it accepted. While the device is full nothing more is taken out of the window,
-    /// so that a full device fills it, and then holds up this client.
+    /// Transmits cleared packets, in order, as far as `backend` accepts them; returns how many.
+    /// While the device is full no more packets are taken out of the window, so that it fills up,
+    /// and then blocks this client.
     ///
     /// # Errors
     ///
-    /// The device is unusable. What was cleared and not accepted is kept.
+    /// The device is unusable. Cleared packets that were not accepted are kept.
     pub fn dispatch(&mut self, backend: &mut impl Backend<Tx = T>) -> io::Result<usize> {
         if self.batch.is_empty() {
             while let Some(packet) = self.next_cleared() {

@@ -18,9 +18,9 @@ use crate::driver::{Next, Step, Steps};
 /// Most packets that a dispatcher takes from its mailbox before it transmits.
 const BATCH: usize = 64;
 
-/// To dispatcher threads, where transmitting is dear (PSPAT, Section 3.3). A flow always
-/// goes to the same one, so its packets keep their order; those of different flows may pass
-/// one another by what the dispatchers hold (k Delta_D of Eq. 1).
+/// Release to dispatcher threads, for expensive transmission (PSPAT, Section 3.3). A flow always
+/// goes to the same dispatcher, so its packets keep their order; those of different flows may
+/// overtake one another by the dispatchers' backlog (k Delta_D of Eq. 1).
 ///
 /// ```
 /// use fairlane_core::{Length, Nanos, sched::Qfq};
@@ -104,9 +104,9 @@ impl<P: Send> Dispatchers<P> {
         Ok((dispatchers_of, dispatchers))
     }
 
-    /// Packets of dispatchers that are gone which no device has taken or refused. What is
-    /// released to such a dispatcher is dropped and counted here, so that one broken device
-    /// does not hold up the others.
+    /// Counts packets of dispatchers that are gone which no device has accepted or refused. Packets
+    /// released to such a dispatcher are dropped and counted here, so that a broken device does not
+    /// delay the others.
     pub fn lost(&self) -> u64 {
         let gone = self.ways.iter().filter(|way| way.mailbox.is_abandoned());
         gone.map(|way| way.released - way.settled.0.load(Ordering::Relaxed))
@@ -169,8 +169,8 @@ pub struct Dispatcher<B: Backend> {
 }
 
 impl<B: Backend<Tx: Send>> Dispatcher<B> {
-    /// Moves what is in the mailbox to the backend, as far as it takes it; returns how many
-    /// packets it accepted. Reads no clock: `now` is for Delta_D.
+    /// Moves packets from the mailbox to the backend, as far as it accepts them; returns how many.
+    /// Reads no clock: `now` is for Delta_D.
     ///
     /// # Errors
     ///
@@ -214,16 +214,16 @@ impl<B: Backend<Tx: Send>> Dispatcher<B> {
         &self.backend
     }
 
-    /// Awake again, whoever said so. A ring that is still on its way is collected next time.
+    /// Marks it awake, whatever woke it. A ring that is still on its way is collected next time.
     fn rouse(&mut self) {
         self.bell.rouse(0);
         self.bell.collect(|_| {});
     }
 }
 
-/// Passes, until the arbiter is gone and all was transmitted: what is in the mailbox of a dispatcher
-/// that is driven no longer is dropped with it. The first error of a pass ends it; the arbiter's
-/// other dispatchers go on.
+/// Passes packets on until the arbiter is gone and all were transmitted: packets in the mailbox of a
+/// dispatcher that is no longer driven are dropped with it. The first error of a pass ends it; the
+/// arbiter's other dispatchers continue.
 impl<B: Backend<Tx: Send>> Steps for Dispatcher<B> {
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
         Ok(Step {
@@ -246,7 +246,7 @@ impl<B: Backend<Tx: Send>> Steps for Dispatcher<B> {
         }
         let woken = self.bell.sleep(Some(longest));
         self.rouse();
-        // The time asleep is nobody's delay.
+        // Time asleep counts as no packet's delay.
         self.last_pass = None;
         Ok(Some(woken))
     }

@@ -30,7 +30,7 @@ impl<B: Backend> Straight<B> {
         self.batch.push_back(packet);
     }
 
-    /// Sends what was pushed as far as there is room, and returns how many packets went.
+    /// Transmits pushed packets as far as there is space, and returns how many.
     #[inline]
     pub(crate) fn send(&mut self) -> io::Result<usize> {
         if self.batch.is_empty() {
@@ -45,7 +45,7 @@ impl<B: Backend> Straight<B> {
         !self.batch.is_empty()
     }
 
-    /// Takes back, in order, what the backend has not taken.
+    /// Takes back, in order, the packets that the backend has not accepted.
     pub fn take_back(&mut self) -> VecDeque<B::Tx> {
         std::mem::take(&mut self.batch)
     }
