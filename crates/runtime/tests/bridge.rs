@@ -324,7 +324,7 @@ fn a_frame_that_no_link_carries_is_dropped_and_counted() {
     assert_eq!(lengths, [65_511, 60]);
 }
 
-/// So many that they are queued together.
+/// Enough of them to be queued together.
 #[test]
 fn frames_that_come_together_are_counted_as_each_would_be_by_itself() {
     let ((left, mut here), (right, mut there)) = (memory::pair(100), memory::pair(100));
@@ -337,7 +337,7 @@ fn frames_that_come_together_are_counted_as_each_would_be_by_itself() {
     let lengths = (0..30).map(|n| match n {
         3 => 0,
         7 => 65_512,
-        // With what the link adds it is longer than its flow's are.
+        // With the link's overhead it is longer than its flow allows.
         11 => 1_001,
         _ => 60 + n,
     });
@@ -611,7 +611,7 @@ fn a_full_device_is_late_from_round_to_round() {
     assert_eq!((late.count(), late.longest()), (1, ms(3)));
 }
 
-/// Is told how long each of its steps took, in which nothing is done.
+/// Records the duration of its steps, which do nothing.
 #[derive(Default)]
 struct Timed(Vec<Nanos>);
 
@@ -666,7 +666,7 @@ fn a_lane_that_is_cut_off_goes_on_by_itself_and_comes_back_as_it_is() {
     bridge.round(micros(1_000)).unwrap();
     send(&mut here, [vec![3; 1_000]]);
     bridge.round(micros(1_500)).unwrap();
-    // What arrives comes by the stand-ins from here on.
+    // Arrivals come through the stand-ins from here on.
     let ((near, mut near_host), (far, mut far_host)) = (memory::pair(100), memory::pair(100));
     let mut cut = bridge.split_off(Side::Left, near, far);
     send(&mut here, [vec![9; 60]]);
@@ -697,7 +697,7 @@ fn a_lane_that_is_cut_off_goes_on_by_itself_and_comes_back_as_it_is() {
     bridge.join(Side::Left, cut);
     assert_eq!(late(&bridge), micros(7));
     bridge.round(micros(10_000)).unwrap();
-    // What came meanwhile is heard again.
+    // Frames that arrived meanwhile are received again.
     bridge.round(micros(11_000)).unwrap();
     assert_eq!(heard(&mut here), [vec![6; 1_000]]);
     assert_eq!(heard(&mut there), [vec![9; 60]]);

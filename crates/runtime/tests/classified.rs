@@ -1,4 +1,4 @@
-//! Packets in the classes of a tree, whoever pushed them.
+//! Packets in the classes of a tree, independent of the client that pushed them.
 
 use fairlane_core::aqm::{AqmConfig, CodelConfig};
 use fairlane_core::room::Room;
@@ -35,7 +35,7 @@ struct Word {
     left: Vec<(usize, u32, Nanos)>,
     /// How many packets it was asked about, in calls for one and in calls for several.
     asked: (usize, usize),
-    /// What it was told that there was no room for, or that gave way.
+    /// Packets reported as rejected for lack of space, or evicted.
     no_room: Vec<(ClassId, u32)>,
 }
 
@@ -77,7 +77,7 @@ fn classes(leaves: &[(u32, AqmConfig, Option<Ceiling>)]) -> (Tree<FromPort<Packe
     classes_within(SchedulerLimits::default(), 100, leaves)
 }
 
-/// The same, each with a queue for so many packets.
+/// The same, each with a queue of limited length.
 fn classes_within(
     limits: SchedulerLimits,
     packets: u32,
@@ -319,7 +319,7 @@ fn other_classes_take_over_what_is_queued_in_order_also_of_what_comes_meanwhile(
             for gone in taken {
                 queue.adopt(gone, |_, _, _| target, ms(1));
             }
-            // Nothing leaves before what came before it is there.
+            // Nothing leaves before earlier arrivals are queued.
             let next = queue.dequeue(ms(1), |_| {});
             assert!(matches!(next, fairlane_core::Dequeue::NotBefore(_)));
             if let Some((len, packet)) = late.next() {
@@ -350,7 +350,7 @@ fn other_classes_take_over_what_is_queued_in_order_also_of_what_comes_meanwhile(
     assert_eq!(queue.total_stats().sent.packets, 100);
 }
 
-/// What 14 processes did to the traffic of a bridge when the link's limit was for whoever came.
+/// Processes must not take bandwidth from a bridge's traffic although the link's limit is shared.
 #[test]
 fn clients_that_fill_the_link_take_nothing_from_a_class_within_its_own() {
     let limits = SchedulerLimits {
@@ -438,7 +438,7 @@ fn what_was_held_is_queued_in_the_end_however_fast_more_comes() {
     assert_eq!(queue.total_stats().queued.packets, 40 + 7 * 7);
 }
 
-/// What became of packets.
+/// Fates of packets.
 #[derive(Debug, PartialEq)]
 struct Became {
     /// With the reason.
@@ -451,7 +451,8 @@ struct Became {
     looked_at: usize,
 }
 
-/// What becomes of packets that come in parts of this size, or one by one; and how many were looked at by themselves.
+/// Returns the fates of packets that arrive in parts of this size, or one by one; and how many were classified
+/// singly.
 fn become_in_parts(
     flow: FlowId,
     packets: &[(Length, usize, u32)],
@@ -518,7 +519,7 @@ fn packets_that_come_together_become_what_they_would_one_by_one() {
         for part in [1, 2, 64, 250] {
             let (together, by_themselves) = become_in_parts(flow, packets, room, Some(part));
             assert_eq!(together, alone, "in parts of {part}");
-            // What is too long has those that come with it looked at one by one.
+            // A packet that is too long makes its whole part be classified one by one.
             assert_eq!(by_themselves == 0, at_once || part == 1, "{by_themselves}");
         }
         assert_eq!(alone.discarded.is_empty(), room == full_class);

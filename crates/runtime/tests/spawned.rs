@@ -22,7 +22,7 @@ use fairlane_runtime::{
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whose it is, and its number.
+/// A sender, and a number.
 type Frame = Vec<u8>;
 
 type Memory = MemoryBackend<Frame>;
@@ -156,7 +156,7 @@ fn what_lies_in_mailboxes_at_the_end_is_told() {
     }
 }
 
-/// All that is told of packets that were pushed.
+/// Returns the sum of all counts of pushed packets.
 fn pushed(left: &LinkStats) -> u64 {
     let total = left.total;
     let known = [total.sent, total.queued, total.discarded, total.dropped];
@@ -345,8 +345,8 @@ fn a_link_is_asked_and_changed_from_any_thread_while_it_sends() {
     assert_eq!(gone, ChangeLinkError::Change(ChangeError::UnknownFlow));
 }
 
-/// A device that holds what it takes until it is asked again, and sends some of that at each call; what it
-/// has sent is counted. It may break with some frame.
+/// A device that holds accepted packets until the next call, and sends some of them at each; it counts the
+/// packets sent. It may break with some frame.
 struct Odd {
     holds: VecDeque<Frame>,
     sends: usize,

@@ -1,5 +1,5 @@
-//! A direction that is left unshaped for a time: what waits leaves first, all else passes in the
-//! order in which it comes, and no flow notices but by its pace.
+//! A direction that is left unshaped for a time: the backlog leaves first, all other packets pass in
+//! order of arrival, and flows notice only the pace.
 
 use std::collections::VecDeque;
 
@@ -58,7 +58,7 @@ struct Bed {
     there: Memory,
     client: Client<Frame>,
     now: Nanos,
-    /// What was sent of each class, by the host and by the client.
+    /// Packets sent of each class, by the host and by the client.
     sent: [[u32; 2]; CLASSES],
     arrived: Vec<Frame>,
 }
@@ -72,7 +72,7 @@ fn any_frame() -> FlowConfig {
 }
 
 impl Bed {
-    /// With room for so many frames in the device.
+    /// Returns a bed whose device holds `room` frames.
     fn new(room: usize) -> Bed {
         let ((left, here), (right, there)) = (memory::pair(100_000), memory::pair(room));
         let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
@@ -169,7 +169,7 @@ impl Bed {
         arbiter.total_stats().queued.packets
     }
 
-    /// Whoever sent has arrived whole and in order.
+    /// Checks that all packets sent have arrived, in order.
     fn all_arrived_in_order(&self) {
         for class in 0..CLASSES {
             for of_client in [false, true] {

@@ -1,12 +1,12 @@
 //! System calls that a daemon never makes, refused by the kernel from now on (seccomp).
 //!
-//! A list of what is refused, and not of what is allowed: a C library, or a kernel, of next year makes
-//! other calls for what it does today, and a daemon that carries a link must not stop for that. What
-//! is refused is refused with `EPERM`, and ends nothing. The list has what starts other programs, looks
-//! into other processes, changes the machine, and what the kernel has been broken into by most.
+//! A list of rejected calls, and not of allowed ones: a C library, or a kernel, of next year makes
+//! other calls for the same work, and a daemon that carries a link must not stop for that. A rejected
+//! call returns `EPERM`, and ends nothing. The list has calls that start other programs, inspect other
+//! processes, change the machine, and those by which the kernel has been attacked most.
 //!
-//! The kernel knows of each call whether it depends on its arguments, and looks up the others in a
-//! table (since Linux 5.11): those that are allowed cost next to nothing.
+//! The kernel evaluates which calls depend on their arguments, and looks up the others in a table
+//! (since Linux 5.11): allowed calls cost next to nothing.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -104,7 +104,7 @@ const SHORT_POINTERS: i64 = 1 << 30;
 #[cfg(target_arch = "x86_64")]
 const OF_THEIR_OWN: std::ops::RangeInclusive<i64> = 512..=547;
 
-/// Refuses what is not needed, for all threads of this process. The error is a sentence.
+/// Rejects unneeded calls, for all threads of this process. The error is a message.
 pub(crate) fn take_away(needs: Needs) -> Result<(), String> {
     let filter = program(needs).map_err(|error| {
         format!("system calls that are not needed cannot be refused on {ARCH}: {error}")
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// For a thread alone, which goes on.
+    /// For a single thread, which continues.
     #[test]
     fn what_is_refused_says_so_and_ends_nothing() {
         use std::io::ErrorKind::PermissionDenied;

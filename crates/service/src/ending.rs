@@ -10,25 +10,25 @@ use std::{process, thread};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How often somebody who waits looks whether he is to stop waiting.
+/// Polling interval of waits that may be given up.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Looks in a row that find an output full before it is given up on, less as many as had time between the
-/// word to end and the first one: 0.9 s in all. Not a time: where the machine has none for who prints, it
-/// has none for who looks.
+/// Polls in a row that find an output full before the wait for it is given up, less the number that fitted
+/// between the request to end and the first poll: 0.9 s in all. Counted and not timed: a machine without CPU time
+/// for the writer has none for these polls either.
 const LOOKS: u32 = 90;
 
 /// Looks that an output has at least, whatever came before: 0.25 s.
 const LEAST: u32 = 25;
 
-/// Looks in all before it is given up on whoever prints, whatever he waits for: 10 s. Not a time from the word to
-/// end, either: the kernel may have taken as long to let go of the interfaces.
+/// Polls in all before the wait for a writing thread is given up, whatever it waits for: 10 s. Not measured from
+/// the request to end either: the kernel may have taken as long to release the interfaces.
 const ALL: u32 = 1_000;
 
 /// Whether a run is to end. Shared by all its threads.
 #[derive(Debug, Default)]
 pub struct Ending {
-    /// When it was told to.
+    /// When the end was requested.
     asked: OnceLock<Instant>,
     /// Looks so far.
     looks: AtomicU32,
@@ -39,14 +39,14 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Somebody wants it to end: a signal.
+    /// Requests the end, for example on a signal.
     pub fn ask(&self) {
         self.asked.get_or_init(Instant::now);
     }
 
-    /// What comes from a thread when it has written to `output`, or nothing where nobody takes
-    /// anything there and it has to be over: 0.9 s after the word to end, and no sooner than after 0.25 s.
-    /// Where somebody does, it is waited for some 10 s, however long ago that word was.
+    /// Returns the value that a thread sends after writing to `output`, or `None` if `output` stays full and time
+    /// is up: 0.9 s after the request to end, and no sooner than after 0.25 s. While `output` has space, the wait
+    /// lasts some 10 s, however long ago the request was.
     pub fn wait_for_output<T>(&self, from: &Receiver<T>, output: impl AsFd) -> Option<T> {
         loop {
             match from.recv_timeout(LOOK) {
@@ -58,8 +58,8 @@ impl Ending {
         }
     }
 
-    /// Nothing is left but to say on standard error what failed. Where nobody reads that, the
-    /// process ends with `code` when it has to be over.
+    /// Bounds the final message on standard error. If standard error stays full, the process ends with `code`
+    /// when time is up.
     pub fn leave(self: Arc<Self>, code: i32) {
         thread::spawn(move || {
             while !self.is_over_for(&io::stderr()) {
@@ -69,8 +69,8 @@ impl Ending {
         });
     }
 
-    /// Whether it has to be over for whoever waits until somebody takes what is written to `output`: one
-    /// look. Where one output was given up on, the next is after a single look.
+    /// Polls once, and returns whether time is up for a wait until `output` has space. After one output was given
+    /// up, the next has a single poll.
     fn is_over_for(&self, output: &impl AsFd) -> bool {
         let Some(asked) = self.asked.get() else {
             return false;
@@ -82,7 +82,7 @@ impl Ending {
             left.max(LEAST)
         });
         let mut polled = [PollFd::new(output, PollFlags::OUT)];
-        // Also where it cannot be written to any more: whoever writes is told so at once.
+        // True for a broken output too: writing to it fails at once.
         let takes = poll(&mut polled, Some(&Timespec::default())) != Ok(0);
         let full = match takes {
             true => 0,
@@ -126,14 +126,14 @@ mod tests {
         ending.ask();
         assert!((0..4 * LOOKS).all(|_| !ending.is_over_for(&writer)));
         drop(reader);
-        // Whoever writes is told.
+        // Writing fails at once.
         assert!((0..4 * LOOKS).all(|_| !ending.is_over_for(&writer)));
     }
 
     #[test]
     fn a_full_output_has_what_is_left_of_a_second_and_a_quarter_at_least() {
         let (_reader, writer) = full();
-        // Half a second is what is queued sent for, where nobody says otherwise.
+        // Half a second is the default time to send queued packets.
         for (had, looks) in [(0, 90), (500, 40), (700, 25), (60_000, 25)] {
             let ending = Ending::default();
             let asked = Instant::now().checked_sub(Duration::from_millis(had));
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// As where the kernel took long to let go of the interfaces.
+    /// As if the kernel took long to release the interfaces.
     #[test]
     fn who_prints_has_ten_seconds_however_long_ago_the_word_to_end_was() {
         let (_reader, writer) = pipe().unwrap();

@@ -1,6 +1,6 @@
-//! A daemon as a service manager wants it: what the manager hears of it ([`Manager`]), what it gives up
-//! once it knows what it has to do ([`privileges`]), whom it comes before ([`session`]), how it logs ([`log`]),
-//! and how long it may take to end ([`Ending`]). Nothing here knows what the daemon does.
+//! A daemon's relations to its service manager: notifications ([`Manager`]), privileges given up after start
+//! ([`privileges`]), scheduling precedence ([`session`]), logs ([`log`]), and limits of the time to end
+//! ([`Ending`]). This crate is independent of the daemon's task.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 

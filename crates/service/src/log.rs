@@ -1,11 +1,11 @@
-//! The lines of a log: what is made of events, in which form they are written, and how many of a kind.
+//! Log lines: how events become lines, their format, and their rate limits.
 //!
-//! Whatever happens is told as an event of `tracing`, by whom it happens to. A program that keeps a log of
-//! its own has a subscriber of its own; this one has [`Events`].
+//! Code reports an event through `tracing` where it occurs. A program with a log of its own has a
+//! subscriber of its own; this one has [`Events`].
 //!
-//! Standard error is where they go. Whoever reads it as the journal of systemd does is known by the
-//! environment variable `JOURNAL_STREAM`, and is told with each line how much it matters
-//! (`sd-daemon(3)`); it knows the time, and who speaks, by itself.
+//! Lines go to standard error. The environment variable `JOURNAL_STREAM` shows that systemd's journal
+//! reads it; each line then begins with its priority (`sd-daemon(3)`), and without time and program name,
+//! which the journal adds.
 
 use std::env;
 use std::fmt::{self, Debug};
@@ -18,20 +18,20 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Lines of a kind in a span of time; what is said beyond is counted.
+/// Lines of one kind in a period; further ones are only counted.
 const MOST: u32 = 20;
 const SPAN: Duration = Duration::from_secs(10);
 
 /// How much a line matters, by the numbers of syslog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Something cannot go on.
+    /// An operation cannot continue.
     Error = 3,
     /// Something is not as it should be.
     Warning = 4,
     /// Something has happened as it should.
     Info = 6,
-    /// How it happened, for who looks for a fault.
+    /// Details for diagnosis.
     Debug = 7,
 }
 
@@ -53,12 +53,12 @@ pub struct Line {
     pub kind: &'static str,
     /// How much it matters.
     pub level: Level,
-    /// What is said.
+    /// The message.
     pub text: String,
 }
 
-/// Makes a line of the message of each event that matters enough, and gives it to whoever writes. An
-/// event's name is its kind. Its other fields say again, each apart, what the message says.
+/// Makes a line of the message of each event of sufficient level, and passes it to a callback. An event's
+/// name is its kind. Its other fields repeat parts of the message separately.
 #[derive(Debug)]
 pub struct Events<T> {
     least: LevelFilter,
@@ -66,8 +66,8 @@ pub struct Events<T> {
 }
 
 impl<T: Fn(Line) + 'static> Events<T> {
-    /// Of this level, and those that matter more. `tell` is called by whom an event happens to, and keeps
-    /// nobody waiting.
+    /// Passes events of this level and above. `tell` is called on the thread of the event, and must not
+    /// block.
     pub fn new(least: LevelFilter, tell: T) -> Events<T> {
         Events { least, tell }
     }
@@ -183,7 +183,8 @@ impl Limit {
         is_said
     }
 
-    /// Forgets the spans that are over by `now`. What was left out in them is said by a line each.
+    /// Removes the periods that are over by `now`. Returns a line for each that reports how many were left
+    /// out.
     pub fn over(&mut self, now: Instant) -> Vec<Line> {
         self.close(|window| now.saturating_duration_since(window.began) >= SPAN)
     }

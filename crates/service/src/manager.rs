@@ -1,9 +1,9 @@
-//! What a service manager is told: that the daemon is ready, reads its configuration again, ends; and,
-//! as long as it does its work, that it lives.
+//! Notifications to a service manager: that the daemon is ready, reloads its configuration, or ends;
+//! and, as long as it makes progress, watchdog signals.
 //!
 //! The protocol is that of `sd_notify(3)`: datagrams of lines, to the socket that the environment
-//! variable `NOTIFY_SOCKET` names. All of them leave by one thread, in the order in which they were
-//! said, so that nobody waits for a manager that is busy.
+//! variable `NOTIFY_SOCKET` names. One thread sends all of them, in order, so that no other thread
+//! waits for a busy manager.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -30,10 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Most characters of a status: it is a line that people read.
 const STATUS: usize = 400;
 
-/// Whoever started this process, and wants to hear of it.
+/// The service manager that started this process, if it asked for notifications.
 #[derive(Debug)]
 pub struct Manager {
-    /// What names its socket.
+    /// The address of its socket.
     socket: OsString,
     address: SocketAddr,
     watchdog: Option<Duration>,
@@ -41,22 +41,21 @@ pub struct Manager {
     words: Receiver<Word>,
 }
 
-/// Says what the daemon does, from any thread, without waiting. Where there is no manager nobody hears
-/// it.
+/// Reports the daemon's state, from any thread, without waiting. Without a manager it does nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Teller(Option<Sender<Word>>);
 
-/// The thread that tells the manager. When it is dropped the manager was told of the end.
+/// The thread that notifies the manager. Dropping it returns once the manager was notified of the end.
 #[derive(Debug)]
 pub struct Telling {
     teller: Teller,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the manager hears.
+/// A notification.
 #[derive(Debug)]
 enum Word {
-    /// The configuration is read again, since so many microseconds of the monotonic clock.
+    /// The configuration is being reloaded, since this many microseconds of the monotonic clock.
     Reloading(u128),
     /// It was.
     Reloaded(String),
@@ -64,7 +63,7 @@ enum Word {
     HandedOver(u32),
     /// The daemon is about to end.
     Stopping,
-    /// There is nothing more to tell.
+    /// There are no further notifications.
     End,
 }
 
@@ -104,8 +103,8 @@ impl Manager {
         })
     }
 
-    /// What another process has to know to [go on](Manager::handed_over) as the one that this manager
-    /// hears of; nothing where that cannot be written.
+    /// Returns the state by which another process [continues](Manager::handed_over) to notify this
+    /// manager; `None` if it cannot be written as text.
     #[must_use]
     pub fn to_hand_over(&self) -> Option<String> {
         let watchdog = self.watchdog.map_or(0, |watchdog| watchdog.as_micros());
@@ -113,7 +112,7 @@ impl Manager {
         (!socket.contains(char::is_control)).then(|| format!("{watchdog} {socket}"))
     }
 
-    /// The manager of a process that has [told](Manager::to_hand_over) of it.
+    /// Returns the manager of a process that has [passed it on](Manager::to_hand_over).
     #[must_use]
     pub fn handed_over(told: &str) -> Option<Manager> {
         let (watchdog, socket) = told.split_once(' ')?;
@@ -121,19 +120,19 @@ impl Manager {
         Manager::at(OsStr::new(socket), watchdog.map(Duration::from_micros))
     }
 
-    /// For whoever has something to tell.
+    /// Returns a handle for notifications.
     #[must_use]
     pub fn teller(&self) -> Teller {
         self.teller.clone()
     }
 
-    /// Tells the manager, on a thread of its own, what is said from now on. The daemon is ready, as
-    /// `status` says in a line, once `progress` is more than 0; and lives as long as `progress` grows
-    /// between two looks, a quarter of the watchdog's time apart.
+    /// Sends notifications to the manager, on a thread of its own, from now on. The daemon is ready,
+    /// with the line `status`, once `progress` is above 0; the watchdog is fed as long as `progress`
+    /// grows between two checks, a quarter of its period apart.
     ///
     /// # Errors
     ///
-    /// There is no thread, or no socket, to be had.
+    /// No thread or no socket is available.
     pub fn serve(
         self,
         status: impl Display,
@@ -174,7 +173,7 @@ impl Teller {
         self.say(Word::Reloading(now.as_micros()));
     }
 
-    /// What came of it.
+    /// Reports the result.
     pub fn reloaded(&self, what: impl Display) {
         if self.0.is_some() {
             self.say(Word::Reloaded(one_line(&what.to_string())));
@@ -193,14 +192,14 @@ impl Teller {
 
     fn say(&self, word: Word) {
         if let Some(words) = &self.0 {
-            // After the end nobody is interested.
+            // After the end the notification is not needed.
             let _ = words.send(word);
         }
     }
 }
 
 impl Telling {
-    /// Nothing more is told by this process, and not that it ends: another goes on.
+    /// Stops notifications of this process, without one of its end: another process continues.
     pub fn leave(mut self) {
         self.end();
     }
@@ -230,7 +229,7 @@ struct Line {
 }
 
 impl Line {
-    /// Until there is nothing more to tell.
+    /// Runs until there are no further notifications.
     fn follow(
         &mut self,
         words: &Receiver<Word>,
@@ -291,8 +290,8 @@ impl Line {
     fn send(&self, text: impl Display) {
         let text = text.to_string();
         let sent = self.socket.send_to_addr(text.as_bytes(), &self.address);
-        // Whoever does not listen any more needs not hear it, and whoever made no room once is not
-        // waited for again.
+        // A manager that no longer listens misses the message, and one whose socket stayed full once
+        // is not waited for again.
         if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             let _ = self.socket.set_nonblocking(true);
         }

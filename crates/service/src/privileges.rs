@@ -1,9 +1,8 @@
-//! What a daemon gives up once it knows what it has to do: capabilities, the way to others by programs
-//! that it might start, and system calls that it never makes.
+//! Privileges that a daemon gives up once it has started: capabilities, privileges gained by starting
+//! programs, and system calls that it never makes.
 //!
-//! Capabilities are each thread's own, and a thread has those of the one that started it. So they are
-//! given up before there is a second thread, and what needs one only for a moment, a limit to be
-//! raised, is done before that.
+//! Capabilities are each thread's own, and a thread inherits those of its creator. So they are given
+//! up before there is a second thread, and after temporary uses, such as raising a limit.
 
 use std::io;
 
@@ -18,7 +17,7 @@ use crate::calls;
 /// The lowest that a limit of priorities can be: nice -20.
 const FIRST: u64 = 40;
 
-/// What a daemon has to do after it has given up the rest.
+/// The operations that a daemon needs after giving up the rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needs {
     /// Interfaces are opened, changed and put right again.
@@ -31,7 +30,7 @@ pub struct Needs {
     pub low_port: bool,
 }
 
-/// What is left. By default, all.
+/// The remaining privileges. By default, all.
 #[derive(Debug, Default)]
 pub struct Left {
     /// Whether it could use any file before, and now only those that its user may.
@@ -65,13 +64,12 @@ impl Needs {
     }
 }
 
-/// Gives up everything but what is needed, for this process and all threads that it starts from now
-/// on; threads that there are already lose system calls alone. What the process does not have it does
-/// not get.
+/// Gives up all unneeded privileges, for this process and all threads that it starts from now on;
+/// existing threads lose only system calls. It gains nothing that the process does not have.
 ///
 /// # Errors
 ///
-/// The kernel refuses to take capabilities away; some may be gone by then.
+/// The kernel does not allow dropping capabilities; some may be gone by then.
 pub fn give_up(needs: Needs) -> io::Result<Left> {
     let had = capabilities(None)?;
     let kept = had.permitted & needs.capabilities();

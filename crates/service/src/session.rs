@@ -1,22 +1,22 @@
-//! Which sessions come first, where the kernel divides processors among sessions before it divides them among
-//! the threads of each (`autogroup`, on by default in most kernels of distributions).
+//! Precedence of sessions, where the kernel divides processors among sessions before it divides them among the
+//! threads of each (`autogroup`, on by default in most kernels of distributions).
 //!
-//! There the priority of a thread counts within its session alone: however high it is, beside other sessions
-//! with programs that never sleep it has its session's part of a processor.
+//! A thread's priority then counts within its session alone: however high it is, it competes with busy programs
+//! of other sessions only by its session's share of a processor.
 
 use std::fs;
 use std::io;
 
 use nix::unistd::{getpid, getsid};
 
-/// What this process's session is, and how many times more than another it gets.
+/// The file with this process's session, and the weight of the session.
 const FILE: &str = "/proc/self/autogroup";
 /// As `nice` counts: before all others.
 const FIRST: &str = "-20";
 
-/// Puts the session of this process before all others, if the process leads it, as a service does: then it ends
-/// with the process. Of a session that belongs to a shell nothing is changed. Needs what a thread needs to go
-/// before others. Returns whether the session goes before others now.
+/// Gives the session of this process precedence over all others, if the process leads it, as a service does:
+/// the setting then ends with the process. The session of a shell is left unchanged. Needs the privilege that
+/// raising a thread's priority needs. Returns whether the session has precedence now.
 ///
 /// # Errors
 ///

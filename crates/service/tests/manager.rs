@@ -100,7 +100,7 @@ fn it_hears_everything_once_and_in_order() {
     teller.stopping();
     drop(telling);
     assert_eq!(hears.next(), "STOPPING=1\nSTATUS=about to end\n");
-    // After the end nobody waits, or fails.
+    // After the end no call waits or fails.
     teller.reloading();
     assert_eq!(hears.beats_until(Duration::from_millis(50)), 0);
 }
@@ -122,9 +122,9 @@ fn it_hears_that_the_daemon_lives_as_long_as_it_makes_progress() {
         assert_eq!(hears.next(), "WATCHDOG=1\n");
     }
     assert!(begun.elapsed() >= 9 * watchdog / 4, "no more than it needs");
-    // The thread that works hangs: the manager hears of what it has done before at most.
+    // The working thread hangs: the manager gets at most a signal for earlier progress.
     assert!(hears.beats_until(5 * watchdog) <= 1);
-    // It goes on.
+    // It continues.
     rounds.fetch_add(1, Ordering::Relaxed);
     assert_eq!(hears.next(), "WATCHDOG=1\n");
     // At the end there is no more progress, and that is no fault.
@@ -173,10 +173,10 @@ fn a_manager_that_cannot_be_told_holds_nobody_up() {
         assert!(Manager::at(odd.as_ref(), None).is_none(), "{odd:?}");
     }
     Teller::default().reloading();
-    // Nobody is there.
+    // There is no listener.
     let nowhere = Manager::at("/no/such/socket".as_ref(), Some(Duration::from_millis(10)));
     drop(nowhere.unwrap().serve("", || 1).unwrap());
-    // Somebody is there, and takes nothing.
+    // There is a listener, which reads nothing.
     let hears = Hears::new();
     let manager = Manager::at(hears.path.as_os_str(), None).unwrap();
     let teller = manager.teller();

@@ -34,7 +34,7 @@ fn a_full_device_holds_up_the_release() {
     for round in 0..15 {
         arrivals.extend(rig.arrivals());
         let step = rig.step_after(ms(1));
-        // 5 + 59 in twelve rounds, and then what was pushed later.
+        // 5 + 59 in twelve rounds, and then the later pushes.
         assert_eq!(step.released, if round == 11 { 10 } else { 0 });
     }
     assert_eq!(arrivals, numbered(0, 0..74));
@@ -52,7 +52,7 @@ fn while_the_device_is_full_no_packet_is_committed_to_an_order() {
     for time in 2..10 {
         assert_eq!(rig.step_at(ms(time)).released, 0);
     }
-    // One in the device, one in the batch: whoever comes now overtakes the rest.
+    // One in the device, one in the batch: later arrivals can overtake the rest.
     heavy.push_all(3, 1000);
     let mut arrivals = Vec::new();
     for time in 10..16 {
@@ -104,7 +104,7 @@ fn what_the_device_refuses_holds_up_nobody_and_is_counted_by_it() {
     assert_eq!(rig.stats(&sender).flow.sent.packets, 5);
 }
 
-/// A device that fails while it is told to.
+/// A device that fails on demand.
 struct Failing {
     device: MemoryBackend<Packet>,
     fails: bool,

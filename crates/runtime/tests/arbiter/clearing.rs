@@ -1,5 +1,5 @@
-//! Clients that dispatch: what was cleared comes out in order, what was dropped does not, and a
-//! window bounds what is under way.
+//! Dispatching clients: cleared packets come out in order, dropped ones do not, and a window bounds
+//! the packets in between.
 
 use std::collections::VecDeque;
 
@@ -93,7 +93,7 @@ impl Dispatching {
         Dispatching { near, far, ..self }
     }
 
-    /// Dispatches what can be; the numbers that the device has now.
+    /// Dispatches cleared packets; returns the numbers that the device has now.
     fn dispatch(&mut self) -> Vec<u32> {
         self.client.dispatch(&mut self.near).unwrap();
         let mut out = Vec::new();
@@ -307,7 +307,7 @@ fn a_client_that_leaves_early_takes_its_packets_with_it_and_its_place_is_free() 
         clearing.step_after(Nanos::ZERO);
         assert_eq!(client.dispatch(), [0], "round {round}");
         drop(client);
-        // The link is charged for what was asked for.
+        // The link is charged for cleared packets.
         for _ in 0..10 {
             clearing.step_after(ms(1));
         }
@@ -366,7 +366,7 @@ fn setup() -> impl Strategy<Value = Setup> {
     })
 }
 
-/// A client, and what it should see: a queue beside the arbiter's.
+/// A client and its expected state: a queue that mirrors the arbiter's.
 struct Known {
     client: Dispatching,
     /// In the mailbox, oldest first; the model knows how many the arbiter took.

@@ -1,5 +1,5 @@
-//! The client list: a step looks at the clients that may have something to say, a bounded
-//! number of them, each no more often than configured; and nobody goes unheard.
+//! The client list: a step visits the clients that may have packets, a bounded number of them, each
+//! no more often than configured; and no client is missed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ use fairlane_runtime::{ArbiterConfig, RegisterError, Woken};
 use crate::remote::RemoteSender;
 use crate::rig::{Packet, Rig, Sender, fast, length, ms, numbered, us, weight};
 
-/// How long it takes until a client that is silent from now on dozes, at most: `linger`, and as
-/// long until somebody looks for the silent.
+/// Upper bound on the time until a silent client dozes: `linger`, and as long until the next check
+/// for silent clients.
 const DOZES_WITHIN: Nanos = ms(2);
 
 type Remotes = Vec<RemoteSender>;
@@ -290,18 +290,18 @@ fn a_client_lingers_in_the_list_as_long_as_configured_after_its_last_packet() {
     assert!(after >= linger && after < linger + linger, "{after:?}");
 }
 
-/// A client that leaves rings for the last time when its mailbox is gone already; by then its
-/// number may be somebody else's, and dozing.
+/// A client that leaves rings for the last time after its mailbox is gone; by then its number may
+/// belong to another client, and doze.
 #[test]
 fn a_number_given_again_while_the_former_thread_is_still_going_brings_no_confusion() {
     const LIVES: usize = 2000;
-    /// What a ring that is lost costs.
+    /// The cost of a lost ring.
     const LONGEST_SLEEP: Duration = Duration::from_secs(60);
     let mut rig = Rig::new(
         Fifo::new(),
         ArbiterConfig {
             max_clients: 1,
-            // Whoever is silent dozes.
+            // A silent client dozes.
             linger: Nanos::ZERO,
             ..fast()
         },

@@ -1,5 +1,5 @@
-//! The client list beside a model: whatever clients do and whenever, each is heard, once and in
-//! its order, and the list holds those whose mailboxes may hold something.
+//! The client list compared with a model: whatever clients do and whenever, each is served, once
+//! and in order, and the list holds those whose mailboxes may have packets.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ enum Operation {
     Step {
         nanos: u32,
     },
-    /// What `drive` does when it has found nothing to do.
+    /// The operations of `drive` when there is no work.
     Sleep,
 }
 
@@ -71,7 +71,7 @@ enum Somebody {
     Remote(RemoteSender),
 }
 
-/// What each client that is here, or was, has pushed and got through.
+/// Packets pushed and delivered, for each present or former client.
 #[derive(Debug)]
 struct Known {
     here: Option<Somebody>,
@@ -185,7 +185,7 @@ impl Model {
         }
     }
 
-    /// Whoever has something to say keeps the arbiter awake.
+    /// A client with packets keeps the arbiter awake.
     fn sleep(&mut self) {
         let waits = self.waiting() > 0;
         let new = self.clients.iter().any(|c| !c.taken_in);
@@ -222,7 +222,7 @@ impl Model {
         assert_eq!(self.rig.population.count() as u32, self.waiting());
     }
 
-    /// Everybody is heard in as many rounds as the fullest mailbox needs.
+    /// All packets arrive within as many rounds as the fullest mailbox needs.
     fn finish(mut self) {
         self.step(self.setup.read_interval + us(1));
         let fullest = self.clients.iter().map(|c| c.pushed - c.arrived).max();

@@ -1,4 +1,4 @@
-//! What a client is told: refused at once, dropped inside, how often and why.
+//! Feedback to clients: rejections at once, drops inside, how often and why.
 
 use fairlane_core::sched::{Drr, Fifo, Qfq};
 use fairlane_core::units::MAX_LENGTH;
@@ -53,7 +53,7 @@ fn a_push_tells_exactly_how_many_packets_were_dropped_since_the_last() {
         assert_eq!(sender.push(1000).unwrap().dropped_before, 0);
     }
     rig.step();
-    // Ten fit, one of them left; a full mailbox tells nothing and forgets nothing.
+    // Ten fit, one of them left; a rejected push reports no drops and loses none.
     assert_eq!(sender.push(1000).unwrap().dropped_before, 4);
     assert_eq!(sender.push(1000).unwrap().dropped_before, 0);
     rig.step();
@@ -65,7 +65,7 @@ fn a_push_tells_exactly_how_many_packets_were_dropped_since_the_last() {
     while rig.step().drained > 0 {}
     let dropped = rig.stats(&sender).flow.dropped.packets;
     assert!(dropped > 100);
-    // The first of those that filled it was told of the fifth.
+    // The fifth drop was reported to the first of those that filled the mailbox.
     assert_eq!(sender.push(1000).unwrap().dropped_before, dropped - 5);
 }
 
@@ -236,7 +236,7 @@ fn after_the_arbiter_was_dropped_a_push_hands_the_packet_back() {
     let mut not_yet = rig.join(weight(1));
     drop(rig.arbiter);
     for sender in [&mut taken_in, &mut not_yet] {
-        // What the mailbox has room for is still taken.
+        // Packets are accepted as long as the mailbox has space.
         sender.fill(100);
         let refused = sender.push(100).unwrap_err();
         assert_eq!(refused.reason, Refusal::ArbiterGone);

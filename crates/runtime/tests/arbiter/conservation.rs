@@ -1,8 +1,7 @@
-//! Nothing is lost, made twice or overtaken: random operations beside a model that
-//! knows what lies in each mailbox, for every algorithm.
+//! No packet is lost, duplicated or overtaken: random operations compared with a model that knows
+//! the contents of each mailbox, for every algorithm.
 //!
-//! Packets count themselves, so where they are is known independently of the
-//! arbiter's own counts.
+//! Packets count themselves, so their number is known independently of the arbiter's own counts.
 
 use std::collections::BTreeMap;
 
@@ -120,13 +119,13 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What the model knows of one client.
+/// The model's state of one client.
 #[derive(Debug, Default)]
 struct Known {
     /// `None` once it left.
     sender: Option<Sender>,
     in_mailbox: usize,
-    /// Drops that pushes told of.
+    /// Drops reported to pushes.
     told: u64,
     /// A step has seen it.
     taken_in: bool,
@@ -204,7 +203,7 @@ impl<A: Scheduler> Model<A> {
                     let config = Self::flow(weight, holds);
                     let id = sender.client.id();
                     assert_eq!(self.rig.arbiter.change_client(id, config), Ok(()));
-                    // A change takes in who has knocked.
+                    // A change registers clients that have knocked.
                     self.all_taken_in();
                 }
             }
@@ -350,7 +349,7 @@ impl<A: Scheduler> Model<A> {
         }
     }
 
-    /// Everybody leaves and everything arrives.
+    /// All clients leave and all packets arrive.
     fn finish(mut self) {
         for client in self.clients.values_mut() {
             client.sender = None;

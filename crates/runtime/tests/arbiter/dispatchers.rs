@@ -1,5 +1,5 @@
-//! Dispatcher threads: every packet once, a flow's in its order, and a broken device breaks
-//! nobody else.
+//! Dispatcher threads: every packet once, a flow's in its order, and a broken device affects no
+//! other.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -49,7 +49,7 @@ fn two_hundred_released() -> (Dispatched, Vec<Dispatcher<Device>>, Vec<Device>, 
     (arbiter, ends, far, population)
 }
 
-/// Goes on until `stop` is set.
+/// Continues until `stop` is set.
 fn until(stop: &AtomicBool) -> impl FnMut(&mut Dispatcher<Device>, Nanos, &Step) -> bool {
     |_, _, _| !stop.load(Ordering::Acquire)
 }
@@ -60,7 +60,7 @@ fn receive(far: &mut Device) -> Vec<Packet> {
     packets
 }
 
-/// Registers, pushes so many packets, waiting for room, and leaves.
+/// Registers, pushes `packets` packets, waiting for space, and leaves.
 fn send(registrar: &Registrar<Packet>, name: usize, packets: u32, population: &Population) {
     let mut client = registrar.register(weight(1)).unwrap();
     let start = Instant::now();
@@ -74,11 +74,11 @@ fn send(registrar: &Registrar<Packet>, name: usize, packets: u32, population: &P
     }
 }
 
-/// What came out of the devices, and what did not.
+/// Packets that came out of the devices, and that did not.
 struct Outcome {
     /// By device, as (client, number).
     arrived: Vec<Vec<(usize, u32)>>,
-    /// By device, as the dispatchers tell.
+    /// By device, as the dispatchers report.
     transmitted: Vec<u64>,
     sent: u64,
     lost: u64,
@@ -141,7 +141,7 @@ fn run(dispatchers: usize, clients: usize, packets: u32, broken: Option<usize>) 
             transmitted[device] = end.1;
         }
         let (sent, lost) = (arbiter.total_stats().sent.packets, arbiter.release().lost());
-        // The others transmit what they have, and end.
+        // The others transmit their packets, and end.
         drop(arbiter);
         for (device, end) in ends.into_iter().enumerate() {
             if let Some(end) = end {
@@ -386,7 +386,7 @@ fn the_longest_time_between_a_dispatchers_passes_is_what_a_packet_may_wait() {
     for (packet, at) in [
         (false, 0),
         (true, 10),
-        // Nobody waits meanwhile.
+        // No packet waits meanwhile.
         (false, 90),
         (true, 100),
         (true, 125),
@@ -419,7 +419,7 @@ fn the_longest_time_between_two_looks_is_what_a_packet_may_wait_in_its_mailbox()
     for (packet, at) in [
         (false, 0),
         (true, 30),
-        // Nobody waits meanwhile.
+        // No packet waits meanwhile.
         (false, 99),
         (true, 100),
         (true, 110),
@@ -442,7 +442,7 @@ fn the_longest_time_between_two_looks_is_what_a_packet_may_wait_in_its_mailbox()
     assert_eq!((looks.count(), looks.longest()), (4, us(30)));
     assert_eq!(looks.mean(), Nanos(61_000 / 4));
 
-    // The arbiter's sleep is nobody's wait: it would have been woken.
+    // The arbiter's sleep delays no packet: a push would have woken it.
     arbiter.reset_stats();
     assert_eq!(
         arbiter.sleep(Duration::ZERO),

@@ -1,4 +1,4 @@
-//! Holding back: what a full flow has no room for waits in the mailbox instead of being dropped.
+//! Holding back: packets of a full flow wait in the mailbox instead of being dropped.
 
 use fairlane_core::sched::{Fifo, Qfq};
 use fairlane_core::{FlowConfig, Limits, SchedulerLimits};
@@ -29,7 +29,7 @@ fn packets_of_a_full_flow_wait_in_the_mailbox_and_all_come_out() {
             other.push_all(1, 500);
         }
     }
-    // Nobody else was held up.
+    // No other client was delayed.
     let other_at = arrived.iter().position(|&(from, _)| from == other.name);
     assert!((50..54).contains(&other_at.unwrap()), "{other_at:?}");
     assert!(sender.push(500).is_ok());
@@ -40,7 +40,7 @@ fn packets_of_a_full_flow_wait_in_the_mailbox_and_all_come_out() {
     assert_eq!(sender.push(500).unwrap().dropped_before, 0);
 }
 
-/// Whoever makes steps as long as there is something to do comes to the end, late as he may be.
+/// A late caller that steps as long as there is work catches up.
 #[test]
 fn what_was_held_back_is_due_at_once_when_its_flow_has_room() {
     let mut rig = Rig::new(Fifo::new(), held_back(config()));

@@ -20,7 +20,7 @@ fn paced_only_by(link: Link) -> ArbiterConfig {
     }
 }
 
-/// What one step carried, and when.
+/// The bytes that one step carried, and when.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
     at: Nanos,

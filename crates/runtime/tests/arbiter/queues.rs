@@ -155,8 +155,8 @@ fn who_gets_the_number_of_one_that_left_is_not_told_of_drops_in_its_flow() {
 
 type Device = MemoryBackend<Packet>;
 
-/// An arbiter of 1000 bytes a millisecond whose queue opens after 10 ms, with so many packets of
-/// 1000 bytes in a mailbox, and the far end of its device.
+/// Returns an arbiter of 1000 bytes a millisecond whose queue opens after 10 ms, with `packets`
+/// packets of 1000 bytes in a mailbox, and the far end of its device.
 fn closed(packets: u32) -> (Arbiter<Fickle<Packet>, Straight<Device>>, Device) {
     let (near, far) = memory::pair(usize::MAX);
     let queue = Fickle::opening(ms(10));
@@ -250,7 +250,7 @@ fn a_packet_that_is_not_admitted_comes_back() {
     assert_eq!(admit(1501), Err((1501, Rejection::TooLong { max })));
     let max = length(65_511);
     assert_eq!(admit(65_512), Err((65_512, Rejection::TooLong { max })));
-    // What the link can never carry is no business of the queue.
+    // A packet too long for the link does not reach the queue.
     assert_eq!(rig.arbiter.total_stats().dropped.packets, 1);
     assert_eq!(rig.arbiter.step(us(1)).unwrap().next, Next::WhenPushed);
     assert_eq!(rig.arbiter.total_stats().sent.bytes, 1524);

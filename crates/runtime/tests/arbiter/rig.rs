@@ -1,5 +1,5 @@
-//! What the tests are made of: numbered packets, senders, an arbiter whose device
-//! is a queue in memory, and a clock that stands still between two steps.
+//! Building blocks of the tests: numbered packets, senders, an arbiter whose device is a queue in
+//! memory, and a clock that stands still between two steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ impl Population {
     }
 }
 
-/// A packet that knows who sent it as the how manyth.
+/// A packet with its sender and its number.
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub from: usize,
@@ -164,7 +164,7 @@ impl<A: Scheduler, B: Backend<Tx = Packet>> Rig<A, B> {
         self.step_at(self.now + span)
     }
 
-    /// What has come out at the far end since the last call.
+    /// Returns the packets that have arrived at the far end since the last call.
     pub(crate) fn arrived(&mut self) -> Vec<Packet> {
         let mut packets = Vec::new();
         self.far.receive(&mut packets, usize::MAX).unwrap();

@@ -1,5 +1,4 @@
-//! Who gets how much of the link, and how soon: the algorithms' guarantees hold
-//! from a client's push to the far end.
+//! Shares and delays: the algorithms' guarantees hold from a client's push to the far end.
 
 use fairlane_core::bounds::{self, Slot, Terms, Transmit};
 use fairlane_core::sched::{Drr, Fifo, Qfq};
@@ -143,7 +142,7 @@ fn under_fifo_packets_leave_in_the_order_in_which_they_were_drained() {
 
 #[test]
 fn shares_are_shares_of_the_link_and_not_of_the_payload() {
-    // Payloads differ eighteenfold, what the link carries only 4.75-fold.
+    // Payloads differ eighteenfold, lengths on the link only 4.75-fold.
     let (small, large, overhead) = (60, 1080, 212);
     let link = Link {
         overhead,
@@ -214,13 +213,13 @@ const BACKGROUND: u32 = 20;
 const PROBE: u32 = 20;
 const MTU: u32 = 1500;
 const RATE: u64 = 100_000_000;
-/// Delta_A of PSPAT, where a step looks at everybody's mailbox.
+/// Delta_A of PSPAT, with a step that visits all mailboxes.
 const INTERVAL: Nanos = us(50);
 const EVERYBODY: usize = 64;
 
-/// The longest delay of a probe, a packet that comes now and then and finds the
-/// other clients backlogged: from its push to when the device, which carries what
-/// it gets at the link's rate, has carried it. A step looks at so many mailboxes.
+/// Returns the longest delay of a probe, an occasional packet that finds the other clients
+/// backlogged: from its push until the device, which carries packets at the link's rate, has
+/// carried it.
 fn longest_delay_of_a_probe<A: Scheduler>(algorithm: A, probes: u32, scan_limit: usize) -> Nanos {
     let config = ArbiterConfig {
         scan_limit,

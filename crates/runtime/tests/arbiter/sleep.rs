@@ -20,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::remote::RemoteSender;
 use crate::rig::{Packet, Rig, config, fast, holding, length, link, ms, on, us, weight};
 
-/// A sleep that only somebody else ends: a wake-up that is lost costs so much.
+/// A sleep that only another thread ends: the cost of a lost wake-up.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Longer than anything takes if none is lost.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -39,7 +39,7 @@ impl Seen {
         )
     }
 
-    /// Waits until it sleeps: what it does then is to wait.
+    /// Waits until the thread sleeps, which is its wait.
     fn wait_until_asleep(&self) {
         let Some(path) = &self.0 else {
             return thread::sleep(Duration::from_millis(20));
@@ -57,10 +57,10 @@ impl Seen {
     }
 }
 
-/// What ends the sleep of an arbiter that has seen all there is, while `act` is done.
+/// Returns the event that ends the sleep of an arbiter without pending work, while `act` runs.
 fn woken_by<T: Send>(rig: &mut Rig<Fifo>, act: impl FnOnce() -> T + Send) -> (Option<Woken>, T) {
     rig.step_after(us(1));
-    // Whoever has registered would end it.
+    // A registration would end it.
     rig.arbiter.sleep(Duration::ZERO);
     let (start, arbiter) = (Instant::now(), Seen::me());
     let sleeps = AtomicBool::new(false);
@@ -292,7 +292,7 @@ fn a_dedicated_arbiter_never_sleeps() {
     let mut rig = Rig::new(Fifo::new(), config());
     let mut sender = rig.join(weight(1));
     for idling in [Idling::dedicated(), Idling::default()] {
-        // Both kinds of waiting: for the link, and for anybody.
+        // Both kinds of waiting: for the link, and for a push.
         sender.push_all(3, 1000);
         let stats = drive_for(&mut rig.arbiter, idling, ms(30));
         let sleeps = stats.woken + stats.late.count();

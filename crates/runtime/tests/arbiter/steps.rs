@@ -182,8 +182,7 @@ fn a_client_is_taken_in_by_the_step_after_it_was_registered() {
 
 #[test]
 fn room_for_few_packets_goes_round_among_the_clients_that_want_it() {
-    // All three offer more than there is room for, and there are more clients
-    // beside them that offer nothing.
+    // All three offer more than there is space for, and there are more clients that offer nothing.
     let limits = SchedulerLimits {
         packets: 4,
         ..SchedulerLimits::default()

@@ -97,7 +97,7 @@ fn a_task_waits_where_the_mailbox_is_full_and_is_woken_once_there_is_room() {
         while rig.step_after(us(1)).drained > 0 {}
         assert_eq!(count.so_far(), round);
         assert!(task.number > before);
-        // Nobody waits any more.
+        // No task waits any more.
         rig.step_after(us(1));
         assert_eq!(count.so_far(), round);
     }

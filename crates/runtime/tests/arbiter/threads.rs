@@ -26,8 +26,8 @@ fn wait_a_little(clock: &Clock) {
     thread::yield_now();
 }
 
-/// Registers, pushes `packets` packets as fast as the mailbox takes them, leaves;
-/// returns how many drops it was told of.
+/// Registers, pushes `packets` packets as fast as the mailbox takes them, leaves; returns the
+/// number of reported drops.
 fn send_all<P: Send>(
     registrar: &Registrar<P>,
     config: FlowConfig,
@@ -56,9 +56,8 @@ fn send_all<P: Send>(
     told
 }
 
-/// Drives an arbiter until its clients, each on a thread, have come and gone and
-/// all of their packets are with the device; returns the time this took, and the
-/// drops that clients were told of.
+/// Drives an arbiter until its clients, each on a thread, have come and gone and the device has all
+/// their packets; returns the elapsed time, and the drops reported to clients.
 fn drive_to_the_end<A, P, B>(
     arbiter: &mut Arbiter<PacketScheduler<A, P>, Straight<B>>,
     client: impl Fn(usize, &Registrar<P>) -> u64 + Sync,
@@ -259,7 +258,7 @@ fn an_error_of_the_device_ends_the_loop() {
     assert_eq!((error.kind(), steps), (io::ErrorKind::BrokenPipe, 3));
 }
 
-/// How long it takes to make so many steps without a client.
+/// Returns the time that `steps` steps without a client take.
 fn idle_steps(steps: u32, idling: Idling) -> Nanos {
     let mut rig = Rig::new(Fifo::new(), config());
     let clock = Clock::start();
@@ -279,7 +278,7 @@ fn an_idle_arbiter_sleeps_between_steps() {
         longest_sleep: ms(2),
         ..Idling::default()
     };
-    // Nobody sleeps after the last.
+    // There is no sleep after the last.
     assert!(idle_steps(11, idling) >= ms(20));
 }
 
@@ -417,7 +416,7 @@ fn the_clock_starts_at_zero_and_its_copies_agree() {
     assert!(copy.now().since(third) >= us(1_900));
 }
 
-/// What a batch is made of is the backend's business: any type will do.
+/// The backend defines the packets of a batch: any type will do.
 struct Sink(Vec<u32>);
 
 impl Backend for Sink {

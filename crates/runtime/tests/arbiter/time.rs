@@ -50,10 +50,10 @@ fn a_second_is_as_long_as_the_systems() {
 #[test]
 fn time_does_not_go_back_from_one_core_to_another() {
     const ROUNDS: u64 = 100_000;
-    // On a busy machine there are fewer rounds. That goes by the system's clock.
+    // On a busy machine there are fewer rounds. The limit is by the system's clock.
     let until = Instant::now() + Duration::from_secs(5);
     let clock = Clock::start();
-    // What time the one last read, and that it is the other's turn.
+    // The time that one thread read last, and whether it is the other's turn.
     let told = AtomicU64::new(clock.now().0 << 1);
     let went_back = Mutex::new(None);
     let over = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! Who is let in, who is told what, and who is told that it is over.
+//! Admissions, rejections, and notices of the end.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -299,7 +299,7 @@ fn a_push_wakes_an_arbiter_that_sleeps() {
 fn the_socket_of_a_daemon_that_died_is_replaced_and_that_of_a_living_one_is_not() {
     let path = Path::new();
     let daemon = Still::new(config());
-    // As a daemon leaves it that is killed: a file, and nobody listens.
+    // As a killed daemon leaves it: a file without a listener.
     let dead = rustix::net::socket(
         rustix::net::AddressFamily::UNIX,
         rustix::net::SocketType::SEQPACKET,

@@ -156,7 +156,7 @@ fn unknown_senders_that_wait_take_no_place_from_those_who_may() {
     assert_eq!(daemon.attach().stats().refused, 1);
     // A polite client that is refused before its hello knows why.
     assert!(daemon.refusal().contains("has 0 clients already"));
-    // One of the others is told as soon as it says hello.
+    // One of the others is answered as soon as it says hello.
     send(&waiting[0], HELLO, SendFlags::empty()).unwrap();
     assert!(sentence(&receive(&waiting[0]).0).contains("has 0 clients already"));
 }

@@ -67,7 +67,7 @@ impl Actor {
         }
     }
 
-    /// Lets it go on that [waits](wait_for_the_test).
+    /// Resumes a process that [waits](wait_for_the_test).
     pub(crate) fn go_on(&mut self) {
         self.0.stdin = None;
     }
@@ -80,7 +80,7 @@ impl Actor {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Waits for its end and tells whether it played its role to the end.
+    /// Waits for its end and returns whether it played its role to the end.
     pub(crate) fn ended_well(&mut self) -> bool {
         self.0.wait().unwrap().success()
     }
@@ -93,7 +93,7 @@ impl Drop for Actor {
     }
 }
 
-/// Not a test by itself: what the processes that the tests start do.
+/// Not a test by itself: the role of the processes that the tests start.
 #[test]
 fn an_actor_plays_its_role() {
     let (Ok(role), Some(path)) = (env::var(ROLE), env::var_os(SOCKET)) else {
@@ -233,7 +233,7 @@ fn a_process_that_is_killed_while_it_pushes_harms_nobody_and_leaves_no_half_pack
         assert!(!victim.ended_well());
         victims.push(victim.pid());
         daemon.wait_until_left(round + 1);
-        // The other one's packets go on.
+        // The other one's packets continue.
         let before = daemon.arrived();
         wait_until("more packets arrive", || daemon.arrived() > before + 100);
     }

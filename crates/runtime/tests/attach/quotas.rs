@@ -1,4 +1,4 @@
-//! What a client, and a user, can hold of the daemon's.
+//! The limits of a client's, and a user's, resources in the daemon.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::rig::{Running, Still, class, config, mapping, my_uid, wait_until};
 /// A user without privileges.
 const NOBODY: u32 = 65_534;
 
-/// Everybody may attach.
+/// Every process may attach.
 fn open_to_all() -> Mapping {
     let mapping = Mapping::new().class(class("all", 1_000)).unwrap();
     mapping.rule(Who::Any, "all").unwrap()
@@ -44,7 +44,7 @@ pub(crate) fn keep_memory(path: &Path, times: usize) {
         let socket = dial(path);
         let _ = send(&socket, HELLO, SendFlags::empty());
         let (reply, parts) = receive(&socket);
-        // All places are taken until the daemon has let go of who left.
+        // All places are taken until the daemon has released the client that left.
         if parts.len() != 2 {
             continue;
         }
@@ -184,7 +184,7 @@ fn all_mailboxes_together_keep_to_their_memory() {
         2 * bytes + bytes / 2
     );
     assert_eq!(daemon.refusal(), sentence);
-    // Until the arbiter has let go of who left, its mailbox is there.
+    // The mailbox of the client that left exists until the arbiter has released it.
     drop(first);
     daemon.wait_until_left(1);
     assert_eq!(daemon.refusal(), sentence);

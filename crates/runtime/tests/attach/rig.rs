@@ -58,7 +58,7 @@ pub(crate) fn push_waiting(client: &mut ProcessClient, packet: &[u8]) -> bool {
     }
 }
 
-/// What came from a process.
+/// Packets that arrived from a process.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub from: PeerCredentials,
@@ -88,7 +88,7 @@ pub(crate) fn class(name: &str, most_clients: usize) -> Class {
     }
 }
 
-/// The user who runs the tests may attach.
+/// Returns a mapping in which the user of the tests may attach.
 pub(crate) fn mapping(class: Class) -> Mapping {
     let name = class.name.clone();
     let mapping = Mapping::new().class(class).unwrap();
@@ -130,7 +130,7 @@ impl Path {
     }
 }
 
-/// A daemon whose arbiter moves when it is told to.
+/// A daemon whose arbiter steps on demand.
 pub(crate) struct Still {
     pub path: Path,
     pub attach: Option<Attach>,
@@ -172,12 +172,12 @@ impl Still {
         connect(self.path.get()).unwrap()
     }
 
-    /// Why nobody is let in now.
+    /// Returns the reason of the present rejection.
     pub(crate) fn refusal(&self) -> String {
         connect(self.path.get()).unwrap_err().to_string()
     }
 
-    /// One step, a microsecond after the last; returns what was sent.
+    /// Makes one step, a microsecond after the last; returns the packets sent.
     pub(crate) fn step(&mut self) -> Vec<Arrived> {
         self.now += Nanos::from_micros(1);
         let now = self.now;
@@ -187,7 +187,7 @@ impl Still {
         arrived
     }
 
-    /// Enough steps to take whatever is in the mailboxes and let go of who has left.
+    /// Makes enough steps to take all packets from the mailboxes and release clients that left.
     pub(crate) fn steps(&mut self) -> Vec<Arrived> {
         (0..200).flat_map(|_| self.step()).collect()
     }
@@ -293,8 +293,8 @@ impl Running {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all clients are gone and what they pushed was sent; checks the counts, and
-    /// returns the packets of each process.
+    /// Waits until all clients are gone and their packets were sent; checks the counts, and returns
+    /// the packets of each process.
     pub(crate) fn finish(mut self) -> ByProcess {
         self.attach = None;
         self.stop.store(true, Ordering::Relaxed);

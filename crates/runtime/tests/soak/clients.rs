@@ -23,7 +23,7 @@ const CROWD: usize = 12;
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is on for everybody.
+/// Conditions for all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Weather {
     over: AtomicBool,
@@ -39,7 +39,7 @@ impl Weather {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Nobody pushes meanwhile, so that the arbiter sleeps.
+    /// Stops or resumes pushes; while they are stopped, the arbiter sleeps.
     pub(crate) fn be_quiet(&self, quiet: bool) {
         self.quiet.store(quiet, Ordering::Relaxed);
     }
@@ -79,14 +79,14 @@ fn any_length(random: &mut SmallRng) -> Length {
     Length::new(random.random_range(1..=LONGEST)).unwrap()
 }
 
-/// A client of a thread that notes what it pushed.
+/// A thread's client that records its pushes.
 struct Sender {
     client: Client<Packet>,
     account: Arc<Account>,
 }
 
 impl Sender {
-    /// Pushes at most so many packets; stops where it is refused.
+    /// Pushes at most `packets` packets; stops at a rejection.
     fn burst(&mut self, packets: u32, random: &mut SmallRng) {
         let Sender { client, account } = self;
         let number = account.packets_pushed();
@@ -185,7 +185,7 @@ pub(crate) fn task(
     }
 }
 
-/// What clients that dispatch have counted.
+/// Counts of dispatching clients.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatched {
     pub clients: AtomicU64,
@@ -204,7 +204,7 @@ impl ByteLen for Numbered {
     }
 }
 
-/// Clients that transmit what was cleared, one after another, on a device that is often full.
+/// Runs clients that transmit cleared packets, one after another, on a device that is often full.
 pub(crate) fn dispatching(
     registrar: &Registrar<Cleared>,
     ledger: &Ledger,

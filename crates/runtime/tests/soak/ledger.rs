@@ -1,5 +1,4 @@
-//! Who pushed how many packets and what arrived of them, kept apart from the arbiter's own
-//! counts.
+//! Counts of pushed and delivered packets of each sender, separate from the arbiter's own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +11,7 @@ pub(crate) struct Ledger {
     pub senders: AtomicU64,
     pub pushed: AtomicU64,
     pub arrived: AtomicU64,
-    /// Drops that clients were told of.
+    /// Drops reported to clients.
     pub told: AtomicU64,
     /// Senders of which something is left: themselves, or a packet.
     pub open: AtomicU64,
@@ -20,7 +19,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Something is wrong; the soak goes on and fails at its end.
+    /// Records a fault; the soak continues and fails at its end.
     pub(crate) fn fault(&self, fault: String) {
         let mut faults = self.faults.lock().unwrap();
         if faults.len() < 20 {
@@ -34,7 +33,7 @@ impl Ledger {
     }
 }
 
-/// The counts of one sender, shared by it and its packets: who goes last closes it.
+/// The counts of one sender, shared by it and its packets: the last owner closes it.
 #[derive(Debug)]
 pub(crate) struct Account {
     ledger: Arc<Ledger>,
@@ -110,7 +109,7 @@ impl Drop for Account {
     }
 }
 
-/// A packet that knows who sent it as the how manyth.
+/// A packet with its sender and its number.
 #[derive(Debug)]
 pub(crate) struct Packet {
     account: Arc<Account>,

@@ -1,8 +1,7 @@
 //! The soak: clients of every kind join, push, pause, leave and are killed at random, and at the
 //! end every packet is accounted for and, where it is long, no memory is lost.
 //!
-//! For `FAIRLANE_SOAK_SECONDS` seconds (5 unless told), from the seed `FAIRLANE_SOAK_SEED`
-//! (another each time unless told):
+//! For `FAIRLANE_SOAK_SECONDS` seconds (default 5), from the seed `FAIRLANE_SOAK_SEED` (default: random):
 //!
 //! ```sh
 //! FAIRLANE_SOAK_SECONDS=600 cargo test --release -p fairlane-runtime --test soak -- --nocapture
@@ -101,7 +100,7 @@ fn transmit(
 ) -> (TotalStats, ArbiterStats) {
     let mut batch = Vec::new();
     run(&mut arbiter, everybody_left, || {
-        // What the device holds is seldom nothing, and sometimes all that it can.
+        // The device is seldom empty, and sometimes full.
         far.receive(&mut batch, random.random_range(0..64)).unwrap();
         let arrived = batch.len();
         batch.drain(..).for_each(Packet::arrive);
@@ -192,7 +191,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// What clients handed over came out, or was counted as dropped.
+/// Every pushed packet came out, or was counted as dropped.
 fn check_packets(ledger: &Ledger, fates: &Fates, (total, stats): (TotalStats, ArbiterStats)) {
     println!(
         "{} clients, {} packets in = {} out + {} dropped ({} told); {} processes killed, {} \
@@ -217,7 +216,7 @@ fn check_packets(ledger: &Ledger, fates: &Fates, (total, stats): (TotalStats, Ar
     check_total(total);
 }
 
-/// What clients transmit themselves was cleared, or counted as dropped.
+/// Every packet that clients transmitted was cleared, or counted as dropped.
 fn check_dispatched(dispatched: &Dispatched, total: TotalStats) {
     println!(
         "dispatching: {} clients, {} packets in = {} cleared + {} dropped; {} transmitted, {} left \

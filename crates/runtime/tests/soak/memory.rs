@@ -10,8 +10,8 @@ pub(crate) fn resident() -> u64 {
     size.and_then(|size| size.parse().ok()).unwrap()
 }
 
-/// By how many KiB the second half of the samples grows: the median of its last quarter against
-/// that of its first, for whoever starts a process or wakes a thread at that moment makes waves.
+/// Returns by how many KiB the second half of the samples grows: the median of its last quarter
+/// minus that of its first, since a process start or a wake-up at that moment causes fluctuations.
 pub(crate) fn growth(samples: &[u64]) -> i64 {
     let half = &samples[samples.len() / 2..];
     let quarter = (half.len() / 4).max(1);

@@ -42,7 +42,7 @@ fn number_of(bytes: &[u8]) -> Option<u64> {
     (first == !last).then_some(first)
 }
 
-/// Not a test by itself: what the processes do, until they are killed.
+/// Not a test by itself: the role of the processes, until they are killed.
 #[test]
 fn a_process_pushes_until_it_is_killed() {
     let (Some(path), Ok(seed)) = (env::var_os(SOCKET), env::var(SEED)) else {
@@ -87,7 +87,7 @@ impl Clone for Taker {
 }
 
 impl Taker {
-    /// What comes out of the shared memory is whole, and each the next.
+    /// Packets from the shared memory are intact and consecutive.
     fn take(&mut self, bytes: &[u8]) -> Packet {
         let account = self
             .account
@@ -130,7 +130,7 @@ pub(crate) fn listen(path: &Path, registrar: Registrar<Packet>, ledger: &Arc<Led
     Attach::listen(path, config, registrar, make).unwrap()
 }
 
-/// What became of the processes.
+/// Fates of the processes.
 #[derive(Debug, Default)]
 pub(crate) struct Fates {
     pub killed: AtomicU64,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Longer than anybody here keeps a task waiting.
+/// Longer than any task here waits.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Wakes a parked thread.
