@@ -5,7 +5,7 @@
 //! call returns `EPERM`, and ends nothing. The list has calls that start other programs, inspect other
 //! processes, change the machine, and those by which the kernel has been attacked most.
 //!
-//! The kernel evaluates which calls depend on their arguments, and looks up the others in a table
+//! The kernel determines for which calls the filter reads arguments, and decides the others by a table
 //! (since Linux 5.11): allowed calls cost next to nothing.
 
 use std::collections::BTreeMap;

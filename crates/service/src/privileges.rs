@@ -1,4 +1,4 @@
-//! Privileges that a daemon gives up once it has started: capabilities, privileges gained by starting
+//! Privileges that a daemon gives up once it has started: capabilities, the means to gain others by starting
 //! programs, and system calls that it never makes.
 //!
 //! Capabilities are each thread's own, and a thread inherits those of its creator. So they are given

@@ -1,4 +1,4 @@
-//! What each class sent, interval by interval.
+//! Counts each class's transmitted bytes, by interval.
 
 use crate::delay::Delays;
 use crate::observer::{Completion, Now, Observer};
@@ -8,7 +8,7 @@ use fairlane_core::Length;
 use fairlane_core::Rejection;
 use fairlane_core::tree::{ClassFlow, ClassId};
 
-/// What became of the packets of one class.
+/// Counts of the packets of one class.
 #[derive(Clone, Debug, Default)]
 struct Measured {
     /// Bytes of packets that ended in each interval.
@@ -19,9 +19,9 @@ struct Measured {
     discarded: u64,
 }
 
-/// Counts bytes of each class by intervals of time, and measures delays from arrival until
-/// the last bit has left the link. Of leaves: what is above is the sum. O(1) a packet; memory
-/// grows with the intervals.
+/// Counts bytes of each class by intervals of time, and measures delays from arrival until the last
+/// bit has left the link. Of leaves only: inner classes are sums. O(1) a packet; memory grows with
+/// the intervals.
 #[derive(Clone, Debug)]
 pub struct ClassMeter {
     interval: Picos,
@@ -103,7 +103,7 @@ impl ClassMeter {
 impl Observer<ClassFlow> for ClassMeter {
     fn completed(&mut self, completion: &Completion<ClassFlow>) {
         let (packet, end) = (&completion.packet, completion.end.time);
-        // What ends with an interval belongs to it.
+        // A packet that ends with an interval belongs to it.
         let number = (end.0.saturating_sub(1) / self.interval.0) as usize;
         let class = self.class_mut(packet.flow.class);
         if class.bytes.len() <= number {

@@ -12,8 +12,8 @@ pub struct Delays {
     count: u64,
     sum: u128,
     max: Picos,
-    /// The first, and from it the sum of the differences and of their squares: what is always the same
-    /// deviates by 0.
+    /// The first delay; the sums of differences and of their squares are relative to it, so that
+    /// constant delays deviate by 0.
     first: Picos,
     apart: f64,
     squares: f64,

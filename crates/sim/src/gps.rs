@@ -15,7 +15,7 @@ const FRACTION: u32 = 20;
 pub struct FluidFinish {
     /// Its flow.
     pub flow: FlowId,
-    /// As it was given at arrival.
+    /// The number given at arrival.
     pub number: u64,
     /// When, rounded down.
     pub time: Picos,
@@ -54,20 +54,19 @@ impl FluidFlow {
     }
 }
 
-/// The fluid server, event by event: between two events all is linear.
+/// The fluid server, event by event: between two events all quantities are linear.
 ///
 /// While flows of weights adding up to S are backlogged, virtual time v grows by work / S,
 /// and a packet of l bits of a flow of weight w takes l / w of it. Work, and v for each unit
 /// of weight, are counted in 2^-20 of 10^-12 bit.
 ///
-/// **Error.** Work is exact at every whole picosecond. What of it is not a multiple of S is
-/// carried over, as is what a flow would get too much because its last virtual finish is
-/// rounded up to a unit, so nothing is lost in the sum of service: at any time it is behind
-/// the work by less than two units for each unit of all weights, below 2 10^-18 bit. A
-/// virtual finish is rounded up once, relative to when its flow became backlogged or was
-/// changed. That instant, between two events, is rounded down by less than a unit at each
-/// event; so after n events of a busy period a flow of weight w has its service to within
-/// n w units, and a packet its finish to within n S units of work and one picosecond.
+/// **Error.** Work is exact at every whole picosecond. The remainder of work modulo S is carried
+/// over, as is the excess of a flow whose last virtual finish is rounded up to a unit, so nothing
+/// is lost in the sum of service: at any time it lags the work by less than two units for each unit
+/// of all weights, below 2 10^-18 bit. A virtual finish is rounded up once, relative to when its
+/// flow became backlogged or was changed. That instant, between two events, is rounded down by less
+/// than a unit at each event; so after n events of a busy period a flow of weight w has its service
+/// to within n w units, and a packet its finish to within n S units of work and one picosecond.
 ///
 /// O(log flows) for a packet's arrival, its finish, and a change; memory for packets and
 /// flows in the fluid system, and finishes not yet [taken](Self::take_finished).
@@ -105,7 +104,7 @@ impl Gps {
         }
     }
 
-    /// Adds a flow, idle, in place of one that had the same number.
+    /// Adds an idle flow, and replaces one with the same number.
     pub fn add_flow(&mut self, at: Picos, flow: FlowId, weight: Weight) {
         self.remove_flow(at, flow);
         let number = flow.number() as usize;
@@ -139,7 +138,7 @@ impl Gps {
         }
     }
 
-    /// Removes a flow and what it has not been served.
+    /// Removes a flow and its remaining work.
     pub fn remove_flow(&mut self, at: Picos, flow: FlowId) {
         self.advance(at);
         let slot = self.flows.get_mut(flow.number() as usize);
@@ -237,7 +236,7 @@ impl Gps {
             }
             None => {
                 self.sum -= served.weight;
-                // What rounding its finish up gave it too much is for the others.
+                // The excess from rounding its finish up goes to the other flows.
                 let given = served.weight * (self.v - served.base_v);
                 self.carry += given - (served.arrived - served.base);
             }
@@ -284,7 +283,7 @@ impl Race {
     }
 }
 
-/// Runs the fluid server beside a link and measures how much later than there the packets
+/// Runs the fluid server in parallel with a link and measures how much later than there the packets
 /// of each flow leave the link. For WFQ and WF2Q, at most L / R (Parekh, Gallager).
 ///
 /// O(log flows) a packet. Where flows are removed the two systems drop different bits, and

@@ -1,19 +1,18 @@
 //! Links in simulated time, alone or as a network, to measure what schedulers do to flows.
 //!
-//! * [`Server`]: a [`Queue`] that drains through a transmit queue onto a [`Link`], exact to the
-//!   picosecond at any rate: a [`PacketScheduler`](fairlane_core::PacketScheduler) of flows, or
-//!   queues of classes (a tree, CBQ). There is no other: what replays arrivals makes them arrive
-//!   at a server.
-//! * [`Observer`]: what watches a run. [`WfiMeter`] measures the worst-case fair indexes
-//!   against a flow's share, [`LagMeter`] completions against the ideal fluid server
-//!   [`Gps`], [`DelayMeter`] delays; [`ClassMeter`] counts what each class sent.
+//! * [`Server`]: a [`Queue`] that drains through a transmit queue onto a [`Link`], exact to the picosecond at any
+//!   rate: a [`PacketScheduler`](fairlane_core::PacketScheduler) of flows, or queues of classes (a tree, CBQ).
+//!   There is no other: arrivals are replayed at a server.
+//! * [`Observer`]: the interface of meters of a run. [`WfiMeter`] measures the worst-case fair indexes against a
+//!   flow's share, [`LagMeter`] completions against the ideal fluid server [`Gps`], [`DelayMeter`] delays;
+//!   [`ClassMeter`] counts each class's transmitted bytes.
 //! * [`Simulation`]: a run of a server with seeded [`Source`]s: of flows that come, change and go,
 //!   or of classes. [`sharing`] is an experiment with classes.
 //! * [`Network`]: nodes with such a server at each output port, wires with a delay between them, and the same
-//!   sources, whose packets take the shortest way; delays from end to end.
+//!   sources, whose packets take the shortest path; end-to-end delays.
 //!
-//! All is a function of its inputs and its seed, the same to the byte on every machine: no clock is read, what is
-//! drawn is drawn by SplitMix64, and nothing is reckoned that IEEE 754 does not say exactly.
+//! Every result is a function of inputs and seed, the same to the byte on every machine: no clock is read, random
+//! numbers come from SplitMix64, and all arithmetic is exactly defined by IEEE 754.
 //!
 //! ```
 //! use fairlane_core::{Length, Rate, SchedulerLimits, sched::Qfq};
@@ -42,7 +41,7 @@
 //! assert!(heavy.t_wfi < Picos::from_nanos((3 * 512 * 12 + 1500) * 8));
 //! ```
 //!
-//! A server driven by hand, and who watches it:
+//! A server driven by hand, and its observer:
 //!
 //! ```
 //! use fairlane_core::{FlowConfig, FlowId, Length, Rate, Weight, sched::Qfq};
@@ -127,7 +126,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Classes as the CBQ paper has them, a source of TCP, and flows that others use in their experiments:
+//! Classes as in the CBQ paper, a TCP source, and sets of flows from published experiments:
 //!
 //! ```
 //! use fairlane_core::sched::Algorithm;

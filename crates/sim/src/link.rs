@@ -5,15 +5,15 @@ use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{Length, Rate};
 use std::collections::VecDeque;
 
-/// How much may wait between the scheduler and the link, beside the packet in service.
+/// Capacity of the queue between the scheduler and the link, excluding the packet in service.
 ///
-/// This is Q of the guarantees with a transmit queue (QFQ+ paper, Appendix A.4): what
-/// has left the scheduler and is not yet being transmitted is out of its hands.
+/// This is Q of the guarantees with a transmit queue (QFQ+ paper, Appendix A.4): packets that have
+/// left the scheduler and are not yet being transmitted are out of its control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransmitQueue {
-    /// At most so many packets.
+    /// At most this many packets.
     Packets(u32),
-    /// At most so many bytes in whole packets.
+    /// At most this many bytes in whole packets.
     Bytes(u64),
 }
 
@@ -35,7 +35,7 @@ impl TransmitQueue {
 pub struct Sent<P> {
     /// Its length.
     pub len: Length,
-    /// What came with it.
+    /// The caller's data of the packet.
     pub payload: P,
     /// When its transmission started, rounded down.
     pub start: Picos,
@@ -70,8 +70,8 @@ pub(crate) struct Progress {
     /// Bits of the busy period: completed, and with the packet in service.
     period_done: u128,
     period_bits: u128,
-    /// What was left when the time that they take was rounded down to whole picoseconds, in parts
-    /// of one that the rate counts.
+    /// The remainder from rounding the packets' time down to whole picoseconds, in fractions of one
+    /// by the rate.
     remainder: u64,
     /// Bits sent before the busy period.
     before: u128,
@@ -95,9 +95,8 @@ impl Progress {
         self.serve(len);
     }
 
-    /// A packet of `len` follows the last one. It ends when all bits of the busy period have
-    /// been sent, rounded down: what was rounded off before is kept, so that this is one rounding
-    /// of all of them.
+    /// Appends a packet of `len`. It ends when all bits of the busy period have been sent, rounded
+    /// down: earlier remainders are kept, so that this is one rounding of all of them.
     #[inline]
     fn serve(&mut self, len: Length) {
         let bits = u64::from(len.get()) * 8;
@@ -148,7 +147,7 @@ impl<P> Link<P> {
         self.progress.rate
     }
 
-    /// What may wait for it.
+    /// Returns the capacity of its queue.
     pub fn capacity(&self) -> TransmitQueue {
         self.capacity
     }
@@ -249,8 +248,8 @@ impl<P> Link<P> {
         self.progress.completed()
     }
 
-    /// W(`at`): what was transmitted until `at`, the part of the packet in service
-    /// included. Exact for any time from the last completion to the next. O(1).
+    /// W(`at`): the bits transmitted until `at`, including the transmitted part of the packet in
+    /// service. Exact for any time from the last completion to the next. O(1).
     pub fn work(&self, at: Picos) -> Work {
         self.progress.work(at)
     }
@@ -268,6 +267,6 @@ impl<P> Link<P> {
     }
 }
 
-// The time that a packet takes is reckoned in 64 bits, with what the one before left over.
+// The transmission time of a packet plus the previous remainder is computed in 64 bits.
 const _: () = assert!(MAX_LENGTH as u64 * 8 <= (u64::MAX - Rate::MAX.bps()) / PICOS_PER_SECOND);
 const _: () = assert!(PICOS_PER_SECOND == Rate::MAX.bps());

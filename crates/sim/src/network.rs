@@ -18,19 +18,19 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 /// A wire, one way: an output port of the node where it begins, and the way to its other end.
 #[derive(Clone, Copy, Debug)]
 pub struct Wire {
-    /// What the port sends.
+    /// The rate of the port.
     pub rate: Rate,
     /// How long a bit is on its way.
     pub delay: Picos,
-    /// Who is next at the port. Each flow has a queue and its weight there, which is also its level where
-    /// the order is strict priority. Under FIFO all have one queue.
+    /// The scheduling algorithm of the port. Each flow has a queue and its weight there, which is also its
+    /// level under strict priority. Under FIFO all share one queue.
     pub algorithm: Algorithm,
-    /// What may wait at the port, and of each flow. When all is full, a packet of the flow goes that holds
-    /// most; under FIFO the one that comes.
+    /// Queue limits of the port, and of each flow. When the port is full, a packet of the flow with the longest
+    /// queue is evicted; under FIFO the arrival is dropped.
     pub limits: SchedulerLimits,
 }
 
-/// From where to where a flow goes, and what it is worth at every port.
+/// The endpoints of a flow, and its weight at every port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The node that sends.
@@ -84,15 +84,15 @@ impl From<SourceError> for NetworkError {
     }
 }
 
-/// What became of the packets of some sources. What was on its way before and what was sent was received,
-/// rejected, displaced, or is on its way.
+/// Counts of the packets of some sources. Packets that were on their way before, and those sent, are received,
+/// rejected, evicted, or on their way.
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
     /// Packets that were on their way when this began.
     pub before: u64,
-    /// What was sent.
+    /// Packets sent.
     pub sent: Count,
-    /// What arrived at its end.
+    /// Packets that arrived at their destination.
     pub received: Count,
     /// Packets that a full queue on their way did not accept.
     pub rejected: u64,
@@ -109,10 +109,10 @@ impl Carried {
     }
 }
 
-/// What became of packets at a port.
+/// Counts of packets at a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCount {
-    /// What was sent.
+    /// Packets transmitted.
     pub sent: Count,
     /// Packets that were not accepted.
     pub rejected: u64,
@@ -120,16 +120,16 @@ pub struct PortCount {
     pub displaced: u64,
 }
 
-/// Nodes, wires between them, and sources whose packets take the fewest wires to where they go; of several
-/// such ways the one whose wires were laid first. Nodes, wires, and groups of sources are counted from 0.
+/// Nodes, wires between them, and sources whose packets take the fewest wires to their destination; of several
+/// such paths the one whose wires were laid first. Nodes, wires, and groups of sources are counted from 0.
 ///
-/// A packet is received whole before a node sends it on. The acknowledgements of a source in a closed loop
-/// ([`Tcp`]) take the delays of the way back, and no place in queues; its `rtt` is what the receiver takes
-/// beside that.
+/// A node receives a packet completely before it forwards it. The acknowledgements of a closed-loop source
+/// ([`Tcp`]) take the delays of the reverse path, and no space in queues; its `rtt` is the receiver's
+/// additional time.
 ///
-/// Events are taken in the order of time; at the same time packets are sent, in the order of their sources,
-/// then they come to nodes, then ports go on, in the order of wires. O(log (sources + wires + packets on
-/// wires)) an event, and what queues cost.
+/// Events are processed in order of time; at the same time packets are sent first, in the order of their
+/// sources, then they reach nodes, then ports continue, in the order of wires. O(log (sources + wires + packets
+/// on wires)) an event, plus the cost of queues.
 ///
 /// ```
 /// use fairlane_core::{Length, SchedulerLimits, Weight, sched::Algorithm};
@@ -167,7 +167,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// So many nodes, without wires, at time 0. Each source draws from a seed of its own, made from `seed`.
+    /// Returns a network of `nodes` nodes, without wires, at time 0. Each source draws from a seed of its own,
+    /// derived from `seed`.
     pub fn new(nodes: u16, seed: u64) -> Network {
         let ports = Ports {
             ports: Vec::new(),
@@ -184,7 +185,7 @@ impl Network {
         }
     }
 
-    /// Lays a wire, one way. Those who send already keep theirs. O(1).
+    /// Adds a wire, in one direction. Existing sources keep their paths. O(1).
     ///
     /// # Errors
     ///
@@ -255,8 +256,7 @@ impl Network {
         Ok(())
     }
 
-    /// Lets everything happen that is due before `until`, and sets the clock to it. May be
-    /// called again to go on.
+    /// Processes all events before `until`, and sets the clock to it. Repeated calls continue the run.
     pub fn run_until(&mut self, until: Picos) {
         self.run_until_while(until, || true);
     }
@@ -286,16 +286,16 @@ impl Network {
         self.senders.carrier.clock
     }
 
-    /// What became of the packets of a group of sources.
+    /// Returns the counts of the packets of a group of sources.
     ///
     /// # Panics
     ///
-    /// If no source is in it, nor in a later one.
+    /// If neither this group nor a later one has a source.
     pub fn carried(&self, group: usize) -> &Carried {
         &self.senders.carrier.groups[group]
     }
 
-    /// What became of packets at the port of a wire.
+    /// Returns the counts of packets at the port of a wire.
     ///
     /// # Panics
     ///
@@ -327,7 +327,7 @@ struct Port {
     limits: Limits,
     /// Under FIFO, the class of all.
     common: Option<ClassId>,
-    /// When it is to go on: what else stands in the heap is out of date.
+    /// When it is due next: other entries of the heap are outdated.
     due: Option<Picos>,
     count: PortCount,
 }
@@ -377,16 +377,16 @@ struct Flow {
     group: usize,
 }
 
-/// What happens in the network by itself; in this order at the same time.
+/// Internal events of the network; in this order at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     /// A packet comes to the end of a wire.
     Arrives(Tag, Length),
-    /// A port goes on.
+    /// A port continues.
     Port(usize),
 }
 
-/// What carries packets: the ports, and the wires behind them.
+/// The carriers of packets: the ports, and the wires behind them.
 #[derive(Debug)]
 struct Ports {
     ports: Vec<Port>,
@@ -460,7 +460,7 @@ impl Ports {
         Went::Arrived(tag, false, now)
     }
 
-    /// A port goes on.
+    /// Runs the next step of a port.
     fn step(&mut self, number: usize) -> Went {
         let port = &mut self.ports[number];
         port.due = None;
@@ -480,7 +480,7 @@ impl Ports {
         went
     }
 
-    /// What is to be done after something happened at a port.
+    /// Schedules the follow-up of an event at a port.
     fn after(&mut self, number: usize) {
         for (packet, tag) in self.ports[number].server.take_discarded() {
             self.ports[number].count.displaced += 1;

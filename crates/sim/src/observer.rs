@@ -1,4 +1,4 @@
-//! What a simulated link tells those who watch it.
+//! The events that a simulated link reports to observers.
 
 use crate::link::Progress;
 use crate::queue::{Label, PacketInfo};
@@ -19,8 +19,8 @@ impl<'a> Now<'a> {
         Now { time, progress }
     }
 
-    /// W(time): the work of the link until then, exact. O(1), in numbers of 128 bits, for those
-    /// who ask for it.
+    /// W(time): the exact work of the link until then. O(1), in numbers of 128 bits, computed on
+    /// request.
     pub fn work(self) -> Work {
         self.progress.work(self.time)
     }
@@ -140,7 +140,7 @@ macro_rules! forward {
     };
 }
 
-/// Somebody, or nobody.
+/// An optional observer.
 impl<L: Label, O: Observer<L>> Observer<L> for Option<O> {
     forward!(self => self.iter_mut());
 }

@@ -1,4 +1,4 @@
-//! What a simulated link sends from: a packet scheduler of flows, or queues of classes.
+//! The queue of a simulated link: a packet scheduler of flows, or queues of classes.
 
 use crate::time::{Picos, Work};
 use core::fmt;
@@ -9,15 +9,14 @@ use fairlane_core::{
     PacketScheduler, Rejection,
 };
 
-/// What tells whose a packet is: a [`FlowId`] of a packet scheduler, a [`ClassFlow`] of queues of
-/// classes.
+/// The owner of a packet: a [`FlowId`] of a packet scheduler, a [`ClassFlow`] of queues of classes.
 pub trait Label: Copy + fmt::Debug + PartialEq {}
 
 impl Label for FlowId {}
 
 impl Label for ClassFlow {}
 
-/// What a queue answers who asks for its next packet.
+/// A queue's answer to a request for its next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<P> {
     /// The packet, and its length.
@@ -98,12 +97,12 @@ pub trait Queue<L: Label, P> {
     /// Hands out the packet that is next at `now`.
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Length, P)) -> Next<P>;
 
-    /// The length of the packet that is next, where it can be told without handing that out.
+    /// Returns the length of the next packet, if it is known without a dequeue.
     fn head(&mut self) -> Option<Length> {
         None
     }
 
-    /// What may be done at leisure, a bounded amount of it.
+    /// Does a bounded amount of deferrable work.
     fn expire_idle(&mut self, now: Nanos) {
         let _ = now;
     }
@@ -136,14 +135,14 @@ pub trait Flows<P>: Queue<FlowId, P> {
     /// There are too many; nothing was added.
     fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError>;
 
-    /// Gives a flow another configuration.
+    /// Changes the configuration of a flow.
     ///
     /// # Errors
     ///
-    /// There is no such flow, or what it has queued is longer; nothing was changed.
+    /// There is no such flow, or it has a longer packet queued; nothing was changed.
     fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError>;
 
-    /// Removes a flow; what it has queued goes to `discard`.
+    /// Removes a flow; its queued packets go to `discard`.
     ///
     /// # Errors
     ///
@@ -155,7 +154,7 @@ pub trait Flows<P>: Queue<FlowId, P> {
     ) -> Result<FlowStats, ChangeError>;
 }
 
-/// Each flow has its share of the link; `$more` is what only this scheduler can tell.
+/// Each flow has its share of the link; `$more` has the functions of this scheduler alone.
 macro_rules! of_flows {
     ($scheduler:ident[$($algorithm:ident)?] $($more:item)?) => {
         impl<$($algorithm: Scheduler,)? P> Queue<FlowId, P> for $scheduler<$($algorithm,)? P> {
@@ -209,8 +208,8 @@ of_flows! {
     }
 }
 
-/// Who hears of what queues of classes discard, told through a pointer: whoever it is, the queues
-/// are compiled once.
+/// The receiver of discards from queues of classes, behind a pointer: the queues are compiled once
+/// for all receivers.
 type Discard<'a, P> = &'a mut dyn FnMut(tree::Discarded<P>);
 
 impl<Q: ClassQueue<P>, P> Queue<ClassFlow, P> for Q {
@@ -276,14 +275,14 @@ impl<L: Label, B> Waiting<L, B> {
             number,
             to,
             nanos: nanos.0,
-            // What is left is below a thousand, but at the end of time.
+            // The remainder is below a thousand, except at the end of time.
             picos: (arrival - Picos::from(nanos)).0.min(999) as u16,
             marked: false,
             body,
         }
     }
 
-    /// What it is, being of this length.
+    /// Returns its description, given this length.
     pub(crate) fn info(&self, len: Length) -> PacketInfo<L> {
         PacketInfo {
             number: self.number,
@@ -306,7 +305,7 @@ impl<L: Label, B> Waiting<L, B> {
 pub struct PacketInfo<L = FlowId> {
     /// Accepted packets are numbered from 0.
     pub number: u64,
-    /// Whose it is, or was.
+    /// The present or former owner.
     pub flow: L,
     /// Its length.
     pub len: Length,

@@ -1,6 +1,7 @@
-//! What sources draw: SplitMix64, and distributions by nothing but what IEEE 754 says exactly. The same
-//! seed gives the same bits on every machine, with every release of compilers and libraries: logarithms
-//! and powers of the system's library differ from one to the next in their last bit.
+//! Random numbers of sources: SplitMix64, and distributions computed only with operations that IEEE 754
+//! defines exactly. The same seed gives the same bits on every machine, with every release of compilers
+//! and libraries: logarithms and powers of the system's library differ from one to the next in their
+//! last bit.
 
 use fairlane_core::random::splitmix64;
 

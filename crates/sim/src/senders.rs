@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// Who sent a packet of a [`Simulation`](crate::Simulation): the body that it has in the queue.
+/// The sender of a packet of a [`Simulation`](crate::Simulation), stored as its body in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag {
     /// Its source, by the order in which sources were added.
@@ -33,23 +33,22 @@ impl Payload for Tag {
 /// A source: whose packets it sends, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourcePlan<L> {
-    /// Whose its packets are.
+    /// The owner of its packets.
     pub to: L,
     /// When it sends. A greedy source is one that fills the pipe as a TCP with data
     /// to send does: it keeps its packets in the queue, and sends another for each that leaves,
     /// sent or dropped.
     pub traffic: Traffic,
-    /// What it sends.
+    /// Its packet lengths.
     pub lengths: Lengths,
-    /// While it sends; in each span anew from its beginning. Empty: always.
+    /// When it sends; each span starts from the beginning. Empty: always.
     pub active: Vec<Range<Picos>>,
     /// A greedy source that saw none of its packets leave for so long sends one more, as
     /// a TCP does whose retransmission timer expires.
     pub patience: Option<Picos>,
     /// Whether its packets may be marked.
     pub ecn: bool,
-    /// Sends as a [`Tcp`] with data to send does, from the beginning of each span anew. Its
-    /// `traffic` is greedy then.
+    /// Sends like a [`Tcp`] with data to send, restarted in each span. Its `traffic` is greedy then.
     pub tcp: Option<Tcp>,
 }
 
@@ -67,7 +66,7 @@ impl<L> SourcePlan<L> {
         }
     }
 
-    /// Whose its packets are, and the rest.
+    /// Splits the plan into the owner of its packets and the rest.
     pub(crate) fn split(self) -> (L, SourcePlan<()>) {
         let rest = SourcePlan {
             to: (),
@@ -82,7 +81,7 @@ impl<L> SourcePlan<L> {
     }
 }
 
-/// What a source hears of what became of packets.
+/// Feedback to a source about its packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Went {
     /// A packet reached its end, marked on its way perhaps, at a time.
@@ -93,7 +92,7 @@ pub(crate) enum Went {
     Nothing,
 }
 
-/// What carries packets from sources to whom they send: a link, or a network of them.
+/// The carrier of packets from sources to destinations: a link, or a network of them.
 pub(crate) trait Carrier {
     /// The time until which everything has happened.
     fn clock(&self) -> Picos;
@@ -107,7 +106,7 @@ pub(crate) trait Carrier {
     /// A packet is sent at the clock: whether its first queue accepted it.
     fn arrive(&mut self, len: Length, tag: Tag) -> bool;
 
-    /// What was thrown away in the last step or arrival of what first queues had accepted.
+    /// Returns previously queued packets that were discarded in the last step or arrival.
     fn take_discarded(&mut self) -> Vec<(Length, Tag)>;
 
     /// The rate of the first link of what this source sends.
@@ -169,7 +168,7 @@ impl Running {
     }
 }
 
-/// What happens at a time; in this order at the same time.
+/// The events at a time; in this order at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A span of sending begins.
@@ -191,7 +190,7 @@ enum Event {
 #[derive(Debug)]
 pub(crate) struct Senders<C: ?Sized> {
     pub(crate) seed: u64,
-    /// None: who has not come, or is gone.
+    /// `None`: a source that has not started, or is gone.
     sources: Vec<Option<Running>>,
     events: BinaryHeap<Reverse<(Picos, usize, Event)>>,
     /// Packets that were sent.
@@ -210,7 +209,7 @@ impl<C: Carrier> Senders<C> {
         }
     }
 
-    /// The same, whatever carries: what is done for an event is compiled once.
+    /// Returns the senders with any carrier, so that event handling is compiled once.
     pub(crate) fn any(&mut self) -> &mut Senders<dyn Carrier + '_> {
         self
     }
@@ -227,12 +226,12 @@ impl Senders<dyn Carrier + '_> {
         Ok(index)
     }
 
-    /// Keeps the next number for somebody who comes later.
+    /// Reserves the next number for a later source.
     pub(crate) fn reserve(&mut self) {
         self.sources.push(None);
     }
 
-    /// Somebody comes who draws from this seed, or goes.
+    /// Starts a source with this seed, or removes it.
     pub(crate) fn set(&mut self, index: usize, plan: Option<SourcePlan<()>>, seed: u64) {
         self.sources[index] = plan.and_then(|plan| Running::new(plan, seed).ok());
         self.begin_span(index);
@@ -391,7 +390,7 @@ impl Senders<dyn Carrier + '_> {
         }
     }
 
-    /// A source sends what it has to send now, or says when it will.
+    /// Makes a source send its due packets, or schedules them.
     fn go_on(&mut self, index: usize) {
         let clock = self.clock();
         let Some(running) = &mut self.sources[index] else {
@@ -420,8 +419,7 @@ impl Senders<dyn Carrier + '_> {
         }
     }
 
-    /// A source in a closed loop sends what its window has room for. Of what is rejected it learns
-    /// as of all that is lost.
+    /// Makes a closed-loop source fill its window. Rejections count as losses.
     fn fill_window(&mut self, index: usize) {
         let clock = self.clock();
         while let Some(running) = &mut self.sources[index]

@@ -10,7 +10,7 @@ use fairlane_core::{
     SchedulerLimits,
 };
 
-/// What happened in one [`Server::step`].
+/// The result of one [`Server::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a, L, B> {
     /// A packet left the link, with its body.
@@ -26,22 +26,21 @@ type Held<L, B> = (PacketInfo<L>, B);
 
 /// A [`Queue`], the same as in production, in front of a simulated link: of flows
 /// ([`Server::new`]), or of classes ([`Server::over`]). Each packet has a body `B`, which the
-/// caller has back when it left, or was discarded.
+/// caller gets back when it left, or was discarded.
 ///
-/// The caller makes things happen in the order of time; the server completes what is due
-/// before, tells its [`Observer`], and keeps the link busy while a packet may leave. At one
-/// instant the caller's statements come first, in his order, then the end of a packet,
-/// then the queue is asked for as much as the transmit queue takes. Where it says *not before*, it
-/// is asked at that time, or when something else happens before. A time before the clock counts
-/// as the clock.
+/// The caller triggers events in order of time; the server first completes earlier ones, reports to
+/// its [`Observer`], and keeps the link busy while a packet is eligible. At one instant the
+/// caller's calls come first, in order, then the end of a packet, then the server dequeues as much
+/// as the transmit queue takes. If the queue returns *not before*, it is asked again at that time,
+/// or at an earlier event. A time before the clock counts as the clock.
 ///
 /// Memory is proportional to the flows and the packets queued at a time.
 #[derive(Debug)]
 pub struct Server<Q, O, L = FlowId, B = ()> {
     queue: Q,
     link: Link<Held<L, B>>,
-    /// What a queue gave out that cannot tell the next packet's length before, and that is longer
-    /// than the room in a transmit queue of bytes.
+    /// A dequeued packet that does not fit a transmit queue of bytes, from a queue that cannot
+    /// report the next length in advance.
     aside: Option<Held<L, B>>,
     observer: O,
     clock: Picos,
@@ -93,8 +92,8 @@ impl<Q: Flows<Waiting<FlowId, B>>, O: Observer, B> Server<Q, O, FlowId, B> {
         Ok(())
     }
 
-    /// Removes a flow and discards what it has in the scheduler; what has left the
-    /// scheduler is still sent. O(packets discarded, and in the transmit queue).
+    /// Removes a flow and discards its packets in the scheduler; those that have left the scheduler
+    /// are still sent. O(packets discarded, and in the transmit queue).
     pub fn remove_flow(&mut self, at: Picos, flow: FlowId) -> Result<FlowStats, ChangeError> {
         self.advance(at);
         let now = Now::new(self.clock, self.link.progress());
@@ -165,7 +164,7 @@ where
         &self.observer
     }
 
-    /// Who watches, to ask or to empty.
+    /// Returns the observer, to query or reset it.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
@@ -175,13 +174,14 @@ where
         self.observer
     }
 
-    /// What was discarded in the last [`arrive`](Self::arrive) or [`step`](Self::step), in order.
+    /// Returns the packets discarded in the last [`arrive`](Self::arrive) or [`step`](Self::step),
+    /// in order.
     pub fn take_discarded(&mut self) -> Vec<(PacketInfo<L>, B)> {
         std::mem::take(&mut self.discarded)
     }
 
-    /// A packet arrives; the result says whether and why not it was accepted, as the
-    /// observer was told. O(1), and what the queue costs.
+    /// Enqueues a packet; returns whether it was accepted or the reason why not, as reported to the
+    /// observer. O(1), plus the cost of the queue.
     #[inline]
     pub fn arrive(&mut self, at: Picos, to: L, len: Length, body: B) -> Result<(), Rejection> {
         self.advance(at);
@@ -217,8 +217,8 @@ where
         }
     }
 
-    /// Lets everything happen that is due before `to`, and sets the clock to it. What is
-    /// due at `to` itself is left, so that arrivals at `to` come first.
+    /// Processes all events before `to`, and sets the clock to it. Events at `to` itself remain, so
+    /// that arrivals at `to` come first.
     #[inline]
     pub fn advance(&mut self, to: Picos) {
         if to > self.clock {
@@ -229,20 +229,20 @@ where
         }
     }
 
-    /// Apart, as whoever lets one thing happen after the other has none left by then.
+    /// Out of line: a caller that steps through single events has none left by then.
     #[inline(never)]
     fn go_on_before(&mut self, to: Picos) {
         while self.step_before(to).is_some() {}
     }
 
-    /// Lets one thing happen: what is due at [`next_event`](Self::next_event). `None` if
-    /// nothing is due. O(1), and what the queue costs.
+    /// Processes one event, due at [`next_event`](Self::next_event). `None` if nothing is due.
+    /// O(1), plus the cost of the queue.
     pub fn step(&mut self) -> Option<Step<'_, L, B>> {
         let at = self.next_event()?;
         Some(self.step_at(at))
     }
 
-    /// The same, of what is due before `to`; `None` if nothing is.
+    /// Processes one event before `to`; `None` if there is none.
     #[inline]
     pub fn step_before(&mut self, to: Picos) -> Option<Step<'_, L, B>> {
         let at = self.next_event().filter(|&at| at < to)?;
@@ -284,13 +284,13 @@ where
         self.unsettled = !self.link.is_full();
     }
 
-    /// Lets the queue do what it may do at leisure, now and then.
+    /// Lets the queue do deferrable work.
     pub fn expire_idle(&mut self) {
         self.queue.expire_idle(self.clock.to_nanos());
     }
 
-    /// Lets everything happen that is still due, and tells the observer that the run is
-    /// over. The time of the last event.
+    /// Processes all remaining events, and reports the end of the run to the observer. Returns the
+    /// time of the last event.
     pub fn finish(&mut self) -> Picos {
         while self.step().is_some() {}
         let now = Now::new(self.clock, self.link.progress());
@@ -370,7 +370,7 @@ where
     }
 }
 
-/// What becomes of packets that a queue discards: the observer is told, and they are kept for the
+/// Handles packets that a queue discards: reports them to the observer, and keeps them for the
 /// caller.
 fn discard<L: Label, B>(
     at: Now<'_>,

@@ -34,7 +34,7 @@ pub struct Leaf {
     pub idle: (u64, u64),
 }
 
-/// The leaves, by agency. Class-2 was the root's default class, which nobody uses here.
+/// The leaves, by agency. Class-2 was the root's default class, which is unused here.
 pub const LEAVES: [Leaf; 4] = [
     Leaf::new("class-0", 0, 40, false, (4, 8)),
     Leaf::new("class-1", 0, 20, true, (10, 14)),
@@ -83,9 +83,8 @@ fn is_busy(leaf: &Leaf, second: f64) -> bool {
     !(leaf.idle.0 as f64..leaf.idle.1 as f64).contains(&second)
 }
 
-/// What a leaf is entitled to at a time, in percent of the link: its agency's share, divided in
-/// proportion among those of its classes that have something to send. At no time is
-/// a whole agency idle.
+/// Returns a leaf's share at a time, in percent of the link: its agency's share, divided in
+/// proportion among those of its classes that are backlogged. At no time is a whole agency idle.
 pub fn entitled(leaf: usize, second: f64) -> f64 {
     let Leaf {
         agency, percent, ..
@@ -102,8 +101,8 @@ fn part(rate: Rate, percent: u32) -> Rate {
     Rate::from_bps(rate.bps() * u64::from(percent) / 100).unwrap_or(Rate::MIN)
 }
 
-/// The agencies under CBQ; with `priorities`, the interactive classes go first (Fig. 14), else
-/// all are equal (Fig. 15). Beside the queue: its leaves, in the order of [`LEAVES`].
+/// The agencies under CBQ; with `priorities`, the interactive classes go first (Fig. 14), else all
+/// are equal (Fig. 15). Returns the queue and its leaves, in the order of [`LEAVES`].
 pub fn cbq(rate: Rate, priorities: bool) -> Result<(Cbq<ClassPacket>, [ClassId; 4]), CbqError> {
     let class_of = |rate| CbqClass::new(rate, LENGTH);
     let mut cbq = Cbq::new(rate, Default::default()).marking();
@@ -123,8 +122,8 @@ pub fn cbq(rate: Rate, priorities: bool) -> Result<(Cbq<ClassPacket>, [ClassId; 
     Ok((cbq, leaves))
 }
 
-/// The agencies as a class tree, `algorithm` at both levels. Beside the queue: its leaves, in
-/// the order of [`LEAVES`].
+/// Returns the agencies as a class tree, with `algorithm` at both levels. Next to the queue are its
+/// leaves, in the order of [`LEAVES`].
 pub fn tree(algorithm: Algorithm) -> Result<(Tree<ClassPacket>, [ClassId; 4]), TreeError> {
     let weight = |percent| ClassConfig::new(Weight::new(percent).unwrap_or(Weight::ONE), LENGTH);
     let mut tree = Tree::new(algorithm, None, Default::default()).marking();
@@ -156,7 +155,7 @@ pub fn sources(leaves: [ClassId; 4]) -> [ClassSource; 4] {
     })
 }
 
-/// Runs the experiment and measures what each class sent every `interval`.
+/// Runs the experiment and measures each class's throughput in every `interval`.
 pub fn run(
     queue: impl ClassQueue<ClassPacket>,
     leaves: [ClassId; 4],

@@ -10,7 +10,7 @@ use crate::time::Picos;
 use fairlane_core::tree::{ClassFlow, ClassQueue};
 use fairlane_core::{ChangeError, FlowConfig, FlowId, Length, Rate};
 
-/// What queues of classes hold in a [`Simulation`].
+/// The packets in queues of classes of a [`Simulation`].
 ///
 /// ```
 /// use fairlane_core::sched::Algorithm;
@@ -55,17 +55,17 @@ pub type ClassPacket = Waiting<ClassFlow, Tag>;
 /// ```
 pub type FlowServer<Q, O> = Server<Q, O, FlowId, Tag>;
 
-/// What a packet scheduler holds there.
+/// The packets in its packet schedulers.
 pub type FlowPacket = Waiting<FlowId, Tag>;
 
-/// A flow of a run: what it is entitled to, what it sends, and when it comes and goes.
+/// A flow of a run: its configuration, its traffic, and its lifetime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowPlan {
-    /// Its weight, longest packet and limits. What its source sends beyond is dropped.
+    /// Its weight, longest packet and limits. Packets of its source in excess of these are dropped.
     pub config: FlowConfig,
     /// When it sends.
     pub traffic: Traffic,
-    /// What it sends.
+    /// Its packet lengths.
     pub lengths: Lengths,
     /// When it is added, and its source starts.
     pub start: Picos,
@@ -73,7 +73,7 @@ pub struct FlowPlan {
     pub stop: Picos,
     /// Its changes, in any order.
     pub changes: Vec<(Picos, FlowConfig)>,
-    /// When it is removed with what it has queued, if ever.
+    /// When it is removed with its queued packets, if ever.
     pub removal: Option<Picos>,
 }
 
@@ -95,7 +95,7 @@ impl FlowPlan {
 /// A source whose packets go to a class.
 pub type ClassSource = SourcePlan<ClassFlow>;
 
-/// What happens to a flow; in this order at the same time.
+/// The events of a flow; in this order at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Life {
     Removed,
@@ -107,10 +107,10 @@ enum Life {
 /// [`run_until`](Self::run_until)), or of flows that come, change and go ([`add`](Self::add),
 /// [`run`](Self::run)).
 ///
-/// Events are taken in the order of time. At the same time flows are removed first, then
-/// changed, then added; then packets arrive, in the order of their sources, then one ends, then
-/// the queue has its turn. So a run is a function of its plans and its seed. O(log sources) an
-/// event, and what the queue costs.
+/// Events are processed in order of time. At the same time flows are removed first, then changed,
+/// then added; then packets arrive, in the order of their sources, then one ends, then the queue is
+/// served. So a run is a function of its plans and its seed. O(log sources) an event, plus the cost
+/// of the queue.
 ///
 /// ```
 /// use fairlane_core::sched::Algorithm;
@@ -161,17 +161,17 @@ impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
         Ok(self.flows.len() - 1)
     }
 
-    /// Runs: sources send, flows come, change and go before `until`; then what is queued
-    /// is sent. Gives back the server, idle. Fails at a change that the scheduler refuses.
-    /// A change of a flow that is not there is passed over.
+    /// Runs the simulation: sources send, and flows are added, changed and removed before `until`;
+    /// then the backlog is sent. Returns the server, idle. Fails at a change that the scheduler
+    /// rejects. A change of a flow that does not exist is skipped.
     pub fn run(self, until: Picos) -> Result<FlowServer<Q, O>, ChangeError> {
         let (server, _) = self.run_while(until, || true)?;
         Ok(server)
     }
 
-    /// The same, as long as `go_on` says so, which is asked at every event: the server, and whether
-    /// the run came to its end. Where it did not, the server is as it was then, and its observer
-    /// was told of no end.
+    /// The same, as long as `go_on` returns true, which is called at every event: returns the
+    /// server, and whether the run came to its end. If it did not, the server is in its state at
+    /// that moment, and its observer saw no end.
     pub fn run_while(
         mut self,
         until: Picos,
@@ -260,8 +260,8 @@ impl<Q: ClassQueue<ClassPacket>, O: Observer<ClassFlow>> Simulation<Q, O, ClassF
         Ok(number)
     }
 
-    /// Lets everything happen that is due before `until`, and sets the clock to it. May be
-    /// called again to go on.
+    /// Processes all events before `until`, and sets the clock to it. Repeated calls continue the
+    /// run.
     pub fn run_until(&mut self, until: Picos) {
         self.run_until_while(until, || true);
     }
@@ -300,7 +300,7 @@ where
         self.senders.carrier.server.queue_mut()
     }
 
-    /// Lets the queue do what it may do at leisure, now and then.
+    /// Lets the queue do deferrable work.
     pub fn expire_idle(&mut self) {
         self.senders.carrier.server.expire_idle();
     }
@@ -310,7 +310,7 @@ where
         self.senders.carrier.server.observer()
     }
 
-    /// Who watches, to ask or to empty.
+    /// Returns the observer, to query or reset it.
     pub fn observer_mut(&mut self) -> &mut O {
         self.senders.carrier.server.observer_mut()
     }
@@ -326,11 +326,11 @@ where
     }
 }
 
-/// A link, and whose packets each source sends: what leaves it has arrived.
+/// A link, and the owner of each source's packets: packets that leave the link have arrived.
 #[derive(Debug)]
 struct Line<Q, O, L> {
     server: Server<Q, O, L, Tag>,
-    /// By source; none of who has not come, or is gone.
+    /// By source; `None` for a source that has not started, or is gone.
     whose: Vec<Option<L>>,
 }
 

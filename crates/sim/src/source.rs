@@ -13,7 +13,7 @@ pub enum Lengths {
     Fixed(Length),
     /// Each from the first to the second equally likely; in either order.
     Uniform(Length, Length),
-    /// Each in proportion to the number beside it, of which one is not 0.
+    /// Each in proportion to its number, at least one of which is not 0.
     Weighted(Vec<(Length, u32)>),
 }
 
@@ -81,8 +81,8 @@ impl Lengths {
 /// When a source sends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
-    /// Always backlogged: keeps so many packets in the scheduler, 1 or more. With 1 it is
-    /// idle for an instant at each departure.
+    /// Always backlogged: keeps this many packets in the scheduler, at least 1. With 1 it is idle for an
+    /// instant at each departure.
     Greedy(u32),
     /// Constant bit rate: a packet follows another after the time it takes at this rate.
     Cbr(Rate),
@@ -101,7 +101,7 @@ pub enum Traffic {
         /// Rate while on.
         peak: Rate,
     },
-    /// So many packets at once, every period, which is above 0.
+    /// A burst of this many packets, every period, which is above 0.
     Bursty {
         /// Packets of one burst.
         packets: u32,
@@ -160,7 +160,7 @@ pub struct Source {
     bits: u128,
     /// When the next packet leaves, apart from that.
     time: Picos,
-    /// What is left of the span of sending, or the burst.
+    /// The remaining time of the sending span, or the remaining burst.
     on: Picos,
     burst: u32,
     trace: VecDeque<(Picos, Length)>,

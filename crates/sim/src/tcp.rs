@@ -1,18 +1,17 @@
-//! A source in a closed loop: it keeps a window of packets on their way, and reacts to what
-//! becomes of them.
+//! A closed-loop source: it keeps a window of packets in flight, and reacts to their fate.
 //!
 //! The model is Reno's congestion control (RFC 5681) with selective acknowledgements, in whole
-//! packets, and without what lies beneath it: no connection is made, no receiver delays
-//! acknowledgements, none is lost, and the path beside the link takes the same time for all. The
+//! packets and simplified: connections are not set up, receivers do not delay acknowledgements, no
+//! acknowledgement is lost, and the path outside the link takes the same time for all packets. The
 //! window is 10 packets first (RFC 6928), grows by one an acknowledgement up to the threshold and
 //! by one a round trip above it. A packet is lost when three that were sent after it were
 //! acknowledged; then, or when an acknowledgement says that a packet was marked (RFC 3168), the
 //! window and the threshold are halved, once for all packets of one window. When nothing was
 //! acknowledged for the retransmission timeout (RFC 6298, 200 ms at least, doubled each time), all
-//! that is on its way counts as lost, and the window is one.
+//! packets in flight count as lost, and the window is one.
 //!
-//! A packet that is lost is followed by another of the same source: that it is the same data again
-//! makes no difference to the link.
+//! Another packet of the same source follows a lost one: a retransmission is like any other packet
+//! for the link.
 
 use std::collections::VecDeque;
 
@@ -24,7 +23,7 @@ pub struct Tcp {
     /// From the end of a packet's transmission until its sender knows: the round trip without
     /// queue and transmission.
     pub rtt: Picos,
-    /// Most packets on their way, 1 or more: what the receiver has room for.
+    /// Most packets in flight, at least 1: the receiver's window.
     pub window: u32,
 }
 
@@ -107,7 +106,7 @@ impl Sender {
         let place = self
             .on_their_way
             .binary_search_by_key(&number, |packet| packet.number);
-        // What was given up arrived all the same.
+        // A packet that had been given up arrived.
         let Ok(place) = place else {
             return;
         };

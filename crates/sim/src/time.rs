@@ -40,8 +40,8 @@ impl Picos {
         Picos(s as u128 * PICOS_PER_SECOND as u128)
     }
 
-    /// A span of `seconds`, to the nearest picosecond that a `f64` tells; zero for a
-    /// negative number or none at all.
+    /// Returns a span of `seconds`, to the nearest picosecond that an `f64` represents; zero for a
+    /// negative number or NaN.
     pub fn from_secs_f64(seconds: f64) -> Picos {
         Picos((seconds * PICOS_PER_SECOND as f64).round() as u128)
     }
@@ -121,12 +121,12 @@ impl Work {
     /// None.
     pub const ZERO: Work = Work(0);
 
-    /// So many bits.
+    /// Returns the work of `bits` bits.
     pub const fn from_bits(bits: u128) -> Work {
         Work(bits * PICOS_PER_SECOND as u128)
     }
 
-    /// So many bytes.
+    /// Returns the work of `bytes` bytes.
     pub const fn from_bytes(bytes: u64) -> Work {
         Work::from_bits(bytes as u128 * 8)
     }

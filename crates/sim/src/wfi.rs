@@ -1,23 +1,22 @@
-//! Worst-case fair indexes, measured: how far a flow falls behind its share.
+//! Meters of worst-case fair indexes: how far a flow falls behind its share.
 //!
 //! # Definitions
 //!
-//! *Work* W(t) and the service W^k(t) of flow k are what has left the link until t, the
-//! transmitted part of the packet in service included.
+//! *Work* W(t) and the service W^k(t) of flow k count the bits that have left the link until t,
+//! including the transmitted part of the packet in service.
 //!
-//! When a flow is *backlogged*, and what its backlog B^k is in the T-WFI, can be read in
-//! two ways; [`Backlogged`] chooses. In the QFQ+ paper's words a flow is backlogged while it
-//! owns a packet that is not completely transmitted, wherever that is: then B^k counts the
-//! bits in the scheduler, in the transmit queue, and the rest of the packet in service,
-//! and a flow alone on a link has indexes of zero. But a scheduler takes a flow for idle
-//! as soon as it has handed over its last packet. A flow whose next packet always comes
-//! while the last is on its way starts afresh with each, and over the whole time may fall
-//! behind without limit. The proofs are about what waits in the scheduler, and so are the
-//! bounds in [`fairlane_core::bounds`].
+//! The definitions of a *backlogged* flow and of its backlog B^k in the T-WFI can be read in two
+//! ways; [`Backlogged`] selects one. In the QFQ+ paper's words a flow is backlogged while it owns a
+//! packet that is not completely transmitted, wherever that is: then B^k counts the bits in the
+//! scheduler, in the transmit queue, and the rest of the packet in service, and a flow alone on a
+//! link has indexes of zero. But a scheduler takes a flow for idle as soon as it has handed over
+//! its last packet. A flow whose next packet always arrives while the last is in flight starts
+//! afresh with each, and over the whole time may fall behind without limit. The proofs concern the
+//! backlog in the scheduler, and so do the bounds in [`fairlane_core::bounds`].
 //!
-//! The share phi^k is the weight over the sum of the weights of all flows present, idle
-//! or not. While flows come and go it varies, and what a flow is guaranteed over an
-//! interval becomes an integral:
+//! The share phi^k is the weight over the sum of the weights of all flows present, idle or not.
+//! While flows are added and removed it varies, and a flow's guarantee over an interval becomes an
+//! integral:
 //!
 //! ```text
 //! G^k(t1, t2) = integral of phi^k dW from t1 to t2          (= phi^k W(t1, t2) if constant)
@@ -27,23 +26,22 @@
 //! T-WFI (Eq. 11 and Eq. 1)    max over packets of  (G^k(t_a, t_c) - B^k(t_a+)) / (phi^k(t_c) R)
 //! ```
 //!
-//! where [t1, t2] is any interval in which the flow is continuously backlogged, and
-//! B^k(t1, t2) what it could have sent: its bits not transmitted at t1, and what arrives
-//! after. The link is busy from t_a to t_c, so with constant weights the last line is
-//! `t_c - t_a - B / (phi R)`. No index is less than zero, which an empty interval has.
+//! where [t1, t2] is any interval in which the flow is continuously backlogged, and B^k(t1, t2) the
+//! bits that it could have sent: those not transmitted at t1, and later arrivals. The link is busy
+//! from t_a to t_c, so with constant weights the last line is `t_c - t_a - B / (phi R)`. No index
+//! is less than zero, which an empty interval has.
 //!
 //! A flow's own change of weight cuts its intervals: they end, and new ones start, at the
 //! change, and packets that are in the system then have no T-WFI.
 //!
 //! # How O(1) a packet is enough
 //!
-//! Let *owed* be `G - W^k` over the interval that ends now, started where that is largest.
-//! It grows while others are served and falls while the flow is. So an interval that
-//! matters starts with the backlog or at the end of one of the flow's packets, where owed
-//! becomes `max(owed, 0)`, and ends at the start of another or with the backlog. In Eq. 5,
-//! `B^k(t1, t2) - W^k(t1, t2)` is what is not transmitted just before t2, whatever t1, so
-//! that the index is the largest `min(owed, not transmitted)`; an arrival raises that, so
-//! the instant after it matters too.
+//! Let *owed* be `G - W^k` over the interval that ends now, started where that is largest. It grows
+//! while others are served and falls while the flow is. So an interval that matters starts with the
+//! backlog or at the end of one of the flow's packets, where owed becomes `max(owed, 0)`, and ends
+//! at the start of another or with the backlog. In Eq. 5, `B^k(t1, t2) - W^k(t1, t2)` is the number
+//! of bits not transmitted just before t2, whatever t1, so that the index is the largest `min(owed,
+//! not transmitted)`; an arrival raises that, so the instant after it matters too.
 
 use crate::observer::{Completion, Now, Observer};
 use crate::queue::PacketInfo;
@@ -64,7 +62,7 @@ pub enum Backlogged {
 /// The indexes of one flow so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wfi {
-    /// What the flow was last entitled to.
+    /// The last configuration of the flow.
     pub config: FlowConfig,
     /// T-WFI in picoseconds, rounded up.
     pub t_wfi: Picos,

@@ -118,7 +118,7 @@ fn aggregates_that_grow_while_they_wait_hold_nobody_up() {
     assert!(ratio <= 1.0, "{ratio} of the bound, {what}");
 }
 
-/// What a flow's bound depends on, beside the flow.
+/// The environment of a flow that determines its bound.
 struct Around {
     /// The smallest sum of weights while it was there.
     weight_sum: u64,
@@ -198,7 +198,7 @@ impl Around {
         f64::from(flow.max_length.get()) / f64::from(flow.weight.get())
     }
 
-    /// The longest packet of all, or budget of so many packets.
+    /// Returns the virtual time of the longest packet of all, or of a budget of `packets` of them.
     fn longest(&self, packets: u32) -> f64 {
         f64::from(packets) * f64::from(self.longest.get()) / self.weight_sum as f64
     }
@@ -224,8 +224,8 @@ impl Around {
         Some(late)
     }
 
-    /// What groups add, where the lowest one changes `more` often than others come, change
-    /// and go, and the longest charge is so many packets.
+    /// Returns the contribution of groups, if the lowest one changes `more` often than others are
+    /// added, changed and removed, and the longest charge is `packets` packets.
     fn regrouped(&self, life: &Life, packets: u32, more: usize) -> f64 {
         let longest = self.longest(packets);
         let lowest = |own: &FlowConfig| Around::packet(own) <= longest / 16.0;
@@ -251,7 +251,7 @@ impl Around {
         Some(self.late_in_aggregates(life, bound)? + regrouped)
     }
 
-    /// What others cost is in the bound.
+    /// The cost of the others is part of the bound.
     fn late_in_rounds(&self, life: &Life, bound: Bound) -> Option<f64> {
         match life.configs.len() {
             1 => Some(0.0),
@@ -281,7 +281,7 @@ fn any_size(random: &mut SmallRng, most: u32) -> u32 {
     (exponent.exp() as u32).clamp(1, most)
 }
 
-/// Traffic of any kind whose packets take so many picoseconds at its own rate.
+/// Returns random traffic whose packets take `packet` picoseconds at its own rate.
 fn any_traffic(random: &mut SmallRng, own: Rate, packet: u128) -> Traffic {
     match random.random_range(0..8) {
         0..=2 => Traffic::Greedy(random.random_range(1..4)),
@@ -345,7 +345,7 @@ impl Case {
         let skew = random.random_range(0..4);
         let same_length = random.random();
         let packets = if one_against_thousands { 4000 } else { 500 };
-        // What the link sends in the run, at about this many packets.
+        // The bits that the link sends in the run, for about this many packets.
         let bits = u128::from(longest) * 8 * packets;
         let until = Picos(bits * 1_000_000_000_000 / u128::from(rate.bps()));
         let share = f64::from(flows);
@@ -396,7 +396,7 @@ fn pick<'a, T>(random: &mut SmallRng, from: &'a [T]) -> &'a T {
 /// A flow from when it came until it went.
 #[derive(Clone)]
 struct Life {
-    /// As it was, at first and after each change.
+    /// Its configuration, at first and after each change.
     configs: Vec<FlowConfig>,
     /// The smallest and the largest sum of weights meanwhile, with each flow as light, or
     /// as heavy, as it ever was: an algorithm is allowed to take notice late.
@@ -408,7 +408,7 @@ struct Life {
     wfi: Option<Wfi>,
 }
 
-/// Follows who is there. At O(flows) a change.
+/// Tracks the flows present. O(flows) a change.
 #[derive(Default)]
 struct Lives {
     present: HashMap<FlowId, Life>,
@@ -513,23 +513,22 @@ fn run<A: Scheduler>(algorithm: A, case: &Case, seed: u64) -> (Vec<Life>, u64) {
 /// weights of the flows present, as the meter has it, V for the algorithm's. A flow j has
 /// the weight w_j of a sum S, packets up to L_j, and the T-WFI D_j, in virtual time.
 ///
-/// **Timestamps.** From any V on until j was served next, V goes on by D_j + L_j / w_j at
-/// most: by then V <= F' + (L - l) / S, where F' <= S_j + DS+ + l / w_j, and S_j was
-/// DS- + (1 / w_j - 1 / S) L_j after V. That is j's *turn*.
+/// **Timestamps.** From any V until j is served next, V advances by at most D_j + L_j / w_j: by
+/// then V <= F' + (L - l) / S, where F' <= S_j + DS+ + l / w_j, and S_j was DS- + (1 / w_j - 1 / S)
+/// L_j after V. That is j's *turn*.
 ///
-/// * *Another flow is changed or removed.* Until its turn it counts as before: v gains
-///   w_j / S of what V does meanwhile. What it was served ahead of V counts for the others as
-///   if it had its turn only then, F_j - V, which is also all that an idle flow's change
-///   costs, since F_j is no later than its turn would be. Such work may put off the turns
-///   of others that change, each by as much.
+/// * *Another flow is changed or removed.* Until its turn it counts as before: v gains w_j / S of
+///   V's advance meanwhile. Its service ahead of V, F_j - V, counts for the others as if its turn
+///   came only then; that is also the full cost of an idle flow's change, since F_j is no later
+///   than its turn would be. Such work may put off the turns of others that change, each by as
+///   much.
 /// * *One that becomes heavier* when it is late is late by the same work after; or, in its
 ///   group, by what V is after the group's first F', L / S at most, at its new weight.
 /// * *The flow itself was changed.* Until its turn its packets are charged at the old weight.
 ///   If it is late then, its S is moved towards V, and if not, it is after V by no more
 ///   than its old share allows: from then on the new bound holds.
-/// * *The lowest group changes* with the sum. A flow that has to move from it into another
-///   starts at V, and loses what it was late by: two slots and L / S. Such a slot is
-///   less than a 16th of L / S.
+/// * *The lowest group changes* with the sum. A flow that has to move from it into another starts
+///   at V, and loses its lateness: two slots and L / S. Such a slot is less than a 16th of L / S.
 ///
 /// **Aggregates.** L becomes M L. A flow that is changed or removed waits for its turn in
 /// its aggregate, and its aggregate's weight for the next place: two turns. One that joins
@@ -538,10 +537,10 @@ fn run<A: Scheduler>(algorithm: A, case: &Case, seed: u64) -> (Vec<Life>, u64) {
 /// it. While the aggregates grow after the start, up to eightfold, the lowest group changes
 /// at most four times.
 ///
-/// **Rounds.** The bound's round has all flows that there ever were, so each one that came
-/// has a turn beside those of the others. Where one goes or is changed, the sum is smaller
-/// by it while its turn is past or stays as long as it was: it is in the round once more.
-/// A flow with another quantum may need a turn more.
+/// **Rounds.** The bound's round includes all flows that ever existed, so each added flow has a
+/// turn in addition to those of the others. Where one goes or is changed, the sum is smaller by it
+/// while its turn is past or stays as long as it was: it is in the round once more. A flow with
+/// another quantum may need a turn more.
 fn worst_ratio(
     lives: &[Life],
     work: u64,

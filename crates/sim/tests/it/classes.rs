@@ -44,7 +44,7 @@ fn ms(ms: u64) -> Picos {
     Picos::from_millis(ms)
 }
 
-/// What happened, in order: packet numbers and times in microseconds.
+/// The events, in order: packet numbers and times in microseconds.
 #[derive(Default)]
 struct Story {
     sent: Vec<(u64, u64, u64)>,
@@ -78,7 +78,7 @@ fn packets_leave_when_the_link_has_sent_those_before() {
     run.add_source(source(class, Traffic::Trace(trace.to_vec())))
         .unwrap();
     run.run_until(ms(2));
-    // What ends at 2 ms is left for the next run.
+    // An event at 2 ms is left for the next run.
     assert_eq!(run.observer().sent, [(0, 0, 1000)]);
     assert_eq!(run.clock(), ms(2));
     run.run_until(ms(100));

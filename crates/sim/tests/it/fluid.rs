@@ -1,5 +1,5 @@
-//! What of the fluid server's service the packet servers give, and how far two of them may
-//! be apart on the same arrivals.
+//! How much of the fluid server's service the packet servers give, and how far two of them may be
+//! apart on the same arrivals.
 //!
 //! Each test runs the cases of seeds 0, 1, 2, .. A failure prints the command that runs its
 //! case alone.
@@ -24,7 +24,7 @@ struct Case {
     until: Picos,
 }
 
-/// What the flows send.
+/// The flows' traffic.
 #[derive(Clone, Copy, PartialEq)]
 enum Load {
     /// Each at its own times, in all between less and more than the link can send.
@@ -116,7 +116,7 @@ fn bytes(work: Work) -> f64 {
     work.as_bytes_f64()
 }
 
-/// What arrived, and what the link did.
+/// The arrivals, and the link's events.
 #[derive(Default)]
 struct Log {
     arrivals: Vec<(Picos, FlowId, Length)>,
@@ -171,8 +171,7 @@ impl Service<'_> {
     }
 }
 
-/// Whoever serves them, all packets are sent at the times at which a flow's service changes
-/// its slope.
+/// Whichever server, all packets are sent at the times at which a flow's service changes its slope.
 fn instants(logs: [&Log; 2]) -> Vec<Picos> {
     let sent = logs.into_iter().flat_map(|log| &log.sent);
     let mut all: Vec<_> = sent.flat_map(|s| [s.start.time, s.end.time]).collect();
@@ -181,7 +180,7 @@ fn instants(logs: [&Log; 2]) -> Vec<Picos> {
     all
 }
 
-/// What a time rounded to a picosecond, and sums in floating point, are worth in bytes.
+/// The error in bytes of times rounded to a picosecond, and of sums in floating point.
 const ROUNDING: f64 = 0.01;
 
 /// B-WFIs of QFQ and of WF2Q+, in bytes, with what their arithmetic may add until the end.
@@ -471,10 +470,10 @@ fn an_arrival_during_a_transmission_counts_from_its_own_time() {
     assert_eq!(late(sched::Wfq::new()), [0.85, 0.0]);
 }
 
-/// While all flows are backlogged, WF2Q+'s V is the fluid server's, and the theorems on WF2Q
-/// hold for it as they are. Once a flow is idle V is slower: then they hold against a fluid
-/// server in which idle flows keep their shares, which is what the bounds say, and a flow
-/// may be ahead of the real one, or behind.
+/// While all flows are backlogged, WF2Q+'s V is the fluid server's, and the theorems on WF2Q hold
+/// for it unchanged. Once a flow is idle V is slower: then they hold against a fluid server in
+/// which idle flows keep their shares, as the bounds state, and a flow may be ahead of the real
+/// one, or behind.
 #[test]
 fn wf2q_plus_follows_the_fluid_server_while_all_flows_are_backlogged() {
     let name = "wf2q_plus_follows_the_fluid_server_while_all_flows_are_backlogged";

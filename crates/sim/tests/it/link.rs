@@ -1,4 +1,4 @@
-//! The link ends every packet when it should, and its transmit queue holds what it may.
+//! The link ends every packet on time, and its transmit queue keeps its limit.
 
 use crate::support::{config, length, rate};
 use fairlane_core::sched::{Drr, Fifo};
@@ -39,7 +39,7 @@ fn a_packet_in_the_picosecond_of_the_last_end_follows_without_a_gap() {
     assert_eq!(end, Picos(1_142_857_142));
     link.push(end, length(1), ()).unwrap();
     assert_eq!(link.complete().unwrap().end, Picos(2_285_714_285));
-    // A picosecond later, a busy period begins anew.
+    // A picosecond later, a new busy period begins.
     let next = Picos(2_285_714_286);
     link.push(next, length(1), ()).unwrap();
     let sent = link.complete().unwrap();

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const BIT: i128 = 1_000_000_000_000;
 
-/// What happened, in order. Only times are taken over: work is computed again.
+/// The events, in order. Only times are copied: work is computed independently.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Added(FlowId, u32),
@@ -90,7 +90,8 @@ fn lcm(a: i128, b: i128) -> i128 {
     a / x * b
 }
 
-/// A run, by what the log has of it. A *life* of a flow is the time from its addition to its removal.
+/// A run, reconstructed from the log. A *life* of a flow is the time from its addition to its
+/// removal.
 struct History {
     reading: Backlogged,
     per_pico: i128,
@@ -277,7 +278,8 @@ impl History {
         points
     }
 
-    /// B-WFI of each life, times `scale`: of a backlogged flow, and of what it could have sent.
+    /// Returns the B-WFI of each life, times `scale`: of a backlogged flow, and limited by its
+    /// backlog.
     fn worst(&self) -> Vec<[i128; 2]> {
         let points = self.points();
         let mut worst = vec![[0i128; 2]; self.lives.len()];
@@ -394,7 +396,7 @@ struct Run {
 
 const MAX_LENGTH: u32 = 1500;
 
-/// What the meter says of every life, in the order in which they began, and the log.
+/// Returns the meter's results for every life, in the order in which they began, and the log.
 fn measure<A: Scheduler>(
     algorithm: A,
     run: &Run,

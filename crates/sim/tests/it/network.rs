@@ -39,7 +39,7 @@ fn row(wires: &[Wire], seed: u64) -> Network {
     network
 }
 
-/// Nobody sends any more, and nothing is lost but what is said to be.
+/// Checks, after all sources have stopped, that only reported losses are missing.
 #[track_caller]
 fn nothing_is_missing(carried: &Carried) {
     assert_eq!(carried.on_their_way(), 0, "{carried:?}");
@@ -172,7 +172,7 @@ fn nothing_is_lost_but_what_is_said_to_be() {
             let carried = network.carried(group);
             lost += carried.rejected + carried.displaced;
             received += carried.received.packets;
-            // All that may wait, and one in service at each port, and what is on the wires.
+            // The limits of all queues, one packet in service at each port, and those on the wires.
             assert!(
                 carried.on_their_way() <= 30 + 20 + 10 + 3 + 120,
                 "{algorithm:?}: {group}"
@@ -192,7 +192,7 @@ fn nothing_is_lost_but_what_is_said_to_be() {
         // The last wire is the narrowest, and seldom idle.
         let last = network.port(4).sent.bytes as f64 * 8.0 / 2.0;
         assert!(last > 0.8 * 6e6, "{algorithm:?}: {last}");
-        // And from here on, it is counted anew, until all that was sent has come.
+        // From here on the counts restart, until all sent packets have arrived.
         let on_their_way = [0, 1, 2, 3, 4].map(|group| network.carried(group).on_their_way());
         network.restart();
         assert_eq!(network.carried(0).sent.packets, 0);
@@ -230,7 +230,7 @@ fn a_port_gives_each_flow_its_share_and_takes_from_who_holds_most() {
     network.restart();
     network.run_until(Picos::from_secs(3));
     let mbit = |group| network.carried(group).received.bytes as f64 * 8.0 / 2e6;
-    // Of 10 Mbit/s, the first has what it sends, and nothing of it is lost; the others share the rest.
+    // Of 10 Mbit/s, the first gets all that it sends, without loss; the others share the rest.
     let small = network.carried(0);
     assert_eq!(small.rejected + small.displaced, 0);
     assert!((mbit(0) - 1.0).abs() < 0.02, "{}", mbit(0));

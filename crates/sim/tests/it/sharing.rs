@@ -12,7 +12,7 @@ fn rate() -> Rate {
     RATE.parse().unwrap()
 }
 
-/// What was sent in each second, in percent of the link.
+/// Throughput in each second, in percent of the link.
 struct Trace {
     meter: ClassMeter,
     leaves: [ClassId; 4],
@@ -42,7 +42,7 @@ impl Trace {
         leaves.map(|leaf| self.leaf(leaf, second)).sum()
     }
 
-    /// Farthest that a class, and an agency, ever are from what they are entitled to.
+    /// Returns the largest deviations of a class, and of an agency, from their shares.
     fn worst(&self) -> (f64, f64) {
         let (mut class, mut agency) = (0f64, 0f64);
         for second in settled() {
@@ -59,8 +59,8 @@ impl Trace {
     }
 }
 
-/// Seconds in which nobody became idle or busy, nor in the one before: a class that stops
-/// still sends what is in its queue.
+/// Returns the seconds in which no class became idle or busy, nor in the one before: a class that
+/// stops still sends its backlog.
 fn settled() -> impl Iterator<Item = u64> {
     (1..sharing::SECONDS).filter(|&second| {
         let changes = |at: u64| at == second || at + 1 == second;

@@ -1,4 +1,4 @@
-//! Sources send what they promise, and the same again.
+//! Sources send as configured, and reproducibly.
 
 use crate::support::{config, length, rate};
 use fairlane_core::sched::{Drr, Qfq};
@@ -257,7 +257,7 @@ fn a_flow_sends_from_its_start_to_its_stop() {
     let expected: Vec<_> = (10..20).map(ms).collect();
     assert!(arrivals(0).eq(expected));
     assert_eq!(arrivals(1).min(), Some(ms(10)));
-    // The link is never idle in between, and what was queued at the stop still leaves.
+    // The link is never idle in between, and the backlog at the stop still leaves.
     assert_eq!(record.0.len(), 10_000 + 4);
     assert!(arrivals(1).max().unwrap() < ms(20));
 }

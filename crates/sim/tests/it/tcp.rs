@@ -1,4 +1,4 @@
-//! Sources in a closed loop against what is known of TCP.
+//! Closed-loop sources compared with the known behaviour of TCP.
 
 use crate::support::{length, rate};
 use fairlane_core::Rejection;
@@ -15,7 +15,7 @@ use fairlane_sim::{
 const LINK: u64 = 8_000_000;
 const SECONDS: u64 = 60;
 
-/// What became of the packets of each source, once it is warm.
+/// Counts of the packets of each source, once it is warm.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Fate {
     sent: Vec<u64>,
@@ -106,7 +106,7 @@ fn run(leaves: &[LeafConfig], sources: &[(usize, u64, u32, bool)]) -> Fate {
             ecn,
             // They do not begin as one.
             active: vec![Picos::from_millis(7 * number as u64)..Picos::MAX],
-            // A leaf does not look at flows: they tell the sources apart.
+            // A leaf does not inspect flows: they distinguish the sources.
             ..ClassSource::new(of(leaves[leaf], number), Traffic::Greedy(1), lengths)
         };
         run.add_source(source).unwrap();
@@ -163,7 +163,7 @@ fn equal_sources_share_a_queue_and_exactly_so_where_each_has_one() {
     }
 }
 
-/// With one queue, who has the shorter round trip has more; a queue for each is indifferent.
+/// In one queue, the shorter round trip gets more; with a queue for each it makes no difference.
 #[test]
 fn a_short_round_trip_wins_in_one_queue_and_nothing_where_each_has_its_own() {
     let rtts = [20, 160];

@@ -1,4 +1,4 @@
-//! What the meters say of QFQ, DRR and FIFO on skewed sets of flows.
+//! The meters' results for QFQ, DRR and FIFO on skewed sets of flows.
 
 use crate::support::{length, rate};
 use fairlane_core::bounds::{self, Aggregate, Round, Slot, Terms, Transmit};
@@ -38,13 +38,13 @@ fn measure<A: Scheduler>(
     server.observer().flows().map(|(_, wfi)| wfi).collect()
 }
 
-/// How long the link takes for so many bytes, rounded up.
+/// Returns the time that the link takes for `bytes` bytes, rounded up.
 fn time_of(bytes: u128) -> Picos {
     Picos((bytes * 8_000_000_000_000).div_ceil(BPS.into()))
 }
 
-/// The indexes of QFQ for one of these flows, with packets of one length and so many queued behind
-/// the scheduler.
+/// Returns the indexes of QFQ for one of these flows, with packets of one length and `queue` of
+/// them queued behind the scheduler.
 fn of_qfq(config: &FlowConfig, set: &[FlowConfig], queue: u32) -> bounds::Wfi {
     let sum = set.iter().map(|c| u64::from(c.weight.get())).sum();
     let own = config.max_length;
