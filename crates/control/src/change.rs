@@ -1,5 +1,5 @@
-//! A change of a running site: written into its configuration, checked as any file is, and taken
-//! over whole or not at all. What it does to what classes are promised is told beforehand.
+//! Changes of a running site: a change is written into the configuration, checked as any file is, and applied whole or
+//! not at all. Its effects on the guarantees of classes are computed beforehand.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::document::{Document, EditError};
 use crate::draft::Drafts;
 use crate::edit::Edits;
 
-/// Times that a change is made anew where another one came first.
+/// Most attempts at a change that other changes overtake.
 pub(crate) const ATTEMPTS: u32 = 16;
 
-/// What a change does.
+/// The result of a change.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changed {
-    /// Whether it was made, or only looked at.
+    /// Whether the change was applied; false for a dry run.
     pub applied: bool,
-    /// The classes whose terms are others then, or that come or go: all of them in the order of the file, or
+    /// The classes that are changed, added or removed: all of them in the order of the file, or
     /// [those that lose most](Changed::shorten).
     pub effects: Vec<Effect>,
-    /// How many they are in all.
+    /// Number of all effects.
     pub effects_total: usize,
-    /// How many of all are promised less than before: a lower rate, a longer delay, or nothing any more.
+    /// Number of effects that reduce a guarantee: a lower rate, a longer delay, or none any more.
     pub effects_worse: usize,
-    /// What is allowed and hardly meant in the configuration as it is then.
+    /// Warnings about the changed configuration.
     pub warnings: Vec<String>,
-    /// The grants that it ends, or would, since it may break them.
+    /// The grants that the change ends, or would end, because it was allowed to break them.
     #[serde(rename = "ended_grants")]
     pub ended: Vec<Ended>,
 }
@@ -42,7 +42,7 @@ pub struct Ended {
     pub link: String,
     /// Its class: `grant-` and its number.
     pub class: String,
-    /// What it would have less than it was promised.
+    /// The part of its guarantee that it would lose.
     pub reason: String,
 }
 
@@ -56,38 +56,38 @@ impl From<&Broken> for Ended {
     }
 }
 
-/// What becomes of a class: in JSON `link`, `class`, and `before` and `after` as [`Promise`]s.
+/// The effect of a change on a class: in JSON `link`, `class`, and `before` and `after` as [`Promise`]s.
 #[derive(Clone, Debug)]
 pub struct Effect {
     /// Its link.
     pub link: Arc<str>,
-    /// What it was promised; `None` where it comes.
+    /// Its guarantee before; `None` for an added class.
     pub before: Option<Shared<ClassTerms>>,
-    /// What it is promised then; `None` where it goes.
+    /// Its guarantee after; `None` for a removed class.
     pub after: Option<Shared<ClassTerms>>,
 }
 
-/// Why a change was not made. Nothing has changed then.
+/// Why a change was refused. The site is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It cannot be written down.
+    /// It cannot be written into the configuration.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// The site cannot go on as it says.
+    /// The site cannot apply it.
     #[error(transparent)]
     Site(#[from] Error),
-    /// It was made from something else than what runs.
+    /// It is based on another configuration than the running one.
     #[error("{0}")]
     Precondition(String),
     /// It was not granted.
     #[error(transparent)]
     NotGranted(#[from] NotGranted),
-    /// There are as many grants as there may be.
+    /// The number of grants is at its limit.
     #[error("{0}")]
     TooMany(String),
 }
 
-/// The grants that a change was refused for.
+/// Returns the grants that a refused change would break.
 pub(crate) fn broken_by(refused: &Refused) -> &[Broken] {
     match refused {
         Refused::Site(Error::Site(SiteError::Grants { broken, .. })) => broken,
@@ -95,13 +95,11 @@ pub(crate) fn broken_by(refused: &Refused) -> &[Broken] {
     }
 }
 
-/// Makes a change, or with `dry` only looks what it would do. `edit` may be called again, where
-/// another change came first.
+/// Makes a change, or with `dry` only computes its effects. `edit` is called again after another change came first.
 ///
 /// # Errors
 ///
-/// What the change names is not there, the configuration would not be valid, or cannot take over
-/// without a restart.
+/// The change names something that does not exist, or the changed configuration is invalid or needs a restart.
 pub fn change(
     handle: &Handle,
     dry: bool,
@@ -114,9 +112,9 @@ pub fn change(
     })
 }
 
-/// Makes some changes together, or with `dry` only looks what they would do, with these grants in place
-/// of those that run. What they touch is read again, where the text is such that this can be done
-/// ([`Draft`](fairlane_config::Draft)), else the whole text.
+/// Makes some changes together, or with `dry` only computes their effects, with `grants` instead of the running ones.
+/// Reads only the changed tables again where the text allows it ([`Draft`](fairlane_config::Draft)), else the whole
+/// text.
 pub(crate) fn change_beside(
     handle: &Handle,
     drafts: &Drafts,
@@ -159,7 +157,7 @@ fn of_edits(edits: &Edits, refused: Refused) -> Refused {
     }
 }
 
-/// Makes a change anew, where another one came first.
+/// Makes a change, and repeats it if another one came first.
 fn retried(make: impl Fn() -> Result<Changed, Refused>) -> Result<Changed, Refused> {
     let mut attempt = 1;
     loop {
@@ -170,12 +168,12 @@ fn retried(make: impl Fn() -> Result<Changed, Refused>) -> Result<Changed, Refus
     }
 }
 
-/// What a change was made from, if it is to be made.
+/// Returns the configuration that a change is based on; none for a dry run.
 fn base(dry: bool, before: &Arc<Site>) -> Option<Arc<Site>> {
     (!dry).then(|| Arc::clone(before))
 }
 
-/// The whole text with a change.
+/// Returns the whole text with a change.
 fn edited(
     before: &Site,
     edit: impl Fn(&mut Document) -> Result<(), EditError>,
@@ -185,8 +183,8 @@ fn edited(
     Ok(Source::Text(document.to_string()))
 }
 
-/// The whole text with some changes. Where filters come it is read here, to go on with these grants: each of
-/// them is to match something. Those that were there before may have become such that never do.
+/// Returns the whole text with some changes. If they add filters, reads it here with these grants, and refuses an added
+/// filter that can never match. A filter that was there before may become one.
 fn all_edited(before: &Site, grants: &[Arc<Grant>], edits: &Edits) -> Result<Source, Refused> {
     let mut document = Document::new(&before.text)?;
     let brought = edits.make(&mut document)?;
@@ -209,7 +207,7 @@ fn all_edited(before: &Site, grants: &[Arc<Grant>], edits: &Edits) -> Result<Sou
     Ok(Source::Site(Box::new(site)))
 }
 
-/// A configuration with these grants, or with those that run.
+/// Returns a configuration with these grants, or with the running ones.
 pub(crate) fn beside(source: Source, grants: Option<&[Arc<Grant>]>) -> Source {
     match grants {
         Some(grants) => Source::Granting(Box::new(source), grants.to_vec()),
@@ -217,7 +215,7 @@ pub(crate) fn beside(source: Source, grants: Option<&[Arc<Grant>]>) -> Source {
     }
 }
 
-/// Has another configuration take over; without `base` only looks what it would do.
+/// Applies a configuration; without `base` only computes its effects.
 pub(crate) fn replace(
     handle: &Handle,
     source: Source,
@@ -232,7 +230,7 @@ pub(crate) fn replace(
     Ok(changed(applied, before, &after))
 }
 
-/// What became of one configuration with another one.
+/// Returns the result of replacing one configuration by another.
 pub(crate) fn changed(applied: bool, before: &Site, after: &Site) -> Changed {
     let effects = effects(before, after);
     Changed {
@@ -246,11 +244,11 @@ pub(crate) fn changed(applied: bool, before: &Site, after: &Site) -> Changed {
 }
 
 impl Changed {
-    /// Keeps so many effects, those that lose most first; the counts stay. O(effects + most log most).
+    /// Keeps the `most` effects with the largest loss, in that order; the counts stay. O(effects + most log most).
     pub fn shorten(&mut self, most: usize) {
         let losses = self.effects.iter().map(Effect::loss);
         let mut worst: Vec<(f64, usize)> = losses.zip(0..).collect();
-        // Whoever loses as much stays in the order of the file.
+        // Those with the same loss stay in the order of the file.
         let order = |one: &(f64, usize), other: &(f64, usize)| {
             other.0.total_cmp(&one.0).then(one.1.cmp(&other.1))
         };
@@ -272,13 +270,13 @@ impl Effect {
         either.map_or("", |terms| &*terms.name)
     }
 
-    /// What it was promised, and what it is promised then.
+    /// Returns its guarantees before and after the change.
     pub fn promises(&self) -> [Option<Promise<'_>>; 2] {
         [&self.before, &self.after].map(|terms| terms.as_deref().map(Promise::of))
     }
 
-    /// The part of its promise that it loses, 0 to 1: of its rate, or by how much of it the delay is longer
-    /// than it was, whichever is more. 0 where it loses nothing.
+    /// Returns the part of its guarantee that it loses, from 0 to 1: the part of its rate, or the part by which the new
+    /// delay exceeds the old one, whichever is more.
     fn loss(&self) -> f64 {
         let [Some(before), after] = self.promises() else {
             return 0.0;
@@ -311,8 +309,8 @@ impl Serialize for Effect {
     }
 }
 
-/// The classes that are promised something else then, by link, in the order of the file; those that
-/// go last. O(classes).
+/// Returns the classes with another guarantee, by link, in the order of the file; removed classes come last.
+/// O(classes).
 pub(crate) fn effects(before: &Site, after: &Site) -> Vec<Effect> {
     let links = after.links.iter().flat_map(|link| {
         let former = before.links.iter().find(|former| former.to == link.to);

@@ -1,14 +1,13 @@
-//! A running site asked and changed: over a Unix socket, and over HTTP on loopback.
+//! The control interface of a running site, over a Unix socket and over HTTP on loopback.
 //!
-//! A [`Service`] is a thread of its own beside a [`Daemon`](fairlane_site::Daemon). It answers with
-//! the last state that the site told, and makes changes by writing them into the configuration
-//! ([`Document`]), which is then checked and taken over as any file is: whole or not at all, between
-//! two rounds, at the cost of what it touches. What it does to what every class is promised is
-//! computed beforehand ([`Effect`]).
+//! A [`Service`] is a thread next to a [`Daemon`](fairlane_site::Daemon). It answers with the last state that the site
+//! published. It makes a change by writing it into the configuration ([`Document`]), which is then checked and applied
+//! as any file is: whole or not at all, between two rounds, at the cost of the changed classes. The effects on the
+//! guarantees of all classes are computed beforehand ([`Effect`]).
 //!
-//! A [`Client`] asks such a service. What can be asked is in [`OPENAPI`].
+//! A [`Client`] sends requests to such a service. [`OPENAPI`] lists them.
 //!
-//! The thread that forwards knows nothing of all this.
+//! The forwarding thread takes no part in this.
 #![forbid(unsafe_code)]
 
 mod change;
@@ -43,5 +42,5 @@ pub use metrics::Format;
 pub use save::{create, save};
 pub use service::{Inherited, ServeError, Service, check_tokens};
 
-/// What can be asked, as an OpenAPI 3.1 document.
+/// The requests of the interface, as an OpenAPI 3.1 document.
 pub const OPENAPI: &str = include_str!("../openapi.json");

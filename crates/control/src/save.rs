@@ -7,16 +7,15 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// As any program creates files: the user's mask decides.
+/// The mode of new files, before the user's mask.
 const NEW_FILE_MODE: u32 = 0o666;
 
-/// Replaces a file by this text, at once and whole: whoever reads meanwhile finds the one or the
-/// other, and so does who comes after a power cut. Owner and mode stay, and so does a link that leads
-/// to the file.
+/// Replaces a file by this text atomically: a reader sees the old text or the new one, also after a power cut. Keeps
+/// owner, mode, and a symbolic link that leads to the file.
 ///
 /// # Errors
 ///
-/// The system's: then the file is as it was.
+/// The system's error; the file is unchanged then.
 pub fn save(path: &Path, text: &str) -> io::Result<()> {
     // The file itself, where the path is a link to it.
     let path = path.canonicalize()?;
@@ -34,12 +33,11 @@ pub fn save(path: &Path, text: &str) -> io::Result<()> {
     fs::File::open(folder)?.sync_all()
 }
 
-/// Makes a file with this text, at once and whole, where there is nothing of that name.
+/// Creates a file with this text atomically, if the name is free.
 ///
 /// # Errors
 ///
-/// `AlreadyExists` where there is something, be it a link that leads nowhere; the system's. Then
-/// nothing is made.
+/// `AlreadyExists` if the name is taken, even by a dangling link; else the system's error. Nothing is created then.
 pub fn create(path: &Path, text: &str) -> io::Result<()> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

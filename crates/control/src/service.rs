@@ -1,5 +1,4 @@
-//! The server: a thread of its own that speaks HTTP at a Unix socket, and on loopback. Nothing that
-//! anybody does here is waited for by the site.
+//! The server: a thread that speaks HTTP at a Unix socket and on loopback. The site never waits for a client.
 
 use std::fmt;
 use std::io;
@@ -33,27 +32,26 @@ use crate::routes::{Access, Api};
 use crate::stream::State;
 use crate::token::Token;
 
-/// Connections that are served at a time, where the system lets us have that many files; the next ones
-/// wait in the kernel's queue. Over HTTP come whoever is on this machine, at the socket only those who
-/// may change the site.
+/// Most connections at a time, if the system allows that many files; further ones wait in the kernel's queue. Every
+/// user of the machine can connect over HTTP, only users with the right to change the site at the socket.
 const AT_SOCKET: usize = 1_536;
 const OVER_HTTP: usize = 256;
-/// Files that are asked for: those connections, and what the site itself opens.
+/// The requested limit of open files: those connections and the site's own files.
 const FILES: u64 = 4_096;
-/// How long the last answers may take when the site has ended, whoever is silent.
+/// Most time for the last answers after the site has ended.
 const LAST: Duration = Duration::from_millis(200);
-/// How long a request may take to arrive, and how long its answer may lie there.
+/// Most time for a request to arrive, and for a client to accept more of its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to wait where the system has no more file descriptors.
+/// Pause after the system has run out of file descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// Why a site cannot be controlled.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {reason}")]
 pub struct ServeError {
-    /// What was being done.
+    /// The failed operation.
     pub what: String,
-    /// What the system says.
+    /// The system's error.
     pub reason: io::Error,
 }
 
@@ -65,12 +63,12 @@ pub struct Service {
     thread: Option<JoinHandle<()>>,
     path: Option<PathBuf>,
     http: Option<SocketAddr>,
-    /// Takes its file away when it goes.
+    /// Removes its file when it is dropped.
     socket: Option<Listener>,
     to_hand_over: ToHandOver,
 }
 
-/// What another process is to go on with.
+/// The grants and sockets for a handover.
 #[derive(Clone, Debug)]
 struct ToHandOver {
     grants: Arc<Grants>,
@@ -78,8 +76,7 @@ struct ToHandOver {
     http: Option<Arc<OwnedFd>>,
 }
 
-/// What a service of another process had, for this one to go on with: its grants, and where it can be
-/// asked.
+/// The grants and sockets that a service inherits from another process.
 #[derive(Debug, Default)]
 pub struct Inherited {
     kept: Kept,
@@ -87,7 +84,7 @@ pub struct Inherited {
     http: Option<OwnedFd>,
 }
 
-/// The same as it is told.
+/// The same as the handover encodes it.
 #[derive(Default, Serialize, Deserialize)]
 struct Told {
     kept: Kept,
@@ -96,11 +93,11 @@ struct Told {
 }
 
 impl Inherited {
-    /// What a process has [told](Service::to_hand_over); nothing where that had no service.
+    /// Reads what a process [handed over](Service::to_hand_over); nothing if it had no service.
     ///
     /// # Errors
     ///
-    /// It is nothing of the kind.
+    /// The text or the files are not those of a service.
     pub fn of(beside: Beside) -> Result<Inherited, ServeError> {
         if beside.text.is_empty() {
             return Ok(Inherited::default());
@@ -118,7 +115,7 @@ impl Inherited {
         })
     }
 
-    /// What is granted beside the file.
+    /// Returns the grants.
     #[must_use]
     pub fn grants(&self) -> Vec<Arc<Grant>> {
         self.kept.grants()
@@ -131,22 +128,22 @@ fn tokens(control: &Control) -> Result<[Option<Token>; 2], ServeError> {
     Ok([read(&control.token)?, read(&control.read_token)?])
 }
 
-/// Checks that the files of tokens have one each.
+/// Checks that each token file contains a token.
 ///
 /// # Errors
 ///
-/// That of [`Service::start`].
+/// As [`Service::start`].
 pub fn check_tokens(control: &Control) -> Result<(), ServeError> {
     tokens(control).map(drop)
 }
 
 impl Service {
-    /// Serves a site where its configuration says, with what was inherited of another process's: then
-    /// nobody is answered before the site has told its state. `file` is where it was read from.
+    /// Serves a site at the addresses of its configuration, with the grants and sockets of another process if any: then
+    /// it answers no request before the site has published its state. `file` is the file of the configuration.
     ///
     /// # Errors
     ///
-    /// A token cannot be read; the socket or the address cannot be used. Nothing is left then.
+    /// A token cannot be read, or the socket or the address cannot be used. Leaves no socket file behind.
     pub fn start(
         control: &Control,
         site: Handle,
@@ -226,7 +223,7 @@ impl Service {
         })
     }
 
-    /// What another process that takes over goes on with, asked from any thread.
+    /// Returns a function that any thread may call for the state of a handover.
     pub fn to_hand_over(&self) -> impl Fn() -> io::Result<Beside> + Send + use<> {
         let to_hand_over = self.to_hand_over.clone();
         move || {
@@ -244,14 +241,14 @@ impl Service {
         }
     }
 
-    /// Another process has taken over: the socket's file stays.
+    /// Keeps the socket's file, after another process has taken over.
     pub fn leave(&mut self) {
         if let Some(socket) = &mut self.socket {
             socket.leave();
         }
     }
 
-    /// The state from now on. Never waits. What was inherited is its own once there is one.
+    /// Publishes a state. Never waits. Inherited sockets become its own with the first one.
     pub fn publish(&mut self, report: &Arc<Report>) {
         if let Some(socket) = &mut self.socket {
             socket.own();
@@ -263,7 +260,7 @@ impl Service {
 }
 
 impl fmt::Display for Service {
-    /// Where it can be asked.
+    /// Writes its addresses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let socket = self.path.iter().map(|path| path.display().to_string());
         let http = self.http.iter().map(|address| format!("http://{address}"));
@@ -287,7 +284,7 @@ fn doing(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServeError {
     move |reason| ServeError { what, reason }
 }
 
-/// A loopback address.
+/// Listens at a loopback address.
 fn bind(address: SocketAddr) -> Result<std::net::TcpListener, ServeError> {
     let bound = std::net::TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
@@ -331,7 +328,7 @@ fn files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Where connections come.
+/// A listening socket.
 enum Port {
     Unix(UnixListener),
     Http(TcpListener),
@@ -346,7 +343,7 @@ impl Port {
     }
 }
 
-/// Serves at all ports, with so many connections at each, until it is to stop.
+/// Serves all ports until it is stopped.
 async fn serve_all(ports: Vec<Port>, files: usize, api: Arc<Api>, stopped: oneshot::Receiver<()>) {
     tokio::spawn(api.grants().end_in_time());
     tokio::spawn(Arc::clone(&api).let_go());
@@ -361,7 +358,7 @@ async fn serve_all(ports: Vec<Port>, files: usize, api: Arc<Api>, stopped: onesh
     for (accepting, ..) in &all {
         accepting.abort();
     }
-    // Whoever waits for a change, or watches, is told of the end.
+    // Clients that wait for a change or a state get their last answer.
     let told = async {
         for (_, places, most) in &all {
             let _ = places.acquire_many(*most).await;
@@ -370,8 +367,7 @@ async fn serve_all(ports: Vec<Port>, files: usize, api: Arc<Api>, stopped: onesh
     let _ = timeout(LAST, told).await;
 }
 
-/// Serves whoever connects. Each port has places of its own, so that nobody who may open only one
-/// keeps others from the other.
+/// Serves the connections of a port. Each port has its own limit, so that a flood at one does not block the other.
 async fn accept(port: Port, api: Arc<Api>, places: Arc<Semaphore>) {
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -406,11 +402,10 @@ enum Stream {
     Http(TcpStream),
 }
 
-/// One request of a connection, which has so long to arrive.
+/// Serves the one request of a connection, which must arrive in time.
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, api: Arc<Api>, access: Access) {
     let answer = service_fn(|request| Arc::clone(&api).answer(request, access));
-    // A connection carries one request: whoever is slow, or silent, or takes nothing, keeps its place
-    // for no longer.
+    // A connection carries one request, so that a slow or silent client does not keep its place.
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)

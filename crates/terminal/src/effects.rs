@@ -1,4 +1,4 @@
-//! What a change does to what classes are promised, as people read it.
+//! The effects of a change on the guarantees of classes, as text.
 
 use fairlane_core::Nanos;
 use serde_json::Value as Json;
@@ -6,34 +6,34 @@ use serde_json::Value as Json;
 use crate::figures;
 use crate::plain::told;
 
-/// What the cells of an effect are.
+/// The columns of an effect.
 pub(crate) const HEADER: [&str; 5] = ["class", "guaranteed", "worst delay", "ceiling", "weight"];
 
-/// What becomes of a class.
+/// The effect of a change on a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effect {
-    /// As [`HEADER`] says; what changes is told before and after.
+    /// In the order of [`HEADER`]; a changed value as before and after.
     pub cells: [String; 5],
-    /// It is promised less than before: a lower rate, or a longer delay, or nothing any more.
+    /// Its guarantee is reduced: a lower rate, a longer delay, or none any more.
     pub worse: bool,
 }
 
-/// What the answer to a change tells.
+/// The effects in the answer to a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effects {
-    /// Those that are listed, in the answer's order.
+    /// The listed effects, in the answer's order.
     pub listed: Vec<Effect>,
-    /// How many there are in all, and how many of all are for the worse.
+    /// Number of all effects, and of those that reduce a guarantee.
     pub total: usize,
     pub worse: usize,
 }
 
 impl Effects {
-    /// Those of an answer.
+    /// Reads the effects of an answer.
     pub(crate) fn of(changed: &Json) -> Effects {
         let effects = changed["effects"].as_array();
         let listed: Vec<Effect> = effects.into_iter().flatten().map(one).collect();
-        // One that does not say how many there are lists all.
+        // An answer without a count lists all.
         let count = |key: &str, listed: usize| changed[key].as_u64().map_or(listed, |n| n as usize);
         Effects {
             total: count("effects_total", listed.len()),
@@ -45,7 +45,7 @@ impl Effects {
         }
     }
 
-    /// That there are more than are listed, if there are.
+    /// Returns a sentence about the effects that are not listed, if any.
     pub(crate) fn more(&self) -> Option<String> {
         let more = self.total.checked_sub(self.listed.len())?;
         (more > 0).then(|| {

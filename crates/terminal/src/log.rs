@@ -1,6 +1,5 @@
-//! What a long run says beside its state: lines on standard error, each with its time; or, where the
-//! journal reads them, with how much they matter. They are written on a thread of their own, so that a
-//! pipe that nobody empties holds nobody up.
+//! The log of a long run: lines on standard error, each with its time, or for the journal with its priority. A
+//! thread of its own writes them, so that a full pipe delays no other thread.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -17,10 +16,10 @@ use tracing::subscriber::set_global_default;
 
 use crate::output;
 
-/// Lines that may wait to be written; those beyond are lost.
+/// Most queued lines; further ones are lost.
 const WAITING: usize = 1_000;
 
-/// Where all events of the program go; one a process.
+/// The log of all events of the program; one per process.
 pub struct Log {
     lines: Arc<Mutex<Option<Lines>>>,
     written: Receiver<()>,
@@ -29,8 +28,7 @@ pub struct Log {
 type Lines = SyncSender<(SystemTime, Line)>;
 
 impl Log {
-    /// Of events of this level, and those that matter more. Of a kind, no more than a few are written
-    /// in a short time, and how many there were.
+    /// Starts a log of events of this level and above. Of one kind it writes only a few in a short time, and a count.
     pub fn open(least: LevelFilter) -> io::Result<Log> {
         let (lines, to_write) = sync_channel(WAITING);
         let (done, written) = sync_channel(1);
@@ -40,7 +38,7 @@ impl Log {
             written,
         };
         let events = Events::new(least, move |line| {
-            // Nobody holds the lock while he waits.
+            // No thread waits while it holds the lock.
             let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(lines) = &*lines {
                 let _ = lines.try_send((SystemTime::now(), line));
@@ -56,7 +54,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Ends when all is written that was said so far, or it has to be over.
+    /// Waits until all lines so far are written, up to a limit.
     pub fn close(self, ending: &Ending) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         *lines = None;
@@ -65,13 +63,13 @@ impl Log {
     }
 }
 
-/// A level by its name.
+/// Returns a parser of level names.
 pub fn level() -> impl TypedValueParser<Value = LevelFilter> {
     let levels = ["off", "error", "warn", "info", "debug"];
     PossibleValuesParser::new(levels).try_map(|level| level.parse::<LevelFilter>())
 }
 
-/// Writes the lines that come, until nobody says any more.
+/// Writes lines until the log is closed.
 fn write(lines: &Receiver<(SystemTime, Line)>) {
     let for_journal = is_journal();
     let write = |time: SystemTime, line: &Line| match for_journal {

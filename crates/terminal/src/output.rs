@@ -1,4 +1,4 @@
-//! Lines on standard output, as all commands print them, and words beside it.
+//! Lines of all commands on standard output, and messages on standard error.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::plain;
 
-/// Prints a line at once, or several, as a terminal [may show](plain) them.
+/// Prints one or more lines at once, [made plain](plain) for a terminal.
 pub fn line(text: impl Display) -> Result<()> {
     let text = text.to_string();
     writeln!(io::stdout(), "{}", plain::lines(&text)).context("printing")
@@ -24,8 +24,7 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     line(plain::json(value).context("as JSON")?)
 }
 
-/// Prints text as it came, however long, and ends its last line. A terminal is shown what it
-/// [may](plain).
+/// Prints text of any length unchanged, and ends its last line. For a terminal it is [made plain](plain).
 pub fn text(text: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     if !out.is_terminal() {
@@ -42,8 +41,8 @@ fn as_it_is(out: &mut impl Write, text: &[u8]) -> Result<()> {
         .context("printing")
 }
 
-/// Says something on standard error, in one line. Where nobody hears it any more, as after a
-/// terminal was closed, it is lost: no reason to end the run, or to end it otherwise.
+/// Prints one line on standard error. A line that cannot be written, as after a terminal was closed, is lost: it does
+/// not end the run or change the exit status.
 pub fn aside(text: impl Display) {
     let text = text.to_string();
     stderr(format_args!("fairlane: {}", plain::plain(&text)));
@@ -78,20 +77,20 @@ fn wants_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
     options.any(|word| word == "--json")
 }
 
-/// A line on standard error, or several, likewise.
+/// Prints one or more lines on standard error, likewise.
 pub fn stderr(text: impl Display) {
     let text = text.to_string();
     let _ = writeln!(io::stderr(), "{}", plain::lines(&text));
 }
 
-/// Says what is allowed and hardly meant.
+/// Prints warnings on standard error.
 pub fn warn(warnings: impl IntoIterator<Item: Display>) {
     for warning in warnings {
         aside(format_args!("warning: {warning}"));
     }
 }
 
-/// Whether `error` only says that nobody reads any more, as after `| head`.
+/// Returns whether `error` is only a closed pipe, as after `| head`.
 pub fn reader_left(error: &Error) -> bool {
     let cause = error.downcast_ref::<io::Error>();
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)

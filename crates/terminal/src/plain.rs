@@ -1,14 +1,13 @@
-//! Text as a terminal may show it. Names come from files, and from whoever is connected: what a
-//! terminal would take for a command, and what would turn other letters around or hide them, is shown as
-//! a sign of its own, `\u{fffd}`.
+//! Text that is safe for a terminal. Names come from files and from clients: a character that a terminal would take for
+//! a command, or that would reorder or hide other characters, is replaced by `\u{fffd}`.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
-/// Whether a letter would command a terminal (C0, C1), turn letters around (bidirectional marks,
-/// embeddings, overrides and isolates), or not be seen.
+/// Returns whether a character would control a terminal (C0, C1), reorder text (bidirectional marks, embeddings,
+/// overrides and isolates), or be invisible.
 fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
@@ -28,28 +27,28 @@ fn shown(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(letters.collect())
 }
 
-/// A name or a sentence: one line. O(letters).
+/// Returns a name or a sentence as one plain line. O(characters).
 pub fn plain(text: &str) -> Cow<'_, str> {
     shown(text, is_hidden)
 }
 
-/// Lines, with their ends and tabulators. O(letters).
+/// Returns plain lines, with their line ends and tabs. O(characters).
 pub fn lines(text: &str) -> Cow<'_, str> {
     shown(text, |letter| {
         !matches!(letter, '\n' | '\t') && is_hidden(letter)
     })
 }
 
-/// A name or a sentence in what a site answered; nothing where it is none.
+/// Returns a name or a sentence of a site's answer; empty if it is not a string.
 pub(crate) fn told(text: &Json) -> Cow<'_, str> {
     plain(text.as_str().unwrap_or_default())
 }
 
-/// As JSON, in which all such letters are escaped: to whoever reads it, it says the same.
+/// Returns JSON in which all such characters are escaped: a parser reads the same values.
 ///
 /// # Errors
 ///
-/// What cannot be written as JSON.
+/// The value cannot be written as JSON.
 pub fn json(value: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
     let text = serde_json::to_string(value)?;
     if !text.contains(is_hidden) {

@@ -1,4 +1,4 @@
-//! What the user sees: lines, a table redrawn in place, or one JSON object.
+//! The output of a run: lines, a table redrawn in place, or one JSON object.
 
 use anyhow::{Context, Result};
 use console::{Term, truncate_str};
@@ -17,34 +17,34 @@ use crate::{output, plain};
 /// and the cursor's own.
 const FRAME: usize = 7;
 
-/// Longest time that the end of a run goes unnoticed.
+/// Longest time until the end of a run is noticed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How a state is shown beside the earlier one.
+/// Formats a state, given the earlier one.
 #[derive(Debug)]
 pub struct Shown<R> {
-    /// A table with rates over the time since the earlier one, in so many lines beside what is around
-    /// it, and what is to be said below it.
+    /// Returns a table with rates since the earlier state, in at most this many lines besides those around it, and the
+    /// text below it.
     pub table: fn(&R, &R, usize) -> String,
-    /// The same in lines of plain text.
+    /// Returns the same as lines of plain text.
     pub lines: fn(&R, &R) -> String,
 }
 
-/// Prints the state on a thread of its own. Where nobody empties the pipe, or a terminal is
-/// stopped, that thread waits, states are left out, and nobody else notices.
+/// Prints the state on a thread of its own. If a pipe is full or a terminal is stopped, that thread waits and skips
+/// states; no other thread is delayed.
 pub struct Screen<R> {
     jobs: Sender<Job>,
-    /// Its end; a lock only so that threads may share the screen.
+    /// Reports its end; the lock only lets threads share the screen.
     printed: Mutex<Receiver<Result<()>>>,
-    /// Jobs that are not done yet.
+    /// Number of pending jobs.
     waiting: Arc<AtomicUsize>,
-    /// Something could not be printed.
+    /// Whether printing has failed.
     failed: Arc<AtomicBool>,
     shows: Shows,
     shown: Shown<R>,
 }
 
-/// What a run prints.
+/// The kind of output of a run.
 #[derive(Clone, Debug)]
 pub struct Shows {
     /// One object at the end, and nothing else.
@@ -107,11 +107,11 @@ impl<R: Serialize + Send + Sync + 'static> Screen<R> {
 
     fn give(&self, job: Job) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // The printer ends after the last words, or when it was told that there are none.
+        // The printer ends after the last words, or when the channel is closed.
         let _ = self.jobs.send(job);
     }
 
-    /// Whether the next state would be shown: somebody wants it, and has taken the last one.
+    /// Returns whether the next state would be shown: states are wanted, and the last one is printed.
     pub fn is_ready(&self) -> bool {
         !self.shows.json
             && !self.shows.quiet
@@ -119,12 +119,12 @@ impl<R: Serialize + Send + Sync + 'static> Screen<R> {
             && self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Whether something could not be printed, as after the reader left.
+    /// Returns whether printing has failed, as after the reader closed the pipe.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Shows a state, if the last one was taken.
+    /// Shows a state, if the last one is printed.
     pub fn show(&self, report: &Arc<R>, earlier: &Arc<R>) {
         if !self.is_ready() {
             return;
@@ -137,7 +137,7 @@ impl<R: Serialize + Send + Sync + 'static> Screen<R> {
         })));
     }
 
-    /// Shows what `take` says from time to time, until `done` or nobody reads any more.
+    /// Shows the state of `take` periodically, until `done` or until printing fails.
     pub fn follow(&self, done: &AtomicBool, take: impl Fn() -> R) {
         let mut next = Instant::now() + self.shows.interval();
         let mut earlier = Arc::new(take());
@@ -156,8 +156,7 @@ impl<R: Serialize + Send + Sync + 'static> Screen<R> {
         }
     }
 
-    /// Prints what is left when it is over: one object, or what `text` says. It is given up on
-    /// where nobody takes it, and it has to be over.
+    /// Prints the final report: one object, or `text`. Gives up after a time limit if the reader does not take it.
     pub fn conclude(
         &self,
         report: Arc<R>,
@@ -176,7 +175,7 @@ impl<R: Serialize + Send + Sync + 'static> Screen<R> {
     }
 }
 
-/// The thread that prints.
+/// The printing thread.
 struct Printer {
     live: Option<Live>,
     waiting: Arc<AtomicUsize>,
@@ -184,7 +183,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Until the last words are printed, or could not be.
+    /// Runs until the last words are printed or printing fails.
     fn run(mut self, jobs: &Receiver<Job>) -> Result<()> {
         let mut outcome = Ok(());
         for job in jobs {
@@ -218,8 +217,8 @@ impl Printer {
     }
 }
 
-/// A table that each drawing replaces. It never takes more than the terminal has, as
-/// what wraps or scrolls away could not be erased.
+/// A table that each drawing replaces. It never exceeds the terminal, since lines that wrap or scroll away could not be
+/// erased.
 struct Live {
     /// Buffered: a drawing goes out in one write, so that it does not flicker.
     term: Term,
@@ -247,7 +246,7 @@ impl Live {
         if size == self.size {
             self.erase()?;
         } else {
-            // The terminal has wrapped the old lines anew.
+            // The terminal has wrapped the old lines again.
             self.size = size;
             self.term.clear_screen()?;
             self.term.write_line(&self.introduction)?;
@@ -263,7 +262,7 @@ impl Live {
         self.term.flush()
     }
 
-    /// Clears the table away, and what was typed below it.
+    /// Erases the table, and text typed below it.
     fn leave(&mut self) -> io::Result<()> {
         self.erase()?;
         self.term.flush()
