@@ -1,4 +1,4 @@
-//! Whoever asks a running site, or changes it.
+//! A client of a running site's control interface.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,15 +19,15 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// How long an answer may take. A change of a large configuration is read and checked.
+/// Most time for an answer. Reading and checking a large configuration takes long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where a site is asked.
+/// The address of a site.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A Unix socket.
     Socket(PathBuf),
-    /// HTTP, with a token where one is needed.
+    /// HTTP, with a token if the site requires one.
     Http(SocketAddr, Option<String>),
 }
 
@@ -39,32 +39,32 @@ pub enum ClientError {
         "cannot reach fairlane at {at}: {reason} (is it running, and does [control] of the site file name this place?)"
     )]
     Unreachable {
-        /// Where.
+        /// The address.
         at: String,
-        /// What the system says.
+        /// The system's error.
         reason: io::Error,
     },
-    /// What came is no answer.
+    /// The answer is malformed.
     #[error("{at}: {reason}")]
     Broken {
-        /// Where.
+        /// The address.
         at: String,
-        /// What was wrong.
+        /// The problem.
         reason: String,
     },
-    /// The site refused: one sentence.
+    /// The site refused the request.
     #[error("{sentence}")]
     Refused {
         /// The status code.
         status: u16,
-        /// Its sentence.
+        /// The site's sentence.
         sentence: String,
     },
 }
 
 type Result<T> = std::result::Result<T, ClientError>;
 
-/// Asks one site.
+/// Sends requests to one site.
 #[derive(Debug)]
 pub struct Client {
     target: Target,
@@ -81,7 +81,7 @@ impl std::fmt::Display for Target {
 }
 
 impl Client {
-    /// Asks there; nothing is opened yet.
+    /// Makes a client of this address. Opens no connection yet.
     ///
     /// # Errors
     ///
@@ -93,11 +93,11 @@ impl Client {
         Ok(Client { target, runtime })
     }
 
-    /// The answer to a request, as it came. A body of a change is JSON, or a configuration.
+    /// Sends a request and returns the answer's body. The body of a change is JSON or a configuration.
     ///
     /// # Errors
     ///
-    /// Nobody answers, or the site refuses.
+    /// The site does not answer, or refuses the request.
     pub fn ask(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Bytes> {
         let body = body.into();
         self.runtime.block_on(async {
@@ -112,21 +112,21 @@ impl Client {
         })
     }
 
-    /// The same, as JSON.
+    /// Sends a request and returns the answer as JSON.
     ///
     /// # Errors
     ///
-    /// As of [`ask`](Client::ask), and where the answer is no JSON.
+    /// Those of [`ask`](Client::ask), or the answer is not JSON.
     pub fn json(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Json> {
         let body = self.ask(method, path, body)?;
         serde_json::from_slice(&body).map_err(|error| self.broken(error))
     }
 
-    /// Each state as it is told, until `each` says that it is enough, or the site ends.
+    /// Passes each published state to `each`, until that ends the stream or the site ends.
     ///
     /// # Errors
     ///
-    /// As of [`json`](Client::json).
+    /// Those of [`json`](Client::json).
     pub fn watch(&self, mut each: impl FnMut(Json) -> bool) -> Result<()> {
         self.runtime.block_on(async {
             let answer = self.send(Method::GET, "/v1/events", Bytes::new()).await?;
@@ -211,13 +211,13 @@ impl Client {
     }
 }
 
-/// A name as a part of a path.
+/// Returns a name encoded as a part of a path.
 #[must_use]
 pub fn encoded(name: &str) -> String {
     utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
 }
 
-/// What the site says of a request that it refuses.
+/// Returns the sentence of a refused request.
 fn sentence(status: StatusCode, body: &[u8]) -> String {
     let said: Option<Json> = serde_json::from_slice(body).ok();
     let said = said.and_then(|said| Some(said.get("error")?.as_str()?.to_owned()));

@@ -1,7 +1,6 @@
-//! A configuration changed as text: comments, order and layout of what is not touched stay.
+//! Edits of a configuration's text. Unchanged parts keep their comments, order and layout.
 //!
-//! What comes out is text to be read and checked as any file is; here only what has to be found is
-//! looked for.
+//! The result is text, to be read and checked as any file is: an edit only looks up the tables that it names.
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
@@ -9,13 +8,13 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Tab
 
 use crate::view::Place;
 
-/// Why a change cannot be written down.
+/// Why a configuration cannot be edited.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// What is to be changed is not there.
+    /// The table to change does not exist.
     #[error("{0}")]
     Missing(String),
-    /// What is to be added is there, or what is to go is needed.
+    /// The table to add exists, or the table to remove is needed.
     #[error("{0}")]
     Conflict(String),
     /// A value that no key of the file can have.
@@ -24,7 +23,7 @@ pub enum EditError {
 }
 
 impl EditError {
-    /// Of one of several changes, which is named by its place from 0.
+    /// An error of one of several changes, with the place of that change, from 0.
     pub(crate) fn of(self, place: usize, all: usize) -> EditError {
         let named = |sentence| format!("change {} of {all}: {sentence}", place + 1);
         match self {
@@ -49,7 +48,7 @@ pub struct FilterText {
     pub matches: String,
 }
 
-/// A table, wherever it stands.
+/// A table in any notation.
 type Fields = dyn TableLike + 'static;
 
 type Result<T> = std::result::Result<T, EditError>;
@@ -57,7 +56,7 @@ type Result<T> = std::result::Result<T, EditError>;
 /// Keys and values as in a class of the file; null removes a key.
 pub type Keys = Map<String, Json>;
 
-/// The text of a configuration, to be changed.
+/// The text of a configuration, for edits.
 #[derive(Clone, Debug)]
 pub struct Document(DocumentMut);
 
@@ -68,25 +67,25 @@ impl std::fmt::Display for Document {
 }
 
 impl Document {
-    /// Of the text of a configuration that is valid.
+    /// Parses the text of a valid configuration.
     ///
     /// # Errors
     ///
-    /// The text is no TOML.
+    /// The text is not TOML.
     pub fn new(text: &str) -> Result<Document> {
         let parsed = text.parse::<DocumentMut>();
         let document = parsed.map_err(|error| EditError::Value(error.to_string()))?;
         Ok(Document(document))
     }
 
-    /// The name of each link.
+    /// Returns the name of each link.
     #[must_use]
     pub fn links(&mut self) -> Vec<String> {
         let links = list(self.0.as_table_mut(), "link", false);
         links.texts("name").into_iter().map(str::to_owned).collect()
     }
 
-    /// Link and name of each class that it names.
+    /// Returns link and name of each class in the text.
     #[must_use]
     pub fn places(mut self) -> Vec<Place> {
         let mut places = Vec::new();
@@ -100,7 +99,7 @@ impl Document {
         places
     }
 
-    /// The filters of all links, in their order.
+    /// Returns the filters of all links, in order.
     #[must_use]
     pub fn filters(mut self) -> Vec<FilterText> {
         let mut all = Vec::new();
@@ -127,7 +126,7 @@ impl Document {
         all
     }
 
-    /// The class that each filter of a link leads to; nothing of a link that is not there.
+    /// Returns the class of each filter of a link; none for an unknown link.
     pub(crate) fn classes_of_filters(&mut self, link: &str) -> Vec<String> {
         let Ok(mut tables) = self.link(link) else {
             return Vec::new();
@@ -137,7 +136,7 @@ impl Document {
         classes.map(str::to_owned).collect()
     }
 
-    /// Names the interface of a role (`outside`, `inside`, `tap`).
+    /// Sets the interface of a role (`outside`, `inside`, `tap`).
     ///
     /// # Errors
     ///
@@ -157,11 +156,11 @@ impl Document {
         Ok(())
     }
 
-    /// Changes keys of a link, its rate say.
+    /// Changes keys of a link, such as its rate.
     ///
     /// # Errors
     ///
-    /// There is no such link; a value is none that TOML has.
+    /// There is no such link, or TOML has no such value.
     pub fn change_link(&mut self, link: &str, keys: &Keys) -> Result<()> {
         refuse_lists(keys)?;
         set(self.link(link)?.fields, keys)
@@ -171,7 +170,7 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// There is no such link, or such a class already; a value is none that TOML has.
+    /// There is no such link, the class exists already, or TOML has no such value.
     pub fn add_class(&mut self, link: &str, keys: &Keys) -> Result<()> {
         let Some(Json::String(name)) = keys.get("name") else {
             return Err(EditError::Value("a class needs a 'name'".to_owned()));
@@ -186,11 +185,11 @@ impl Document {
         classes.push(keys)
     }
 
-    /// Changes keys of a class. With a new `name` its children and filters follow.
+    /// Changes keys of a class. With a new `name` also updates its children and filters.
     ///
     /// # Errors
     ///
-    /// There is no such link or class; a value is none that TOML has.
+    /// There is no such link or class, or TOML has no such value.
     pub fn change_class(&mut self, link: &str, class: &str, keys: &Keys) -> Result<()> {
         let mut tables = self.link(link)?;
         let mut classes = tables.list("class");
@@ -208,11 +207,11 @@ impl Document {
         }
     }
 
-    /// Removes a class, and the filters that lead there.
+    /// Removes a class and its filters.
     ///
     /// # Errors
     ///
-    /// There is no such link or class; others are below it.
+    /// There is no such link or class, or the class has children.
     pub fn remove_class(&mut self, link: &str, class: &str) -> Result<()> {
         let mut tables = self.link(link)?;
         let mut classes = tables.list("class");
@@ -233,11 +232,11 @@ impl Document {
         Ok(())
     }
 
-    /// Adds a filter to a link: before the one that is at place `at` from 0, or after all others.
+    /// Adds a filter to a link, before the one at place `at` (from 0) or after all others.
     ///
     /// # Errors
     ///
-    /// There is no such link; a value is none that TOML has.
+    /// There is no such link, or TOML has no such value.
     pub fn add_filter(&mut self, link: &str, keys: &Keys, at: Option<usize>) -> Result<()> {
         let mut tables = self.link(link)?;
         let mut filters = tables.list("filter");
@@ -266,7 +265,7 @@ impl Document {
         Ok(())
     }
 
-    /// The link of this name.
+    /// Returns the link of this name.
     fn link(&mut self, name: &str) -> Result<Link<'_>> {
         let links = list(self.0.as_table_mut(), "link", false);
         match links.find("name", name) {
@@ -287,12 +286,12 @@ impl Document {
 /// A link of the text.
 struct Link<'a> {
     fields: &'a mut Fields,
-    /// It stands in a line: `link = [{ .. }]`.
+    /// An inline table: `link = [{ .. }]`.
     in_line: bool,
 }
 
 impl Link<'_> {
-    /// Its classes, or filters.
+    /// Returns its classes or filters.
     fn list(&mut self, key: &str) -> List<'_> {
         list(self.fields, key, self.in_line)
     }
@@ -318,7 +317,7 @@ enum List<'a> {
     Values(&'a mut Array),
 }
 
-/// The tables below `key`, of which there may be none yet: they stand in the line where the table does.
+/// Returns the tables of `key`, possibly none yet, which are inline tables if the table itself is.
 fn list<'a>(table: &'a mut Fields, key: &str, in_line: bool) -> List<'a> {
     let item = table.entry(key).or_insert(Item::None);
     if !item.is_array() && !item.is_array_of_tables() {
@@ -356,19 +355,19 @@ impl<'a> List<'a> {
         }
     }
 
-    /// The texts that the tables have for a key.
+    /// Returns the tables' texts for a key.
     fn texts(&self, key: &str) -> Vec<&str> {
         let tables = (0..self.len()).filter_map(|at| self.get(at));
         tables.filter_map(|table| text_of(table, key)).collect()
     }
 
-    /// The first table that has this text for a key.
+    /// Returns the first table with this text for a key.
     fn find(&self, key: &str, text: &str) -> Option<usize> {
         let is = |&at: &usize| self.get(at).and_then(|table| text_of(table, key)) == Some(text);
         (0..self.len()).find(is)
     }
 
-    /// The table at a place that was found.
+    /// Returns the table at a place that was found before.
     fn table(&mut self, at: usize) -> &mut Fields {
         let here = match self {
             List::Tables(tables) => List::Tables(tables),
@@ -388,7 +387,7 @@ impl<'a> List<'a> {
     }
 
     fn push(&mut self, keys: &Keys) -> Result<()> {
-        // The name stands first, whatever the order of the others is.
+        // The name comes first, in whatever order the others are.
         let named = |(key, _): &(&String, &Json)| key.as_str() == "name";
         let name: Keys = keys.iter().filter(named).map(owned).collect();
         match self {
@@ -468,7 +467,7 @@ fn last_position(table: &Table) -> Option<isize> {
     below.chain([table.position()]).max().flatten()
 }
 
-/// Every table that has the text `from` for a key has `to` then.
+/// Replaces the text `from` of a key by `to` in every table.
 fn rename(tables: &mut List<'_>, key: &str, from: &str, to: &str) {
     for at in 0..tables.len() {
         let table = tables.table(at);
@@ -495,7 +494,7 @@ fn set(table: &mut Fields, keys: &Keys) -> Result<()> {
     Ok(())
 }
 
-/// Sets a key, which keeps what stands around its value: a comment after it.
+/// Sets a key and keeps the text around its value, such as a comment.
 fn assign(table: &mut Fields, key: &str, mut value: Value) {
     match table.get_mut(key) {
         Some(Item::Value(former)) => {
@@ -519,8 +518,8 @@ fn refuse_lists(keys: &Keys) -> Result<()> {
     }
 }
 
-/// What somebody writes after `key =`: a number, a list, whatever else TOML has; what is none of it is
-/// a text, and nothing is null.
+/// Returns the value of a text after `key =`: a TOML value if it is one, else the text as a string, and null for an
+/// empty text.
 #[must_use]
 pub fn value_of(written: &str) -> Json {
     if written.is_empty() {
@@ -533,7 +532,7 @@ pub fn value_of(written: &str) -> Json {
         .unwrap_or_else(|| written.into())
 }
 
-/// A value as JSON has it; nothing of what JSON has not.
+/// Returns a TOML value as JSON; `None` if JSON has no such value.
 fn json_of(value: &Value) -> Option<Json> {
     Some(match value {
         Value::String(text) => text.value().as_str().into(),
@@ -551,7 +550,7 @@ fn json_of(value: &Value) -> Option<Json> {
     })
 }
 
-/// Keys and values, each on a line.
+/// Returns keys and values, one per line.
 pub(crate) fn lines(keys: &Keys) -> Result<String> {
     let mut table = DocumentMut::new();
     for (key, json) in keys {
@@ -560,7 +559,7 @@ pub(crate) fn lines(keys: &Keys) -> Result<String> {
     Ok(table.to_string())
 }
 
-/// A value as TOML has it.
+/// Returns a JSON value as TOML.
 fn value(key: &str, json: &Json) -> Result<Value> {
     let unfit = |what: &str| EditError::Value(format!("{key}: {what}"));
     Ok(match json {

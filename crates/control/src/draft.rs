@@ -1,8 +1,7 @@
-//! Changes written into a draft: a table of it becomes what the whole text would have in its place.
+//! Changes of a draft: each replaces a table by the one that an edit of the whole text would give.
 //!
-//! Each is made by [`Document`] as any other, of as little text as there has to be around the table. What
-//! cannot be made so is no change here: then it is made of the whole text, which says why where it is
-//! refused.
+//! [`Document`] makes each change in the shortest text that contains the table. A change that is not possible in this
+//! way is made in the whole text, which also gives the reason of a refusal.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use tokio::time::sleep;
 use crate::document::{Document, EditError};
 use crate::edit::Edit;
 
-/// How long a draft is kept at least that nobody changes.
+/// Least time for which an unchanged draft is kept.
 const KEPT: Duration = Duration::from_secs(2);
 /// Changes that are made together, of which the draft is not kept: it is as large as what it is of, there is little
 /// room beside what they make anew, and to make it again takes no longer than they do.
@@ -28,22 +27,22 @@ pub(crate) struct Drafts(Mutex<Last>);
 #[derive(Debug, Default)]
 struct Last {
     draft: Option<Draft>,
-    /// The one before, which nobody needs.
+    /// The one before, which is not needed any more.
     former: Option<Draft>,
-    /// Since it was last looked whether anybody needs it.
+    /// Whether it was used since the last look.
     is_used: bool,
 }
 
 impl Drafts {
-    /// What a site would be after some changes, and its draft, if that is to be kept; `None` where the whole text is
-    /// to be changed and read.
+    /// Returns the site after some changes, and its draft, if that should be kept; `None` if the whole text must be
+    /// changed and read.
     pub(crate) fn changed(&self, site: &Site, edits: &[Edit]) -> Option<(Option<Draft>, Site)> {
         if !site.grants.is_empty() {
             return None;
         }
         let is_kept = edits.len() < MANY;
         if !is_kept {
-            // As is what the change before has left.
+            // Neither is the draft of the change before.
             self.forget();
             fairlane_io::give_back_unused();
         }
@@ -64,7 +63,7 @@ impl Drafts {
         Some((None, site))
     }
 
-    /// Lets go of all drafts.
+    /// Drops all drafts.
     fn forget(&self) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Last { draft, former, .. } = std::mem::take(&mut *last);
@@ -72,7 +71,7 @@ impl Drafts {
         drop((draft, former));
     }
 
-    /// The draft of the text of a site; `None` where that can only be read whole.
+    /// Returns the draft of a site's text; `None` if that can only be read whole.
     fn of(&self, site: &Site) -> Option<Draft> {
         if !site.warnings.is_empty() {
             return None;
@@ -81,15 +80,15 @@ impl Drafts {
         last.is_used = true;
         let of_text = |draft: &Draft| Arc::ptr_eq(draft.text(), &site.text);
         if !last.draft.as_ref().is_some_and(of_text) {
-            // The one of another text is let go of first.
+            // Drops the draft of another text first.
             last.draft = None;
             last.draft = Draft::of_running(site, &mtu_beside(site));
         }
         last.draft.clone()
     }
 
-    /// A grant that there is room for beside those of a site, and the site with it; or the reason that
-    /// there is none. `None` where that is to be found out by the whole text.
+    /// Returns a grant next to those of a site, and the site with it, or the reason for a refusal; `None` if only the
+    /// whole text can decide.
     pub(crate) fn admitted(
         &self,
         site: &Site,
@@ -98,18 +97,18 @@ impl Drafts {
         self.of(site)?.admit(grant, &mtu_beside(site), &site.grants)
     }
 
-    /// A site with these grants, likewise.
+    /// Returns a site with these grants, likewise.
     pub(crate) fn beside(&self, site: &Site, grants: &[Arc<Grant>]) -> Option<Site> {
         self.of(site)?.beside(&mtu_beside(site), grants)
     }
 
-    /// What runs by now.
+    /// Keeps the draft of the running site.
     pub(crate) fn keep(&self, draft: Draft) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.former = last.draft.replace(draft);
     }
 
-    /// Lets go of what ran before: for when nobody waits for it.
+    /// Drops the former draft: for a moment when no request waits.
     pub(crate) fn tidy_up(&self) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let former = last.former.take();
@@ -117,11 +116,11 @@ impl Drafts {
         drop(former);
     }
 
-    /// Lets go of a draft that nobody changes any more: it is as large as what it is of. Does not end.
+    /// Drops a draft that is not changed any more, since it is as large as the site. Does not end.
     pub(crate) async fn let_go(&self) {
         loop {
             sleep(KEPT).await;
-            // Where somebody has it, it is needed.
+            // A draft in use is needed.
             if let Ok(mut last) = self.0.try_lock()
                 && !std::mem::take(&mut last.is_used)
             {
@@ -132,7 +131,7 @@ impl Drafts {
 }
 
 impl Edit {
-    /// Makes it in a draft; `None` where it cannot be made there.
+    /// Makes the change in a draft; `None` if that is not possible.
     fn draft(&self, draft: &mut Draft) -> Option<()> {
         match self {
             Edit::ChangeLink { link, keys } => {
@@ -197,7 +196,7 @@ impl Edit {
     }
 }
 
-/// What becomes of a table, and of one below it.
+/// Returns the text of a table, and of one below it, after a change.
 fn around(
     draft: &Draft,
     table: Table,

@@ -1,5 +1,4 @@
-//! The page: a site as a browser shows it. All of it is in the program, and it asks nobody but the
-//! site.
+//! The page for browsers. The program contains all of its files, and it sends requests only to the site.
 
 use std::sync::OnceLock;
 

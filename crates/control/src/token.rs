@@ -1,4 +1,4 @@
-//! What is known to those who may change a site over HTTP, or read it.
+//! Tokens: secrets that permit a client to read or change a site over HTTP.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::service::ServeError;
 
-/// The shortest that is not guessed.
+/// Least length of a token that cannot be guessed.
 const SHORTEST: usize = 16;
 
 /// A secret text.
@@ -25,7 +25,8 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The first line of a regular file, which not every user may write. Warns where every user may read it.
+    /// Reads the first line of a regular file. Refuses a file that every user may write, and warns if every user may
+    /// read it.
     pub(crate) fn read(path: &Path) -> Result<Token, ServeError> {
         let failed = |reason| ServeError {
             what: format!("control: token {}", path.display()),
@@ -53,7 +54,7 @@ impl Token {
         Ok(Token(token.as_bytes().to_vec()))
     }
 
-    /// Whether the value of an `Authorization` header has it. Takes as long whatever differs.
+    /// Returns whether the value of an `Authorization` header contains the token, in constant time.
     pub(crate) fn is_in(&self, authorization: Option<&[u8]>) -> bool {
         const SCHEME: &[u8] = b"Bearer ";
         let value = authorization.and_then(|value| value.split_at_checked(SCHEME.len()));
@@ -132,7 +133,7 @@ mod tests {
         }
         let error = Token::read(Path::new("/no/such/file")).unwrap_err();
         assert!(error.to_string().contains("/no/such/file"));
-        // What has no end.
+        // A file without an end.
         let error = Token::read(Path::new("/dev/zero")).unwrap_err();
         assert!(error.to_string().contains("not a regular file"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! A state as whoever asks for it looks at it: one class, all of them, in another's shape.
+//! Views of a state: one class or all of them, and the format of `tc`.
 
 use serde_json::{Value as Json, json};
 
@@ -20,7 +20,7 @@ pub fn classes<'a>(
     })
 }
 
-/// Link and name of each class of a state.
+/// Returns link and name of each class of a state.
 #[must_use]
 pub fn places(state: &Json) -> Vec<(String, String)> {
     let name = |of: &Json| of["name"].as_str().unwrap_or_default().to_owned();
@@ -29,13 +29,13 @@ pub fn places(state: &Json) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The class that `LINK/CLASS` means, or `CLASS` if there is one of that name.
+/// Returns the class named `LINK/CLASS`, or `CLASS` if only one class has that name.
 ///
 /// # Errors
 ///
-/// There is none, or several: one sentence.
+/// One sentence: there is no such class, or several.
 pub fn find(places: &[Place], class: &str) -> Result<Place, String> {
-    // A name may have a slash in it.
+    // A name may contain a slash.
     let is = |(link, name): &&Place| {
         name == class || class.strip_prefix(&format!("{link}/")) == Some(name)
     };
@@ -71,7 +71,7 @@ pub fn find(places: &[Place], class: &str) -> Result<Place, String> {
     }
 }
 
-/// The whole state, or the only class.
+/// Returns the whole state, or the selected class.
 #[must_use]
 pub fn picked(state: &Json, only: Option<&Place>) -> Json {
     match only {
@@ -82,8 +82,8 @@ pub fn picked(state: &Json, only: Option<&Place>) -> Json {
     }
 }
 
-/// As `tc -s -j class show` tells classes: rates in bytes a second, handles by place. Links are
-/// numbered from 1, and so are the classes of each; the name stands beside.
+/// Returns classes in the format of `tc -s -j class show`: rates in bytes per second, handles by place. Links, and the
+/// classes of each, are numbered from 1; each entry also has the name.
 #[must_use]
 pub fn as_tc(state: &Json, only: Option<&Place>) -> Json {
     let links = state["links"].as_array().map_or(&[][..], Vec::as_slice);
