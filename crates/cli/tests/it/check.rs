@@ -187,10 +187,8 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         );
         assert!(text.contains(&line), "{line} is not in\n{text}");
     }
-    assert!(
-        classes.iter().all(|other| *other == classes[0]),
-        "none is in the delays"
-    );
+    let same = classes.iter().all(|other| *other == classes[0]);
+    assert!(same, "none is in the delays");
 }
 
 /// What `check` says of the pipeline of a site whose `[workers]` have this key too: as JSON, and all as text.
