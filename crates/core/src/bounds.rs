@@ -170,7 +170,8 @@
 //!   never further behind its share. This is the T-WFI for SCHED+, where an aggregate may have been
 //!   served ahead by another of its flows, and no smaller latency is known.
 //! * *Strict priority*: Q. All that is sent after an arrival is of the level.
-//! * *WFQ and WF2Q*: each packet leaves by L / R after the fluid server has finished it, which that does by f_n.
+//! * *WF2Q*: L + Q. Each packet leaves by L / R after the fluid server has finished it, which that does by f_n.
+//! * *WFQ*: Q ([`wfq`]).
 //!
 //! # Classes within classes
 //!

@@ -120,7 +120,8 @@ fn kept() -> Vec<(String, Index, Adversary)> {
     for &algorithm in Algorithm::ALL.iter().filter(|all| all.is_bounded()) {
         for index in Index::ALL {
             let of = || with_algorithm!(algorithm, new => Adversary::of(new, algorithm));
-            let strict = algorithm != Algorithm::Wf2q || index != Index::Service;
+            // The B-WFI of those that follow packets is conditional.
+            let strict = !algorithm.follows_packets() || index != Index::Service;
             if strict {
                 all.push((algorithm.to_string(), index, of()));
             }

@@ -140,7 +140,7 @@ pub fn wf2q(terms: &Terms) -> Wfi {
 /// ```text
 /// T-WFI R = slowest + L + Q
 /// B-WFI   = phi T-WFI R + L_k       while the fluid server has packets of the flow too
-/// latency = L + Q
+/// latency = Q
 /// ```
 ///
 /// `slowest` is N packets for N equal flows: WFQ has no worst-case fair index that does not grow with
@@ -150,12 +150,17 @@ pub fn wf2q(terms: &Terms) -> Wfi {
 /// j is behind, so that its head has started there, and F <= V + L_j / phi_j. So no flow's next start is
 /// further after V than the largest of these, and a packet with B bytes of its flow in front finishes
 /// in the fluid server within B / phi + `slowest` of work.
+///
+/// The latency has no packet besides that on the wire. V counts work when it begins, so for the fluid server a packet
+/// arrives when the one on the wire ends, up to Q later. Let m be the last packet before p that is selected and
+/// finishes there after p. All that is sent between m and p, and p, finishes no later than p, and was not there when m
+/// was selected: it arrives in the fluid server when m ends or later. So that server does all of it in the same time
+/// at the least, and p leaves no later than it finishes there.
 pub fn wfq(terms: &Terms, slowest: Work) -> Wfi {
-    let latency = terms.longest() + terms.queued();
-    let delay = slowest.0 + latency;
+    let delay = slowest.0 + terms.longest() + terms.queued();
     Wfi {
         strict: false,
-        latency: Work(latency),
+        latency: Work(terms.queued()),
         ..Wfi::of(terms.share(), delay).with_service(terms.length())
     }
 }
