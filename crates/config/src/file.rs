@@ -61,8 +61,8 @@ pub(crate) struct Interfaces {
     /// default) or "xdp" (AF_XDP).
     #[cfg_attr(test, schemars(extend("enum" = ["packet", "xdp"])))]
     pub backend: Option<Text>,
-    /// What the interfaces carry, as in "1gbit", where that is more than their links: a full transmit queue leaves at this
-    /// rate. By default it leaves at the link's.
+    /// The speed of the interfaces, as in "1gbit", where it is more than the rates of their links: a full transmit queue
+    /// leaves at this rate. By default it leaves at the link's.
     #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub speed: Option<Text>,
     /// How long a round of the forwarding thread may take, "1ms" by default: the delays from interface to interface

@@ -108,7 +108,7 @@ pub struct PipelineTerms {
     pub transmit_bytes: u64,
     /// What the link takes for these, in nanoseconds: so late a packet leaves behind a full transmit queue.
     pub transmit_time_ns: u64,
-    /// What the interface carries, where the file says it: the rate at which a full transmit queue leaves.
+    /// The speed of the interface, where the file says it: the rate at which a full transmit queue leaves.
     pub speed_bps: Option<u64>,
     /// How long a round may take, in nanoseconds: delays from interface to interface allow for no more.
     pub round_budget_ns: u64,

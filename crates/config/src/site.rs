@@ -244,7 +244,7 @@ pub struct Interfaces {
     pub allow_bypass: bool,
     /// How frames are read and written.
     pub backend: Backend,
-    /// What the interfaces carry, where the file says it.
+    /// The speed of the interfaces, where the file says it.
     pub speed: Option<Rate>,
     /// How long a round of the forwarding thread may take.
     pub longest_round: Nanos,

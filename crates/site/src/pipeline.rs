@@ -39,7 +39,7 @@ pub(crate) struct Pipeline {
     budgets: [u64; 2],
     /// Frames of these at most whose overhead it does not count.
     bare_frames: [u64; 2],
-    /// What the interfaces carry, where the file says it.
+    /// The speed of the interfaces, where the file says it.
     speed: Option<Rate>,
     /// How long a round may take.
     longest_round: Nanos,
