@@ -1,5 +1,4 @@
-//! The classes of a link: their terms, what became of their packets, and how that is shown of a
-//! simulated link.
+//! The classes of a link: their terms, the counts of their packets, and the table for a simulated link.
 
 use comfy_table::Table;
 use fairlane_config::Link;
@@ -111,7 +110,7 @@ fn table_of(classes: &[ClassReport]) -> Table {
     table
 }
 
-/// What the link did: the line above the table.
+/// Returns the line above the table: the link's totals.
 pub fn headline(link: &Link, sent: &[ClassReport], seconds: f64) -> String {
     let top = sent.iter().filter(|class| class.terms.parent.is_none());
     let bytes: u64 = top.map(|class| class.sent_bytes).sum();

@@ -1,4 +1,4 @@
-//! How a command line is read, and what is said of one that is wrong.
+//! The parsing of command lines, and the errors of wrong ones.
 
 use std::env;
 use std::process::ExitCode;

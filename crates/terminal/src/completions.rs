@@ -1,4 +1,4 @@
-//! `fairlane completions`: what a shell completes a command line with.
+//! `fairlane completions`: completion scripts for shells.
 
 use anyhow::Result;
 use clap::{Args, Command};

@@ -1,4 +1,4 @@
-//! Where a running site is asked, as all commands that ask one are told.
+//! The options for the address of a running site, shared by all commands that send requests to one.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Ctrl-C, and what else asks a program to end.
+//! Ctrl-C and other signals that ask a program to end.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-/// What ends a program that has no other use for it.
+/// The signals that ask a program to end.
 const ENDS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// What is true from when the program is asked to end.
+/// Returns a flag that becomes true when the program is asked to end.
 pub fn asked() -> Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in ENDS {

@@ -1,6 +1,5 @@
-//! What an operator sees and types in a terminal: lines, tables and figures as all commands print
-//! them, the commands that speak with a running site, a first site file, completions and the manual.
-//! Not a library to build on: that is the crate `fairlane`.
+//! The operator's side of the terminal: lines, tables and figures of all commands, the commands for a running site, the
+//! first site file, completions and the manual. This crate is internal; the library is the crate `fairlane`.
 #![forbid(unsafe_code)]
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,4 +1,4 @@
-//! A site's state as people read it: live tables, lines of text, and what is left of a run.
+//! A site's state for people: live tables, lines of text, and the final report of a run.
 
 use std::cmp::Reverse;
 
@@ -25,7 +25,7 @@ const MOST_NAMED: usize = 8;
 /// not fit.
 const GENERIC: &str = "xdp, generic";
 
-/// What is left of a run.
+/// Returns the final report of a run.
 pub fn conclusion(report: &Report) -> String {
     let left = report.links.iter().filter(|link| link.queued_packets > 0);
     let left = left.map(|link| {

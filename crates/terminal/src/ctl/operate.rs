@@ -1,4 +1,4 @@
-//! What is done to a running site beside changes of its configuration.
+//! Operations on a running site other than changes of its configuration.
 
 use std::thread;
 use std::time::Duration;

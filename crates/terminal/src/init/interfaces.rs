@@ -1,4 +1,4 @@
-//! What this machine's interfaces are, as `/proc` and `/sys` tell. Nothing is opened or changed.
+//! The interfaces of this machine, from `/proc` and `/sys`. Nothing is opened or changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! What the operator looks at and does: a state and keys come in, requests to the site go out. It
-//! knows no terminal and no clock.
+//! The model of `top`: it takes states and keys, and returns requests to the site. It uses no terminal and no clock.
 
 use std::time::Duration;
 
@@ -12,25 +11,25 @@ use super::rows::{Fold, Place, Row, View};
 use super::state::{Class, Link, State};
 use crate::effects::Effects;
 
-/// Longest text that is typed.
+/// Longest text that can be typed.
 const MOST_TYPED: usize = 64;
-/// A state that is told this many times later than the last one has not come.
+/// A state is late after this many times the interval of states.
 const LATE: f64 = 3.0;
-/// A letter with one of them is no letter.
+/// A key with one of these is no text.
 const COMMANDS: KeyModifiers = KeyModifiers::CONTROL.union(KeyModifiers::ALT);
 
-/// What is to be done for the operator.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     End,
     /// Ctrl-Z.
     Suspend,
-    /// The terminal shows something else than what was drawn.
+    /// The terminal's contents differ from the last drawing.
     Redraw,
     Ask(Request),
 }
 
-/// What was asked for.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply<T> {
     Asked,
@@ -38,16 +37,16 @@ pub(super) enum Reply<T> {
     Refused(String),
 }
 
-/// How far a change is.
+/// The progress of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Stage {
-    /// A value is typed; after a refusal with its sentence.
+    /// A value is being typed; after a refusal with its sentence.
     Typing(Option<String>),
-    /// What it would do is asked for.
+    /// Its effects are requested.
     Looking,
-    /// What it would do, and what is hardly meant.
+    /// Its effects and warnings.
     Shown(Effects, Vec<String>),
-    /// It is being made.
+    /// It is being applied.
     Applying,
 }
 
@@ -60,12 +59,12 @@ pub(super) struct Change {
     pub stage: Stage,
 }
 
-/// What the keys are for.
+/// The meaning of the keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Mode {
     #[default]
     Tree,
-    /// What was looked for before.
+    /// With the previous filter.
     Filter(String),
     Help,
     Explain(Place, Reply<Vec<String>>),
@@ -74,13 +73,13 @@ pub(super) enum Mode {
     Change(Change),
 }
 
-/// All that is shown.
+/// The state of the display.
 #[derive(Debug, Default)]
 pub(super) struct App {
-    /// Where the site is asked.
+    /// The address of the site.
     pub at: String,
     pub state: Option<State>,
-    /// When the last state came.
+    /// When the last state arrived.
     heard: Duration,
     now: Duration,
     /// Why there is no stream.
@@ -89,21 +88,21 @@ pub(super) struct App {
     pub rows: Vec<Row>,
     /// The selected line.
     pub selected: usize,
-    /// What it is, to find it again.
+    /// The selected class or link, to find it again.
     chosen: Option<Place>,
-    /// The first line that is seen, and how many are.
+    /// The first visible line, and the number of visible lines.
     pub offset: usize,
     pub height: usize,
     pub mode: Mode,
-    /// The first line of what lies over the tree, and the most that it may be.
+    /// The first line of the overlay, and its highest value.
     pub scroll: usize,
     pub most_scroll: usize,
-    /// What became of the last change.
+    /// The result of the last change.
     pub notice: Option<String>,
     asked: u64,
-    /// A question that is not answered yet.
+    /// A request without an answer yet.
     waiting: Option<u64>,
-    /// A change that is being made, in words.
+    /// A change that is being applied, in words.
     making: Option<(u64, String)>,
 }
 
@@ -115,12 +114,12 @@ impl App {
         }
     }
 
-    /// So much time has passed since the start.
+    /// Sets the time since the start.
     pub(super) fn tick(&mut self, now: Duration) {
         self.now = now;
     }
 
-    /// The age of the figures, if they are older than they may be.
+    /// Returns the age of the figures, if they are out of date.
     pub(super) fn stale(&self) -> Option<Duration> {
         let age = self.now.saturating_sub(self.heard);
         let usual = self
@@ -131,7 +130,7 @@ impl App {
         (self.lost.is_some() || late).then_some(age)
     }
 
-    /// The site told a state.
+    /// Handles a new state of the site.
     pub(super) fn on_state(&mut self, mut state: State) -> Option<Action> {
         state.follow(self.state.as_ref());
         self.state = Some(state);

@@ -1,4 +1,4 @@
-//! What is asked of the site beside its states, and what it answers.
+//! Requests to the site other than for states, and their answers.
 
 use fairlane_control::{Client, ClientError, Method, encoded};
 use serde_json::{Map, Value as Json};
@@ -6,25 +6,25 @@ use serde_json::{Map, Value as Json};
 use super::rows::Place;
 use crate::connection::{of_class, of_link};
 
-/// Most talkers that are asked for, and effects of a change.
+/// Most talkers in an answer, and most effects of a change.
 const TALKERS: usize = 100;
 const EFFECTS: usize = 100;
 
-/// A question, with a number to know its answer by.
+/// A request, with a number that its answer repeats.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub number: u64,
     pub what: Ask,
 }
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
     /// Why packets of a class wait.
     Explain(Place),
-    /// Who sends most, in a class or link or anywhere.
+    /// The top talkers of a class, a link or the site.
     Talkers(Option<Place>),
-    /// A key of a link or class; `dry` only asks what that would do.
+    /// A new value for a key of a link or class; `dry` only asks for the effects.
     Change {
         place: Place,
         key: &'static str,
@@ -55,7 +55,7 @@ pub(super) struct Talker {
     pub packets: u64,
     /// The median round trip of its TCP in microseconds, if any was seen.
     pub rtt_us: Option<f64>,
-    /// Segments of its TCP that came again, and that came marked.
+    /// TCP segments retransmitted, and marked as congestion experienced.
     pub again: u64,
     pub marked: u64,
 }
@@ -88,7 +88,7 @@ impl Ask {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends the request, and waits for the answer.
     pub(super) fn send(&self, client: &Client) -> Result<Json, Refusal> {
         let (method, path, body) = self.request();
         client.json(method, &path, body).map_err(Refusal::from)

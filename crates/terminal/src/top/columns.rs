@@ -1,4 +1,4 @@
-//! The columns of the tree: what each tells, how wide it is, and which are left out first.
+//! The columns of the tree: their contents, their widths, and the order in which they are omitted.
 
 use fairlane_core::Nanos;
 
@@ -7,7 +7,7 @@ use super::state::{Class, Link};
 use crate::figures;
 use crate::table::NOT_APPLICABLE;
 
-/// What a column tells.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Figure {
     Rate,
@@ -21,7 +21,7 @@ pub(super) enum Figure {
     P99,
     Max,
     Bound,
-    /// The longest delay of late, of the bound.
+    /// The longest recent delay, as a part of the bound.
     DelayBar,
     Worst,
     Late,
@@ -82,7 +82,7 @@ const NAME: (u16, u16) = (14, 48);
 /// The longest bar.
 const BAR: u16 = 30;
 
-/// What fits a line.
+/// The columns that fit a line.
 #[derive(Clone, Debug)]
 pub(super) struct Fitting {
     pub name: u16,
@@ -220,7 +220,7 @@ pub(super) fn percent(part: f64) -> String {
     format!("{:.1}%", 100.0 * part)
 }
 
-/// In at most five letters.
+/// Formats a number in at most five characters.
 pub(super) fn count(number: u64) -> String {
     let scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let number = number as f64;

@@ -1,4 +1,4 @@
-//! What the terminal shows of all that is known: nothing is decided or remembered here.
+//! Draws the display from the model, without decisions or state of its own.
 
 use ratatui_core::layout::Rect;
 use ratatui_core::terminal::Frame;
@@ -52,7 +52,7 @@ pub(super) fn sizes(app: &App, area: Rect) -> (usize, usize) {
     )
 }
 
-/// Draws all of it.
+/// Draws the display.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App, look: Look) {
     let area = frame.area();
     let lines = Lines::of(area);
@@ -344,7 +344,7 @@ fn class_line(
     }
 }
 
-/// What is not as promised, and that a ceiling holds.
+/// Violations of guarantees, and ceilings in effect.
 fn signs(pen: &mut Pen<'_>, y: u16, [late, low, held]: [bool; 3]) {
     if late {
         pen.text((0, y), 1, "!", Mood::Alarm);
@@ -427,7 +427,7 @@ fn class_detail(link: &Link, class: &Class) -> String {
     parts.join(", ")
 }
 
-/// What the keys do, what is typed, or what became of the last change.
+/// The keys, the typed text, or the result of the last change.
 fn foot(pen: &mut Pen<'_>, app: &App, y: u16, width: u16) {
     match (&app.mode, &app.notice) {
         (Mode::Filter(_), _) => {

@@ -1,4 +1,4 @@
-//! What lies over the tree: help, explanations, top talkers, a change and what it does.
+//! The overlay above the tree: help, explanations, top talkers, a change and its effects.
 
 use console::measure_text_width;
 use ratatui_core::layout::Rect;
@@ -51,7 +51,7 @@ pub(super) struct Over {
 }
 
 impl Over {
-    /// What lies over the tree now.
+    /// Returns the overlay of the current mode.
     pub(super) fn of(app: &App, area: Rect) -> Option<Over> {
         let framed = area.width >= TINY.0 && area.height >= TINY.1;
         let beside = if framed { 2 * FRAME } else { 0 };
@@ -291,7 +291,7 @@ fn present(change: &Change, app: &App) -> Option<String> {
     })
 }
 
-/// What a change does to what classes are promised.
+/// The effects of a change on the guarantees of classes.
 fn promises(effects: &Effects, width: u16) -> Vec<(String, Mood)> {
     if effects.total == 0 {
         let nothing = "no guarantees would change";

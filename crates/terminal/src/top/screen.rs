@@ -1,4 +1,4 @@
-//! The terminal: taken over as a whole, and given back as it was, whatever happens.
+//! The terminal in full-screen mode, which is always restored at the end.
 
 use std::io::{self, BufWriter, Stdout, Write, stdout};
 use std::panic;
@@ -26,7 +26,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Most columns and lines that are drawn: a terminal may say anything.
 const MOST: u16 = 1_000;
 
-/// The terminal, which is given back when this is dropped.
+/// The terminal, which is restored on drop.
 pub(super) struct Screen {
     terminal: Terminal<Ansi>,
 }
