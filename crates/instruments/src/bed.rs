@@ -15,8 +15,8 @@ use fairlane_netlab::{Host, Namespace, Program, Wire};
 
 use crate::measurement::Interrupted;
 
-/// What the daemon, and the first frames through it, may need to begin, and the daemon to end: a busy kernel
-/// may keep whoever opens or closes an interface waiting for 20 seconds.
+/// Limit for the daemon and its first frames to start, and for the daemon to end: opening or closing an
+/// interface may take a busy kernel 20 seconds.
 pub(crate) const BEGIN: Duration = Duration::from_secs(120);
 
 /// Longest time to a look at whether to stop.
@@ -30,7 +30,7 @@ pub(crate) struct Bed<'a> {
 }
 
 impl<'a> Bed<'a> {
-    /// A bed with so many senders and the daemon of this site, or the kernel's bridge without one.
+    /// Starts a bed with `senders` senders and the daemon of this site, or the kernel's bridge without one.
     /// It is ready when frames have passed.
     pub(crate) fn new(stop: &'a AtomicBool, senders: u8, site: Option<&Path>) -> Result<Bed<'a>> {
         let wire = Wire::new(senders)?;
@@ -42,7 +42,7 @@ impl<'a> Bed<'a> {
             Some(site) => {
                 let this = env::current_exe().context("finding this program")?;
                 let mut command = Command::new(this);
-                // What is queued at the end has no part in what was shared.
+                // Packets queued at the end do not count in the shares.
                 command.arg("run").arg(site);
                 command.args(["--json", "--drain", "0"]);
                 Some(Program::start(wire.middle(), &mut command)?)

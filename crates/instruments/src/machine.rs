@@ -10,8 +10,8 @@ pub(crate) fn pin(core: usize) -> Result<()> {
     pin_to_core(core).with_context(|| format!("moving a thread to core {core}"))
 }
 
-/// Processor time that the calling thread has had, in nanoseconds. What another program
-/// takes away from it does not count.
+/// Returns the processor time of the calling thread, in nanoseconds. Time of other programs on its
+/// processor does not count.
 pub(crate) fn thread_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()

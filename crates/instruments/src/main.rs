@@ -1,5 +1,5 @@
-//! The instruments of the laboratory (`lab/`): each measures one thing once and prints what it found as one
-//! JSON object. What a figure means, and what a paper has beside it, is the laboratory's.
+//! The instruments of the laboratory (`lab/`): each measures one thing once and prints the results as one
+//! JSON object. The laboratory interprets the figures, and compares them with those of a paper.
 #![forbid(unsafe_code)]
 
 mod altq;
@@ -35,22 +35,22 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What the users of one lock do together
+    /// Measure the throughput of the users of one lock
     Spinlock(spinlock::Options),
-    /// What it takes to read memory that another core writes, or to write what it reads
+    /// Measure reads of memory that another core writes, and writes of memory that it reads
     Stalls(stalls::Options),
-    /// What an enqueue and a dequeue cost where packets have memory
+    /// Measure an enqueue/dequeue pair with packets in memory
     Pairs(pairs::Options),
-    /// What a core carries by each backend, and what scheduling adds
+    /// Measure the throughput of a core by each backend, and the cost of scheduling
     Io(io::Options),
-    /// What passes between two interfaces beside a flood, and what it costs
+    /// Measure traffic between two interfaces during a flood, and its cost
     Path(path::Options),
-    /// What arbiters on threads of their own do with one link that they divide
+    /// Measure arbiters on threads of their own that divide one link
     Shards(shards::Options),
-    /// What the ALTQ paper measured, through the daemon
+    /// Repeat the measurements of the ALTQ paper, through the daemon
     #[command(subcommand)]
     Altq(altq::Command),
-    /// What `fairlane run` does: the daemon of the experiments
+    /// Run the daemon of the experiments, as `fairlane run`
     #[command(hide = true)]
     Run(Box<run::Options>),
 }

@@ -28,7 +28,7 @@ pub(crate) struct Measurement<'a> {
 }
 
 impl<'a> Measurement<'a> {
-    /// Of so many seconds, to be left when `stop` is set.
+    /// Returns a measurement of `seconds` seconds, which ends early when `stop` is set.
     pub(crate) fn new(seconds: f64, stop: &'a AtomicBool) -> Measurement<'a> {
         Measurement {
             time: Duration::from_secs_f64(seconds),
@@ -36,7 +36,7 @@ impl<'a> Measurement<'a> {
         }
     }
 
-    /// Waits for its time, from when `begun` says that what is measured runs.
+    /// Waits for its time, from the moment at which `begun` reports that the subject runs.
     pub(crate) fn wait(&self, begun: impl Fn() -> bool) -> Result<()> {
         while !begun() {
             self.check()?;

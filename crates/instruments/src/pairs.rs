@@ -35,7 +35,7 @@ pub(crate) struct Options {
     loops: u64,
 }
 
-/// What is printed.
+/// The printed results.
 #[derive(Debug, Serialize)]
 struct Outcome<'a> {
     alg: &'static str,

@@ -1,4 +1,4 @@
-//! `fairlane-instruments path`: what passes between two interfaces beside a flood, and what it costs.
+//! `fairlane-instruments path`: traffic between two interfaces during a flood, and its cost.
 
 use std::fs;
 use std::net::IpAddr;
@@ -57,7 +57,7 @@ pub(crate) struct Options {
     /// The daemon's site, with the interfaces `inside` and `outside`; without it, the kernel's bridge forwards
     #[arg(long, value_name = "FILE")]
     site: Option<PathBuf>,
-    /// Commands for `tc -batch` beside the kernel's bridge, for the interface `outside`
+    /// Commands for `tc -batch` with the kernel's bridge, for the interface `outside`
     #[arg(long, value_name = "FILE", conflicts_with = "site")]
     tc: Option<PathBuf>,
     /// Bytes of the flood's frames, 60 to 1514
@@ -77,7 +77,7 @@ pub(crate) struct Options {
     one_core: bool,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 struct Measured {
     frame_bytes: u32,
@@ -88,13 +88,13 @@ struct Measured {
     arrived_mpps: f64,
     /// Of all cores, for a frame that arrived.
     machine_ns_per_frame: f64,
-    /// Of the daemon's threads, and of that what they were in the kernel.
+    /// CPU time of the daemon's threads, and the part of it in the kernel.
     daemon_ns_per_frame: Option<f64>,
     daemon_kernel_ns_per_frame: Option<f64>,
     probe: Delays,
 }
 
-/// What became of the probe.
+/// Delays and losses of the probe.
 #[derive(Debug, Serialize)]
 struct Delays {
     sent: u64,
@@ -117,7 +117,7 @@ impl From<Probed> for Delays {
     }
 }
 
-/// Measures, and prints what was found.
+/// Measures, and prints the results.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let first = *cores()?.first().context("there is no core")?;
     if options.one_core {
@@ -140,7 +140,7 @@ fn measure(options: &Options, core: usize, stop: &AtomicBool) -> Result<Measured
     let before = Counts::now(&bed, &flood)?;
     bed.pause(before.at + time)?;
     let after = Counts::now(&bed, &flood)?;
-    // It ends while the flood goes on.
+    // It ends while the flood continues.
     let probed = probe.finish()?;
     flood.finish()?;
     bed.finish()?;
@@ -179,7 +179,7 @@ fn configure(bed: &Bed, commands: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What has been counted until now.
+/// The counts until now.
 struct Counts {
     at: Instant,
     sent: u64,
@@ -267,7 +267,7 @@ struct Flood {
 }
 
 impl Flood {
-    /// Nobody has the address of the frames; the datagrams in them are for the receiver.
+    /// The frames' address belongs to no station; the datagrams in them are for the receiver.
     fn new(umem: Umem, from: &Host, to: &Host, options: &Options) -> Result<Flood> {
         let octets = |host: &Host| match host.address() {
             IpAddr::V4(address) => Ok(address.octets()),

@@ -1,4 +1,4 @@
-//! `fairlane-instruments spinlock`: what the users of one lock do together.
+//! `fairlane-instruments spinlock`: the throughput of the users of one lock.
 
 use std::hint::spin_loop;
 use std::num::NonZeroU32;
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     seconds: f64,
 }
 
-/// What is printed.
+/// The printed results.
 #[derive(Debug, Serialize)]
 struct Outcome {
     users: u32,
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     output::json(&contend(&measurement, options)?)
 }
 
-/// Test and test-and-set, as in the C library: whoever waits reads only.
+/// Test and test-and-set, as in the C library: waiters only read.
 struct SpinLock(AtomicBool);
 
 impl SpinLock {
@@ -79,7 +79,7 @@ impl SpinLock {
     }
 }
 
-/// What all users of one lock do together.
+/// Measures the total throughput of all users of one lock.
 fn contend(measurement: &Measurement, options: &Options) -> Result<Outcome> {
     let cores = machine::cores()?;
     let section = Busy::calibrate().for_ns(f64::from(options.section_ns));

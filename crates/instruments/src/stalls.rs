@@ -1,5 +1,5 @@
-//! `fairlane-instruments stalls`: what it takes to read what another core writes, and to write what it reads,
-//! after the PSPAT paper's Appendix A.
+//! `fairlane-instruments stalls`: the cost of reading memory that another core writes, and of writing memory
+//! that it reads, after the PSPAT paper's Appendix A.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -50,7 +50,7 @@ enum Side {
     Writer,
 }
 
-/// What is printed.
+/// The printed results.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Outcome {
     fast: Side,
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
     Never,
-    /// A pause of so many nanoseconds after each access.
+    /// A pause of this many nanoseconds after each access.
     Every(u32),
     Always,
 }
@@ -114,7 +114,7 @@ impl Options {
 /// writes full.
 type Shared = [Line<AtomicU64>; 2];
 
-/// Writes until told to stop; the number of writes.
+/// Writes until `stop` is set; returns the number of writes.
 fn write(shared: &Shared, stop: &AtomicBool, pause: impl Fn()) -> u64 {
     let mut written = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -129,7 +129,7 @@ fn write(shared: &Shared, stop: &AtomicBool, pause: impl Fn()) -> u64 {
     written
 }
 
-/// Reads until told to stop; the number of reads, and of those that found a new value.
+/// Reads until `stop` is set; returns the number of reads, and of those that found a new value.
 fn read(shared: &Shared, stop: &AtomicBool, pause: impl Fn()) -> (u64, u64) {
     let (mut reads, mut changes) = (0, 0);
     let mut last = [0, 0];

@@ -1,4 +1,4 @@
-//! What it costs to find the first filter that a packet matches.
+//! The cost of finding the first filter that a packet matches.
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -47,7 +47,7 @@ enum Search {
     OneByOne,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     filters: usize,

@@ -17,7 +17,7 @@ use serde::Serialize;
 pub(crate) enum Command {
     /// Say what this machine, or this user, lacks for network namespaces and for TCP flows
     Check,
-    /// Run TCP flows through a site, and tell what arrived of each over time
+    /// Run TCP flows through a site, and report the arrivals of each over time
     Tcp(tcp::Options),
     /// Measure UDP requests and replies through a site, one at a time
     RoundTrip(round_trip::Options),
@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Timer(timer::Options),
 }
 
-/// Measures, and prints what was found.
+/// Measures, and prints the results.
 pub(crate) fn run(command: &Command) -> Result<()> {
     let stop = interrupt::asked()?;
     match command {
@@ -39,12 +39,12 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     }
 }
 
-/// What is not to be had here, in a sentence each; nothing if it is.
+/// Facilities that are missing here, as a message each; `None` if present.
 #[derive(Debug, Serialize)]
 struct Lacks {
     /// For any bed.
     namespaces: Option<String>,
-    /// For TCP flows, beside that.
+    /// For TCP flows, in addition.
     tcp: Option<String>,
 }
 

@@ -66,7 +66,7 @@ impl FromStr for Size {
     }
 }
 
-/// What was measured of each size.
+/// The results for each size.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     sizes: Vec<Trips>,

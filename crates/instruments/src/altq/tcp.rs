@@ -79,7 +79,7 @@ impl Plan {
     }
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     step_s: f64,
@@ -87,7 +87,7 @@ pub(super) struct Measured {
     flows: Vec<Arrived>,
 }
 
-/// What arrived of a flow.
+/// The arrivals of a flow.
 #[derive(Debug, Serialize)]
 struct Arrived {
     sender: usize,
@@ -150,7 +150,7 @@ fn measured(options: &Options, began: Instant, transfers: &[Transfer]) -> Result
     let arrived = |(plan, transfer): (&Plan, &Transfer)| {
         let segment = transfer.segment;
         ensure!(segment > 0, "iperf3 did not say how long its segments are");
-        // What so many bits of payload take of the link, where all segments are full.
+        // Converts bits of payload into bits on the link, if all segments are full.
         let on_link = |mbit: f64| mbit * FRAME / f64::from(segment);
         let tcp_mbit = transfer.steady_rate(warm) / 1e6;
         let steps = (0..count).map(|number| {

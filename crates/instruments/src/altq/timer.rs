@@ -1,4 +1,4 @@
-//! What a coarse timer does to CBQ: the paper's flaw, on a clock of its own.
+//! The effect of a coarse timer on CBQ: the paper's flaw, in simulated time.
 
 use anyhow::{Context, Result, bail, ensure};
 use fairlane_core::Dequeue;
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// Rate of the link, as in 100mbit
     #[arg(long, value_name = "RATE")]
     link: Rate,
-    /// What the class is entitled to, in percent of the link
+    /// Share of the class, in percent of the link
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     share: f64,
     /// Granularity of the timer in milliseconds; 0 is exact
@@ -38,15 +38,15 @@ fn percent(text: &str) -> Result<f64> {
     }
 }
 
-/// What was computed.
+/// The results.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
-    /// What the class had.
+    /// The throughput of the class.
     on_link_mbit: f64,
 }
 
-/// What a class that always has packets is given of the link, if it may not borrow and nothing else
-/// happens that would wake CBQ up.
+/// Computes the throughput of a permanently backlogged class, if it may not borrow and no other
+/// event wakes CBQ up.
 pub(super) fn measure(options: &Options) -> Result<Measured> {
     let link = options.link;
     let share = Rate::from_bps((link.bps() as f64 * options.share / 100.0) as u64);

@@ -76,14 +76,14 @@ pub(super) const LONGEST: Length = match Length::new(MTU + 14) {
 /// Frames of AF_XDP, and the bytes of each.
 const FRAMES: u32 = 8_192;
 const FRAME_BYTES: u32 = 2_048;
-/// An experimental protocol of Ethernet: nobody listens to it.
+/// An experimental Ethernet protocol, which no station receives.
 const PROTOCOL: [u8; 2] = [0x88, 0xb5];
-/// On a network that there is, frames go from a station to itself: a switch that knows
-/// where it is passes them to nobody else.
+/// On an existing network, frames go from a station to itself: a switch that has learned its port
+/// does not forward them.
 const STATION: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
 
-/// A backend in surroundings of its own, with packets of so many bytes: Ethernet frames, or
-/// IP packets.
+/// Returns a backend in an environment of its own, with packets of `packet` bytes: Ethernet frames,
+/// or IP packets.
 pub(super) fn subject(kind: BackendKind, packet: u32) -> Result<Box<dyn Subject>> {
     match kind {
         BackendKind::Packet => {
@@ -130,7 +130,7 @@ pub(super) fn subject(kind: BackendKind, packet: u32) -> Result<Box<dyn Subject>
         }
         BackendKind::Udp => {
             let localhost = Ipv4Addr::LOCALHOST.octets();
-            // Never read, so that what comes is soon dropped.
+            // Never read, so that arrivals are soon dropped.
             let sink = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("opening a socket")?;
             let backend = bind_udp(localhost)?;
             // As much as it is granted.
@@ -148,7 +148,7 @@ pub(super) fn subject(kind: BackendKind, packet: u32) -> Result<Box<dyn Subject>
     }
 }
 
-/// A backend that transmits Ethernet frames of so many bytes on an interface.
+/// Returns a backend that transmits Ethernet frames of `packet` bytes on an interface.
 pub(super) fn on_interface(
     kind: BackendKind,
     interface: Interface,
@@ -246,12 +246,12 @@ fn bind_udp(address: [u8; 4]) -> Result<UdpBackend<Datagram>> {
     UdpBackend::bind((address, 0).into()).context("opening a socket")
 }
 
-/// What IPv4 and UDP add is a part of the packet's length.
+/// The packet's length includes IPv4 and UDP headers.
 fn payload(packet: u32) -> usize {
     (packet as usize).saturating_sub(HEADERS)
 }
 
-/// An IP packet of so many bytes.
+/// Returns an IP packet of `length` bytes.
 pub(crate) fn datagram(from: [u8; 4], to: [u8; 4], length: u32) -> Result<Vec<u8>> {
     let (payload, port) = (payload(length), 9);
     let udp = UdpHeader::without_ipv4_checksum(port, port, payload)?;

@@ -16,12 +16,12 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// How long a first packet is waited for beyond the span, on a machine with other work.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What one round of a loop did.
+/// The result of one round of a loop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Round {
     /// Packets that came in.
     pub came: usize,
-    /// Packets that are done with: what is counted.
+    /// Completed packets, which count.
     pub done: usize,
     /// Packets that came in are not all done with.
     pub unfinished: bool,
@@ -75,7 +75,7 @@ pub(super) struct Until<'a> {
 }
 
 impl Until<'_> {
-    /// With so many packets counted since it begun.
+    /// Returns whether it is over after `packets` packets.
     fn is_over(&self, begun: Instant, packets: u64) -> bool {
         let span = match packets {
             0 => self.span.saturating_add(PATIENCE),

@@ -1,4 +1,4 @@
-//! `fairlane-instruments io`: what a core carries by each backend, and what scheduling adds.
+//! `fairlane-instruments io`: the throughput of a core by each backend, and the cost of scheduling.
 
 mod lab;
 mod meter;
@@ -107,7 +107,7 @@ impl ValueEnum for Selection {
     }
 }
 
-/// A backend with what it did so far.
+/// A backend with its results so far.
 struct Contender {
     kind: BackendKind,
     subject: Box<dyn Subject>,
@@ -211,7 +211,7 @@ fn measure(options: &Options, contenders: &mut [Contender], stop: &AtomicBool) -
     for round in 0..options.rounds {
         let whats: &[What] = match (&options.interface, round % 2) {
             (Some(_), _) => &[What::Transmit],
-            // In turns: who comes second finds the machine as the first has left it.
+            // Alternately: the second finds the machine in the state that the first has left.
             (None, 0) => &[
                 What::Transmit,
                 What::Receive,
@@ -253,7 +253,7 @@ fn measure(options: &Options, contenders: &mut [Contender], stop: &AtomicBool) -
     Ok(rounds)
 }
 
-/// What it means that no packet moved.
+/// Returns an explanation why no packet moved.
 fn nothing(options: &Options) -> String {
     match &options.interface {
         Some(interface) => format!(

@@ -1,4 +1,4 @@
-//! What was measured.
+//! The results.
 
 use serde::Serialize;
 
@@ -42,7 +42,7 @@ pub(super) struct Measured {
 /// Medians of the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Figures {
-    /// Millions of packets a second: while there is work, or for what is received, while the
+    /// Millions of packets a second: while there is work, or for received packets, while the
     /// generator sends.
     pub mpps: f64,
     /// Nanoseconds of CPU time per packet.
@@ -62,7 +62,7 @@ pub(super) struct Skipped {
     pub reason: String,
 }
 
-/// What one backend did in each complete round.
+/// The results of one backend in each complete round.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     pub transmit: Vec<Sample>,

@@ -1,4 +1,4 @@
-//! One backend under measurement: what it transmits, receives and forwards.
+//! One backend under measurement: its transmission, reception and forwarding.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +21,7 @@ pub(super) const MEMBERS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 /// Of the link that the scheduler paces: more than any machine carries.
 const RATE: &str = "1tbit";
 
-/// What is measured of a backend.
+/// The measurement of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// One thread sends, and the kernel at the far end drops.
@@ -61,7 +61,7 @@ pub(super) struct Bench<W: Wire> {
     arbiter: Scheduled<W>,
     clients: Vec<Client<W::Packet>>,
     clock: Clock,
-    /// What the backends need to be there.
+    /// The environment that the backends need.
     _lab: Box<dyn Send>,
 }
 
@@ -128,7 +128,7 @@ impl<W: Wire> Subject for Bench<W> {
         let inlet = inlet.as_mut().context("nothing to receive from")?;
         let (input, wire) = (&mut inlet.backend, &sender.wire);
         let mut arrived = Vec::with_capacity(BATCH);
-        // What is left of another measurement.
+        // Packets of an earlier measurement.
         while input.receive(&mut arrived, BATCH)? > 0 {
             arrived.clear();
         }
@@ -258,7 +258,7 @@ mod tests {
 
     type Memory = Bytes<MemoryBackend<Vec<u8>, Vec<u8>>>;
 
-    /// A backend in memory that takes so many packets, and the far end of what it transmits.
+    /// Returns a backend in memory that holds `room` packets, and the far end of its link.
     fn bench(room: usize) -> (Bench<Memory>, MemoryBackend<Vec<u8>, Vec<u8>>) {
         let (feed, input) = memory::pair(1_024);
         let (outlet, far) = memory::pair(room);
@@ -280,7 +280,7 @@ mod tests {
         bench.measure(what, Until { span, stop: &stop }).unwrap()
     }
 
-    /// What the scheduler has sent of each flow.
+    /// Returns the number of packets that the scheduler has sent of each flow.
     fn sent(bench: &Bench<Memory>) -> Vec<u64> {
         let clients = bench.arbiter.client_stats();
         clients.map(|(_, stats)| stats.flow.sent.packets).collect()

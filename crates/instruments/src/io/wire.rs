@@ -1,4 +1,4 @@
-//! What each backend carries, and how packets of it are made.
+//! The packets of each backend, and their construction.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the records of all arbiters say.
+//! Evaluation of the records of all arbiters.
 
 use fairlane_shards::Config;
 use serde::Serialize;
@@ -13,10 +13,10 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Shards for which there is a prediction.
 const PREDICTED: u32 = 8;
 
-/// Accesses to shared memory of a look that goes to all others, beside one for each of them.
+/// Accesses to shared memory of a visit to all others, in addition to one for each of them.
 const ACCESSES: u32 = 3;
 
-/// What was measured, and how.
+/// The measurement and its parameters.
 pub(super) struct Setting<'a> {
     pub weights: &'a [u32],
     pub config: Config,
@@ -26,11 +26,11 @@ pub(super) struct Setting<'a> {
     pub goes_idle_ms: Option<u32>,
     /// For how long the others have to carry the whole link.
     pub window_ns: u64,
-    /// What reading the clock takes.
+    /// Time to read the clock.
     pub clock_ns: u64,
 }
 
-/// What is printed.
+/// The printed results.
 #[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     pub shards: usize,
@@ -55,12 +55,12 @@ pub(super) struct Outcome {
     pub predicted: Prediction,
 }
 
-/// What all took together, less what was given back.
+/// The total taken, less the part given back.
 #[derive(Debug, Serialize)]
 pub(super) struct Aggregate {
     /// Whole seconds, or all of the time if that is shorter.
     pub windows: usize,
-    /// Of what the link carries in a window.
+    /// Relative to the link's capacity in a window.
     pub least_over_rate: f64,
     pub most_over_rate: f64,
     /// The most by which it was above the rate's, from the beginning on, and Q and a batch.
@@ -81,7 +81,8 @@ pub(super) struct Lead {
 pub(super) struct Part {
     pub weight: u32,
     pub share: f64,
-    /// The most by which its share of what all took in 10 ms was off its weight's, over that; unless one goes idle.
+    /// The largest deviation of its share of all that was taken in 10 ms from its weight's share, relative to that;
+    /// `None` if one goes idle.
     pub worst_off: Option<f64>,
     pub decisions: u64,
     pub batches: u64,
@@ -118,7 +119,7 @@ pub(super) struct Costs {
     pub clock_ns: u64,
 }
 
-/// What so many shards on cores of their own would decide, where cores do not compete for memory or caches.
+/// The decisions of this many shards on cores of their own, if cores do not compete for memory or caches.
 #[derive(Debug, Serialize)]
 pub(super) struct Prediction {
     pub shards: u32,
@@ -163,7 +164,7 @@ impl Outcome {
     }
 }
 
-/// What these took and gave back, by time.
+/// Returns the amounts that these took and gave back, by time.
 fn merged<'a>(logs: impl IntoIterator<Item = &'a Log>) -> Vec<(u64, i64)> {
     let records = logs.into_iter().flat_map(|log| &log.records);
     let mut merged: Vec<_> = records.map(|record| (record.at, record.bytes)).collect();
@@ -191,7 +192,7 @@ fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.get(at).copied().unwrap_or(0.0)
 }
 
-/// What the link carries in `ns` nanoseconds.
+/// Returns the link's capacity in `ns` nanoseconds.
 fn carried(config: Config, ns: u64) -> f64 {
     config.rate as f64 / 8e9 * ns as f64
 }
@@ -263,7 +264,7 @@ impl LeftToOthers {
         let taken = merged(others);
         let idle = |pair: &[Record]| pair[0].is_idle.then_some((pair[0].at, pair[1].at));
         let times = leaves.records.windows(2).filter_map(idle);
-        // Whoever runs out of packets in the middle of what it has comes in again at once.
+        // A shard that runs out of packets in the middle of a batch returns at once.
         let long = times.filter(|&(at, back)| back.min(ended) >= at + 2 * setting.window_ns);
         let reached: Vec<_> = long
             .map(|time| reached_after(setting, &taken, time))
@@ -382,7 +383,7 @@ mod tests {
         let half = (0..20).map(|at| (at * 200, 100));
         let whole = (0..100).map(|at| (4_000 + at * 100, 100));
         let taken: Vec<_> = half.clone().chain(whole).collect();
-        // Of the 16 batches of a window two may be missing: of what is at half the rate, 4.
+        // Of the 16 batches of a window two may be missing: of those at half the rate, 4.
         assert_eq!(reached_after(&setting, &taken, (1_000, 9_000)), Some(2.6));
         assert_eq!(reached_after(&setting, &taken, (1_000, 5_000)), None);
         assert_eq!(reached_after(&setting, &taken, (5_000, 9_000)), Some(0.0));

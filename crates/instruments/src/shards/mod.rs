@@ -20,7 +20,7 @@ use crate::measurement::Measurement;
 use figures::Outcome;
 use part::{Load, Log, Part};
 
-/// Most batches of the link, whoever takes them, for which there is room for records.
+/// Most batches of the link, by any shard, that fit the records.
 const RECORDS: u64 = 1 << 24;
 
 /// Batches of each shard in the time for which the others have to carry the whole link, once one is idle, so that
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// Flows of each shard, all of one weight, each with two packets in the queue at any time
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     flows: u32,
-    /// What a shard takes of the link at once
+    /// Batch that a shard takes of the link at once
     #[arg(long, value_name = "BYTES", default_value_t = 15_000, value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
     batch: u32,
     /// How far a shard may be ahead [default: two batches over an equal share]
@@ -57,7 +57,7 @@ pub(crate) struct Options {
     /// Microseconds for which the link may run short before the one that is waited for is left out
     #[arg(long, value_name = "US", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     patience_us: u32,
-    /// The first shard has nothing to send for so many milliseconds in every other
+    /// Idle time of the first shard in milliseconds, alternating with busy times of the same length
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     goes_idle: Option<u32>,
     /// Seconds to measure

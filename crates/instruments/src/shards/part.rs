@@ -10,18 +10,18 @@ use fairlane_core::{FlowConfig, FlowId, Length, Nanos, Packet, PacketScheduler, 
 use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Link, Next, Pace, Release};
 use fairlane_shards::{Credit, Looks, Turns};
 
-/// Virtual times are on a circle of so many bytes.
+/// Virtual times are on a circle of this many bytes.
 const CIRCLE: u64 = 1 << 40;
 
 /// Packets of each flow in the queue.
 const DEEP: u32 = 2;
 
-/// What an arbiter has to do.
+/// The load of an arbiter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub flows: u32,
     pub len: Length,
-    /// There are more threads than cores: whoever waits lets others run.
+    /// There are more threads than cores: a waiting thread lets others run.
     pub is_crowded: bool,
     /// Most records of a kind.
     pub records: usize,
@@ -34,7 +34,7 @@ pub(super) struct Record {
     pub at: u64,
     /// Below 0 where it was given back.
     pub bytes: i64,
-    /// What the look took; 0 where the shard went idle.
+    /// Duration of the visit; 0 where the shard went idle.
     pub look_ns: u64,
     /// How far above the floor the shard stood after it.
     pub above_floor: u64,
@@ -49,13 +49,13 @@ pub(super) struct Decided {
     pub packets: u64,
 }
 
-/// What became of one arbiter.
+/// The results of one arbiter.
 #[derive(Debug)]
 pub(super) struct Log {
     pub records: Vec<Record>,
     pub steps: Vec<Decided>,
     pub looks: Looks,
-    /// What all its looks took.
+    /// Duration of all its visits.
     pub look_ns: u64,
     pub left_out: u64,
     pub released: u64,
@@ -84,7 +84,7 @@ impl Log {
     }
 }
 
-/// What reading the clock takes, at the least.
+/// Returns the minimal time to read the clock.
 pub(super) fn clock_ns(clock: Clock) -> u64 {
     let read = || {
         let begun = clock.now();
@@ -93,13 +93,13 @@ pub(super) fn clock_ns(clock: Clock) -> u64 {
     (0..1_000).map(|_| read()).min().unwrap_or(0)
 }
 
-/// A shard's pace that records what it takes.
+/// A shard's pace that records the amounts taken.
 struct Recorded {
     turns: Turns,
     clock: Clock,
     records: Vec<Record>,
     is_whole: bool,
-    /// What all looks took, and the last one.
+    /// Duration of all visits, and of the last one.
     look_ns: u64,
     last_look_ns: u64,
 }
@@ -122,7 +122,7 @@ impl Recorded {
         });
     }
 
-    /// The floor may have been raised beyond who was left out meanwhile.
+    /// The floor may have been raised above a shard that was left out meanwhile.
     fn above_floor(&self) -> u64 {
         let shard = self.turns.shard();
         let above = |at: u64| at.wrapping_sub(shard.lowest()) % CIRCLE;
@@ -189,7 +189,7 @@ impl Pace for Recorded {
     }
 }
 
-/// Nobody gets the packets: each makes room for another of its flow.
+/// Packets have no receiver: each makes space for another of its flow.
 struct Out {
     /// Of each flow.
     sent: Vec<u64>,
@@ -267,7 +267,7 @@ impl Part {
         })
     }
 
-    /// Decides until it is told to stop.
+    /// Decides until `stop` is set.
     pub(super) fn run(mut self, stop: &AtomicBool) -> Result<Log> {
         let began = self.clock.now();
         let mut now = began;
@@ -297,7 +297,7 @@ impl Part {
         self.idle_ns.is_some_and(|ns| now.0 / ns % 2 == 1)
     }
 
-    /// Replaces what has left.
+    /// Replaces departed packets.
     fn fill(&mut self, now: Nanos) -> Result<()> {
         while let Some(flow) = self.arbiter.release_mut().freed.pop() {
             let given = &mut self.given[flow.number() as usize];

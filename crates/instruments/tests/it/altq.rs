@@ -1,4 +1,4 @@
-//! `fairlane-instruments altq`: what is said where there are no namespaces, and that nothing stays behind.
+//! `fairlane-instruments altq`: its message without namespaces, and its cleanup.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

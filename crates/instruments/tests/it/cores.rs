@@ -141,8 +141,8 @@ fn cores() -> Vec<String> {
 #[test]
 fn an_interrupt_leaves_nothing() {
     let mut running = start(&["spinlock", "--users", "2", "--seconds", "1000"]);
-    // Whenever it comes: it ends, and prints nothing. What comes before it listens may be ignored, as by all
-    // that a shell starts in the background.
+    // At any time: it ends, and prints nothing. A signal before its handler is installed may be ignored, as
+    // by all background jobs of a shell.
     let begun = Instant::now();
     while !running.has_ended() {
         assert!(begun.elapsed() < Duration::from_secs(120), "it hangs");

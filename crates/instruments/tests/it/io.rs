@@ -1,4 +1,4 @@
-//! `fairlane-instruments io`: what it measures, and what it says where it cannot.
+//! `fairlane-instruments io`: its measurements, and its messages where it cannot measure.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -9,7 +9,7 @@ use fairlane_io::{Umem, XdpBackend, XdpOptions};
 use fairlane_netlab::{Link, Namespace, cable, or_skip, skip, skip_unsupported};
 use serde::Deserialize;
 
-/// What is promised to be printed.
+/// The documented output.
 #[derive(Debug, Deserialize)]
 struct Report {
     packet: u32,
@@ -91,8 +91,8 @@ fn refuses(finished: &program::Finished, names: &[&str]) {
     }
 }
 
-/// The program as the user nobody. `None`, after saying so, where this user cannot become
-/// that one, or that one cannot reach the program.
+/// Runs the program as the user nobody. `None`, after a message, if this user cannot change to that
+/// one, or that one cannot access the program.
 fn unprivileged(test: &str, arguments: &[&str]) -> Option<program::Finished> {
     let output = Command::new(program::PROGRAM)
         .args(arguments)

@@ -3,7 +3,7 @@
 use crate::program::fairlane;
 use serde::Deserialize;
 
-/// What is promised to be printed.
+/// The documented output.
 #[derive(Debug, Deserialize)]
 struct Report {
     alg: String,
