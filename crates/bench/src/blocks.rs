@@ -6,10 +6,10 @@ use fairlane_core::Length;
 use crate::controller::{Dequeued, Packets};
 
 /// Packets in memory, as a host has them (QFQ+ paper, Section 8, "Test environment"): each is a block as long as
-/// the longest packet, with a header in front that says whose it is and how long, and no block begins where a
-/// cache line does but by chance. Beside the header nothing of a packet is read or written.
+/// the longest packet, with a header in front that gives its flow and its length, and blocks start at cache
+/// lines only by chance. Nothing of a packet except its header is read or written.
 ///
-/// The block that came back last is handed out first; where none has come back, the next one in memory.
+/// The block that was returned last is handed out first; if none was returned, the next one in memory.
 #[derive(Debug)]
 pub struct Blocks {
     memory: Vec<u8>,

@@ -27,7 +27,7 @@ pub enum Arrivals {
     Bursty,
 }
 
-/// What the controller drives.
+/// A target of the controller.
 pub trait Subject {
     /// Takes packet number `packet`, of flow number `flow`; `false` if it was dropped.
     fn enqueue(&mut self, flow: u32, len: Length, packet: u32) -> bool;
@@ -44,7 +44,7 @@ pub struct Dequeued {
     pub packet: u32,
 }
 
-/// What packets are while they wait.
+/// Representation of queued packets.
 pub trait Packets {
     /// A packet of flow number `flow`: its number.
     fn generate(&mut self, flow: u32, len: Length) -> u32;
@@ -68,7 +68,7 @@ impl Packets for Numbers {
     }
 }
 
-/// What one run did.
+/// Counts of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub enqueues: u64,
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// A plain queue that remembers what it was asked.
+    /// A plain queue that records its calls.
     #[derive(Default)]
     struct Recorder {
         /// Flows and numbers of packets.

@@ -5,7 +5,7 @@ use std::io;
 use perf_event::Builder;
 use perf_event::events::{Event, Hardware};
 
-/// Whose instructions count.
+/// The threads whose instructions count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// The program's own.
@@ -47,7 +47,7 @@ impl Counter {
 #[must_use]
 pub fn why_not(error: &io::Error) -> String {
     match error.kind() {
-        // What perf_event_open answers where there is no hardware of that kind.
+        // The error of perf_event_open without hardware of that kind.
         io::ErrorKind::NotFound => {
             "this machine has no counter of them; few virtual machines do".to_owned()
         }

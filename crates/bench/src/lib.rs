@@ -1,7 +1,6 @@
-//! The papers' test environments: what an enqueue/dequeue pair costs ([`pairs`], as in the QFQ
-//! report), what an arbiter decides in a second beside the lock that it replaces ([`pspat`]), and what each stage
-//! of the data path takes ([`path`]).
-//! `fairlane bench` asks and prints.
+//! The papers' test environments: the cost of an enqueue/dequeue pair ([`pairs`], as in the QFQ report), an
+//! arbiter's decisions a second compared with those of the lock that it replaces ([`pspat`]), and the cost of
+//! each stage of the data path ([`path`]). `fairlane bench` is their command line.
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,

@@ -13,7 +13,7 @@ use fairlane_core::{FlowConfig, FlowId, Length, PacketScheduler, SchedulerLimits
 use crate::controller::{self, Arrivals, Controller, Dequeued, Packets, Subject, Tally};
 use crate::flowsets::{Backlog, FlowSets};
 
-/// What can be measured.
+/// The subjects of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// The environment alone: packets pass through a plain FIFO queue.
@@ -31,7 +31,7 @@ impl Contender {
         }
     }
 
-    /// What it is, in a line.
+    /// Returns a one-line description.
     pub fn about(self) -> &'static str {
         match self {
             Contender::None => "The environment alone: packets pass through a plain FIFO queue",
@@ -40,7 +40,7 @@ impl Contender {
     }
 }
 
-/// What is to be measured.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The flows.
@@ -61,7 +61,7 @@ pub struct Case {
     pub aggregate: NonZeroU32,
 }
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Backlog that was drained to, in packets.
@@ -159,7 +159,7 @@ impl Case {
     }
 }
 
-/// One copy of the loop a subject, so that instructions can be told apart.
+/// One copy of the loop for each subject, to count its instructions separately.
 #[inline(never)]
 fn timed(
     controller: &mut Controller<impl Packets>,
@@ -171,7 +171,7 @@ fn timed(
     (tally, start.elapsed().as_secs_f64())
 }
 
-/// What all algorithms are compared with: one FIFO list of packets.
+/// The baseline of all algorithms: one FIFO list of packets.
 struct Plain {
     slab: PacketSlab<u32>,
     packets: PacketList,

@@ -21,7 +21,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// What it counts for on a link.
+    /// Returns its length on a link.
     #[inline]
     pub(super) fn on_link(self, overhead: u32) -> Length {
         Length::new(self.bytes + overhead).unwrap_or(Length::MAX)
@@ -123,8 +123,8 @@ fn origin_for(asked: &Match, ingress: u16) -> Origin {
     }
 }
 
-/// A frame of which this is asked, but for being a fragment. What is not asked is random: addresses in 10.0.0.0/8
-/// or 2001:db8::/32, any ports, and UDP.
+/// Returns a frame that matches these conditions, except that it is no fragment. Other fields are random:
+/// addresses in 10.0.0.0/8 or 2001:db8::/32, any ports, and UDP.
 fn frame_for(asked: &Match, length: usize, seed: &mut u64) -> Vec<u8> {
     let mut frame = vec![4; 6];
     frame.extend([2; 6]);

@@ -1,7 +1,7 @@
-//! The data path stage by stage, in memory: what each costs by itself, and what so many cores would carry if the
-//! stages were divided among them.
+//! The data path stage by stage, in memory: the cost of each by itself, and the throughput of several cores if
+//! the stages were divided among them.
 //!
-//! Who asks brings the site: its rules, its classifier, and how its queues are made.
+//! The caller provides the site: its rules, its classifier, and a constructor of its queues.
 
 mod frames;
 mod model;
@@ -42,7 +42,7 @@ pub struct Case<'a> {
     /// Makes empty queues, with the numbers of classes that the classifier knows.
     pub queues: &'a dyn Fn() -> Discipline<Frame>,
     pub rate: Rate,
-    /// Bytes that a packet takes on the link beside the frame.
+    /// Bytes that a packet takes on the link in addition to the frame.
     pub overhead: u32,
     /// The longest packet, overhead included.
     pub longest: Length,
@@ -51,7 +51,7 @@ pub struct Case<'a> {
     pub cores: Option<[usize; 2]>,
 }
 
-/// What was measured, and what follows.
+/// The measurements, and predictions from them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Whether the two ends of a mailbox were on two cores.
@@ -69,17 +69,17 @@ pub struct ByLength {
     pub classes_reached: usize,
     /// How many wait in the queues at any time.
     pub waiting: u32,
-    /// Part of what came to the arbiter that its queues rejected or discarded.
+    /// Fraction of the arbiter's arrivals that its queues rejected or discarded.
     pub lost: f64,
     pub stages: Stages,
     /// The stage that takes longest.
     pub bottleneck: Stage,
     pub predictions: Vec<Prediction>,
-    /// Predictions beside what as many cores did here.
+    /// Predictions compared with measurements on as many cores here.
     pub checks: Vec<Check>,
 }
 
-/// What each stage takes.
+/// The costs of the stages.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Stages {
     pub rx: Figure,
@@ -115,7 +115,7 @@ pub enum Stage {
     Tx,
 }
 
-/// A prediction, and what was measured.
+/// A prediction, and its measurement.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Check {
     pub cores: u32,

@@ -1,4 +1,4 @@
-//! From what the stages cost to the packets a second of so many cores.
+//! From the costs of the stages to packets a second on several cores.
 
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ pub struct Costs {
     pub together: [f64; 4],
 }
 
-/// Who is at work all the time, so that the others wait.
+/// The part that is always busy, so that the others wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -34,7 +34,7 @@ pub enum Limit {
     TxWorkers,
 }
 
-/// What so many cores do.
+/// The throughput of a number of cores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     pub cores: u32,
@@ -46,7 +46,7 @@ pub struct Prediction {
     pub limited_by: Limit,
 }
 
-/// Packets a second of so many threads, each of which takes so long for one.
+/// Returns the packets a second of `threads` threads that take `ns` each.
 fn rate(threads: u32, ns: f64) -> f64 {
     f64::from(threads) * 1e9 / ns
 }
@@ -90,8 +90,9 @@ impl Costs {
         self.return_pop + self.tx + self.return_push
     }
 
-    /// The best that so many cores do, at least one: of all ways to divide them, less the arbiter's, between RX
-    /// workers (at least one) and TX workers; among equals, where the workers have most time to spare. O(`cores`).
+    /// Returns the best throughput of `cores` cores, at least one: of all ways to divide them, less the arbiter's,
+    /// between RX workers (at least one) and TX workers; among equals, the one that leaves the workers most time
+    /// to spare. O(`cores`).
     pub fn predict(&self, cores: u32) -> Prediction {
         let divided = (0..cores.saturating_sub(1)).map(|tx_workers| {
             let rx_workers = cores - 1 - tx_workers;
@@ -113,7 +114,7 @@ impl Costs {
         )
     }
 
-    /// With so many workers, and what those alone could do.
+    /// Returns the prediction for these workers, and the throughput of the workers alone.
     fn divided(&self, cores: u32, rx_workers: u32, tx_workers: u32) -> (Prediction, f64) {
         let rx = rate(rx_workers, self.rx_worker());
         let arbiter = rate(1, self.arbiter_of(tx_workers));
@@ -208,7 +209,7 @@ mod tests {
             tx: 205.0,
             ..COSTS
         };
-        // Two of 88 beside five of 210.
+        // Two of 88 compared with five of 210.
         predicts(cheap, 8, (2, 5), 44.0, Limit::RxWorkers);
         predicts(cheap, 4, (1, 2), 105.0, Limit::TxWorkers);
     }

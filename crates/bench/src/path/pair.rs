@@ -1,4 +1,4 @@
-//! Two threads, each on a core of its own where there are two: what it costs to hand over from one to the other.
+//! Two threads, each on a core of its own where there are two: the cost of a handover from one to the other.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ impl Pair {
         }
     }
 
-    /// What both threads come back with.
+    /// Returns the results of both threads.
     fn run<A: Send, B: Send>(
         &self,
         leader: impl FnOnce() -> A + Send,
@@ -66,7 +66,7 @@ impl Pair {
     fn patience(&self) -> Patience {
         Patience {
             looks: 0,
-            // Who has no other core waits for the other thread to have this one.
+            // With a single core, the thread must yield to the other one.
             most: if self.has_cores() { LOOKS } else { 1 },
         }
     }
@@ -115,8 +115,8 @@ impl Patience {
     }
 }
 
-/// What it costs to push one of these into a mailbox, and to pop it on the other core: a mailbox is filled in bursts,
-/// then emptied in bursts, so that nobody waits and each finds in the other's cache what it needs.
+/// Measures a push of these items into a mailbox, and a pop on the other core: bursts fill the mailbox, then bursts
+/// empty it, so that neither side waits and each finds the entries in the other's cache.
 ///
 /// # Errors
 ///
@@ -168,8 +168,8 @@ pub(super) fn hand_over<T: Copy + Send + Sync>(
     Ok([pushed, popped])
 }
 
-/// What RX, classifier, arbiter and TX take in turns on this thread, in whose caches each finds what the others left:
-/// with a look at the clock between them. Instructions are not counted, since to read them is a system call.
+/// Measures RX, classifier, arbiter and TX in turn on this thread, whose caches they share, with a reading of the
+/// clock in between. Instructions are not counted, since reading their count is a system call.
 pub(super) fn together(front: &mut Front<'_>, back: &mut Back, amount: Amount) -> [Figure; 4] {
     let (mut rounds, mut taken) = (Rounds::new(amount), [const { Vec::new() }; 4]);
     while rounds.more() {

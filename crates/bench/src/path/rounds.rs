@@ -1,4 +1,4 @@
-//! How often something is measured, and what comes of it.
+//! Repetition of measurements, and its statistics.
 
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::instructions::{Counter, Of};
 /// How much is measured for each figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// At least so many packets.
+    /// At least this many packets.
     Packets(u64),
     /// Rounds for so long, one of them at least.
     Seconds(f64),
@@ -56,7 +56,7 @@ pub(super) fn measured(amount: Amount, mut round: impl FnMut(&mut Stopwatch) -> 
     Figure::of(&taken)
 }
 
-/// What something took.
+/// The cost of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     time: Duration,
@@ -100,7 +100,7 @@ impl Stopwatch {
         self.0.as_mut().and_then(Counter::read)
     }
 
-    /// What it took to do that.
+    /// Measures the cost of `work`.
     pub(super) fn timed(&mut self, work: impl FnOnce()) -> Taken {
         let before = self.instructions();
         let begun = Instant::now();
@@ -114,7 +114,7 @@ impl Stopwatch {
     }
 }
 
-/// Nanoseconds a packet: the median of the rounds, and what a tenth of them were below and above.
+/// Nanoseconds a packet: the median of the rounds, and their 10th and 90th percentiles.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub ns: f64,

@@ -1,4 +1,4 @@
-//! The stages of the path, each by itself: what comes before the arbiter's mailbox, and what comes behind it.
+//! The stages of the path, each by itself: those before the arbiter's mailbox, and those behind it.
 
 use std::collections::{HashSet, VecDeque};
 use std::hint::black_box;
@@ -29,7 +29,7 @@ impl Device {
     }
 }
 
-/// What a link in memory answers whose ends are both here: nothing goes wrong there.
+/// Unwraps a result of a link in memory with both ends here, which cannot fail.
 fn sound<T>(answer: io::Result<T>) -> T {
     answer.expect("both ends of the link are held")
 }
@@ -107,7 +107,7 @@ impl<'a> Front<'a> {
         sound(self.rx.device.receive(&mut self.received, BURST)) > 0
     }
 
-    /// Classifies what was received.
+    /// Classifies the received packets.
     #[inline]
     pub(super) fn classify_received(&mut self) -> &[Classified] {
         self.classifying.classify(&self.received);
@@ -149,7 +149,7 @@ pub(super) fn classes(classified: &[Classified]) -> usize {
 /// Decides and transmits.
 pub(super) struct Back {
     pub(super) arbiter: Arbiter,
-    /// What was decided and not yet transmitted.
+    /// Packets that were released and not yet transmitted.
     pub(super) out: VecDeque<Frame>,
     tx: Device,
     sent: Vec<Frame>,
@@ -171,13 +171,13 @@ impl Back {
         self.arbiter.pass(classified, &mut self.out);
     }
 
-    /// Sends what was decided.
+    /// Transmits the released packets.
     #[inline]
     pub(super) fn transmit(&mut self) {
         sound(self.tx.device.transmit(&mut self.out));
     }
 
-    /// What was sent has left.
+    /// Completes the transmitted packets.
     pub(super) fn leave(&mut self) {
         self.sent.clear();
         sound(self.tx.wire.receive(&mut self.sent, usize::MAX));
@@ -220,13 +220,13 @@ pub(super) struct Arbiter {
     /// As many wait at any time.
     pub(super) waiting: u32,
     pub(super) offered: u64,
-    /// Of those, what the queues rejected or discarded.
+    /// Of those, the number that the queues rejected or discarded.
     pub(super) lost: u64,
 }
 
 impl Arbiter {
-    /// Half of these wait in the queues; of queues that reject some of them, half of what they hold then, or so many
-    /// that a burst has room beside them.
+    /// Keeps half of these packets queued; if the queues reject some of them, half of the number that they hold
+    /// then, or few enough to leave space for a burst.
     pub(super) fn new(
         queues: Discipline<Frame>,
         rate: Rate,
@@ -259,8 +259,8 @@ impl Arbiter {
         arbiter
     }
 
-    /// Queues these, and takes out what is then more than has to wait. Where nothing may leave yet, it is as late
-    /// as something may.
+    /// Enqueues these, and dequeues all above the standing backlog. If none is eligible yet, advances the time until
+    /// one is.
     #[inline]
     fn pass(&mut self, classified: &[Classified], out: &mut VecDeque<Frame>) {
         let (overhead, mut rejected, mut discarded) = (self.overhead, 0, 0);
@@ -294,7 +294,7 @@ mod tests {
     use fairlane_core::tree::{Ceiling, ClassConfig, ClassId, LeafConfig, Tree};
     use fairlane_core::{Length, SchedulerLimits, Weight};
 
-    /// One class for all frames, under this ceiling, in queues for so many.
+    /// Returns an arbiter with one class for all frames, under this ceiling, in queues for `packets` packets.
     fn arbiter(packets: u32, ceiling: Option<Ceiling>) -> (Arbiter, Vec<Classified>) {
         let limits = SchedulerLimits {
             packets,
@@ -340,7 +340,7 @@ mod tests {
             few.pass(burst, &mut out);
         }
         assert_eq!((out.len(), few.lost), (classified.len(), 0));
-        // Where not even a burst has room, what is rejected is counted.
+        // If even a burst has no space, rejections are counted.
         let (mut tiny, _) = arbiter(10, None);
         tiny.pass(&classified[..BURST], &mut out);
         assert_eq!((tiny.waiting, tiny.offered, tiny.lost), (0, 64, 54));

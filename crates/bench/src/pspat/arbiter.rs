@@ -260,7 +260,7 @@ impl Measurement<'_> {
     }
 }
 
-/// What a thread that has ended returned.
+/// Returns the result of a thread that has ended.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>, who: &str) -> Result<T> {
     thread.join().map_err(|_| anyhow!("{who} panicked"))
 }
@@ -274,7 +274,7 @@ struct Window<'a> {
     skip: usize,
     /// When it begins, once all clients send.
     begins: Option<Nanos>,
-    /// What was counted when it began.
+    /// The counts at its start.
     before: Option<(Counts, u64)>,
 }
 
@@ -291,7 +291,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Drives the arbiter to the end of the window. What is still queued is dropped with it.
+    /// Drives the arbiter to the end of the window. The remaining backlog is dropped with it.
     fn figures<P, R: Release<P>>(
         mut self,
         mut arbiter: Box<dyn Deciding<P, Watched<R>>>,
@@ -311,7 +311,7 @@ impl<'a> Window<'a> {
         figures.context("a client stopped early")
     }
 
-    /// What was counted, at the end of the window.
+    /// Returns the counts at the end of the window.
     fn look<P, R: Release<P>>(
         &mut self,
         arbiter: &mut dyn Deciding<P, Watched<R>>,
@@ -344,7 +344,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// What each sending client got so far, and all that was released.
+/// Returns the packets of each sending client so far, and all released ones.
 fn counted<P, R>(
     arbiter: &dyn Deciding<P, R>,
     case: &Case,

@@ -1,4 +1,4 @@
-//! What is to be measured.
+//! The parameters of a measurement.
 
 use std::sync::atomic::AtomicBool;
 
@@ -23,7 +23,7 @@ pub enum Mode {
     None,
 }
 
-/// What becomes of a released packet.
+/// The handling of a released packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Transmit {
     /// Nothing
@@ -34,10 +34,10 @@ pub enum Transmit {
     Xdp,
 }
 
-/// Who transmits, in [`Mode::Pspat`].
+/// The transmitting threads, in [`Mode::Pspat`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Way {
-    /// The clients, what the arbiter has cleared
+    /// The clients, after clearance by the arbiter
     Clients,
     /// The arbiter
     Straight,
@@ -57,7 +57,7 @@ pub fn name(value: impl ValueEnum) -> String {
 pub struct Case {
     /// Registered clients, without the victim.
     pub clients: u32,
-    /// Of which so many send.
+    /// Of which this many send.
     pub active: u32,
     /// Most clients that the arbiter admits.
     pub max_clients: u32,
@@ -95,12 +95,12 @@ impl Case {
         self.flow_of(self.weight(client))
     }
 
-    /// What all clients of a weight have.
+    /// Returns the configuration of all clients of a weight.
     pub fn flow_of(&self, weight: Weight) -> FlowConfig {
         FlowConfig::new(weight, self.packet)
     }
 
-    /// What the algorithm promises, over `packets` packets.
+    /// Returns the algorithm's guarantees, over `packets` packets.
     pub fn guarantees(&self, packets: u64) -> Guarantees {
         let clients = (0..self.clients).map(|client| self.flow(client));
         let victim = self.victim.map(|victim| self.flow_of(victim.weight));
@@ -114,7 +114,7 @@ impl Case {
         self.mailbox as u32
     }
 
-    /// How much may wait in the flows. What does not fit waits in the mailboxes.
+    /// Returns the limits of the flows. Further packets wait in the mailboxes.
     pub fn limits(&self) -> SchedulerLimits {
         SchedulerLimits {
             packets: self.queue.saturating_mul(self.clients + 1),

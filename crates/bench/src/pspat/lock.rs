@@ -1,4 +1,4 @@
-//! What kernels do: clients run the algorithm themselves, behind one spinlock.
+//! The kernels' method: clients run the algorithm themselves, behind one spinlock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,7 +23,7 @@ const QUOTA: usize = 64;
 /// Packets that a client sends before others on its core have their turn.
 const ROUND: usize = 256;
 
-/// What the lock protects.
+/// The data under the lock.
 struct Shared<A: Scheduler> {
     /// The payload is the client's number.
     scheduler: PacketScheduler<A, Of>,
@@ -31,7 +31,7 @@ struct Shared<A: Scheduler> {
     watch: Option<Watch>,
 }
 
-/// A fair lock, as those of kernels are: who waits gets it in the order of coming.
+/// A fair lock, as in kernels: waiters get it in order of arrival.
 struct Locked<A: Scheduler>(TicketMutex<Shared<A>>);
 
 /// The same of any algorithm: a round has code of its own for each, and is one indirect call.
@@ -39,8 +39,8 @@ trait Behind: Send + Sync {
     /// Sends a round of a client's packets; returns how many the scheduler took.
     fn round(&self, client: &mut Contender) -> Result<usize>;
 
-    /// Queues a packet, and takes out what the link may carry by now, whoever's it is.
-    /// Whether the packet was taken.
+    /// Enqueues a packet, and dequeues as much as the link may carry by now, of any client. Returns
+    /// whether the packet was accepted.
     fn send(
         &self,
         clock: &Clock,
@@ -169,12 +169,12 @@ impl Set {
     }
 }
 
-/// The turns of one core's clients. In a kernel, who waits for the lock or has it keeps its core:
-/// there is one of them a core at most, and who is woken comes next.
+/// The turns of one core's clients. In a kernel, a thread that waits for the lock or holds it keeps
+/// its core: there is at most one of them a core, and a woken one comes next.
 #[derive(Default)]
 struct Turns {
     turn: Mutex<()>,
-    /// Somebody who sends one packet waits: the round that goes on ends with its packet.
+    /// A sender of a single packet waits: the current round ends with its packet.
     wanted: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! What was measured.
+//! The results of a measurement.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub struct Outcome {
     /// Of the sending clients: how far the worst is from the share of its weight, relative
     /// to that share.
     pub max_share_error: f64,
-    /// Of each distinct weight, what its clients got on average beside what they should.
+    /// For each distinct weight, its clients' average share, and the ideal one.
     pub shares: Vec<Share>,
     /// How long packets waited in a mailbox at most: from one look to the next.
     pub delta_a_ns: Option<Span>,
@@ -49,7 +49,7 @@ pub struct Outcome {
     pub victim_packets: u64,
 }
 
-/// What clients of one weight got.
+/// The share of clients of one weight.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Share {
     pub weight: u32,
@@ -109,8 +109,7 @@ impl Percentiles {
     }
 }
 
-/// What every mode counts: packets of each sending client, in the order of the clients,
-/// over a time.
+/// Counts in every mode: packets of each sending client, in the order of the clients, over a time.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub packets: Vec<u64>,
@@ -118,7 +117,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Counts) -> Counts {
         let pairs = self.packets.iter().zip(&earlier.packets);
         Counts {
@@ -129,7 +128,8 @@ impl Counts {
 }
 
 impl Outcome {
-    /// From what the sending clients got; `all` decisions, those for the victim included.
+    /// Computes the outcome from the sending clients' counts; `all` decisions include those for the
+    /// victim.
     pub fn new(case: &Case, counts: &Counts, all: u64) -> Outcome {
         let guarantees = case.guarantees(all);
         let seconds = counts.over.0 as f64 / 1e9;

@@ -13,8 +13,8 @@ use fairlane_netlab::Link;
 
 use super::case::{Case, Transmit};
 
-/// A packet of the client with this number. A type of its own: what the algorithms are compiled
-/// for here is apart from what other measurements count the instructions of.
+/// A packet of the client with this number. A separate type gives the algorithms compiled code of
+/// their own, apart from that whose instructions other measurements count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Of(pub u32);
 
@@ -57,7 +57,7 @@ impl Outputs {
                     .iter()
                     .map(UdpSocket::local_addr)
                     .collect::<io::Result<_>>()?;
-                // What IPv4 and UDP add is a part of the packet's length.
+                // The packet's length includes IPv4 and UDP headers.
                 let payload = case.packet.get().saturating_sub(28) as usize;
                 Ok(Outputs::Udp {
                     sinks,
@@ -148,7 +148,7 @@ impl Backend for Socket {
     type Rx = ();
 
     fn transmit(&mut self, batch: &mut VecDeque<Of>) -> io::Result<usize> {
-        // What the socket did not take last time stands first.
+        // Packets that the socket did not accept last time come first.
         self.batch.extend(batch.drain(..).map(|Of(client)| Copy {
             peer: self.peers[client as usize % self.peers.len()],
             bytes: Arc::clone(&self.packet),
@@ -175,7 +175,7 @@ pub(super) struct Interface {
     umem: Umem,
     packet: Vec<u8>,
     batch: VecDeque<XdpFrame>,
-    /// The other end takes the frames, and nobody listens there.
+    /// The other end takes the frames, without a listener.
     _cable: (Link, Link),
 }
 
@@ -220,7 +220,7 @@ impl Interface {
     }
 }
 
-/// Who transmits has the queue's lock, as in a kernel.
+/// A transmitting thread holds the queue's lock, as in a kernel.
 struct Queue(Arc<Mutex<Interface>>);
 
 impl Backend for Queue {

@@ -11,7 +11,7 @@ use super::output::{Device, Of};
 
 /// A client that sends as fast as it can.
 pub(super) trait Sender: Send {
-    /// Pushes and transmits what it may by now; whether that was anything.
+    /// Pushes and transmits as much as possible now; returns whether that was anything.
     fn round(&mut self) -> Result<bool>;
 }
 
@@ -32,12 +32,12 @@ impl Cores {
         self.all
     }
 
-    /// The arbiter's: the last. A machine with one core pins nobody.
+    /// Returns the arbiter's core: the last. `None` on a machine with one core.
     pub(super) fn arbiter(&self) -> Option<usize> {
         (self.all > 1).then(|| self.all - 1)
     }
 
-    /// A client's beside an arbiter.
+    /// Returns the core of a client's thread, next to an arbiter.
     pub(super) fn beside_arbiter(&self, thread: usize) -> Option<usize> {
         (self.all > 1).then(|| thread % (self.all - 1))
     }
@@ -56,7 +56,7 @@ pub(super) fn pin(core: Option<usize>) {
 }
 
 /// Starts `threads` threads for these clients, and counts those that run in `started`. If the
-/// system gives no more, those that run are told that they are `done`.
+/// system cannot start them all, sets `done` for those that run.
 pub(super) fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     senders: Vec<Box<dyn Sender>>,
@@ -80,7 +80,7 @@ pub(super) fn start<'scope>(
                     moved |= sender.round()?;
                 }
                 if !moved {
-                    // The others on this core go on.
+                    // Lets other threads on this core run.
                     thread::yield_now();
                 }
             }
@@ -113,7 +113,7 @@ impl Sender for Clearing {
     }
 }
 
-/// A client that transmits through a device of its own what was cleared.
+/// A client that transmits cleared packets through a device of its own.
 pub(super) struct Dispatching {
     pub client: DispatchingClient<Of>,
     pub number: u32,

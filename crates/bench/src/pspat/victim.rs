@@ -11,7 +11,7 @@ use fairlane_core::{FlowId, Nanos, Packet, Weight};
 use fairlane_runtime::{Clock, Outlet, Release};
 use hdrhistogram::Histogram;
 
-/// Longest delay told apart, in nanoseconds: ten seconds.
+/// Longest delay that is resolved, in nanoseconds: ten seconds.
 const LONGEST: u64 = 10_000_000_000;
 
 /// How much and with which weight.
@@ -95,7 +95,7 @@ impl Watch {
         }
     }
 
-    /// Forgets what was measured so far.
+    /// Resets the measurements.
     pub(super) fn forget(&mut self) {
         self.delays.reset();
     }
@@ -130,7 +130,7 @@ impl<R> Watched<R> {
         self.watch.as_mut()
     }
 
-    /// What was released is on its way now.
+    /// Marks the released packet as in flight.
     #[inline]
     fn sent(&mut self) {
         if let Some(watch) = &mut self.watch {
