@@ -20,7 +20,7 @@ const HELD: Duration = Duration::from_secs(2);
 pub struct Echo {
     client: UdpSocket,
     number: u8,
-    /// What the server is to answer with, in bytes.
+    /// The length of the server's answer, in bytes.
     answer: Arc<AtomicUsize>,
     server: Option<JoinHandle<()>>,
 }
@@ -40,8 +40,8 @@ impl Echo {
             host.namespace()
                 .run(|| UdpSocket::bind((host.address(), port)))
         };
-        // A process that another thread is just starting holds what was closed here until it is
-        // another program: a moment.
+        // A process that another thread is just starting keeps descriptors that were closed here
+        // open until its `exec`: a moment.
         let deadline = Instant::now() + HELD;
         let server = loop {
             match bind(to, port) {
@@ -68,8 +68,8 @@ impl Echo {
         })
     }
 
-    /// Sends `request` bytes and waits for `reply` bytes: how long that took. `None` if nothing
-    /// comes in time; what comes later is not taken for the next answer.
+    /// Sends `request` bytes and waits for `reply` bytes; returns the elapsed time. `None` if
+    /// nothing arrives in time; a late answer is not taken for the next one.
     ///
     /// # Panics
     ///
@@ -96,7 +96,7 @@ impl Echo {
             self.client.set_read_timeout(Some(left)).ok()?;
             match self.client.recv(&mut buffer) {
                 Ok(_) if buffer[0] == self.number => return Some(sent.elapsed()),
-                // An answer that came too late, or word that an earlier request found nobody.
+                // A late answer, or the error of an earlier request to a closed port.
                 Ok(_) => (),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => (),
                 Err(_) => return None,

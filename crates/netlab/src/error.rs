@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What went wrong, in a sentence.
+/// The error, as a message.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The process may not make network namespaces.
@@ -10,10 +10,10 @@ pub enum LabError {
         "making a network namespace needs root's privileges CAP_SYS_ADMIN and CAP_NET_ADMIN: {0}"
     )]
     NotPermitted(#[source] io::Error),
-    /// The kernel was built without what is needed.
+    /// The kernel was built without a needed feature.
     #[error("this kernel cannot {attempt}: {source}")]
     NotSupported {
-        /// What was tried: "make a ..".
+        /// The attempted operation: "make a ..".
         attempt: String,
         /// The system's reason.
         source: io::Error,
@@ -30,7 +30,7 @@ pub enum LabError {
     /// Anything else.
     #[error("cannot {attempt}: {source}")]
     Failed {
-        /// What was tried: "set the link .. up".
+        /// The attempted operation: "set the link .. up".
         attempt: String,
         /// The system's reason.
         source: io::Error,

@@ -1,5 +1,5 @@
-//! Turning off what a virtual device leaves to hardware, and giving it another number of queues (the kernel's ethtool
-//! over generic netlink).
+//! Turning off a virtual device's offloads, and changing its number of queues (the kernel's ethtool over generic
+//! netlink).
 
 use std::io;
 
@@ -29,7 +29,7 @@ const BITSET_BITS: u16 = 3;
 const BITS_BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 
-// Numbers of linux/genetlink.h: who knows the others, what to ask, and what is asked and told.
+// Numbers of linux/genetlink.h: the controller, its command, and the attributes of request and answer.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -51,7 +51,7 @@ pub(crate) fn turn_offloads_off(index: u32) -> io::Result<()> {
     })
 }
 
-/// Gives the interface that this thread's namespace has at `index` so many queues that receive, and that send.
+/// Sets the numbers of receive and transmit queues of the interface at `index` in this thread's namespace.
 pub(crate) fn set_queues(index: u32, receive: u32, send: u32) -> io::Result<()> {
     set(index, CHANNELS_SET, |message| {
         message

@@ -12,7 +12,7 @@ use crate::{Host, LabError, Program};
 /// The program, and its package.
 const IPERF: &str = "iperf3";
 
-/// Time between two counts of what has arrived, in seconds: the shortest that iperf3 has.
+/// Time between two counts of arrivals, in seconds: the shortest that iperf3 has.
 const INTERVAL: &str = "0.1";
 
 /// How the sender controls congestion (RFC 9438): it fills a queue and gives way to losses and
@@ -22,7 +22,7 @@ const CONGESTION_CONTROL: &str = "cubic";
 /// How long the sender waits for a connection, in milliseconds.
 const CONNECT_MS: &str = "3000";
 
-/// What a program may need beyond the time it was asked to take.
+/// Extra time allowed to a program beyond its configured duration.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whether TCP flows can be had.
@@ -150,8 +150,8 @@ impl Flow {
 }
 
 impl Transfer {
-    /// Bytes of payload that arrived between two moments. What arrived in a window that lies
-    /// partly outside counts in proportion.
+    /// Returns the bytes of payload that arrived between two moments. A window that lies partly
+    /// outside counts in proportion.
     pub fn bytes(&self, from: Instant, to: Instant) -> f64 {
         let part = |window: &Window| {
             let length = (window.end - window.start).as_secs_f64();
@@ -166,12 +166,12 @@ impl Transfer {
         self.windows.iter().map(part).sum()
     }
 
-    /// Bits of payload a second, without what arrived in the first `warm` and the last tenth of a
-    /// second: as a flow starts it has not filled its link, and where it ends is not exact.
+    /// Returns the bits of payload a second, without the arrivals in the first `warm` and the last
+    /// tenth of a second: as a flow starts it has not filled its link, and its end is not exact.
     ///
-    /// It is the slope of what has arrived over time (least squares): payload behind a lost
-    /// segment comes all at once when that is there, which at either end would count more than it
-    /// should if only the sum were looked at. 0 if less than two windows are left.
+    /// It is the slope of the arrivals over time (least squares): payload behind a lost segment
+    /// arrives all at once with the retransmission, which at either end would distort a plain sum.
+    /// 0 if less than two windows are left.
     pub fn steady_rate(&self, warm: Duration) -> f64 {
         let (Some(first), Some(last)) = (self.windows.first(), self.windows.last()) else {
             return 0.0;
@@ -210,7 +210,7 @@ fn listens(host: &Host, port: u16) -> bool {
     table.contains(&address)
 }
 
-/// What iperf3 says with `--json`, of which more is not needed.
+/// The needed part of iperf3's output with `--json`.
 #[derive(Deserialize)]
 struct Report {
     start: Start,
@@ -277,7 +277,7 @@ fn broken(why: &str) -> LabError {
 mod tests {
     use super::*;
 
-    /// A flow with so many bytes in each tenth of a second.
+    /// Returns a flow with these bytes in each tenth of a second.
     fn transfer(bytes: &[u64]) -> Transfer {
         let began = Instant::now();
         let tenth = Duration::from_millis(100);

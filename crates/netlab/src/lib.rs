@@ -1,17 +1,17 @@
 //! Throw-away networks in the kernel, for tests and measurements. Linux only, and needs root.
 //!
-//! A [`Namespace`] is a network of its own: no interface of the machine is in it, and nothing done
-//! in it reaches the machine. [`cable`] joins two new ones by a pair of virtual Ethernet devices
-//! (`veth`): what one [`Link`] sends arrives at the other, and nothing else does, for IPv6 is off
-//! and nobody else speaks there.
+//! A [`Namespace`] is a network of its own: it contains no interface of the machine, and nothing
+//! done in it affects the machine. [`cable`] joins two new ones by a pair of virtual Ethernet
+//! devices (`veth`): frames that one [`Link`] sends arrive at the other, and no others do, for IPv6
+//! is off and there is no other sender.
 //!
 //! A namespace lives as long as something refers to it: a [`Namespace`] or [`Link`] in a variable,
 //! a thread in it, a socket made in it. Then the kernel removes it and all its devices. Nothing has
 //! a name in the file system, so nothing is left behind by a panic or a kill either.
 //!
-//! A [`Wire`] is more: hosts on both sides of a middle one, in which the program that is tried
-//! forwards what they say. A [`Transfer`] is a TCP flow between two hosts, an [`Echo`] measures
-//! round trips, a [`Probe`] the way of each datagram of a thin stream.
+//! A [`Wire`] adds hosts on both sides of a middle namespace, in which the program under test
+//! forwards their traffic. A [`Transfer`] is a TCP flow between two hosts, an [`Echo`] measures
+//! round trips, a [`Probe`] the delay of each datagram of a thin stream.
 //!
 //! The kernel is asked through netlink. No program is called but iperf3, for a [`Transfer`].
 //!

@@ -79,12 +79,12 @@ pub fn cable(mtu: u32) -> Result<(Link, Link), LabError> {
     cable_with_queues(mtu, 1)
 }
 
-/// The same with so many queues at each end, for either direction: what one end sends by its queue
-/// *n* arrives at the other's queue *n*.
+/// The same with `queues` queues at each end, for either direction: frames on queue *n* of one end arrive at queue *n*
+/// of the other.
 ///
 /// # Errors
 ///
-/// Those of [`cable`], and for no queues or more than 4,096.
+/// As for [`cable`], and for no queues or more than 4,096.
 pub fn cable_with_queues(mtu: u32, queues: u32) -> Result<(Link, Link), LabError> {
     let (near, far) = veth_with_queues(
         (&Namespace::new()?, "near"),
@@ -114,11 +114,11 @@ pub fn veth(
     veth_with_queues(one, other, mtu, 1)
 }
 
-/// The same with so many queues at each end, for either direction.
+/// The same with `queues` queues at each end, for either direction.
 ///
 /// # Errors
 ///
-/// Those of [`veth`], and for no queues or more than 4,096.
+/// As for [`veth`], and for no queues or more than 4,096.
 pub fn veth_with_queues(
     one: (&Namespace, &str),
     other: (&Namespace, &str),
@@ -316,9 +316,8 @@ impl Link {
         })
     }
 
-    /// Turns off what a virtual device leaves to hardware that does not exist: checksums of what
-    /// it sends, and the cutting of long segments into frames. Then what this end sends arrives
-    /// whole: with checksums, and no longer than the MTU.
+    /// Turns off offloads to hardware that does not exist: checksums of transmitted packets, and segmentation of long
+    /// segments into frames. Frames from this end then arrive with checksums, and no longer than the MTU.
     ///
     /// # Errors
     ///
@@ -331,11 +330,11 @@ impl Link {
             })
     }
 
-    /// Has so many of its queues receive from now on, and so many send, of those that it was made with.
+    /// Sets how many of the queues that it was made with receive and transmit from now on.
     ///
     /// # Errors
     ///
-    /// If there are none or it was not made with as many, if it has been deleted, or the kernel cannot be asked (before
+    /// If a number is 0 or above that at its creation, if it has been deleted, or the kernel cannot be asked (before
     /// Linux 5.7).
     pub fn set_queues(&self, receive: u32, send: u32) -> Result<(), LabError> {
         self.namespace
@@ -349,8 +348,8 @@ impl Link {
             })
     }
 
-    /// Makes it slow: it sends `bytes_per_second`, in bursts of at most two milliseconds' worth or
-    /// 2,000 bytes, and up to `queue` bytes wait before it. What finds no room there is lost, and its sender is told.
+    /// Limits the link's rate: it sends `bytes_per_second`, in bursts of at most two milliseconds' worth or 2,000
+    /// bytes, behind a queue of `queue` bytes. Further packets are dropped, which is reported to their sender.
     ///
     /// # Errors
     ///
@@ -384,7 +383,7 @@ fn bytes_of(address: IpAddr) -> (u8, Vec<u8>) {
     }
 }
 
-/// What the kernel says of the interface of this name.
+/// Returns the kernel's description of the interface of this name.
 fn look_up(namespace: &Namespace, name: &str) -> Result<Answer, LabError> {
     let attempt = || format!("find the link {name}");
     let message = link(0).with_text(NAME, name);

@@ -1,4 +1,4 @@
-//! A thin stream of datagrams, each of which tells how long it was on its way.
+//! A thin stream of datagrams that measures the delay of each.
 
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
@@ -18,7 +18,7 @@ use crate::{Host, LabError};
 /// shortest frame.
 const DATAGRAM: usize = 18;
 
-/// How often the receiver looks whether all have arrived, or nobody waits any more.
+/// Interval of the receiver's checks whether all have arrived, or the wait is over.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Datagrams (UDP) from one host to another at even intervals.
@@ -32,7 +32,7 @@ pub struct Probe {
     receiver: Option<JoinHandle<io::Result<Vec<Duration>>>>,
 }
 
-/// What became of a [`Probe`]'s datagrams.
+/// Results of a [`Probe`]'s datagrams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probed {
     /// Datagrams that were sent.
@@ -90,7 +90,7 @@ impl Probe {
         })
     }
 
-    /// Sends no more, and waits for what is under way, for a fifth of a second.
+    /// Stops sending, and waits for datagrams in flight, for a fifth of a second.
     ///
     /// # Errors
     ///

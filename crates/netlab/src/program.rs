@@ -20,14 +20,14 @@ pub struct Program {
     errors: Option<JoinHandle<String>>,
 }
 
-/// What became of a [`Program`].
+/// The result of a [`Program`].
 #[derive(Debug)]
 pub struct Ended {
     /// How it ended.
     pub status: ExitStatus,
-    /// The lines that it printed on standard output and nobody had taken yet, and when they came.
+    /// The lines of standard output that were not yet read, and their times.
     pub lines: Vec<(Instant, String)>,
-    /// What it printed on standard error.
+    /// Its standard error.
     pub errors: String,
 }
 
@@ -40,7 +40,7 @@ impl Ended {
 }
 
 impl Program {
-    /// Starts `command` in `namespace`. It reads nothing; what it prints is kept.
+    /// Starts `command` in `namespace`. It gets no input; its output is kept.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl Program {
         });
         let errors = thread::spawn(move || {
             let mut text = Vec::new();
-            // What came before an error counts.
+            // Output before an error counts.
             let _ = errors.map(|mut errors| errors.read_to_end(&mut text));
             String::from_utf8_lossy(&text).into_owned()
         });

@@ -25,7 +25,7 @@ pub(crate) fn token_bucket(index: u32, rate: u32, burst: u32, queue: u32) -> Mes
         .with(PARAMETERS, &parameters)
         .with_number(BURST, burst);
 
-    // struct tcmsg: no family, the interface, no handle, the parent, and nothing to tell.
+    // struct tcmsg: no family, the interface, no handle, the parent, and no info.
     let fixed: Vec<u8> = [0, index, 0, ROOT, 0]
         .into_iter()
         .flat_map(u32::to_ne_bytes)

@@ -1,4 +1,4 @@
-//! Tests that cannot run here say so where everybody sees it.
+//! Visible reports of tests that cannot run here.
 
 use std::env;
 use std::fmt::Display;
@@ -11,8 +11,8 @@ use crate::LabError;
 /// machines that are meant to have them.
 pub const NO_SKIP: &str = "FAIRLANE_NO_SKIP";
 
-/// What was made; or `None`, after saying on standard error that `test` is skipped and why, if
-/// this machine or this user cannot have it.
+/// Returns the made value; or `None`, after saying on standard error that `test` is skipped and
+/// why, if this machine or this user cannot have it.
 ///
 /// # Panics
 ///

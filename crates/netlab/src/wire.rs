@@ -65,13 +65,13 @@ pub struct Wire {
     receiver: Host,
     inside: Link,
     outside: Link,
-    /// What joins more than one sender. It lives as long as it is referred to.
+    /// The switch between several senders. It exists as long as this refers to it.
     _switch: Option<Link>,
 }
 
 impl Wire {
-    /// A wire with so many senders, at least one. No device leaves anything to hardware: frames are
-    /// whole, with checksums, and at most 1,514 bytes long.
+    /// Makes a wire with `senders` senders, at least one. No device has offloads: frames have checksums, and at most
+    /// 1,514 bytes.
     ///
     /// # Errors
     ///
@@ -80,12 +80,12 @@ impl Wire {
         Wire::made(senders, true, MTU, 1)
     }
 
-    /// The same with so many queues at each device, and this MTU in bytes. The kernel sends a flow by one queue, and
-    /// another by another as chance has it; what is sent by queue *n* arrives at the other end's queue *n*.
+    /// The same with `queues` queues at each device, and this MTU in bytes. The kernel assigns flows to queues
+    /// arbitrarily; frames on queue *n* arrive at the other end's queue *n*.
     ///
     /// # Errors
     ///
-    /// Those of [`new`](Self::new), and for no queues or more than 4,096.
+    /// As for [`new`](Self::new), and for no queues or more than 4,096.
     pub fn with_queues(senders: u8, mtu: u32, queues: u32) -> Result<Wire, LabError> {
         Wire::made(senders, true, mtu, queues)
     }

@@ -8,11 +8,11 @@ use fairlane_netlab::{
     Echo, Flow, LabError, Namespace, Program, Window, Wire, iperf_is_installed, or_skip,
 };
 
-/// What is to pass does so within this time, and what is not to does not within that.
+/// The time limit for frames to pass, and after which frames count as blocked.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A wire with so many senders, through which the kernel forwards.
+/// Returns a wire with `senders` senders, through which the kernel forwards.
 fn forwarded(test: &str, senders: u8) -> Option<Wire> {
     let wire = or_skip(test, Wire::new(senders))?;
     wire.forward().unwrap();
@@ -96,7 +96,7 @@ fn a_flow_arrives_at_the_rate_of_its_link() {
     let transfer = flow.finish().unwrap();
     assert_eq!(transfer.segment, 1_448);
     let expected = 5e6 * 1_448.0 / 1_514.0;
-    // The median is the link's, also where TCP waited for what it had lost.
+    // The median is the link's rate, also where TCP waited for retransmissions.
     let rate =
         |window: &Window| 8.0 * window.bytes as f64 / (window.end - window.start).as_secs_f64();
     let mut rates: Vec<f64> = transfer.windows.iter().map(rate).collect();
@@ -108,7 +108,7 @@ fn a_flow_arrives_at_the_rate_of_its_link() {
     let all = transfer.bytes(began, Instant::now());
     let windows: u64 = transfer.windows.iter().map(|window| window.bytes).sum();
     assert!((all - windows as f64).abs() < 1.0, "{all} {windows}");
-    // What waits before the link is the round trip: up to 160 ms.
+    // The queue before the link dominates the round trip: up to 160 ms.
     assert!(transfer.round_trip > Duration::from_millis(5));
 }
 
@@ -142,7 +142,8 @@ fn a_program_is_interrupted_and_what_it_printed_is_kept() {
     let Some(namespace) = or_skip("a program", Namespace::new()) else {
         return;
     };
-    // A shell cannot trap what was ignored when it started, as in the background of another.
+    // A shell cannot trap signals that were ignored when it started, as in the background of
+    // another.
     let mut shell = Command::new("env");
     shell.args([
         "--default-signal=INT",
