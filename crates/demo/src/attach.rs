@@ -22,10 +22,10 @@ const LONGEST: Length = match Length::new(9_000) {
 /// Most processes of one rule at a time.
 const MOST_PROCESSES: usize = 64;
 
-/// The address of a flow for which no socket could be had: nobody listens there.
+/// The address of a flow without a socket: it has no listener.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
-/// Who may attach, and what weight each one's flow has.
+/// The processes that may attach, and the weight of each one's flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Allow {
     /// The processes.
@@ -34,7 +34,7 @@ pub struct Allow {
     pub weight: Weight,
 }
 
-/// Where processes attach, and what they may take.
+/// The socket for processes, and their resources.
 #[derive(Clone, Debug)]
 pub struct Attachments {
     /// The Unix socket.
@@ -44,7 +44,7 @@ pub struct Attachments {
     /// Most processes of one user at a time. A quarter of all without; all of them if each rule
     /// names one user.
     pub most_of_a_user: Option<usize>,
-    /// Most memory of all mailboxes, in bytes. What all processes take without.
+    /// Most memory of all mailboxes, in bytes. Without, the need of all processes.
     pub most_memory: Option<u64>,
 }
 
@@ -108,8 +108,8 @@ impl Attachments {
 /// By the name of the rule and the client's number: the flow and its own.
 type Known = HashMap<(String, ClientId), (u32, Arc<Flow>)>;
 
-/// The flows of processes, that left too: who comes next with the same number and by the same
-/// rule has the flow again, so that there are no more of them than places.
+/// The flows of processes, including those that left: a later process with the same number and rule
+/// reuses the flow, so that there are no more flows than places.
 #[derive(Clone)]
 struct Places {
     opener: Opener,

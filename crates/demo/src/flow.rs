@@ -1,4 +1,4 @@
-//! The flows of a run: who they are, and what every thread counts of them.
+//! The flows of a run: their identities, and each thread's counts.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,7 +80,7 @@ pub struct Flow {
     pub weight: Weight,
     /// Of its packets on the link.
     pub max_length: Length,
-    /// Whose it is by now: of a process that left, nobody's.
+    /// The client that owns it now; `None` for a process that left.
     client: Mutex<Option<ClientId>>,
     /// Where its datagrams are received.
     pub sink: SocketAddr,
@@ -105,7 +105,7 @@ impl Flow {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it is entitled to on the link.
+    /// Returns its configuration on the link.
     pub fn config(&self) -> FlowConfig {
         FlowConfig::new(self.weight, self.max_length)
     }

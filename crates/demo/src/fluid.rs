@@ -1,4 +1,4 @@
-//! What an ideal fluid server would have sent of each flow.
+//! The bytes that an ideal fluid server would have sent of each flow.
 
 use std::sync::atomic::Ordering;
 
@@ -8,8 +8,8 @@ use fairlane_runtime::Arbiter;
 use crate::Exit;
 use crate::flow::{Flows, Outgoing};
 
-/// What was last known of the flows, so that what an ideal fluid server would do is
-/// followed from one short interval to the next.
+/// The last known state of the flows, from which the ideal fluid server is computed in short
+/// intervals.
 #[derive(Default)]
 pub(crate) struct Ledger(Vec<Entry>);
 
@@ -44,7 +44,7 @@ impl Ledger {
         {
             flow.expected.add(bytes);
         }
-        // Nothing waits of who has left.
+        // A flow that left has no backlog.
         self.0.iter_mut().for_each(|entry| entry.queued = 0);
         for (id, stats) in arbiter.client_stats() {
             let number = flows.iter().position(|flow| flow.is_of(id));
@@ -57,8 +57,8 @@ impl Ledger {
     }
 }
 
-/// What an ideal fluid server would give: `capacity` split by weight among those
-/// that want it, none getting more than it asked for.
+/// Returns the ideal fluid server's allocation: `capacity` split by weight among the flows with
+/// demand, none of which gets more than its demand.
 fn fluid_allocation(capacity: f64, demands: &[(u32, f64)]) -> Vec<f64> {
     let mut given = vec![0.0; demands.len()];
     let mut open: Vec<usize> = (0..demands.len()).collect();

@@ -1,9 +1,9 @@
 //! The demonstration: real datagrams on the loopback interface pass through mailboxes, the arbiter
 //! and its scheduling algorithm, and leave through real sockets at the pace of a link.
 //!
-//! Built-in senders each offer more than the whole link; anybody's datagrams are relayed, a flow for
-//! each source; other processes may attach. [`Demo::open`] makes it all, [`Demo::run`] runs it until
-//! it is over, and a [`Handle`] tells how it fares meanwhile.
+//! Built-in senders each offer more than the whole link; datagrams of other programs are relayed,
+//! with a flow for each source; other processes may attach. [`Demo::open`] makes it all,
+//! [`Demo::run`] runs it until it is over, and a [`Handle`] reports its state meanwhile.
 #![forbid(unsafe_code)]
 
 mod attach;
@@ -61,7 +61,7 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 /// How often the arbiter's counts are made visible.
 const PUBLISH: Nanos = Nanos::from_millis(100);
 
-/// Slots of a dispatcher's mailbox: what waits there can no longer be overtaken.
+/// Slots of a dispatcher's mailbox: packets there can no longer be overtaken.
 const TX_SLOTS: usize = 64;
 
 /// The arbiter's way out: one type for all, as each copy of the arbiter takes its time to
@@ -113,12 +113,12 @@ impl Opener {
     }
 }
 
-/// What is demonstrated.
+/// The parameters of a demonstration.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Rate of the link.
     pub rate: Rate,
-    /// Who is next.
+    /// The scheduling algorithm.
     pub algorithm: Algorithm,
     /// Weights of the built-in senders, at most [`MOST_SENDERS`].
     pub weights: Vec<Weight>,
@@ -128,9 +128,9 @@ pub struct Options {
     pub dispatchers: u32,
     /// The core on which the arbiter stays, and never sleeps: one that it [may](may_run_on).
     pub dedicated: Option<usize>,
-    /// Who may attach, and where.
+    /// The processes that may attach, and their socket.
     pub attach: Option<Attachments>,
-    /// Where anybody's datagrams are relayed from, in place of port 7171 or any that is free.
+    /// The address of the relay, instead of port 7171 or any free one.
     pub listen: Option<SocketAddr>,
     /// How long it takes; until it is stopped without.
     pub seconds: Option<f64>,
@@ -159,7 +159,7 @@ pub struct Demo {
     handle: Handle,
 }
 
-/// What other threads know of a demonstration.
+/// Access to a demonstration from other threads.
 #[derive(Clone)]
 pub struct Handle {
     clock: Clock,
@@ -176,7 +176,7 @@ impl Handle {
         self.report_at(self.clock.now())
     }
 
-    /// Ends it soon. Waits for nobody.
+    /// Ends it soon. Does not wait.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
@@ -267,7 +267,7 @@ impl Demo {
         })
     }
 
-    /// Where anybody's datagrams are relayed from.
+    /// Returns the address of the relay.
     pub fn relay_address(&self) -> SocketAddr {
         self.relay_address
     }
@@ -277,12 +277,13 @@ impl Demo {
         self.handle.clone()
     }
 
-    /// Runs it until its time is over, it is stopped, or something failed. What became of it, and
-    /// how many datagrams were not relayed: too long, or from more than [`MOST_SOURCES`] addresses.
+    /// Runs it until its time is over, it is stopped, or an operation failed. Returns its report,
+    /// and how many datagrams were not relayed: too long, or from more than [`MOST_SOURCES`]
+    /// addresses.
     ///
     /// # Errors
     ///
-    /// Sending or receiving failed, of which the error says where.
+    /// Sending or receiving failed; the error says where.
     pub fn run(self) -> Result<(Report, u64)> {
         let Demo {
             options,
@@ -296,8 +297,8 @@ impl Demo {
             ..
         } = self;
         let (clock, payload) = (handle.clock, options.packet.get() as usize);
-        // Senders go on until the arbiter has stopped, so that the shares are those of a link that
-        // was busy to the end; the sink until the last dispatcher has sent.
+        // Senders continue until the arbiter has stopped, so that the shares are those of a link
+        // that was busy to the end; the sink until the last dispatcher has sent.
         let (done, sent) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             let (done, sent, handle) = (&done, &sent, &handle);
@@ -314,7 +315,7 @@ impl Demo {
             };
             let passing: Vec<_> = dispatchers.into_iter().enumerate().map(pass).collect();
             let (outcome, stopped_at) = decide(&mut arbiter, &options, handle);
-            // Who pushes ends before the arbiter does, which to them is an error: senders, relay
+            // Pushing threads end before the arbiter, whose end is an error to them: senders, relay
             // and processes. The dispatchers end with the arbiter.
             done.store(true, Ordering::Release);
             let mut results = vec![outcome.context("sending through the link's socket")];
@@ -333,7 +334,7 @@ impl Demo {
     }
 }
 
-/// An arbiter with room for everybody's queue.
+/// Returns an arbiter's configuration with space for all queues.
 fn arbiter_config(options: &Options, link: Link) -> ArbiterConfig {
     let processes = options
         .attach
@@ -341,12 +342,12 @@ fn arbiter_config(options: &Options, link: Link) -> ArbiterConfig {
         .map_or(0, Attachments::most_processes);
     let max_clients = MOST_SENDERS + relay::MOST_SOURCES + processes;
     let limits = match options.algorithm {
-        // One queue for all: who offers more, has more of it.
+        // One queue for all: a larger offered load gets a larger share.
         Algorithm::Fifo => SchedulerLimits {
             packets: QUEUE * options.weights.len().max(1) as u32,
             ..SchedulerLimits::default()
         },
-        // Room for all queues at once: nobody finds the link full of what others sent.
+        // Space for all queues at once: no flow finds the link full of other flows' packets.
         _ => SchedulerLimits {
             packets: QUEUE * max_clients as u32,
             bytes: u64::MAX,
@@ -380,7 +381,7 @@ fn ways_out(count: u32, clock: Clock, flows: &Flows) -> Result<(Exit, Vec<Dispat
     Ok((Box::new(exit), dispatchers))
 }
 
-/// The built-in senders' flows, and what each offers, in bits a second.
+/// Opens the built-in senders' flows; returns each one's offered load, in bits a second.
 fn open_senders(options: &Options, opener: &Opener) -> Result<Vec<(Outlet, f64)>> {
     let count = options.weights.len();
     let open = |(number, &weight)| {
@@ -391,7 +392,7 @@ fn open_senders(options: &Options, opener: &Opener) -> Result<Vec<(Outlet, f64)>
     options.weights.iter().enumerate().map(open).collect()
 }
 
-/// Drives the arbiter until it is over: what came of it, and when that was.
+/// Drives the arbiter until it is over; returns the result, and the time of the end.
 fn decide(
     arbiter: &mut Arbiter<AnyScheduler<Box<Outgoing>>, Exit>,
     options: &Options,
@@ -402,7 +403,7 @@ fn decide(
         .seconds
         .map_or(Nanos::MAX, |s| start + Nanos((s * 1e9) as u64));
     let mut ledger = Ledger::default();
-    // All have begun by then: who comes a moment later wants its share too.
+    // All have started by then: a later start would need its share too.
     let mut publish_at = start + PUBLISH;
     let mut stopped_at = start;
     let idling = match options.dedicated {
@@ -462,7 +463,7 @@ pub fn may_run_on(core: usize) -> Result<()> {
         .with_context(|| format!("there is no core {core} to run on"))
 }
 
-/// What a sender offers, as a multiple of the link: the first offers most.
+/// Returns a sender's offered load, as a multiple of the link: the first offers most.
 fn offer_of(number: usize, count: usize) -> f64 {
     let from_last = (count - 1 - number) as f64 / (count.max(2) - 1) as f64;
     1.25 + 1.75 * from_last

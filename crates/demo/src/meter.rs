@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 
 use crate::flow::{Flow, Flows, Outgoing};
 
-/// Longest delay told apart, in nanoseconds: a minute.
+/// Longest delay that is resolved, in nanoseconds: a minute.
 const LONGEST: u64 = 60_000_000_000;
 
 /// How often percentiles are made visible to other threads.

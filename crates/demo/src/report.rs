@@ -1,4 +1,4 @@
-//! What is known of a demonstration.
+//! The state of a demonstration.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,22 +35,22 @@ pub struct LinkReport {
     /// The same.
     #[serde(skip)]
     pub rate: Rate,
-    /// What it carried, in bit/s.
+    /// Its throughput, in bit/s.
     pub sent_bps: f64,
-    /// Of its rate, what it carried.
+    /// Its throughput as a fraction of its rate.
     pub utilisation: f64,
 }
 
 /// A flow of a demonstration.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowReport {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its weight.
     pub weight: u32,
-    /// Of what the link carried, what an ideal fluid server would have given it.
+    /// An ideal fluid server's share of the link's throughput.
     pub expected_share: f64,
-    /// Of what was received, its part.
+    /// Its share of the received bytes.
     pub measured_share: f64,
     /// Taken by the socket.
     pub sent_packets: u64,
@@ -73,12 +73,12 @@ pub struct FlowReport {
     /// Of those that arrived.
     #[serde(skip)]
     pub received_bytes: u64,
-    /// What an ideal fluid server would have sent.
+    /// The bytes that an ideal fluid server would have sent.
     #[serde(skip)]
     pub expected_bytes: f64,
 }
 
-/// What the bounds of a run follow from.
+/// The inputs of a run's bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
     pub alg: Algorithm,

@@ -10,8 +10,8 @@ use fairlane_runtime::{Client, Clock, Refusal};
 
 use crate::flow::{Flow, OVERHEAD, Outgoing};
 
-/// Packets a sender sends at a time. The same for all, so that who offers more
-/// comes more often, and finds room in a full queue as much more often.
+/// Packets a sender sends at a time. Equal for all, so that a sender with a higher load comes more
+/// often, and finds space in a full queue proportionally more often.
 const BURST: u64 = 8;
 
 /// Most packets made at a time: a sender that comes late falls behind its offer

@@ -1,4 +1,4 @@
-//! The receiving end: a socket for each flow, so that the port tells the flow.
+//! The receiving end: a socket for each flow, so that the port identifies the flow.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -68,7 +68,7 @@ impl Sink {
         (Sinks(sender), Sink { arrivals, flows })
     }
 
-    /// Counts what arrives until `stop`, and then what is still in the sockets.
+    /// Counts arrivals until `stop`, and then those still in the sockets.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<()> {
         let mut waiter = Waiter::new();
         let mut received = Vec::with_capacity(256);

@@ -7,7 +7,7 @@ use fairlane_core::Nanos;
 use fairlane_runtime::{ArbiterStats, Spans};
 use serde::Serialize;
 
-/// What is known so far. Locked some times a second.
+/// The present state. Locked some times a second.
 #[derive(Clone, Debug, Default)]
 pub struct Vitals(Arc<Mutex<Known>>);
 
