@@ -10,12 +10,12 @@ use crate::space::Space;
 use crate::words::Asked;
 use crate::{Family, Headers, Origin, Rule};
 
-/// What [`Classifier::classify`] found.
+/// The result of [`Classifier::classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hit<T = u32> {
     /// The rule, by its place in the list that the classifier was made of.
     pub rule: usize,
-    /// What it leads to.
+    /// The rule's target.
     pub target: T,
 }
 
@@ -28,7 +28,7 @@ pub struct Unreachable {
     pub by: Vec<usize>,
 }
 
-/// What the search for a rule may come to.
+/// The worst-case cost of the search for a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Effort {
     /// Tables that a packet is looked up in.
@@ -178,7 +178,7 @@ impl<T: Copy, const N: usize> Ranked<T, N> {
         Some(Hit { rule, target })
     }
 
-    /// What the first one leads to.
+    /// Returns the target of the first match.
     #[inline]
     fn target(&self, headers: &Headers, origin: &Origin) -> Option<T> {
         let (_, target) = self.space.first(&key(headers, origin))?;
@@ -195,8 +195,7 @@ impl<T: Copy, const N: usize> Ranked<T, N> {
             .collect()
     }
 
-    /// Adds to what is known of each rule: what takes its packets of this family, or that
-    /// nothing does.
+    /// Adds to the knowledge about each rule: the rules that take its packets of this family, or that it is reachable.
     fn covered(&self, known: &mut [Known]) {
         let place = |rank: usize| self.places[rank] as usize;
         let patterns: Vec<_> = self
@@ -252,8 +251,8 @@ impl<T: Copy> Classifier<T> {
         }
     }
 
-    /// What the first rule leads to that a packet matches, as [`classify`](Self::classify): a cache line less
-    /// for who need not know the rule.
+    /// Returns the target of the first rule that a packet matches, as [`classify`](Self::classify): one cache line less
+    /// for callers that do not need the rule.
     #[inline]
     pub(crate) fn target(&self, headers: &Headers, origin: &Origin) -> Option<T> {
         match headers.family {
@@ -268,7 +267,7 @@ impl<T: Copy> Classifier<T> {
         self.asks_ports
     }
 
-    /// Whether the rules are so many that a look-up waits for memory.
+    /// Returns whether the rules are so many that a look-up waits for memory.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
         let entries = [
@@ -312,9 +311,8 @@ impl<T: Copy> Classifier<T> {
         black_box(begins.iter().map(touch).fold(0, u64::wrapping_add));
     }
 
-    /// What the rules ask of the headers of packets of a family that came from `origin`, in the order
-    /// of precedence, and what they lead to: for whoever classifies packets elsewhere, by
-    /// [`words`](crate::words()). O(n log n).
+    /// Returns the rules' conditions on the headers of packets of a family from `origin`, in order of precedence, with
+    /// their targets: for classifying packets elsewhere, by [`words`](crate::words()). O(n log n).
     pub fn asked(&self, family: Family, origin: &Origin) -> Vec<(Asked, T)> {
         match family {
             Family::V4 => self.v4.asked(origin),
@@ -347,8 +345,7 @@ impl<T: Copy> Classifier<T> {
             .collect()
     }
 
-    /// The most that any packet may cost. A sender who knew everything could not make it
-    /// more.
+    /// Returns the highest cost of any packet. Even a sender with full knowledge cannot exceed it.
     pub fn effort(&self) -> Effort {
         let efforts = [self.v4.effort(), self.v6.effort(), self.other.effort()];
         let most = |part: fn(&Effort) -> usize| efforts.iter().map(part).max().unwrap_or(0);

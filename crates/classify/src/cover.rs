@@ -51,9 +51,9 @@ fn covered_among<const N: usize>(patterns: &[Pattern<N>]) -> Vec<Option<Vec<usiz
     patterns.iter().enumerate().map(cover_of).collect()
 }
 
-/// What parts take, by port: of those that are alike in all but one.
+/// Packets that parts cover, by port: parts that are equal except for one port.
 struct Covers<const N: usize> {
-    /// What is alike.
+    /// The equal part.
     space: Space<(), N>,
     /// The ports, of each in its place.
     ports: Vec<Ports>,
@@ -75,8 +75,8 @@ impl<const N: usize> Covers<N> {
             }
         }
         let [by_destination, by_source] = alike;
-        // A part alone is looked up by its destination ports, but for what is looked up by the source
-        // ports that it was made of.
+        // A single part is looked up by its destination ports, except if the parts that it was made of
+        // were looked up by source ports.
         let is_known = |of: &[u32], source: bool| match *of {
             [one] => source || parts[one as usize].made == Made::Ranges(true),
             _ => false,
@@ -121,7 +121,7 @@ const NOBODY: u32 = u32::MAX;
 struct Ports {
     /// Of the source, or of the destination.
     source: bool,
-    /// Where each piece begins that one part, or nobody, is the first to take; from 0.
+    /// The start of each piece that has one first part, or none; from 0.
     begins: Vec<u16>,
     /// From the middle on, that part of each piece; before, of two places each the larger one.
     parts: Vec<u32>,
@@ -206,12 +206,12 @@ struct Part<const N: usize> {
     pattern: Pattern<N>,
     /// The last rank that it takes.
     last: usize,
-    /// What it is made of; nothing for a pattern of the list.
+    /// Its parts; empty for a pattern of the list.
     of: Vec<usize>,
     made: Made,
 }
 
-/// What made a part.
+/// The origin of a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Made {
     /// It is in the list, or two halves did.
@@ -220,7 +220,7 @@ enum Made {
     Ranges(bool),
 }
 
-/// Patterns and what they add up to.
+/// Patterns and their unions.
 struct Unions<const N: usize> {
     /// By the last rank that they take.
     parts: Vec<Part<N>>,

@@ -6,8 +6,8 @@ use core::str::FromStr;
 use crate::field::mask;
 use crate::{Family, Fragment, Headers, Origin};
 
-/// What keeps a sender from choosing which flows meet: 128 random bits that the caller
-/// draws at start and tells nobody.
+/// A secret that keeps a sender from choosing colliding flows: 128 random bits that the caller
+/// draws at start and keeps private.
 #[derive(Clone, Copy)]
 pub struct DigestKey(pub [u64; 2]);
 
@@ -66,7 +66,7 @@ impl SipHash13 {
     }
 }
 
-/// What the packets of one flow have in common.
+/// The fields that the packets of one flow share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Per {
@@ -74,16 +74,16 @@ pub enum Per {
     SourceIp,
     /// The destination address, likewise.
     DestinationIp,
-    /// Addresses, protocol and ports, in this direction: the answers are another flow.
+    /// Addresses, protocol and ports, in this direction: replies are another flow.
     ///
-    /// All fragments between two addresses, the first ones included, are one flow: later
-    /// ones have no ports, and so stay in order behind the first. (Were each datagram a
-    /// flow of its own, who sends fragments would get a share for each.) Only a
-    /// datagram that is whole may pass one in parts.
+    /// All fragments between two addresses, including first ones, are one flow: later ones have no
+    /// ports, and so stay in order behind the first. (With a flow for each datagram, a sender of
+    /// fragments would get a share for each.) Only an unfragmented datagram may overtake a
+    /// fragmented one.
     FiveTuple,
-    /// So many leading bits of the source address; of IPv4 at most 32.
+    /// This many leading bits of the source address; of IPv4 at most 32.
     SourceSubnet(u8),
-    /// So many leading bits of the destination address; of IPv4 at most 32.
+    /// This many leading bits of the destination address; of IPv4 at most 32.
     DestinationSubnet(u8),
     /// The outermost VLAN.
     Vlan,
@@ -94,12 +94,12 @@ pub enum Per {
 }
 
 impl Per {
-    /// The flow of a packet: equal for packets that agree in what `self` names, and for all
-    /// that lack it (an ARP packet has no ports) one digest that others do not have.
+    /// Returns the digest of a packet's flow: equal for packets that agree in the fields of `self`,
+    /// and a separate one for all packets that lack them (an ARP packet has no ports).
     ///
-    /// SipHash-1-3: senders choose the headers, and a table of flows keyed by the digest
-    /// is only as good as what they cannot make collide. Two flows share a digest with a
-    /// probability of 2^-64, whatever the headers; they then share a queue. O(1).
+    /// SipHash-1-3: senders choose the headers, and a table of flows keyed by the digest must
+    /// resist collisions that they construct. Two flows share a digest with a probability of 2^-64,
+    /// whatever the headers; they then share a queue. O(1).
     pub fn digest(self, headers: &Headers, origin: &Origin, key: &DigestKey) -> u64 {
         let mut hash = SipHash13::new(key);
         let address = |hash: &mut SipHash13, address: u128, len: u8| match headers.family {
@@ -164,7 +164,7 @@ impl fmt::Display for Per {
     }
 }
 
-/// Why a text does not say what a flow is.
+/// An invalid definition of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "flows are per source-ip, destination-ip, 5-tuple, source-subnet/N, destination-subnet/N \

@@ -1,4 +1,4 @@
-//! The fields that rules ask about, each a type that holds only what can be.
+//! The fields that rules test, each as a type that holds only valid values.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,14 +19,14 @@ fn write_name<T: PartialEq>(
     }
 }
 
-/// Whose name a text is among these, in any case of letters.
+/// Returns the value of a name, ignoring case.
 fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Option<T> {
     let mut names = names.iter();
     let found = names.find(|(name, _)| name.eq_ignore_ascii_case(text));
     found.map(|&(_, value)| value)
 }
 
-/// What an IP datagram carries: the number of IPv4's protocol and IPv6's next header.
+/// The payload protocol of an IP datagram: the number of IPv4's protocol and IPv6's next header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Protocol(pub u8);
 
@@ -382,7 +382,7 @@ pub enum ParsePrefixError {
     TooLong {
         /// As written.
         len: u8,
-        /// What the family has.
+        /// The address width of the family.
         width: u8,
     },
     /// The address has bits that the length leaves out.

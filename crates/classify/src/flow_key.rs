@@ -1,4 +1,4 @@
-//! What the packets of one flow have in common, as it is told.
+//! The fields that the packets of one flow share, as reported to operators.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -6,26 +6,26 @@ use core::net::{IpAddr, SocketAddr};
 use crate::field::mask;
 use crate::{Dscp, Family, Fragment, Headers, Origin, Owner, Per, Ports, Protocol, VlanId};
 
-/// What the packets of a flow have in common: equal for those of which [`Per::digest`] is. A digest
-/// cannot be turned back into it. Displayed, it is what an operator calls the flow.
+/// The common fields of a flow's packets: equal if their [`Per::digest`] is equal. It cannot be
+/// derived from a digest. Displayed, it is the operator's name of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FlowKey {
-    /// What is no IP, where flows are told apart by what IP packets have.
+    /// Packets other than IP, where flows are defined by IP fields.
     NotIp,
     /// An address.
     Address(IpAddr),
     /// The MAC address of a frame that is not IP.
     Mac([u8; 6]),
-    /// So many leading bits of an address; the others are zero.
+    /// This many leading bits of an address; the others are zero.
     Subnet(IpAddr, u8),
     /// Addresses, protocol and ports.
     FiveTuple {
-        /// Whom it is from.
+        /// The source address.
         source: IpAddr,
-        /// Whom it is to.
+        /// The destination address.
         destination: IpAddr,
-        /// What the packets carry.
+        /// The payload protocol.
         protocol: Option<Protocol>,
         /// Where the protocol has some.
         ports: Option<Ports>,
@@ -41,7 +41,7 @@ pub enum FlowKey {
 }
 
 impl Per {
-    /// What the packets of a packet's flow have in common. O(1).
+    /// Returns the common fields of a packet's flow. O(1).
     pub fn key(self, headers: &Headers, origin: &Origin) -> FlowKey {
         match self {
             Per::Vlan => return FlowKey::Vlan(headers.vlan),

@@ -1,10 +1,10 @@
-//! What is known of a packet: what its headers say, and where it came from.
+//! The data by which packets are classified: their headers, and their origin.
 
 use core::fmt;
 
 use crate::{Dscp, Protocol, VlanId};
 
-/// What the first byte of a packet belongs to.
+/// The layer of a packet's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
     /// An Ethernet header: frames of a network interface.
@@ -37,7 +37,7 @@ pub enum Fragment {
     Later,
 }
 
-/// What [`parse`](crate::parse) read from a packet.
+/// The header fields that [`parse`](crate::parse) read from a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Headers {
     /// The network protocol; the fields of IP are zero or absent unless it is IP.
@@ -82,9 +82,9 @@ pub struct Headers {
 /// The two ports of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
-    /// Whom the packet is from.
+    /// The packet's source.
     pub source: u16,
-    /// Whom it is to.
+    /// The packet's destination.
     pub destination: u16,
 }
 
@@ -93,7 +93,7 @@ pub struct Ports {
 pub struct Origin {
     /// The caller's number of the interface that received it, or [`Origin::ATTACHED`].
     pub ingress: u16,
-    /// Who sent it, for a process that attached.
+    /// The sender, for an attached process.
     pub owner: Option<Owner>,
 }
 
@@ -161,22 +161,21 @@ impl fmt::Display for Header {
 pub struct Malformed {
     /// The header that is wrong.
     pub header: Header,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: Reason,
 }
 
-/// What is wrong with a header.
+/// The fault of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The packet ends before so many bytes of the header.
+    /// The packet ends before this many bytes of the header.
     Short(u16),
     /// The header's version is another than the one announced, or none that is known.
     Version(u8),
-    /// The header claims to be so many bytes long, which it cannot be.
+    /// The header claims an invalid length, in bytes.
     HeaderLength(u16),
-    /// The datagram claims so many bytes: more than were captured, or fewer than its
-    /// header has.
+    /// The datagram claims this many bytes: more than were captured, or fewer than its header has.
     TotalLength(u32),
     /// More extension headers follow each other than are followed.
     TooMany(u8),

@@ -10,7 +10,7 @@
 //! * [`LinkClassifier`] is the first three for the classes of one link: from a packet's bytes to
 //!   its class and flow.
 //! * [`mark_ce`] sets "congestion experienced" in a frame.
-//! * [`segment`] reads what a TCP segment tells whoever it passes: its timestamps.
+//! * [`segment`] reads the timestamps of a passing TCP segment.
 //! * [`offload`] cuts a long frame of one connection as segmentation offload does.
 //!
 //! ```
@@ -37,7 +37,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What rules and flows are made of:
+//! The elements of rules and flows:
 //!
 //! ```
 //! use fairlane_classify::{
@@ -79,7 +79,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A link's filters, what they come to, and what is done to a packet on its way:
+//! A link's filters, their effect, and changes to packets:
 //!
 //! ```
 //! use fairlane_classify::{
@@ -130,9 +130,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Nothing here allocates, waits or fails with a packet in hand: what cannot be read is
-//! [`Malformed`], what matches no rule is `None`, and both are the caller's default
-//! class. The crate is `no_std` with `alloc` and forbids `unsafe`.
+//! Nothing here allocates, waits or fails while it handles a packet: an unreadable packet is
+//! [`Malformed`], one that matches no rule is `None`, and both belong to the caller's default class. The
+//! crate is `no_std` with `alloc` and forbids `unsafe`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]

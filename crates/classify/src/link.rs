@@ -1,4 +1,4 @@
-//! From a packet's bytes to its class and flow, for all who send packets through a link.
+//! From a packet's bytes to its class and flow, for all code that sends packets through a link.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -116,7 +116,7 @@ const TOGETHER: usize = 8;
 /// Orphans that are noted until they are taken: those of a batch, and more.
 const MOST_ORPHANS: usize = 256;
 
-/// Room for what is known of packets between two steps of [`LinkClassifier::find_all`].
+/// Buffer for packets between two steps of [`LinkClassifier::find_all`].
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     begins: Vec<Begin>,
@@ -124,13 +124,13 @@ pub struct Scratch {
 }
 
 impl LinkClassifier {
-    /// The targets of `rules`, and `default`, are places in `classes`: the number that each class
-    /// has in the queues, and what tells its flows apart if it has any. `key` is drawn at random,
-    /// so that nobody can choose packets whose flows meet. Costs what [`Classifier::new`] does.
+    /// The targets of `rules`, and `default`, are indexes into `classes`: each class's number in the queues, and its
+    /// definition of flows if it has any. `key` must be random, so that senders cannot choose packets whose flows
+    /// collide. Costs as much as [`Classifier::new`].
     ///
     /// # Panics
     ///
-    /// A packet is classified whose place is none.
+    /// If a packet is classified to an index out of range.
     pub fn new(
         rules: impl IntoIterator<Item = Rule<u32>>,
         classes: impl IntoIterator<Item = (ClassId, Option<Per>)>,
@@ -208,7 +208,7 @@ impl LinkClassifier {
         self.rules.asks_ports()
     }
 
-    /// Goes on with the counts of the filters that these take the place of.
+    /// Continues with the counts of the filters that these replace.
     pub fn resume(&mut self, former: &LinkClassifier) {
         self.malformed = former.malformed;
         self.unmatched = former.unmatched;
@@ -225,9 +225,8 @@ impl LinkClassifier {
         ClassFlow { class, flow }
     }
 
-    /// What tells the flows apart of the class at this place, and what those packets have in common
-    /// that this one is of; counts nothing. `None` where the class has no flows, or the packet
-    /// cannot be read: its flow is 0 then.
+    /// Returns the definition of flows of the class at this index, and the key of this packet's flow; counts nothing.
+    /// `None` if the class has no flows, or the packet cannot be read: its flow is 0 then.
     pub fn key(
         &self,
         place: usize,
@@ -328,8 +327,7 @@ impl LinkClassifier {
         self.opaque = opaque;
     }
 
-    /// The same without counting, and what is to be [counted](Self::count): for threads that share the
-    /// filters.
+    /// The same without counting, with the result to be [counted](Self::count): for threads that share the filters.
     #[inline]
     pub fn find(&self, bytes: &[u8], layer: Layer, origin: &Origin) -> (ClassFlow, Found) {
         let mut headers = Headers::default();
@@ -339,10 +337,10 @@ impl LinkClassifier {
         }
     }
 
-    /// The same for packets that come together: calls `found` once for each, in order. `scratch` is room that is used again;
-    /// what is in it does not matter to the caller. Where the filters are many, look-ups begin with memory that is in no
-    /// near cache: it is fetched for all packets at once, where each would wait for it. O(packets), each of which costs
-    /// what [`find`](Self::find) does and, where the filters are many, some 15 ns more; less by the waits that it saves.
+    /// The same for packets that arrive together: calls `found` once for each, in order. `scratch` is a reusable
+    /// buffer; its contents do not matter to the caller. With many filters, look-ups begin in memory that is in no near
+    /// cache: it is prefetched for all packets at once, where each would wait for it. O(packets), each of which costs
+    /// as much as [`find`](Self::find) and, with many filters, some 15 ns more; less by the waits that it saves.
     #[inline]
     pub fn find_all<'a>(
         &self,
@@ -424,7 +422,7 @@ impl LinkClassifier {
         (ClassFlow { class, flow }, found)
     }
 
-    /// Counts what was found of a packet by these filters.
+    /// Counts a packet's result by these filters.
     #[inline]
     pub fn count(&mut self, found: Found, bytes: &[u8]) {
         self.unmatched += u64::from(found.has(Found::NO_FILTER));

@@ -31,7 +31,7 @@ const ETHERNET: usize = 14;
 const TAG: usize = 4;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
-/// What all extension headers have.
+/// The common length of all extension headers.
 const EXTENSION: usize = 8;
 const PORTS: usize = 4;
 
@@ -70,11 +70,11 @@ fn u128_at(header: &[u8; IPV6], place: usize) -> u128 {
     word(0) << 96 | word(1) << 64 | word(2) << 32 | word(3)
 }
 
-/// Reads the headers of a packet whose first byte is of `layer`, up to the ports. O(1): at
-/// most four VLAN tags and eight IPv6 extension headers.
+/// Reads the headers of a packet whose first byte is of `layer`, up to the ports. O(1): at most four
+/// VLAN tags and eight IPv6 extension headers.
 ///
-/// What is not IP is no error, but of [`Family::Other`]. Padding behind the datagram is
-/// ignored. Not verified: the header's checksum, and whatever is behind the ports.
+/// A packet other than IP is no error, but of [`Family::Other`]. Padding behind the datagram is ignored.
+/// Not verified: the header's checksum, and anything behind the ports.
 ///
 /// # Errors
 ///
@@ -130,8 +130,8 @@ fn not_ip(frame: &[u8], behind: &[u8], headers: &mut Headers) {
     };
 }
 
-/// What [`parse`] reads, or what it read from the IP header on before it came to what is wrong:
-/// whose a datagram is whose TCP header is cut off, for example.
+/// Like [`parse`], but for a malformed packet returns the fields from the IP header on that precede the
+/// fault: the addresses of a datagram with a truncated TCP header, for example.
 pub fn parse_partly(bytes: &[u8], layer: Layer) -> (Headers, Option<Malformed>) {
     let wrong = match parse(bytes, layer) {
         Ok(headers) => return (headers, None),
@@ -143,12 +143,12 @@ pub fn parse_partly(bytes: &[u8], layer: Layer) -> (Headers, Option<Malformed>) 
         (Layer::Ethernet, Ok((_, ip))) => Some(ip),
         (Layer::Ethernet, Err(_)) => None,
     };
-    // One of them is what the packet is not, and changes nothing.
+    // One of the two does not apply to the packet, and changes nothing.
     let _ = ip.map(|ip| ipv4(ip, &mut headers).or_else(|_| ipv6(ip, &mut headers)));
     (headers, Some(wrong))
 }
 
-/// What is before the network protocol's header.
+/// The headers before the network protocol's.
 struct Link {
     ethertype: u16,
     vlan: Option<VlanId>,
@@ -247,7 +247,7 @@ fn ipv6(bytes: &[u8], headers: &mut Headers) -> Result<(), Malformed> {
     extensions(next, rest, headers)
 }
 
-/// Walks extension headers up to what the datagram carries.
+/// Walks extension headers up to the datagram's payload.
 #[inline(never)]
 fn extensions<'a>(
     mut next: Protocol,

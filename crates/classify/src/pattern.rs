@@ -13,11 +13,10 @@ use crate::{Family, Fragment, Headers, Match, Origin, PortRange, Protocol};
 // | source  | dest.    |protocol| DSCP | VLAN |...| process|fragment|protocol|ports|
 // | port    | port     |        |      |0:none|   |        |        | known  |known|
 //
-// then the addresses: one word of IPv4 (and of what has none), four of IPv6; then, where a
-// rule asks where packets came from, uid and gid, and pid with the ingress in the low 16
-// bits.
+// then the addresses: one word of IPv4 (and of packets without), four of IPv6; then, where a rule
+// tests the origin of packets, uid and gid, and pid with the ingress in the low 16 bits.
 
-/// Words of IPv4 and of what is not IP.
+/// Words of IPv4 and of packets other than IP.
 pub(crate) const V4: usize = 2;
 /// Words of IPv6.
 pub(crate) const V6: usize = 5;
@@ -51,7 +50,7 @@ const fn width(words: usize) -> u8 {
     if is_v6(words) { 128 } else { 32 }
 }
 
-/// What rules look at in a packet.
+/// The words of a packet that rules test.
 pub(crate) type Key<const N: usize> = [u64; N];
 
 /// The key of a packet of the family that has `N` words.
@@ -102,7 +101,7 @@ pub(crate) fn set_addresses<const N: usize>(words: &mut [u64; N], source: u128, 
 pub(crate) struct Pattern<const N: usize> {
     /// The bits that are asked about. Of a range of ports: those in which its ends agree.
     pub(crate) mask: [u64; N],
-    /// What they must be; zero elsewhere.
+    /// Required values of the masked bits; zero elsewhere.
     pub(crate) value: [u64; N],
     pub(crate) source_port: (u16, u16),
     pub(crate) destination_port: (u16, u16),
@@ -111,7 +110,7 @@ pub(crate) struct Pattern<const N: usize> {
 const ANY_PORT: (u16, u16) = (0, u16::MAX);
 
 impl<const N: usize> Pattern<N> {
-    /// What a rule asks of packets of a family, or `None` where none of them can be it.
+    /// Returns a rule's conditions on packets of a family, or `None` if none of them can match.
     pub(crate) fn new(asked: &Match, family: Family) -> Option<Self> {
         let ip = family != Family::Other;
         let has_ports = asked.source_port.is_some() || asked.destination_port.is_some();
@@ -210,7 +209,7 @@ impl<const N: usize> Pattern<N> {
         self
     }
 
-    /// Whether any number of one port is what is asked for.
+    /// Returns whether one port may have any number.
     pub(crate) fn has_any_port(&self, source: bool) -> bool {
         self.range(source) == ANY_PORT
     }
@@ -224,8 +223,8 @@ impl<const N: usize> Pattern<N> {
         }
     }
 
-    /// Whether a packet is what is asked for. Without a branch: which part differs is
-    /// nothing that a processor could predict.
+    /// Returns whether a packet matches. Without a branch: a processor could not predict which part
+    /// differs.
     #[inline]
     pub(crate) fn matches(&self, key: &Key<N>) -> bool {
         let within = |(first, last): (u16, u16), shift: u32| {
@@ -246,8 +245,7 @@ impl<const N: usize> Pattern<N> {
         differ == 0
     }
 
-    /// The same without what it asks of where packets came from; `None` where it asks for anything
-    /// but `origin`.
+    /// Returns the same without conditions on the origin; `None` if these exclude `origin`.
     pub(crate) fn of_origin(mut self, origin: &Origin) -> Option<Self> {
         let known: Key<N> = key(&Headers::default(), origin);
         let first = if has_origin(N) { N - ORIGIN } else { N };
@@ -276,8 +274,8 @@ impl<const N: usize> Pattern<N> {
             && within(self.destination_port, other.destination_port)
     }
 
-    /// The same packets, with all said that follows from what is: a whole datagram of a
-    /// protocol with ports has ports, or it would be malformed.
+    /// Returns a pattern of the same packets with all implied conditions: an unfragmented datagram
+    /// of a protocol with ports has ports, or it would be malformed.
     pub(crate) fn implied(mut self) -> Self {
         let (mask, value) = (self.mask[0], self.value[0]);
         let whole = mask & FRAGMENT != 0 && value & FRAGMENT == 0;
@@ -311,8 +309,8 @@ impl<const N: usize> Pattern<N> {
     }
 }
 
-/// The fields that a table may hash, each as masks that ask ever more of it. What a table
-/// does not hash it compares, so rules of several lengths share one.
+/// Returns the fields that a table may hash, each as masks with an increasing number of its bits. A
+/// table compares the bits that it does not hash, so rules of several lengths share one.
 pub(crate) fn refinements<const N: usize>() -> Vec<Vec<[u64; N]>> {
     let lengths: &[u8] = if is_v6(N) {
         &[16, 24, 32, 40, 48, 56, 64, 96, 128]

@@ -1,8 +1,8 @@
-//! Rules: what a packet must be for a target.
+//! Rules: a target and the conditions on its packets.
 
 use crate::{Dscp, Family, Fragment, Headers, Origin, PortRange, Prefix, Protocol, VlanId};
 
-/// What a rule asks of a packet; what is `None` is not asked. The default asks nothing.
+/// A rule's conditions on a packet; `None` is no condition. The default has no conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Match {
     /// Source address; implies the family.
@@ -13,17 +13,17 @@ pub struct Match {
     pub source_port: Option<PortRange>,
     /// Destination port, likewise.
     pub destination_port: Option<PortRange>,
-    /// What the datagram carries; only IP does.
+    /// The payload protocol; only IP has one.
     pub protocol: Option<Protocol>,
     /// Differentiated services code point; only IP has one.
     pub dscp: Option<Dscp>,
     /// The outermost VLAN.
     pub vlan: Option<VlanId>,
-    /// Whether it is a fragment, the first included. What is not IP is none.
+    /// Whether it is a fragment, including the first. Packets other than IP are none.
     pub fragment: Option<bool>,
     /// The interface that received it, or [`Origin::ATTACHED`].
     pub ingress: Option<u16>,
-    /// User of the process that sent it: only what a process sent matches.
+    /// User of the sending process: matches only packets of processes.
     pub uid: Option<u32>,
     /// Group of that process.
     pub gid: Option<u32>,
@@ -34,7 +34,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// Whether a packet is what the rule asks for. O(1). This is what a rule means;
+    /// Returns whether a packet matches the rule. O(1). This defines a rule's meaning;
     /// [`Classifier`](crate::Classifier) finds the same faster among many.
     pub fn matches(&self, headers: &Headers, origin: &Origin) -> bool {
         let ip = headers.family != Family::Other;
@@ -81,15 +81,14 @@ impl Match {
     }
 }
 
-/// A match and what it leads to. `T` is whatever the caller does with a packet: the
-/// number of a class, or an enum of all that may be decided. There is no class beside a
-/// decision that is none.
+/// A match and its target. `T` is the caller's decision about a packet: the number of a class, or
+/// an enum of all decisions. A decision other than a class thus has no class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule<T = u32> {
     /// Higher comes first; among equals, the earlier in the list.
     pub priority: i32,
-    /// What the packet must be.
+    /// The packet's required properties.
     pub matches: Match,
-    /// What the first rule that matches yields.
+    /// The result of the first matching rule.
     pub target: T,
 }

@@ -1,23 +1,18 @@
-//! Tuple-space search: rules that ask for the same bits, or for more, share a hash table
-//! keyed by those bits.
+//! Tuple-space search: rules that test the same bits, or more, share a hash table keyed by those bits.
 //!
-//! One table for each combination of prefix lengths, ports and so on (Srinivasan, Suri and
-//! Varghese, SIGCOMM 1999) is exact, and needs a look into each of hundreds of tables.
-//! Here a table hashes fewer bits than most of its rules ask for, and compares the rest, as
-//! TupleMerge does (Daly et al., IEEE/ACM ToN 2019): a handful of tables take all rules of
-//! a realistic list. Tables are looked into in the order of their best rules, until no
-//! table can have a better one than was found. A range of ports is one entry, hashed by the
-//! bits in which its ends agree, and compared.
+//! One table for each combination of prefix lengths, ports and so on (Srinivasan, Suri and Varghese, SIGCOMM 1999) is
+//! exact, and needs a look-up in each of hundreds of tables. Here a table hashes fewer bits than most of its rules
+//! test, and compares the rest, as TupleMerge does (Daly et al., IEEE/ACM ToN 2019): a handful of tables take all rules
+//! of a realistic list. Tables are searched in the order of their best rules, until no table can have a better one than
+//! the best match. A range of ports is one entry, hashed by the bits in which its ends agree, and compared.
 //!
 //! # Against senders who choose
 //!
-//! Packets are looked up and never inserted, so how many entries any packet can be
-//! compared with is known when the tables are built ([`Space::effort`]), even if the
-//! sender knows the hash. Which slot a key falls in is a matter of a strongly universal
-//! hash, multilinear with half the multiplications (Lemire and Kaser, The Computer
-//! Journal 2014): two keys meet with a probability of one over the number of slots,
-//! whatever they are, over the choice of the multipliers. If too many meet, others are
-//! chosen.
+//! Packets are looked up and never inserted, so the largest number of entries that any packet is compared with is known
+//! when the tables are built ([`Space::effort`]), even if the sender knows the hash. A strongly universal hash selects
+//! the slot of a key, multilinear with half the multiplications (Lemire and Kaser, The Computer Journal 2014): two keys
+//! collide with a probability of one over the number of slots, for any keys, over the choice of the multipliers. If too
+//! many collide, others are chosen.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -42,7 +37,7 @@ const MEETING: usize = 6;
 /// Hashes that are tried, every fourth time in twice the slots, until no more meet.
 const CHOICES: u32 = 16;
 
-/// The rules of one family, each with its place in the order of precedence, its rank, and what it leads to.
+/// The rules of one family, each with its rank (its place in the order of precedence) and its target.
 #[derive(Clone, Debug)]
 pub(crate) struct Space<T, const N: usize> {
     /// By their best rules.
@@ -63,7 +58,7 @@ struct Table<T, const N: usize> {
     entries: Vec<Entry<T, N>>,
 }
 
-/// With what it leads to where a rank alone would leave a gap: who finds a rule need not look any further.
+/// It includes the target where a rank alone would leave a gap: a match needs no further access.
 #[derive(Clone, Copy, Debug)]
 struct Entry<T, const N: usize> {
     pattern: Pattern<N>,
@@ -73,7 +68,7 @@ struct Entry<T, const N: usize> {
 
 const _: () = assert!(size_of::<Entry<u32, V4>>() == 48);
 
-/// What a sum begins with, and multipliers.
+/// The initial sum, and multipliers.
 #[derive(Clone, Debug)]
 struct Hash<const N: usize>(u64, [[u64; 2]; N]);
 
@@ -84,7 +79,7 @@ impl<const N: usize> Hash<N> {
         Hash(next(), [(); N].map(|()| [next(), next()]))
     }
 
-    /// The high 32 bits are what the theorem is about.
+    /// The theorem covers the high 32 bits.
     #[inline]
     fn of(&self, key: &Key<N>, mask: &[u64; N]) -> u64 {
         let mut sum = self.0;
@@ -101,7 +96,7 @@ impl<const N: usize> Hash<N> {
 }
 
 impl<T: Copy, const N: usize> Space<T, N> {
-    /// Makes patterns ready that are given in the order of precedence, each with what it leads to.
+    /// Prepares patterns in order of precedence, each with its target.
     pub(crate) fn new(patterns: &[Pattern<N>], targets: &[T]) -> Self {
         let mut tables = Vec::new();
         let mut left: Vec<u32> = (0..patterns.len() as u32).collect();
@@ -117,7 +112,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
         Space { tables }
     }
 
-    /// The rank of the first pattern that a packet matches, and what it leads to.
+    /// Returns the rank of the first pattern that a packet matches, and its target.
     #[inline]
     pub(crate) fn first(&self, key: &Key<N>) -> Option<(usize, T)> {
         let (mut found, mut hit) = (NONE, None);
@@ -179,7 +174,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
             .map(|entry| entry.rank as usize)
     }
 
-    /// What it was made of, by rank.
+    /// Returns its patterns, by rank.
     pub(crate) fn patterns(&self) -> Vec<(Pattern<N>, T)> {
         let tables = self.tables.iter();
         let mut entries: Vec<_> = tables.flat_map(|table| &table.entries).collect();
@@ -354,8 +349,8 @@ impl<'a, const N: usize> Plan<'a, N> {
         left.iter().partition(|&rank| taken(rank))
     }
 
-    /// The mask that does best with what is `left`: from no bits, the refinement of one
-    /// field that gains most, as long as there is a gain.
+    /// Returns the best mask for the patterns `left`: starting with no bits, the refinement of one field that gains
+    /// most, as long as there is a gain.
     fn mask(&mut self, left: &[u32], crowd: u32) -> [u64; N] {
         let refinements = core::mem::take(&mut self.refinements);
         let mut best = [0; N];

@@ -1,4 +1,4 @@
-//! What a TCP segment tells whoever it passes (RFC 9293, RFC 7323).
+//! The fields of a passing TCP segment (RFC 9293, RFC 7323).
 
 use crate::Layer;
 use crate::parse::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, network};
@@ -23,8 +23,8 @@ pub struct Segment {
     pub reverse: u64,
     /// The sequence number behind it: the next segment's.
     pub next: u32,
-    /// What it takes of the sequence: bytes, and one each for its beginning and its end. It is
-    /// acknowledged if there are any.
+    /// Its length in sequence numbers: bytes, and one each for SYN and FIN. It is acknowledged if
+    /// there are any.
     pub length: u32,
     /// When it was sent, by its sender's clock (TSval).
     pub value: u32,
@@ -34,8 +34,8 @@ pub struct Segment {
     pub marked: bool,
 }
 
-/// What a whole segment of TCP tells, if it has timestamps; behind IPv6, if no extension header comes
-/// before. O(options): 40 bytes of them at most.
+/// Returns the fields of a complete TCP segment, if it has timestamps; behind IPv6, if no extension
+/// header precedes it. O(options): 40 bytes of them at most.
 #[inline]
 pub fn segment(bytes: &[u8], layer: Layer) -> Option<Segment> {
     let ip = match layer {
@@ -119,7 +119,7 @@ fn tcp_segment(tcp: &[u8], ends: [u64; 2], traffic_class: u8) -> Option<Segment>
 fn timestamps(mut options: &[u8]) -> Option<(u32, u32)> {
     loop {
         match *options {
-            // As nearly everybody writes them.
+            // The layout of nearly all senders.
             [1, 1, 8, 10, ..] if options.len() >= 12 => {
                 return Some((u32_at(options, 4), u32_at(options, 8)));
             }
@@ -131,7 +131,7 @@ fn timestamps(mut options: &[u8]) -> Option<(u32, u32)> {
             [kind, length, ..] if kind != 0 && length >= 2 => {
                 options = options.get(usize::from(length)..)?;
             }
-            // Their end, or none of what may be there.
+            // The end of the options, or an invalid one.
             _ => return None,
         }
     }

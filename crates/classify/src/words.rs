@@ -1,5 +1,5 @@
-//! Headers and rules as words of bits, for whoever classifies packets where this crate cannot run: before the
-//! kernel hands them over, say.
+//! Headers and rules as words of bits, for classifying packets where this crate cannot run: before the kernel
+//! delivers them, for example.
 
 use crate::field::mask;
 use crate::pattern::{
@@ -15,13 +15,13 @@ const LINK_CONTROL: u64 = 1 << 4;
 /// The bits of a MAC address.
 const MAC: u64 = (1 << 48) - 1;
 
-/// What a rule asks of the [`words`](words()) of a packet of one family: that they are `value` under
-/// `mask`, and that both ports are within two ranges.
+/// A rule's conditions on the [`words`](words()) of a packet of one family: `value` under `mask`, and both
+/// ports within their ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The bits that are asked about; of a range of ports, those in which its ends agree.
     pub mask: [u64; WORDS],
-    /// What they must be; zero elsewhere.
+    /// Required values of the masked bits; zero elsewhere.
     pub value: [u64; WORDS],
     /// First and last.
     pub source_port: (u16, u16),
@@ -58,7 +58,7 @@ impl<const N: usize> From<&Pattern<N>> for Asked {
     }
 }
 
-/// What rules look at in the headers of a packet. The first word, from the highest bit:
+/// Returns the words of a packet's headers that rules test. The first word, from the highest bit:
 ///
 /// | bits | |
 /// | --- | --- |
@@ -72,10 +72,9 @@ impl<const N: usize> From<&Pattern<N>> for Asked {
 /// | 1 | there is a protocol |
 /// | 0 | there are ports |
 ///
-/// All others are zero, as is what there is not. Then the addresses: of IPv4 the source in the high
-/// half of the second word and the destination in the low one; of IPv6 two words each, the source
-/// before the destination. Of a frame that is not IP, the MAC addresses of source and destination in
-/// the second and the third word.
+/// All others are zero, as are absent fields. Then the addresses: of IPv4 the source in the high half of the
+/// second word and the destination in the low one; of IPv6 two words each, the source before the destination.
+/// Of a frame that is not IP, the MAC addresses of source and destination in the second and the third word.
 pub fn words(headers: &Headers) -> [u64; WORDS] {
     let origin = Origin::default();
     let mut words = match headers.family {
@@ -100,11 +99,11 @@ pub fn words(headers: &Headers) -> [u64; WORDS] {
 }
 
 impl Per {
-    /// The bits of the [`words`](words()) of a packet of a family that tell its flows apart. None
-    /// for what the headers do not say.
+    /// Returns the bits of the [`words`](words()) of a packet of a family that distinguish its flows. None
+    /// for fields outside the headers.
     ///
-    /// Flows are those of [`digest`](Self::digest), but for fragments: first ones are told apart
-    /// by their ports.
+    /// Flows are those of [`digest`](Self::digest), except for fragments: first ones are distinguished by
+    /// their ports.
     pub fn words(self, family: Family) -> [u64; WORDS] {
         let mut bits = [0; WORDS];
         let addresses = |bits: &mut [u64; WORDS], source: u8, destination: u8| match family {

@@ -1,5 +1,4 @@
-//! Lists of rules as operators have them, and some that nobody should have; and frames
-//! that meet them.
+//! Lists of rules as operators have them, some bad ones, and frames that match them.
 #![allow(dead_code, reason = "the bench and the tests take what they need")]
 
 use std::net::IpAddr;
@@ -128,8 +127,8 @@ fn any_lengths(rng: &mut SmallRng) -> Match {
     }
 }
 
-/// Every pair of lengths around one pair of addresses, and ten ports for each: whoever
-/// knows the addresses meets them all.
+/// Every pair of lengths around one pair of addresses, and ten ports for each: a sender that knows
+/// the addresses can match them all.
 fn nested(number: usize) -> Match {
     let (source, destination) = (number % 32 + 1, number / 32 % 32 + 1);
     Match {

@@ -1,5 +1,5 @@
-//! What a packet costs from its bytes to a rule, and each part of it: by the number of
-//! rules and the kind of list, beside a walk through the rules in order.
+//! The cost of a packet from its bytes to a rule, and of each part: by the number of rules and the
+//! kind of list, compared with a walk through the rules in order.
 //!
 //! `cargo bench -p fairlane-classify`
 

@@ -1,4 +1,4 @@
-//! The classifier finds what a walk through the rules in order finds.
+//! The classifier finds the same rule as a walk through the rules in order.
 
 use crate::lists;
 use std::cmp::Reverse;
@@ -46,7 +46,7 @@ proptest! {
         }
     }
 
-    /// The same rules, told in words, for packets of one origin.
+    /// The same rules, as words, for packets of one origin.
     #[test]
     fn what_rules_ask_in_words_is_what_they_find(
         list in prop::collection::vec((0..3i32, rule_match()), 0..80),
@@ -143,8 +143,8 @@ fn no_rule_is_no_target() {
     assert_eq!(hit, None);
 }
 
-/// The classifier that says "drop" while the scheduler uses its class: whatever a rule
-/// decides is one value, so there is no class beside a decision to drop.
+/// A classifier that says "drop" although the scheduler uses its class is impossible: a rule's
+/// decision is one value, so a decision to drop has no class.
 #[test]
 fn who_decides_to_drop_has_no_class_to_use() {
     #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! A mark changes two bits, and the checksum that covers them as if it were made anew.
+//! A mark changes two bits, and the checksum that covers them as if computed again.
 
 use fairlane_classify::{Layer, mark_ce, parse};
 use proptest::prelude::*;

@@ -15,7 +15,7 @@ fn packets_that_come_together_go_where_each_goes_by_itself() {
     for kind in ["destinations", "firewall v6"] {
         let mut rules = list(kind, 2_000);
         let all = frames(&rules, 500);
-        // Everything of a user, so that packets are told apart by where they come from, too.
+        // All packets of a user, so that the origin of packets matters too.
         rules.push(Rule {
             priority: -1,
             matches: Match {

@@ -1,5 +1,4 @@
-//! The headers that are read are those that another library wrote, and what is no packet is
-//! called so.
+//! The parser reads the headers that another library wrote, and rejects malformed packets.
 
 use etherparse::{
     IpAuthHeader, IpFragOffset, IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv4Options,
@@ -13,7 +12,7 @@ use fairlane_classify::{
 use proptest::option::of;
 use proptest::prelude::*;
 
-/// What a frame is made from.
+/// The ingredients of a frame.
 #[derive(Clone, Debug)]
 struct Recipe {
     v6: bool,
@@ -199,10 +198,10 @@ impl Recipe {
 
 /// Source, destination and traffic class.
 type Network = (u128, u128, u8);
-/// What is IP, and its ports.
+/// The IP part, and its ports.
 type Sliced = (Option<Network>, Option<(u16, u16)>);
 
-/// What the other library reads, where it reads all.
+/// Parses with the other library; `None` unless it reads everything.
 fn as_sliced(frame: &[u8]) -> Option<Sliced> {
     let sliced = SlicedPacket::from_ethernet(frame).ok()?;
     let addresses = match sliced.net {
@@ -475,7 +474,7 @@ fn any_bit_of_an_offset_makes_a_later_fragment() {
         ip[42..44].copy_from_slice(&(place << 3).to_be_bytes());
         assert_eq!(parse(&ip, Layer::Ip).unwrap().fragment, Fragment::Later);
     }
-    // The bits beside it: "evil", "don't fragment" and "more fragments".
+    // The neighbouring bits: "evil", "don't fragment" and "more fragments".
     for (flags, expected) in [
         (0x80, Fragment::No),
         (0x40, Fragment::No),

@@ -1,4 +1,4 @@
-//! What a TCP segment tells whoever it passes is what another library wrote into it.
+//! The fields of a TCP segment are those that another library wrote into it.
 
 use etherparse::{PacketBuilder, TcpOptionElement};
 use fairlane_classify::{Layer, Segment, segment};

@@ -19,7 +19,8 @@ fn listed(matches: &[Match]) -> Vec<Unreachable> {
     Classifier::new(rules).unreachable()
 }
 
-/// Every packet that rules of the world can tell apart, in the fields that rules ask about.
+/// Returns every packet that the rules of a small world can distinguish, in the fields that rules
+/// test.
 fn everything(fields: &Fields) -> Vec<(Headers, Origin)> {
     let mut all = Vec::new();
     for family in [Family::V4, Family::V6, Family::Other] {
@@ -137,7 +138,7 @@ fn keep(asked: &mut Match, kept: &[usize]) {
 }
 
 proptest! {
-    // Each case tries every packet that the rules could tell apart, for half a second.
+    // Each case tries every packet that the rules can distinguish, for half a second.
     #![proptest_config(ProptestConfig::with_cases(
         if fairlane_testkit::long_tests() { 48 } else { 6 }
     ))]
@@ -205,7 +206,7 @@ fn asks(text: &str) -> Match {
     asked
 }
 
-/// Who is unreachable because of whom, in a list.
+/// Checks which rules of a list are unreachable, and because of which others.
 #[track_caller]
 fn claim(list: &[&str], expected: &[(usize, &[usize])]) {
     let matches: Vec<Match> = list.iter().map(|text| asks(text)).collect();
@@ -379,7 +380,7 @@ fn thousands_of_pairs_of_ranges_are_not_looked_through() {
 
 #[test]
 fn what_two_ranges_add_up_to_is_found_across_both_ports_and_prefixes() {
-    // Sources first, then what they make beside a third.
+    // Sources first, then their union with a third.
     claim(
         &[
             "proto=udp sport=1-6 dport=1-6",

@@ -114,7 +114,7 @@ pub(crate) fn packet(
     }
 }
 
-/// All addresses of a family that rules tell apart.
+/// Returns all addresses of a family that rules can distinguish.
 pub(crate) fn addresses(family: Family) -> Vec<u128> {
     match family {
         Family::V4 => (0..4).map(|host| V4 | host).chain([OUTSIDE]).collect(),
