@@ -122,7 +122,7 @@ pub fn cbq(rate: Rate, priorities: bool) -> Result<(Cbq<ClassPacket>, [ClassId; 
     Ok((cbq, leaves))
 }
 
-/// Returns the agencies as a class tree, with `algorithm` at both levels. Next to the queue are its
+/// Returns the agencies as a class tree, with `algorithm` at both levels. Also returns its
 /// leaves, in the order of [`LEAVES`].
 pub fn tree(algorithm: Algorithm) -> Result<(Tree<ClassPacket>, [ClassId; 4]), TreeError> {
     let weight = |percent| ClassConfig::new(Weight::new(percent).unwrap_or(Weight::ONE), LENGTH);

@@ -538,9 +538,9 @@ fn run<A: Scheduler>(algorithm: A, case: &Case, seed: u64) -> (Vec<Life>, u64) {
 /// at most four times.
 ///
 /// **Rounds.** The bound's round includes all flows that ever existed, so each added flow has a
-/// turn in addition to those of the others. Where one goes or is changed, the sum is smaller by it
-/// while its turn is past or stays as long as it was: it is in the round once more. A flow with
-/// another quantum may need a turn more.
+/// turn in addition to those of the others. Removing or changing one
+/// reduces the sum by its part while its turn is past or keeps its length: it is in the round once
+/// more. A flow with another quantum may need another turn.
 fn worst_ratio(
     lives: &[Life],
     work: u64,
