@@ -267,7 +267,7 @@ impl<T: Copy> Classifier<T> {
         self.asks_ports
     }
 
-    /// Returns whether the rules are so many that a look-up waits for memory.
+    /// Returns whether there are enough rules that a look-up waits for memory.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
         let entries = [

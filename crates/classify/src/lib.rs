@@ -109,7 +109,7 @@
 //! let origin = Origin::default();
 //! assert_eq!(classifier.classify(&headers, &origin), Some(Hit { rule: 0, target: 0 }));
 //!
-//! // The same for whoever classifies packets elsewhere.
+//! // The same for classifying packets elsewhere.
 //! let asked: Vec<(Asked, u32)> = classifier.asked(Family::V4, &origin);
 //! let (words, (first, target)) = (words(&headers), asked[0]);
 //! assert!((0..WORDS).all(|at| words[at] & first.mask[at] == first.value[at]) && target == 0);

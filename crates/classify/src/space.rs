@@ -6,7 +6,7 @@
 //! of a realistic list. Tables are searched in the order of their best rules, until no table can have a better one than
 //! the best match. A range of ports is one entry, hashed by the bits in which its ends agree, and compared.
 //!
-//! # Against senders who choose
+//! # Resistance to chosen packets
 //!
 //! Packets are looked up and never inserted, so the largest number of entries that any packet is compared with is known
 //! when the tables are built ([`Space::effort`]), even if the sender knows the hash. A strongly universal hash selects

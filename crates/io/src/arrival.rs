@@ -8,7 +8,7 @@ use std::time::Duration;
 /// use fairlane_io::{Arrival, Backend};
 /// use std::time::Duration;
 ///
-/// /// Receives what has come, and says how long the oldest of it lay in the device.
+/// /// Receives arrivals, and returns how long the oldest was in the device.
 /// fn receive<B: Backend>(from: &mut B, into: &mut Vec<B::Rx>) -> std::io::Result<Duration> {
 ///     from.receive(into, 64)?;
 ///     let waits = from.arrivals().iter().map(|arrival: &Arrival| arrival.waited);

@@ -10,7 +10,7 @@
 /// ```
 /// use fairlane_io::{Budget, packet::Options};
 ///
-/// // What a link of 100 Mbit/s sends in 20 ms may be in the device's hands, and no more.
+/// // At most the traffic of a link of 100 Mbit/s in 20 ms may be in the device.
 /// let budget = Budget::from_bytes(100_000_000 / 8 / 50);
 /// let options = Options { budget, ..Options::default() };
 /// assert_eq!(options.budget.as_bytes(), 250_000);

@@ -22,7 +22,7 @@ use crate::unsummed::Unsummed;
 /// let mut frame = vec![0; 12]; // two Ethernet addresses
 /// frame.extend([0x08, 0x00, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0]); // UDP over IPv4
 /// frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
-/// // Ports, length, and in the place of the checksum what a sender leaves: the sum of the pseudo-header.
+/// // Ports, length, and in the checksum field the sender's sum of the pseudo-header.
 /// frame.extend([0x30, 0x39, 0x00, 0x35, 0, 8, 0x14, 0x1c]);
 /// assert!(complete_checksum(&mut frame));
 /// assert_eq!(frame[40..], [0xbb, 0x6d]);
@@ -44,7 +44,7 @@ pub fn complete_checksum(frame: &mut [u8]) -> bool {
 /// use fairlane_io::checksum::unsummed;
 /// use fairlane_io::packet::Unsummed;
 ///
-/// /// For who needs the bytes of the wire; whoever sends the frame again need not.
+/// /// For reading the frame's final bytes; not needed to transmit it again.
 /// fn complete(frame: &mut [u8]) {
 ///     let lacks: Option<Unsummed> = unsummed(frame);
 ///     if let Some(checksum) = lacks {

@@ -47,7 +47,7 @@
 //! use fairlane_io::early::{Class, Dropped, Family, Gate, Pattern, Rules, Trial, WORDS};
 //! use fairlane_io::{EarlyDrop, PacketBackend};
 //!
-//! // Class 1 has what comes over IPv6, whatever it is, and class 0 the rest. Once a class has a limit,
+//! // Class 1 has all IPv6 packets, and class 0 the others. Once a class has a limit,
 //! // 2 frames more pass than wait by then.
 //! let class = Class { flows: None, first: 2, most: 100, longest: u32::MAX };
 //! let anything = Pattern {

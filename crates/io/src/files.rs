@@ -29,7 +29,7 @@ pub const MOST: usize = 16;
 /// let (mut reader, writer) = std::io::pipe()?;
 /// send(&near, &[OwnedFd::from(writer)])?;
 ///
-/// // What the other process gets is the same pipe, under a number of its own.
+/// // The other process gets the same pipe, with a descriptor of its own.
 /// let mut files = receive(&far)?;
 /// let mut pipe = std::fs::File::from(files.remove(0));
 /// pipe.write_all(b"through a file of another process")?;

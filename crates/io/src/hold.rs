@@ -50,7 +50,7 @@ const OFFLOADS: [(&str, Joins); 2] = [("gro", Joins::Kernel), ("lro", Joins::Dev
 /// let hold = Hold::take_in(&folder, "lo")?;
 /// assert_eq!(hold.complaint(), None);
 ///
-/// // Nobody else has it meanwhile, nor this process twice.
+/// // No other process can take it meanwhile, nor this process twice.
 /// let busy = Hold::take_in(&folder, "lo").unwrap_err();
 /// println!("{busy}");
 /// drop(hold);

@@ -142,7 +142,7 @@ impl Owed {
 ///     assert!(lent.took_back(piece));
 /// }
 ///
-/// // What was not lent is not kept.
+/// // Memory that was not lent is not kept.
 /// assert!(!lent.took_back(Vec::with_capacity(128)));
 /// ```
 #[derive(Debug, Default)]

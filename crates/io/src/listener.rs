@@ -87,7 +87,7 @@ impl From<Errno> for BindError {
 /// let accepted = listener.accept()?;
 /// assert_eq!(PeerCredentials::of(&accepted)?.pid, std::process::id());
 ///
-/// // A second daemon is told, and takes nothing away.
+/// // A second daemon gets an error, and the first one keeps its socket.
 /// let refused = Listener::bind(&path, 0o600, Carries::Stream);
 /// assert!(matches!(refused, Err(BindError::InUse)));
 /// drop(listener);

@@ -69,7 +69,7 @@
 //! use fairlane_io::{Backend, Budget, PacketBackend};
 //! use std::collections::VecDeque;
 //!
-//! // One sentence says what is missing: here an interface, elsewhere perhaps a privilege.
+//! // The error is a message: here for a missing interface, elsewhere perhaps for a privilege.
 //! let error = PacketBackend::<Vec<u8>>::open("nosuch0", &Options::default()).unwrap_err();
 //! println!("{error}");
 //!
@@ -79,7 +79,7 @@
 //!     to.transmit(&mut VecDeque::from(arrived))
 //! }
 //!
-//! // What another process needs to go on where this one has come to, without a lost frame.
+//! // The state by which another process continues from here, without a lost frame.
 //! fn state(of: &PacketBackend) -> std::io::Result<Option<(Sockets, Position)>> {
 //!     let Some(sockets) = of.sockets()? else {
 //!         return Ok(None); // frames come in blocks

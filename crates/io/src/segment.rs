@@ -51,7 +51,7 @@
 //! let lengths: Vec<_> = frames(&whole, &offload)?.iter().map(Vec::len).collect();
 //! assert_eq!(lengths, [1_042, 1_042, 542]);
 //!
-//! // No header is believed: what is not what it should be is told, and nothing beyond the frame is read.
+//! // Headers are untrusted: contradictions are reported, and nothing beyond the frame is read.
 //! assert_eq!(frames(&whole[..30], &offload), Err(Uncut::Headers));
 //! # Ok::<(), Uncut>(())
 //! ```

@@ -88,12 +88,12 @@
 //! drop(frame);
 //! assert_eq!(umem.free_frames(), 64);
 //!
-//! // One sentence says what is missing: here an interface, elsewhere perhaps a privilege.
+//! // The error is a message: here for a missing interface, elsewhere perhaps for a privilege.
 //! let options = XdpOptions { mode: Some(XdpMode::Generic), ..XdpOptions::default() };
 //! let error = XdpBackend::bind(&umem, "nosuch0", 0, &options).unwrap_err();
 //! println!("{error}");
 //!
-//! /// What arrives on the left leaves on the right, where it lies.
+//! /// Frames that arrive on the left leave on the right, without a copy.
 //! fn forward(left: &mut XdpBackend, right: &mut XdpBackend) -> io::Result<usize> {
 //!     let mut arrived = Vec::new();
 //!     left.receive(&mut arrived, 64)?;
@@ -125,7 +125,7 @@
 //!             owed.pay().for_each(|frame| drop(pays.send(frame)));
 //!         }
 //!         senders[0].transmit(&mut batch)?;
-//!         // Nothing comes: it looks after what was sent.
+//!         // No arrivals: processes completions.
 //!         senders[0].receive(&mut Vec::new(), 1)?;
 //!     }
 //! }

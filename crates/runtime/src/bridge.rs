@@ -40,7 +40,7 @@
 //!     |frame: Vec<u8>, _arrived_at: Side, _came: Came| frame
 //! }
 //!
-//! // What leaves on the right goes at the pace of a link, what leaves on the left as it comes.
+//! // Egress on the right is paced, egress on the left is not.
 //! let (left, mut hosts) = memory::pair::<Vec<u8>, Vec<u8>>(16);
 //! let (right, mut uplink) = memory::pair::<Vec<u8>, Vec<u8>>(16);
 //! let config = ArbiterConfig::new(Link::new("8mbit".parse()?));

@@ -68,7 +68,7 @@ impl<P: Payload> Payload for FromPort<P> {
 /// use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 /// use fairlane_runtime::{Classified, Classify, FromPort, Queue};
 ///
-/// /// What begins with an exclamation mark is urgent.
+/// /// Packets that begin with an exclamation mark are urgent.
 /// struct ByFirst {
 ///     urgent: ClassId,
 ///     rest: ClassId,
@@ -90,7 +90,7 @@ impl<P: Payload> Payload for FromPort<P> {
 /// let by_first = ByFirst { urgent: leaf(9)?, rest: leaf(1)? };
 /// let urgent = by_first.urgent;
 ///
-/// // Who pushes is a port, and has no share of its own.
+/// // A client is a port, without a share of its own.
 /// let mut queue = Classified::new(classes, by_first);
 /// let port = queue.add_flow(FlowConfig::new(Weight::ONE, longest))?;
 /// for text in ["a letter", "! a call", "another letter"] {

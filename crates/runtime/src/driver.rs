@@ -51,7 +51,7 @@ pub enum Next {
 /// use std::io;
 /// use std::time::Duration;
 ///
-/// /// Has so much to do, and nobody who wakes it.
+/// /// Has this much work, and no event that wakes it.
 /// struct Work(u32);
 ///
 /// impl Steps for Work {

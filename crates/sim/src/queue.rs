@@ -36,7 +36,7 @@ pub enum Next<P> {
 ///     Label, Next, PacketInfo, Picos, Queue, Server, Step, TransmitQueue, Waiting,
 /// };
 ///
-/// /// Who came last is next.
+/// /// The last arrival is next.
 /// struct Stack<P>(Vec<(Length, P)>);
 ///
 /// impl<P> Queue<FlowId, P> for Stack<P> {

@@ -21,7 +21,7 @@ use fairlane_core::{ChangeError, FlowConfig, FlowId, Length, Rate};
 /// let meter = sharing::run(queues, leaves, "1mbit".parse()?, Picos::from_secs(1));
 /// assert!(meter.bytes(leaves[1], 0) > 0);
 ///
-/// /// It is a packet that waits for a class, with a tag that says who sent it.
+/// /// It is a packet queued in a class, with a tag that names its sender.
 /// fn whole(packet: Waiting<ClassFlow, Tag>) -> ClassPacket {
 ///     packet
 /// }

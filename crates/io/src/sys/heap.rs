@@ -19,7 +19,7 @@ const KEPT: libc::c_int = 4 << 20;
 /// keep_little_unused();
 /// let queued: Vec<Vec<u8>> = (0..1_000).map(|_| vec![0; 1_500]).collect();
 /// drop(queued);
-/// // Where a queue was emptied, on a thread that nobody waits for.
+/// // After emptying a queue, on a thread that is not urgent.
 /// give_back_unused();
 /// ```
 pub fn keep_little_unused() {

@@ -22,7 +22,7 @@ use super::count_or_error;
 /// use std::os::unix::fs::PermissionsExt;
 ///
 /// let path = std::env::temp_dir().join(format!("with-umask-{}", std::process::id()));
-/// // Nobody else may even open it, not for a moment.
+/// // No other user may open it, from the start.
 /// fairlane_io::with_umask(0o077, || File::create(&path))??;
 /// assert_eq!(metadata(&path)?.permissions().mode() & 0o777, 0o600);
 /// remove_file(&path)?;

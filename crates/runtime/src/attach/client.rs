@@ -82,7 +82,7 @@ pub struct ProcessClient {
 ///
 /// # Errors
 ///
-/// [`ConnectError`]: nobody listens, the daemon refuses, or speaks another version.
+/// [`ConnectError`]: there is no listener, the daemon refuses, or speaks another version.
 pub fn connect(path: impl AsRef<Path>) -> Result<ProcessClient, ConnectError> {
     let path = path.as_ref();
     let unusable = |reason| ConnectError::Unusable {

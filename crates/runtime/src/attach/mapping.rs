@@ -107,7 +107,7 @@ pub enum MappingError {
 ///     .rule(Who::Uid(1000), "voice")?
 ///     .rule("gid=44".parse()?, "voice")?;
 ///
-/// // One sentence says what is wrong.
+/// // The error is a message.
 /// let wrong: MappingError = mapping.rule(Who::Any, "guests").unwrap_err();
 /// println!("{wrong}");
 /// let wrong: WhoError = "user=anna".parse::<Who>().unwrap_err();

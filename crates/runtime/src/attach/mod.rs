@@ -51,7 +51,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("link.sock");
 //!
-//! // The daemon: everybody may attach, eight processes at a time.
+//! // The daemon: every process may attach, eight at a time.
 //! let (near, mut far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(16);
 //! let config = ArbiterConfig::new(Link::new("10mbit".parse()?));
 //! let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
@@ -61,7 +61,7 @@
 //! let config = AttachConfig::new(mapping);
 //! let made = |bytes: Vec<u8>, _process: &Attached| bytes;
 //! let attach = Attach::listen(&path, config.clone(), arbiter.registrar(), made)?;
-//! // The path is nobody else's meanwhile.
+//! // No other daemon can take the path meanwhile.
 //! let taken = Attach::listen(&path, config, arbiter.registrar(), made);
 //! assert!(matches!(taken, Err(ListenError::InUse(_))));
 //!

@@ -214,7 +214,7 @@ impl XdpFrame {
 /// let paid: Vec<XdpFrame> = owed.pay().collect();
 /// assert_eq!((paid.len(), owed.pay().count()), (1, 0));
 ///
-/// // There it is kept for frames to come; what a thread keeps becomes free when it ends.
+/// // It is kept there for later frames; a thread's kept frames become free when it ends.
 /// thread::spawn(|| paid.into_iter().for_each(XdpFrame::keep)).join().unwrap();
 /// assert_eq!(umem.free_frames(), 64);
 /// # Ok::<(), std::io::Error>(())
