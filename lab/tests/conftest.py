@@ -1,4 +1,4 @@
-"""What tests share."""
+"""Helpers that tests share."""
 
 import os
 
@@ -30,7 +30,7 @@ def instruments():
 
 @pytest.fixture(scope="session")
 def found():
-    """What an experiment of no program finds in a form of a second."""
+    """The results of an experiment without a program, in a form of a second."""
     kept = {}
     changes = {
         "qfq-ns2": {"seconds": 1.0, "warm_up": 0.5, "weights": (59,)},

@@ -23,7 +23,7 @@ from fairlane_lab.model import Result
 from fairlane_lab.program import Instruments
 from test_experiments import judged
 
-#: What a full segment takes of the link, over its payload.
+#: Bytes of a full segment on the link, over its payload.
 ON_LINK = 1538 / 1448
 
 
@@ -50,7 +50,7 @@ class Faked(running.Run):
 
 
 def found(name, changes, **rules):
-    """What an experiment finds with them."""
+    """The results of an experiment with them."""
     one = experiments.named(name)
     run = Faked(one.parameters(True, changes))
     run.instruments = ByRule(**rules)
@@ -91,8 +91,8 @@ def holds(result):
 
 
 def overhead(kept, added, of_size=lambda request: 0.0, alone=0.9):
-    """What `altq-overhead` finds where disciplines keep such a part of FIFO's throughput, CBQ without a
-    limit `alone`, and add so many microseconds."""
+    """The results of `altq-overhead` where disciplines keep a given part of FIFO's throughput, CBQ without a limit
+    `alone`, and add given microseconds."""
 
     def plain(text):
         return 'name = "up"' not in text
@@ -143,7 +143,7 @@ def test_overhead_is_judged_by_throughput_and_latency():
 
 
 def filters(ours, classes=lambda number: 20.0, walked=lambda count: count):
-    """What `altq-filters` finds where a search takes so long by the number of filters."""
+    """The results of `altq-filters` with given search times by number of filters."""
 
     def count(text):
         return text.count("[[link.filter]]")
@@ -182,8 +182,8 @@ def test_no_filter_matches_a_frame_and_each_seed_draws_the_same():
 
 
 def allocation(had, timed):
-    """What `altq-allocation` finds where a class has such a part of its rate, and CBQ with a timer so much of
-    its part by timer, link and part."""
+    """The results of `altq-allocation` where a class has a given part of its rate, and CBQ with a timer given
+    parts by timer, link and share."""
 
     def tcp(text, options):
         part = rate(text, "ceil", "measured") if "ceil" in text else rate(text)
@@ -217,7 +217,7 @@ def test_allocation_is_judged_link_by_link_and_timer_by_timer():
     stuck = allocation(lambda link, part: min(9.6 / part, 1) if link == 100 else 1, as_the_paper)
     assert holds(stuck)[:3] == [True, True, False]
     assert holds(allocation(lambda link, part: 1.05 if link == 10 else 1, as_the_paper))[:3] == [True, False, True]
-    # What is computed here: not as satisfactory as there.
+    # Values as computed here, less satisfactory than the paper's.
     ours = {(1, 100.0): lambda share: min(71.8 / share, 1), (10, 100.0): lambda share: 25 / share}
 
     def coarse(timer, link, share):
@@ -259,7 +259,7 @@ def test_what_borrows_has_no_cap():
 
 
 def guarantee(mbit, seconds=20.0):
-    """What `altq-guarantee` finds where classes, and the background, have exactly this while they send."""
+    """The results of `altq-guarantee` where classes, and the background, have exactly this while they send."""
     return found(
         "altq-guarantee",
         {"seconds": seconds},
@@ -286,12 +286,12 @@ def test_a_guarantee_needs_every_class_at_its_rate_and_a_full_link():
         True,
     ]
     assert holds(guarantee(lambda number, at: 45.0 if number == 4 else rates[number])) == [True, True, False]
-    # Nobody is told that a second is enough.
+    # No remark says that a second is enough.
     assert holds(guarantee(exact, 1.0)) == [None, None, None]
 
 
 def sharing(parts, seconds=25.0):
-    """What `altq-sharing` finds where agencies have these parts of the link, by discipline, divided evenly
+    """The results of `altq-sharing` where agencies have these parts of the link, by discipline, divided evenly
     among those of their classes that send."""
 
     def tcp(text, options):
@@ -378,7 +378,7 @@ def test_tcp_in_a_class_is_measured(bed):
     timers = {"timers_ms": (0, 10), "timer_links_mbit": (100.0,)}
     result = lab.run("altq-allocation", quick=True, instruments=bed, **one, **timers)
     (allocated,) = result.tables["allocated"].to_dict("records")
-    # What it is on a busy machine is not for a test.
+    # Its value on a busy machine cannot be tested.
     assert allocated["on_link_mbit"] > 0 and allocated["link_mbit"] == 10
     assert [verdict.holds for verdict in result.verdicts][1:] == [True]
     timed = result.tables["cbq_with_timer"].set_index("timer_ms")["on_link_mbit"]

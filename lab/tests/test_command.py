@@ -1,4 +1,4 @@
-"""`fairlane-lab`: what it lists, writes and refuses."""
+"""`fairlane-lab`: its list, its output and its errors."""
 
 import dataclasses
 import json
@@ -201,7 +201,7 @@ def test_an_interrupted_run_leaves_what_was_there(capsys, monkeypatch, tmp_path,
         signal.pause()
 
     monkeypatch.setattr(running, "measured", interrupted)
-    # Who started these tests may have it ignored.
+    # The parent of these tests may have it ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main(["reproduce", "qfqplus-table2", "--out", str(out)]) == 130
@@ -270,7 +270,7 @@ def test_what_this_build_measured_is_not_measured_again(capsys, monkeypatch, tmp
     assert all(f'id="{name}"' in page for name in TWO)
     assert reproduce("all", "--quick") == []
     assert reproduce("all", "--quick", "--again") == list(TWO)
-    # Not of what was asked for, nor whole, nor of this build.
+    # Results that were not requested, are incomplete, or are of another build.
     (tmp_path / TWO[1] / "t_wfi.csv").unlink()
     assert reproduce("all", "--quick") == [TWO[1]]
     assert reproduce(TWO[0]) == [TWO[0]]

@@ -39,7 +39,7 @@ def judged(result):
     figure = result.plot()
     assert figure.axes
     for axes in figure.axes:
-        # A unit, or what it is over, stands at each axis that has figures; one of a row may be shared.
+        # Each axis with figures has a unit, or its base; axes of one row may share it.
         assert axes.get_xlabel() or axes.get_xticklabels()
         assert axes.lines or axes.containers
         # No curve is cut off.
@@ -70,7 +70,7 @@ def test_the_theorems_of_qfq_hold_on_random_sets_and_not_for_every_schedule(foun
     verdicts = judged(result)
     assert [verdict.holds for verdict in verdicts.values()] == [True, True, False, False, True]
     made = result.tables["counterexamples"].set_index(["theorem", "backlogged_until"])
-    # What the report allows, and what its equations lead to.
+    # The report's limits, and the results of its equations.
     assert made.loc[("Theorem 1", "dequeued"), "theorem_allows"] == pytest.approx(3199, abs=0.5)
     assert made.loc[("Theorem 1", "dequeued"), "measured"] == pytest.approx(4061.5, abs=1)
     assert made.loc[("Theorem 2", "dequeued"), "theorem_allows"] == pytest.approx(3_275_728, abs=1)
@@ -86,7 +86,7 @@ def test_over_two_bottlenecks_drr_is_several_times_worse(found):
     assert [verdict.holds for verdict in verdicts.values()] == [True, True, True, False]
     delays = result.tables["delays"].set_index(["flow", "algorithm"])
     assert (delays["lost"] == 0).all() and (delays["packets"] > 15).all()
-    # Nobody is faster than a packet that never waits.
+    # No packet is faster than one that never waits.
     assert (result.tables["runs"]["mean_ms"] >= 22.352).all()
     assert (delays["mean_ms"] <= delays["p99_ms"]).all() and (delays["p99_ms"] <= delays["max_ms"]).all()
     assumed = result.tables["assumptions"]
@@ -128,7 +128,7 @@ def test_costs_are_measured_by_the_programs(name, program, instruments, monkeypa
     costs = result.tables["costs"]
     assert (costs["ns"] > 0).all() and costs["instructions"].isna().all()
     assert (costs["ns_least"] <= costs["ns"]).all() and (costs["ns"] <= costs["ns_most"]).all()
-    # Time on a busy machine says nothing: what is judged is that it is judged.
+    # Times on a busy machine are arbitrary: the test checks that there is a verdict.
     assert result.verdicts and all(verdict.found for verdict in result.verdicts)
     assert result.plot().axes
 

@@ -1,5 +1,5 @@
-"""What the data path carries: by figures made up, each verdict on both sides; and by the instrument, where there
-are namespaces to be had."""
+"""The throughput of the data path: each verdict on both sides with made-up figures; and by the instrument, if
+namespaces are available."""
 
 import dataclasses
 import math
@@ -21,8 +21,8 @@ EXPERIMENT = experiments.named("path")
 
 
 def result(mpps, *, lost=0, max_us=1.0, kernel_ns=500.0):
-    """What these contenders carry, in millions a second of either length, the kernel's part of what daemons take for a
-    frame, and what became of the probe."""
+    """The throughput of these contenders, in millions a second of either length, the kernel's part of the daemons'
+    time for a frame, and the results of the probe."""
     named = [
         {"contender": str(one), "cores": cores, "frame_bytes": size}
         for one in mpps

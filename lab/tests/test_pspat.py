@@ -35,7 +35,7 @@ def test_a_lock_is_judged_by_users_with_a_core_each():
     paper = experiments.named("pspat-table1").paper
     theirs = dict(zip(paper["users"], paper["mops"]))
     assert words("pspat-table1", rates=lock(40, theirs)) == ["holds"]
-    # What falls with users that share cores is preemption, as here on two.
+    # Throughput that falls with users that share cores shows preemption, as here on two.
     ours = {1: 9.9, 2: 9.53, 4: 4.93, 40: 1.26}
     assert words("pspat-table1", rates=lock(2, ours)) == ["cannot be shown"]
     assert words("pspat-table1", rates=lock(4, {**ours, 4: 9.0})) == ["does not hold"]
@@ -47,7 +47,7 @@ def test_fast_and_slow_accesses_are_told_from_runs_made_of_them():
     runs = [(1e6, 0.0), (9e5, 100.0), (8e5, 3e4), (2e5, 9e4)]
     times = [changes * slow + (count - changes) * fast for count, changes in runs]
     accesses, changes = zip(*runs)
-    # A run in which a side never had its core tells nothing.
+    # A run in which a side never had its core is not evaluated.
     found = pspat_table2.fit([*accesses, 0.0], [*changes, 0.0], [*times, 0.0])
     assert found == pytest.approx((fast, slow))
     for alike in ([1e6] * 3, [1e5] * 3, [1e6] * 3), ([1e6] * 3, [0.0] * 3, [1e6] * 3), ([], [], []):
@@ -126,11 +126,11 @@ def test_a_lock_degrades_where_it_is_the_bottleneck_and_pspat_does_not():
     assert judge(lock_udp=(1.0, 1.5, 4.5))[1] == no, "PSPAT is no faster"
     assert judge(clients_udp=(1.0, 4.0, 3.0))[1:3] == [no, no]
     assert judge(dispatcher_udp=(1.0, 4.7, 3.3))[3] == no
-    # Where the network stack is slower than the lock, nobody waits for it.
+    # If the network stack is slower than the lock, no sender waits for the lock.
     slow = judge(none_udp=(0.4, 0.8, 0.8), lock_udp=(0.4, 0.6, 0.6), clients_udp=(0.4, 0.4, 0.4))
     assert slow[1:3] == ["cannot be shown", "holds"]
     assert judge(cores=2)[3] == "cannot be shown"
-    # What was not measured is not judged.
+    # Missing measurements get no verdict.
     assert words("pspat-throughput", rates=rates(clients_udp=(1.0, 4.0, 4.0))) == ["holds"]
 
 
@@ -159,8 +159,8 @@ def test_shares_are_kept_by_pspat_and_lost_by_the_lock_above_its_rate():
 
 
 def delays(*runs, lock_mpps=2.0):
-    """PSPAT's runs: what the link could carry and what was, the 99th percentile and the longest delay over
-    their bounds; and the lock's."""
+    """PSPAT's runs: the link's rate and the throughput, the 99th percentile and the longest delay over their
+    bounds; and the lock's."""
     row = {"clients": 5, "packet_bytes": 60, "victim_packets": 9, "delta_a_us": 1.0, "longest_bound_us": 20.0}
     row |= {f"{name}_us": 1.0 for name in pspat_latency.PERCENTILES}
     made = [
@@ -198,14 +198,14 @@ def test_delays_are_held_to_their_bounds_where_the_arbiter_sustains_the_link():
 
 
 def test_a_bound_is_the_packet_a_round_and_the_looks():
-    # Packets of 1500 bytes at 10 Gbit/s take 1.2 us. The victim has 50 of 54 shares, and a round beside it
-    # is four quanta of one packet and four packets, and one is under way: 54/50 + 9 packets, and two looks.
+    # Packets of 1500 bytes at 10 Gbit/s take 1.2 us. The victim has 50 of 54 shares; a competing round is four
+    # quanta of one packet and four packets, and one is under way: 54/50 + 9 packets, and two visits.
     case = Case("pspat", 4, packet_bytes=1500, rate_bps=10_000_000_000, victim=(4000, 50))
     assert pspat_latency.bound_us(case, 1000) == pytest.approx((54 / 50 + 9) * 1.2 + 2, abs=0.002)
 
 
 def looks(*by_clients):
-    """Of so many clients, millions a second and Delta_A with a limit of 6, of 32 and without."""
+    """For these numbers of clients, millions a second and Delta_A with a limit of 6, of 32 and without."""
     return [
         {"clients": clients, "scan_limit": limit, "mpps": mpps, "delta_a_us": us}
         for clients, *both in by_clients
@@ -223,7 +223,7 @@ def test_looking_at_all_mailboxes_is_judged_by_what_it_carries_and_how_long_it_t
     assert judge(few, (1000, (14.0, 800.0), (20.0, 100.0), (19.0, 900.0))) == ["holds", "does not hold"]
 
 
-#: A form of a second of each; what is judged by time is only whether it is judged.
+#: A form of a second of each; where time decides, the test only checks that there is a verdict.
 SHORT = {
     "pspat-table1": {"users": (1, 2, 3), "seconds": 0.01, "rounds": 1},
     "pspat-table2": {"slowest_ns": 1024, "fastest_ns": 64, "seconds": 0.005, "rounds": 1},

@@ -1,4 +1,4 @@
-"""What the papers behind Fairlane measured, measured again.
+"""The measurements of the papers behind Fairlane, repeated.
 
 >>> import fairlane_lab as lab
 >>> lab.names()                                         # what there is

@@ -1,4 +1,4 @@
-"""Which build measures: the commit, and what the files of programs and packages hold."""
+"""Identifies the measured build: the commit, and digests of the files of programs and packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .program import Executable
 #: Results that are written into a checkout, and committed there, change no build.
 RESULTS = ":(exclude)experiments"
 
-#: What a library for Python may be made of.
+#: Paths from which the Python library is built.
 SOURCES = ("crates", "python", "Cargo.toml", "Cargo.lock")
 
 
@@ -93,7 +93,7 @@ def _git(checkout: Path, *arguments: str) -> str:
 
 
 def _changes(checkout: Path) -> list[str]:
-    """What is not committed."""
+    """A remark on uncommitted changes."""
     lines = _git(checkout, "status", "--porcelain", "--untracked-files=all", "--", ".", RESULTS).splitlines()
     if not lines:
         return []
@@ -120,8 +120,8 @@ def _of_library(checkout: Path, library: Path) -> list[str]:
 
 
 def _of_program(checkout: Path, program: Executable) -> list[str]:
-    """Whether a program was built of the checkout as it is: Cargo writes beside it which files it was built
-    of."""
+    """Whether a program was built from the present checkout: Cargo writes a list of its source files next to
+    it."""
     try:
         _, _, listed = program.path.with_suffix(".d").read_text().partition(": ")
     except OSError:

@@ -14,14 +14,14 @@ from .output import PAGE, Destination
 from .program import Instruments, Program, Tools
 from .progress import duration
 
-#: Exit statuses: an experiment among all failed, bad input, and what a shell has for an interrupt.
+#: Exit statuses: a failed experiment, bad input, and the shells' status for an interrupt.
 FAILED = 1
 REFUSED = 2
 INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Prints an error in one line."""
 
     def error(self, message: str) -> None:
         self.exit(REFUSED, f"{self.prog}: {message}\n")
@@ -101,7 +101,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     for name, reason in skipped.items():
         print(f"skipped {name}: {reason}", file=sys.stderr)
     with Destination(options.out) as destination:
-        # What takes a second to load comes after what can be refused.
+        # Imports that take a second come after checks of the input.
         from .reproduction import Reproduction
 
         able = [one for one in chosen if one.name not in skipped]
@@ -127,7 +127,7 @@ def _say(destination: Destination, name: str) -> None:
 
 
 def _go_on(work: Reproduction, destination: Destination) -> int:
-    """What is left of a run that was interrupted."""
+    """The results of an interrupted run."""
     if not work.done:
         raise KeyboardInterrupt
     work.write_page()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .model import Result
 
-#: A marker and a grey for each curve: they differ without colour, and the markers alone tell them apart.
+#: A marker and a grey for each curve: they differ without colour, and markers suffice to distinguish them.
 _STYLES = [
     ("o", "#000000"),
     ("s", "#555555"),

@@ -24,7 +24,7 @@ def cores() -> int:
 
 
 def lacks_cores(least: int) -> str:
-    """Why what needs so many cores cannot be done; nothing where it can."""
+    """The reason why an experiment that needs this many cores cannot run; ``None`` if it can."""
     have = cores()
     return "" if have >= least else f"{least} cores are needed, and this program may run on {have}"
 
@@ -64,7 +64,7 @@ def _place(core: int) -> tuple[str, str]:
 
 
 def line() -> str:
-    """What a reader needs to know of it to judge a figure."""
+    """Properties of the machine by which a reader judges a figure."""
     of_cpu = dict(
         (part.strip() for part in entry.split(":", 1))
         for entry in _read("/proc/cpuinfo").splitlines()
@@ -80,8 +80,8 @@ def line() -> str:
 
 
 def _busy() -> tuple[float, float] | None:
-    """Time of all cores since the start, and that in which they ran programs or were another machine's, in seconds:
-    what the kernel does for devices, those of a network among them, is nobody's own."""
+    """CPU time of all cores since the start, and the part of it for programs or other machines, in seconds: kernel
+    work for devices, networks included, is not attributed."""
     fields = _read("/proc/stat").split("\n", 1)[0].split()
     if len(fields) < 9 or fields[0] != "cpu":
         return None
@@ -109,8 +109,8 @@ class Watch:
         return time.monotonic() - self._begin
 
     def others(self) -> float | None:
-        """The part of all cores' time that others had since then, 0 to 1; ``None`` where the system does
-        not say, or too little time has passed to tell."""
+        """The fraction of all cores' time that others used since then, 0 to 1; ``None`` if the system does not
+        report it, or too little time has passed."""
         now = _busy()
         if self._busy is None or now is None or now[0] - self._busy[0] < 0.2:
             return None

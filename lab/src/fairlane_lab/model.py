@@ -1,4 +1,4 @@
-"""What an experiment is, and what comes of it."""
+"""Experiments and their results."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Tables = dict[str, pd.DataFrame]
 
 
 class LabError(Exception):
-    """What a caller can mend: a sentence that says what, where and what is allowed."""
+    """An error that the caller can correct: a sentence with the problem, the place and the allowed values."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether a claim of the paper holds here, by figures."""
 
-    #: What the paper says.
+    #: The paper's statement.
     claim: str
     #: ``None`` where it cannot be shown on this machine.
     holds: bool | None
-    #: What is asked of the figures.
+    #: The criterion for the figures.
     criterion: str
-    #: What they are.
+    #: The figures found.
     found: str
     #: Why not, where it does not hold or cannot be shown.
     why: str = ""
@@ -62,9 +62,9 @@ class Experiment:
     title: str
     #: Where the paper has it.
     source: str
-    #: What the paper concludes, in a sentence.
+    #: The paper's conclusion, in a sentence.
     claim: str
-    #: What is done here, and what differs from the paper.
+    #: The method here, and its differences from the paper.
     method: str
     #: Parameters, a frozen dataclass: of the whole experiment, and of its form of seconds.
     full: Any
@@ -73,7 +73,7 @@ class Experiment:
     seconds: tuple[float, float]
     #: Measures: tidy tables, one row a measurement, units in the names of columns.
     measure: Callable[[Run], Tables]
-    #: Judges the tables, beside the paper's figures.
+    #: Judges the tables against the paper's figures.
     judge: Callable[[Tables, pd.DataFrame], list[Verdict]]
     #: Draws them into a figure.
     draw: Callable[[Figure, Tables, pd.DataFrame], None]
@@ -87,12 +87,12 @@ class Experiment:
     needs_instruments: bool = False
     #: How many cores it needs.
     cores: int = 1
-    #: What it needs of network namespaces: nothing, ``namespaces`` alone, or ``tcp`` flows between them too.
+    #: Its need of network namespaces: none, ``namespaces`` alone, or ``tcp`` flows between them too.
     network: str = ""
 
     @property
     def paper(self) -> pd.DataFrame:
-        """The paper's own figures: the file of the experiment's name beside its module."""
+        """The paper's own figures: the file with the experiment's name next to its module."""
         folder = resources.files(f"{__package__}.experiments")
         text = folder / f"{self.name.replace('-', '_')}.csv"
         with text.open("r", encoding="utf-8") as file:
@@ -100,7 +100,7 @@ class Experiment:
 
     @property
     def measures_time(self) -> bool:
-        """Whether what others do on the machine shows in its figures."""
+        """Whether other load on the machine affects its figures."""
         return self.needs_program or self.needs_instruments
 
     def expected(self, quick: bool) -> float:
@@ -119,15 +119,15 @@ class Experiment:
 
 @dataclass
 class Result:
-    """What an experiment found."""
+    """The results of an experiment."""
 
     experiment: Experiment
     parameters: Any
     quick: bool
     tables: Tables
-    #: What it ran on, in a line.
+    #: Description of the machine, in a line.
     machine: str
-    #: The part of all cores' time that other programs had, 0 to 1; ``None`` where nobody says.
+    #: The fraction of all cores' time that other programs used, 0 to 1; ``None`` if unknown.
     others: float | None
     seconds: float
     #: What measured.
@@ -146,7 +146,7 @@ class Result:
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader must know to judge the figures."""
+        """Remarks that a reader needs to judge the figures."""
         found = []
         if self.quick:
             found.append("The quick form: fewer and shorter measurements than the whole experiment.")

@@ -17,7 +17,7 @@ from .model import LabError
 PAGE = "report.html"
 MARK = '<meta name="generator" content="fairlane-lab">'
 
-#: What was found, in an experiment's folder; what marks it as this laboratory's.
+#: Files in an experiment's folder: its results, and the mark of this laboratory.
 RECORD = "result.json"
 MADE_BY = "fairlane-lab"
 
@@ -30,7 +30,7 @@ class Destination:
         self._made = False
 
     def __enter__(self) -> Destination:
-        """Refuses what is no place for results, before anything is measured."""
+        """Rejects a path that cannot hold results, before anything is measured."""
         self._may_be_written()
         try:
             self._made = not self.path.exists()
@@ -46,7 +46,7 @@ class Destination:
                 self.path.rmdir()
 
     def record(self, name: str) -> dict[str, Any] | None:
-        """What was found by the experiment of this name; nothing where no result of this laboratory stands."""
+        """The results of the experiment of this name; ``None`` if the folder has no result of this laboratory."""
         try:
             found = json.loads((self.path / name / RECORD).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -54,7 +54,7 @@ class Destination:
         return found if isinstance(found, dict) and found.get("made_by") == MADE_BY else None
 
     def refuse(self, name: str) -> None:
-        """Refuses to replace what is not an experiment's results."""
+        """Refuses to replace a folder without an experiment's results."""
         place = self.path / name
         try:
             ours = (place / RECORD).is_file() or not place.exists() or not any(place.iterdir())
@@ -85,7 +85,7 @@ class Destination:
                 shutil.rmtree(rest, ignore_errors=True)
 
     def write_page(self, text: str) -> None:
-        """The page, in place of an earlier one."""
+        """Writes the page, and replaces an earlier one."""
         self._may_be_written()
         partial = self.path / f".{PAGE}-partial"
         try:

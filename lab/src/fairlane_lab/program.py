@@ -16,7 +16,8 @@ from typing import Any, ClassVar, TypeVar
 
 from .model import LabError
 
-#: Seconds that a program has to end by itself once it was told to, and that it may take at all: no measurement does.
+#: Seconds that a program has to end by itself after the request to end, and that it may take at all: no
+#: measurement does.
 PATIENCE = 20.0
 LONGEST = 1800.0
 
@@ -26,7 +27,7 @@ _STARTING = threading.Lock()
 
 
 def end_all() -> None:
-    """Tells all programs that run to end: a thread that waits for one does not hear of an interrupt."""
+    """Asks all running programs to end: a thread that waits for one does not notice an interrupt."""
     with _STARTING:
         running = tuple(_RUNNING)
     for process in running:
@@ -38,7 +39,7 @@ Found = TypeVar("Found", bound="Executable")
 
 @dataclass(frozen=True)
 class Case:
-    """What a controller of the papers' test environment does: ``fairlane bench --help`` explains it."""
+    """The controller of the papers' test environment: ``fairlane bench --help`` explains it."""
 
     algorithm: str
     flow_sets: str
@@ -91,7 +92,7 @@ class Executable:
 
     @functools.cached_property
     def version(self) -> str:
-        """As it tells; nothing where it does not run."""
+        """The version that it reports; empty if it does not run."""
         try:
             said = subprocess.run(
                 [self.path, "--version"], capture_output=True, text=True, timeout=60, check=False
@@ -101,8 +102,8 @@ class Executable:
         return said.stdout.strip()
 
     def asked(self, *arguments: object, under: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
-        """The object that it prints, and what it says beside that. Interrupted, it ends the program first:
-        that may have something to take down."""
+        """The object that it prints, and its messages. On an interrupt, it ends the program first, which may have
+        to clean up."""
         words = [str(argument) for argument in arguments]
         with _STARTING:
             process = subprocess.Popen(
@@ -143,7 +144,7 @@ class Program(Executable):
     built_by = "cargo build --release"
 
     def bench(self, case: Case, requests: int, under: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
-        """What ``fairlane bench`` reports of so many requests, and what was said beside it."""
+        """The report of ``fairlane bench`` for this number of requests, and its messages."""
         flows = ("--flowsets", case.flow_sets, "--qmin", case.qmin, "--qmax", case.qmax)
         how = ("--arrivals", case.arrivals, "--aggregate", case.aggregate, "-n", requests)
         return self.asked("bench", "--json", "--alg", case.algorithm, *flows, *how, under=under)
@@ -153,8 +154,8 @@ class Program(Executable):
         return self.bench(case, requests)[0]["ns_per_pair"]
 
     def instructions_per_pair(self, case: Case, first: int, second: int) -> float:
-        """Instructions of an enqueue and a dequeue: those that ``second`` requests take beyond the
-        ``first``, where what is done once is done."""
+        """Instructions of an enqueue and a dequeue: the difference between ``second`` and ``first`` requests,
+        which excludes work done once."""
         return _per_pair(functools.partial(self.bench, case), first, second, _CALLGRIND)["instructions"]
 
 
@@ -170,8 +171,8 @@ class Instruments(Executable):
     def pairs(
         self, case: Case, requests: int, under: tuple[str, ...] = (), *, warm_up: int = 0
     ) -> tuple[dict[str, Any], str]:
-        """What ``pairs`` reports of so many requests with packets in memory, and what was said beside it. Of
-        a case's backlogs it knows one, between nothing and 30 packets a flow."""
+        """The report of ``pairs`` for this number of requests with packets in memory, and its messages. It
+        supports one backlog, between nothing and 30 packets a flow."""
         flows = ("--alg", case.algorithm, "--flowsets", case.flow_sets, "--arrivals", case.arrivals)
         how = ("--aggregate", case.aggregate, "--warm-up", warm_up, "-n", requests)
         return self.asked("pairs", *flows, *how, under=under)
@@ -197,7 +198,7 @@ class Tools:
     instruments_at: str | None = None
 
     def find_named(self) -> None:
-        """Refuses what was named and is no such program."""
+        """Rejects a named file that is no such program."""
         for kind, named in ((Program, self.fairlane), (Instruments, self.instruments_at)):
             if named:
                 kind.find(named)
@@ -215,7 +216,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class Counter:
-    """A tool of valgrind: the command, and how it says what it counted."""
+    """A tool of valgrind: the command, and the format of its count."""
 
     command: tuple[str, ...]
     says: dict[str, str]
@@ -249,7 +250,7 @@ def _per_pair(
     second: int,
     counter: Counter,
 ) -> dict[str, float]:
-    """What a pair takes, by what ``second`` requests take beyond the ``first``."""
+    """The cost of a pair: the difference between ``second`` and ``first`` requests."""
 
     def counted(requests: int) -> tuple[dict[str, int], int]:
         report, said = run(requests, counter.command)

@@ -12,8 +12,8 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Tells on a stream; on none, nothing. What is expected of experiments that are still to come goes by
-    how long those before took."""
+    """Reports progress on a stream, or not at all. Estimates for later experiments follow the durations of earlier
+    ones."""
 
     def __init__(
         self, expected: dict[str, float], stream: TextIO | None = None, clock=time.monotonic
@@ -36,7 +36,7 @@ class Progress:
             self._line(f"{self._place()} {name}: about {duration(self.left()[0])}")
 
     def expect(self, steps: int) -> None:
-        """It has so many steps more."""
+        """Announces further steps."""
         self._steps += steps
 
     def tick(self, what: str = "") -> None:

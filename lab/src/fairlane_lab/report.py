@@ -1,5 +1,4 @@
-"""What is written of results: of each its tables, plots and record, and one page of all that needs no other
-file."""
+"""Writes results: for each experiment its tables, plots and record, and one self-contained page."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ def _environment(autoescape: bool = True) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # What would end a cell of a table in Markdown.
+    # Characters that would end a table cell in Markdown.
     environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("\n", " ")
     return environment
 
@@ -76,7 +75,7 @@ def of_build(measured_by: Build) -> dict[str, Any]:
 
 
 def record(result: Result) -> dict[str, Any]:
-    """What a reader, and who goes on with a run that was interrupted, needs to know beside the tables."""
+    """Remarks on the tables for a reader, and for resuming an interrupted run."""
     experiment = result.experiment
     return {
         "made_by": MADE_BY,
@@ -97,7 +96,7 @@ def record(result: Result) -> dict[str, Any]:
 
 
 def _tables(result: Result) -> Tables:
-    """Its tables, the paper's figures beside ours first."""
+    """Its tables, the comparison with the paper's figures first."""
     experiment = result.experiment
     if experiment.beside is None:
         return result.tables

@@ -1,5 +1,5 @@
-"""Experiments done one after the other, each put in its place as soon as it is done: what was interrupted goes on
-where it was."""
+"""Runs experiments one after the other and stores each as soon as it is done: an interrupted run resumes where it
+stopped."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Reproduction:
         return found if same and all((place / name).is_file() for name in files) else None
 
     def measure(self, whole: bool) -> None:
-        """Measures; where ``whole``, one that fails is told, and the others go on."""
+        """Measures; with ``whole``, a failure is reported, and the others continue."""
         progress = Progress({one.name: one.expected(self.quick) for one in self.chosen}, sys.stderr)
         for one in self.chosen:
             progress.start(one.name)
@@ -73,7 +73,7 @@ class Reproduction:
             except Exception as error:
                 if not whole:
                     raise
-                # One that nobody foresaw is told with its place.
+                # An unexpected error is reported with its place.
                 if not isinstance(error, LabError):
                     traceback.print_exc()
                 said = f"failed: {error}"

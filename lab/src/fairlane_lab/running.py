@@ -42,8 +42,8 @@ class Run:
     def each(
         self, items: Iterable[Item], work: Callable[[Item], Found], *, jobs: int = 1
     ) -> list[Found]:
-        """What ``work`` makes of each item, in their order; ``jobs`` at a time, in threads: what it waits
-        for must run without the interpreter's lock, as simulations and programs do."""
+        """The results of ``work`` for each item, in their order; ``jobs`` at a time, in threads: ``work`` must
+        release the interpreter's lock, as simulations and programs do."""
         items = list(items)
         self._progress.expect(len(items))
         if jobs == 1:
@@ -74,8 +74,8 @@ class Run:
         *,
         jobs: int = 1,
     ) -> list[list[Found]]:
-        """What ``work`` makes of each item, once in each round, ``jobs`` at a time. A round has an order of
-        its own, by ``seed``, so that what disturbs the machine disturbs no item in particular."""
+        """The results of ``work`` for each item, once in each round, ``jobs`` at a time. Each round has an order
+        of its own, by ``seed``, so that disturbances of the machine affect no item in particular."""
         random = SplitMix64(seed)
         order = [number for _ in range(rounds) for number in random.shuffled(list(range(len(items))))]
         found: list[list[Found]] = [[] for _ in items]
@@ -91,7 +91,7 @@ def measured(
     tools: Tools | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """What an experiment finds."""
+    """The results of an experiment."""
     tools = tools or Tools()
     programs = equip(experiment, tools)
     before = build.of(programs)

@@ -22,7 +22,7 @@ def draw(
     seconds: float | None = None,
     seed: int | None = None,
 ) -> None:
-    """Simulates a scenario's file, and draws into ``plot`` what each class sent over time."""
+    """Simulates a scenario's file, and draws each class's throughput over time into ``plot``."""
     kind = plot.suffix.removeprefix(".")
     if kind not in ("svg", "png"):
         raise LabError(f"--plot {plot}: the name ends in .svg or .png")

@@ -1,4 +1,4 @@
-"""The experiments: a module for each, its paper's figures beside it as CSV."""
+"""The experiments: a module for each, with its paper's figures next to it as CSV."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from . import (
     qfqplus_table2,
 )
 
-#: What there is, paper by paper, and what no paper has.
+#: The experiments, paper by paper, and those without a paper.
 EXPERIMENTS: tuple[Experiment, ...] = tuple(
     module.EXPERIMENT
     for module in (

@@ -1,5 +1,5 @@
-"""What the ALTQ paper's experiments share: its hosts as network namespaces, sites of the daemon between
-them, TCP flows and round trips, by the instruments."""
+"""Shared parts of the ALTQ paper's experiments: its hosts as network namespaces, sites of the daemon between them,
+TCP flows and round trips, by the instruments."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Rounds:
 def rounds_by_speed(
     run: Run, cells: Sequence[Cell], mbit: Callable[[Cell], float], work: Callable[[Cell], Found]
 ) -> dict[Cell, list[Found]]:
-    """What ``work`` finds of each cell in every round; those of slow links, which leave the processors idle,
+    """The results of ``work`` for each cell in every round; those of slow links, which leave the processors idle,
     several at a time."""
     asked: Rounds = run.parameters
     slow = [cell for cell in cells if mbit(cell) <= SLOW_MBIT]
@@ -76,12 +76,12 @@ def rounds_by_speed(
 
 
 def whole_seconds(seconds: float, mbit: float = math.inf, packets: int = 0) -> int:
-    """So many, or as many as so many full packets take; as iperf3 knows them."""
+    """Whole seconds, as iperf3 needs: at least ``seconds``, and long enough for ``packets`` full packets."""
     return max(math.ceil(max(seconds, packets * FRAME * 8 / (mbit * 1e6)) - 1e-9), 1)
 
 
 def packet_percent(mbit: float, seconds: float) -> float:
-    """What one full packet is, in percent of what is sent at this rate in the time that counts."""
+    """One full packet, in percent of the bytes sent at this rate in the measured time."""
     return FRAME * 8 / (mbit * 1e6 * seconds * 2 / 3) * 100
 
 
@@ -91,8 +91,8 @@ def bits(mbit: float) -> str:
 
 
 def queue_packets(mbit: float, milliseconds: float) -> int:
-    """Packets that a queue needs so that TCP keeps it busy: what the rate carries in that time, and no fewer
-    than TCP's loss recovery can work with."""
+    """Packets that a queue needs so that TCP keeps it busy: the rate times that delay, but at least as many as
+    TCP's loss recovery needs."""
     return max(math.ceil(mbit * 1e3 * milliseconds / 8 / FRAME), 32)
 
 
@@ -140,7 +140,7 @@ AGAIN = 2
 
 
 def figures(run: Run, *words: object) -> dict[str, Any]:
-    """What an instrument finds that needs namespaces."""
+    """The results of an instrument that needs namespaces."""
     failures = 0
     while True:
         try:
@@ -154,7 +154,7 @@ def figures(run: Run, *words: object) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Flow:
-    """A TCP flow to be: as soon as ``start`` seconds have passed, so many whole seconds."""
+    """A planned TCP flow: it starts after ``start`` seconds, and lasts a whole number of seconds."""
 
     port: int
     seconds: int
@@ -182,7 +182,7 @@ def _written(text: str | None) -> Iterator[list[object]]:
 def tcp(
     run: Run, text: str | None, flows: Sequence[Flow], *, senders: int = 1, step: float = 0.4
 ) -> list[dict[str, Any]]:
-    """What arrived of flows through a site, in their order."""
+    """The arrivals of flows through a site, in their order."""
     plans = [f"--flow={flow.sender}:{flow.port}:{flow.start:g}:{flow.seconds}" for flow in flows]
     warm = min(flow.seconds for flow in flows) / 3
     with _written(text) as where:
@@ -193,8 +193,8 @@ def tcp(
 def round_trips_us(
     run: Run, text: str | None, sizes: Sequence[tuple[int, int]], seconds: float
 ) -> list[float]:
-    """The least median round trip of each size of request and reply, of five passes: which core runs whom
-    makes more difference than what is between."""
+    """The least median round trip of each size of request and reply, of five passes: the placement of processes on
+    cores matters more than the path between them."""
     asked = [f"--size={request}:{reply}" for request, reply in sizes]
     with _written(text) as where:
         found = figures(run, "altq", "round-trip", *where, "--seconds", seconds, *asked)
@@ -209,13 +209,13 @@ def classify_ns(run: Run, text: str, search: str, seconds: float) -> float:
 
 
 def with_timer_mbit(run: Run, mbit: float, share_percent: float, timer_ms: int) -> float:
-    """What CBQ with a timer gives a class of the link, in Mbit/s."""
+    """The throughput of a class under CBQ with a timer, in Mbit/s."""
     how = ("--link", bits(mbit), "--share", share_percent, "--timer-ms", timer_ms)
     return figures(run, "altq", "timer", *how)["on_link_mbit"]
 
 
 def aside(number: int, of: int, width: float = 0.6) -> float:
-    """Where the curve of this number stands beside its category, so that none hides another."""
+    """Horizontal offset of a curve from its category, so that curves do not hide one another."""
     return (number - (of - 1) / 2) * width / of
 
 
@@ -246,13 +246,13 @@ def legend(figure: Figure, names: Sequence[str], ways: Sequence[str], paper: boo
     figure.legend(handles=handles, loc="outside lower center", ncols=columns)
 
 
-#: Steps of a trace that do not count after somebody came or went, in which TCP finds its rate anew, and
+#: Steps of a trace that do not count after a flow started or stopped, in which TCP finds its rate again, and
 #: before that.
 AFTER, BEFORE = 3, 1
 
 
 def trace_of(labels: dict[str, Any], names: Sequence[str], found: Sequence[dict[str, Any]], step: float) -> pd.DataFrame:
-    """What the flows of each name had of the link in each step: a row a name and a step."""
+    """The share of the link of each name's flows in each step: a row for each name and step."""
     steps = {name: 0.0 for name in names}
     for name, one in zip(names, found):
         steps[name] = steps[name] + np.array(one["steps_on_link_mbit"])
@@ -265,8 +265,8 @@ def trace_of(labels: dict[str, Any], names: Sequence[str], found: Sequence[dict[
 
 
 def steady(trace: pd.DataFrame, names: Sequence[str], begin: float, end: float, step: float) -> pd.Series:
-    """What these had together in each step between two times at which somebody comes or goes, but for those
-    just after and before."""
+    """The total of these in each step between two starts or stops of flows, except for the steps just after and
+    before."""
     low, high = begin + AFTER * step - 1e-9, end - (BEFORE + 1) * step + 1e-9
     within = trace[trace["class"].isin(names) & trace["from_s"].between(low, high)]
     return within.groupby("from_s")["on_link_mbit"].sum()

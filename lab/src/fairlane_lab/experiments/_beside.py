@@ -1,4 +1,4 @@
-"""The paper's figures with ours beside them."""
+"""The paper's figures next to ours."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pandas as pd
 def beside(
     ours: pd.DataFrame, paper: pd.DataFrame, keys: Sequence[str], figures: dict[str, tuple[str, str]]
 ) -> pd.DataFrame:
-    """A row for each figure of the paper's that there is here too: its keys, which figure, the paper's and ours.
-    ``figures`` has the columns of both, the paper's first, by what they are."""
+    """A row for each figure of the paper that was measured here too: its keys, its name, the paper's value and
+    ours. ``figures`` maps names to the columns of both, the paper's first."""
     frames = []
     for figure, (there, here) in figures.items():
         theirs = paper[[*keys, there]].rename(columns={there: "paper"})

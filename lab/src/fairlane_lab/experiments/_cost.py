@@ -1,4 +1,4 @@
-"""What an enqueue and a dequeue cost, by `fairlane bench`: what three experiments share."""
+"""The cost of an enqueue and a dequeue, by `fairlane bench`: shared by three experiments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """What is measured: the columns that name it, what the controller does, with how many flows."""
+    """A measurement: the columns that name it, the controller's options, and the number of flows."""
 
     labels: dict
     case: Case
@@ -78,9 +78,9 @@ class Rounds:
 
 
 def measured(run: Run, cells: Sequence[Cell], counted: Sequence[bool] | None = None) -> pd.DataFrame:
-    """Nanoseconds a pair: the median, the least and the most of all :class:`Rounds`, each in an order of
-    its own, so that what disturbs the machine disturbs no cell in particular; and instructions a pair of
-    what is to be ``counted``, or of all, where there is valgrind."""
+    """Nanoseconds a pair: the median, the least and the most of all :class:`Rounds`, each in an order of its own,
+    so that disturbances of the machine affect no cell in particular; and instructions a pair for the ``counted``
+    cells, or for all, where there is valgrind."""
     asked: Rounds = run.parameters
     requests = asked.requests
     counted = [True] * len(cells) if counted is None else counted
@@ -90,7 +90,7 @@ def measured(run: Run, cells: Sequence[Cell], counted: Sequence[bool] | None = N
 
     def instructions(number: int) -> float:
         one = cells[number]
-        # Whole periods, and enough of them that what is drawn by chance elsewhere does not show.
+        # Whole periods, and enough of them that randomness elsewhere does not show.
         more = one.period * math.ceil(20_000 / one.period)
         return run.program.instructions_per_pair(one.case, one.lead, one.lead + more)
 
@@ -111,12 +111,12 @@ def measured(run: Run, cells: Sequence[Cell], counted: Sequence[bool] | None = N
 
 
 def unit_of(frame: pd.DataFrame) -> str:
-    """What to judge by: instructions, which repeat, where all were counted; else nanoseconds."""
+    """The measure for verdicts: instructions, which repeat, if all were counted; otherwise nanoseconds."""
     return "instructions" if frame["instructions"].notna().all() else "ns"
 
 
 def beyond(frame: pd.DataFrame, unit: str, row: str = "flows") -> pd.DataFrame:
-    """What algorithms (columns) cost beyond the environment alone, by ``row``."""
+    """The cost of algorithms (columns) less that of the environment alone, by ``row``."""
     wide = frame.pivot(index=row, columns="algorithm", values=unit)
     return wide.sub(wide["none"], axis=0).drop(columns="none")
 
@@ -163,7 +163,7 @@ def ratio(frame: pd.DataFrame, unit: str, over: str, under: str, row: str = "flo
 
 
 def ratios(frame: pd.DataFrame, over: str, under: str, row: str = "flows") -> tuple[float, str]:
-    """The same by what is to be judged by, and a sentence with all that was measured."""
+    """The same by the measure for verdicts, and a sentence with all measurements."""
     unit = unit_of(frame)
     said = [f"{ratio(frame, unit, over, under, row):.2f} in {unit}"]
     if unit != "ns":
@@ -172,7 +172,7 @@ def ratios(frame: pd.DataFrame, over: str, under: str, row: str = "flows") -> tu
 
 
 def beside_paper(costs: pd.DataFrame, paper: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """What a pair takes over the environment alone, there and here: absolute times are of another decade."""
+    """The cost of a pair over the environment alone, there and here: absolute times are of another decade."""
 
     def over(frame: pd.DataFrame) -> pd.DataFrame:
         alone = frame[frame["algorithm"] == "none"][[*keys, "ns"]]

@@ -1,4 +1,4 @@
-"""What the measurements of the PSPAT paper share: rounds, and `fairlane bench pspat`."""
+"""Shared parts of the PSPAT paper's measurements: rounds, and `fairlane bench pspat`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..model import Experiment
 if TYPE_CHECKING:
     from ..running import Run
 
-#: Who decides, for readers.
+#: The deciding component, for readers.
 DECIDERS = {"none": "no scheduler", "lock": "lock", "pspat": "PSPAT"}
 
 
-#: What asks the program: the clients need a core beside the arbiter's, or another client's.
+#: An experiment of the program: the clients need a core in addition to the arbiter's, or to another client's.
 experiment = functools.partial(Experiment, needs_program=True, cores=2)
 
 
@@ -32,14 +32,14 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Case:
-    """What ``fairlane bench pspat`` measures: so many clients, a thread each, that send as fast as they can.
-    Its ``--help`` explains the rest."""
+    """A measurement of ``fairlane bench pspat``: a number of clients, a thread each, that send as fast as they
+    can. Its ``--help`` explains the rest."""
 
     mode: str
     clients: int
     algorithm: str = "drr"
     transmit: str = "noop"
-    #: Who transmits, with an arbiter.
+    #: The transmitting component, with an arbiter.
     way: str = "clients"
     packet_bytes: int = 60
     #: Of the link; without one, it is never the bottleneck.

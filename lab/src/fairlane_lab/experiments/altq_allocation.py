@@ -35,7 +35,7 @@ class Parameters(_altq.Rounds):
     #: The class's part of the link; with 100 it may take all of it.
     shares_percent: tuple[int, ...] = (5, 15, 25, 35, 45, 55, 65, 75, 85, 95, 100)
     ways: tuple[str, ...] = _altq.WAYS
-    #: What the class's queue holds at its rate, in milliseconds.
+    #: Capacity of the class's queue at its rate, in milliseconds.
     queue_ms: float = 40.0
     #: CBQ's timers, for the paper's flaw; 0 is exact.
     timers_ms: tuple[int, ...] = (0, 1, 10)
@@ -77,9 +77,9 @@ def site(cell: Cell, queue_ms: float) -> str:
         keys["ceil"] = _altq.bits(cell.mbit)
     packets = _altq.queue_packets(cell.mbit, queue_ms)
     if cell.link_mbit <= _altq.SLOW_MBIT:
-        # iperf3's second connection does not wait behind the first, whose queue is longer than its window: what a
-        # loss holds back here for a minute would hide what the class had. The burst is as short as a guarantee
-        # for both allows: a class of 95% has spent it after 26 s.
+        # iperf3's second connection does not wait behind the first, whose queue is longer than its window: data
+        # that a loss holds back here for a minute would hide the class's throughput. The burst is as short as a
+        # guarantee for both allows: a class of 95% has spent it after 26 s.
         if not whole:
             keys["burst"] = "20kb"
         keys |= {"per": "5-tuple", "flows": {"most": 2}, "algorithm": "qfq+"}
@@ -116,7 +116,7 @@ def measure(run: Run) -> Tables:
             "tcp_mbit": float(np.median([one["tcp_mbit"] for one in found])),
             "on_link_mbit": on_link,
             "off_percent": (on_link / cell.mbit - 1) * 100,
-            # What cannot be told.
+            # The resolution of the measurement.
             "packet_percent": _altq.packet_percent(cell.mbit, seconds(cell)),
             "retransmitted_segments": float(np.median([one["retransmitted_segments"] for one in found])),
         }
@@ -237,7 +237,7 @@ def _satisfactory(timer: int, link: float, of: pd.DataFrame) -> Verdict:
 
 
 def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
-    """What classes had over their part; and how far ours are from it, which the first cannot show."""
+    """The classes' throughput relative to their share; and our deviation from it, which the first cannot show."""
     whole, off = figure.subplots(1, 2, width_ratios=(1, 1.25))
     _draw_whole(whole, tables["cbq_with_timer"], paper)
     allocated = tables["allocated"]

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from ..running import Run
 
-#: What filters ask for: no destination address, or one and a port, which the paper hashes.
+#: The conditions of filters: no destination address, or one and a port, which the paper hashes.
 KINDS = ("wildcard", "fixed")
 
-#: Who searches: the classifier, or one filter after the other as the paper's wildcard list.
+#: The search: our classifier, or one filter after the other as in the paper's wildcard list.
 SEARCHES = {"ours": "our classifier", "one-by-one": "one after the other"}
 
-#: What there are many of in the daemon; each class has a filter.
+#: The repeated elements in the daemon: filters, or classes with a filter each.
 MANY = ("filters", "classes")
 
 #: Bytes of request and reply, as in the paper.
@@ -44,8 +44,8 @@ class Parameters(_altq.Rounds):
 
 
 def drawn(kind: str, count: int, seed: int) -> list[dict[str, str]]:
-    """So many filters, none of which matches what hosts in 10.0.0.0/8 say to each other: sources or
-    destinations in 172.16.0.0/12, ports and ranges of them."""
+    """This number of filters, none of which matches traffic between hosts in 10.0.0.0/8: sources or destinations
+    in 172.16.0.0/12, ports and ranges of them."""
     random = SplitMix64(seed)
 
     def ports(most: int, more: int) -> str:
@@ -77,8 +77,8 @@ def _dotted(address: int) -> str:
 
 
 def site(filters: list[dict[str, str]], many: str = "filters") -> str:
-    """A link that is never the bottleneck, with these filters for one class, or a class for each, beside
-    the class of all that none of them matches."""
+    """A link that is never the bottleneck, with these filters for one class, or a class for each, in addition to
+    the default class of unmatched packets."""
     classes = len(filters) if many == "classes" else 1
     return _altq.site(
         "packet",
@@ -126,7 +126,7 @@ def measure(run: Run) -> Tables:
 
 
 def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
-    """What grows, and what need not."""
+    """The costs that grow, and those that need not."""
     frame = tables["classifier"]
     by = {
         search: frame[frame["search"] == search].pivot(index="filters", columns="kind", values="ns")

@@ -30,14 +30,14 @@ class Parameters(_altq.Rounds):
     #: As the paper's ATM.
     link_mbit: float = 155.0
     classes_mbit: tuple[float, ...] = (10.0, 20.0, 30.0, 40.0)
-    #: Whose flow comes from which of two hosts; the background's from the first.
+    #: The host, of two, that sends each class's flow; the background's is the first.
     senders: tuple[int, ...] = (1, 0, 1, 0)
     #: How long each class's flow sends; 5 s after one the next begins, or that part of it.
     seconds: float = 20.0
     apart: float = 0.25
     #: Seconds between two points of the trace.
     step: float = 0.4
-    #: What a class's queue holds at its rate, in milliseconds.
+    #: Capacity of a class's queue at its rate, in milliseconds.
     queue_ms: float = 40.0
     ways: tuple[str, ...] = _altq.WAYS
 
@@ -121,13 +121,13 @@ def found_in(asked: Parameters, trace: pd.DataFrame) -> Tables:
     return {"classes": pd.DataFrame(classes), "link": pd.DataFrame(link), "trace": trace}
 
 
-#: How far a class's mean and a single step may be from its rate, and what is to be used of the link, in
+#: Tolerances of a class's mean and of a single step from its rate, and the required utilization of the link, in
 #: percent.
 MEAN, STEP, FULL = 2.0, 10.0, 97.0
 
 
 def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
-    """Each has its share, whoever comes and goes, and the link is full."""
+    """Each class has its share, whichever flows start and stop, and the link is full."""
     classes = tables["classes"][tables["classes"]["rate_mbit"].notna()]
     off = (classes["mean_on_link_mbit"] / classes["rate_mbit"] - 1).abs() * 100
     used = tables["link"]["used_percent"]
@@ -165,7 +165,7 @@ def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
 
 
 def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
-    """The first trace of each way, over what each class is to receive."""
+    """The first trace of each method, over each class's guaranteed rate."""
     trace, classes = tables["trace"], tables["classes"]
     ways = list(trace["way"].unique())
     names = list(trace["class"].unique())
@@ -197,7 +197,7 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
 
 
 def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
-    """What each class had, the median of all runs."""
+    """The throughput of each class, the median of all runs."""
     ours = tables["classes"].groupby("class", as_index=False)["mean_on_link_mbit"].median()
     return beside(ours, paper, ["class"], {"what it received (Mbit/s)": ("on_link_mbit", "mean_on_link_mbit")})
 

@@ -38,7 +38,7 @@ UNLIMITED = 100_000.0
 #: The paper's links that stand for ours, by Mbit/s.
 THEIRS = {"10baseT": 10.0, "100baseT": 100.0, "ATM": 155.0, "loopback, MTU 1500": math.inf}
 
-#: What a queue of a link that is the bottleneck holds, in milliseconds.
+#: Capacity of the queue of a bottleneck link, in milliseconds.
 QUEUE_MS = 40
 
 
@@ -57,7 +57,7 @@ class Parameters(_altq.Rounds):
 
 @dataclass(frozen=True)
 class Cell:
-    """What is measured: TCP over a link, infinitely fast where it is no bottleneck, or round trips."""
+    """A measurement: TCP over a link, infinitely fast if it is no bottleneck, or round trips."""
 
     discipline: str
     #: Of the daemon; the kernel's bridge has none.
@@ -94,7 +94,7 @@ def site(discipline: str, way: str, link_mbit: float) -> str:
         algorithm = "qfq+" if discipline == "fair-queueing" else "fifo"
         only = _altq.leaf_of("all", default=True, **flows, **queue)
         return _altq.site(way, back, _altq.link(mbit, algorithm), only)
-    # Three classes, as the paper's; each may take what the others leave.
+    # Three classes, as in the paper; each may use bandwidth that the others leave.
     classes = [
         _altq.leaf_of(name, rate=_altq.bits(mbit * part), borrow=True, **queue, **more)
         for name, part, more in (
@@ -146,7 +146,7 @@ def _tcp(asked: Parameters, found: dict[Cell, list[list[float]]]) -> pd.DataFram
             "tcp_mbit": float(np.median(mbit)),
             "tcp_mbit_least": min(mbit),
             "tcp_mbit_most": max(mbit),
-            # What cannot be told.
+            # The resolution of the measurement.
             "packet_percent": _altq.packet_percent(cell.link_mbit, seconds),
         }
 
@@ -179,7 +179,7 @@ def _round_trips(asked: Parameters, found: dict[Cell, list[list[float]]]) -> pd.
     return both.assign(added_us=both["us"] - both.pop("us_unshaped"))
 
 
-#: What must be left of FIFO's throughput, in percent.
+#: The required part of FIFO's throughput, in percent.
 KEPT = 98.0
 
 
@@ -274,7 +274,7 @@ def _categories(axes: Axes, labels: list[str], ylabel: str) -> None:
 
 
 def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
-    """Throughput over FIFO's by link, what each discipline adds, and what CBQ adds by size."""
+    """Throughput relative to FIFO's by link, the latency that each discipline adds, and CBQ's by size."""
     throughput, added, by_size = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
     ways = list(dict.fromkeys(way for way in tables["tcp"]["way"] if way != "kernel"))
     _draw_throughput(throughput, tables["tcp"], paper, ways)

@@ -44,7 +44,7 @@ LEAVES = (
     Leaf("class-4", "Y", 10.0, 1, ((0, 10), (15, 25))),
 )
 
-#: Who shares the link out.
+#: The disciplines that share the link.
 DISCIPLINES = {
     "tree": "class tree",
     "cbq": "CBQ with priorities (Fig. 14)",
@@ -64,7 +64,7 @@ class Parameters(_altq.Rounds):
     seconds: float = 25.0
     rounds: int = 2
     step: float = 0.4
-    #: What a class's queue holds at its rate, in milliseconds.
+    #: Capacity of a class's queue at its rate, in milliseconds.
     queue_ms: float = 40.0
     cases: tuple[tuple[str, str], ...] = (
         ("tree", "packet"),
@@ -115,7 +115,7 @@ def site(asked: Parameters, discipline: str, way: str) -> str:
         _altq.class_of(name, rate=rate(percent), **({"borrow": True} if is_cbq else {"algorithm": "qfq+"}))
         for name, (percent, _) in AGENCIES.items()
     ]
-    # What is not TCP, such as ARP, is little and has to be somewhere.
+    # Packets other than TCP, such as ARP, are few and need a class.
     leaves = [
         _altq.leaf_of(
             leaf.name,
@@ -156,7 +156,7 @@ def measure(run: Run) -> Tables:
 
 
 def phases(asked: Parameters) -> list[tuple[float, float]]:
-    """Times between which nobody comes or goes."""
+    """Periods in which no flow starts or stops."""
     changes = {time for leaf in LEAVES for sends in leaf.sends for time in sends}
     return [(begin * asked.scale, end * asked.scale) for begin, end in pairwise(sorted(changes))]
 
@@ -189,8 +189,7 @@ def found_in(asked: Parameters, trace: pd.DataFrame) -> Tables:
 
 
 def _due(leaf: Leaf, at: float) -> float:
-    """What a class is to have at a time, in percent: its part of the agency's, among those that
-    send."""
+    """The ideal share of a class at a time, in percent: its part of the agency's, among the classes that send."""
     sending = [
         one
         for one in LEAVES

@@ -1,4 +1,4 @@
-"""What forwarding, and scheduling with it, carries and costs between two interfaces, beside the kernel."""
+"""The throughput and cost of forwarding, and of scheduling, between two interfaces, compared with the kernel."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ MBIT = 20_000.0
 #: The instrument's ports: of the flood's classes, one after the other, and of the probe.
 FIRST_PORT, PROBE_PORT = 10_000, 9_000
 
-#: What the probe's class is guaranteed, in Mbit/s: a fiftieth of the link, so that it is more than the probe
-#: sends also of the much less that processors carry.
+#: The guaranteed rate of the probe's class, in Mbit/s: a fiftieth of the link, so that it exceeds the probe's rate
+#: even at the much lower throughput of processors.
 PROBE_MBIT = 400.0
 
 #: Room of each of the flood's classes: more than its guarantee needs with frames of full length, and no more than there
@@ -43,7 +43,8 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Contender:
-    """Who forwards: the kernel's bridge or the daemon, with so many classes beside the probe's, or none."""
+    """A forwarder: the kernel's bridge or the daemon, with a number of classes in addition to the probe's, or
+    none."""
 
     #: ``kernel``, or how the daemon reads and writes frames.
     way: str
@@ -161,7 +162,7 @@ def _measured(run: Run, cell: Cell) -> dict[str, Any]:
 
 
 def bound_us(contender: Contender) -> float:
-    """What ``check`` promises the probe's class, in microseconds; nothing without one."""
+    """The delay bound of the probe's class from ``check``, in microseconds; ``None`` without one."""
     if contender.way == "kernel" or not contender.classes:
         return float("nan")
     with tempfile.TemporaryDirectory(prefix="fairlane-lab-") as folder:
@@ -219,7 +220,7 @@ def _median(figures: list[dict[str, Any]], name: str) -> float:
 
 
 def judge(tables: Tables, paper: pd.DataFrame) -> list[Verdict]:
-    """Ratios of what is carried with the most cores; then the probe."""
+    """Ratios of the throughput with the most cores; then the probe."""
     carried, probe = tables["carried"], tables["probe"]
     most = carried[carried["cores"] == carried["cores"].max()]
     mpps = most.pivot(index="contender", columns="frame_bytes", values="mpps")
@@ -260,7 +261,8 @@ def _over(claim: str, mpps: pd.DataFrame, pairs: list[tuple[str, str]], least: f
 
 
 def _several_times(most: pd.DataFrame, mpps: pd.DataFrame, least: float) -> Verdict:
-    """Ten thousand classes beside HTB's: so many times as much, unless the kernel's part of a frame alone forbids it."""
+    """Ten thousand classes compared with HTB's: the required multiple, unless the kernel's part of a frame alone
+    forbids it."""
     ours, theirs = str(Contender("xdp", 10_000)), str(Contender("kernel", 10_000))
     verdict = _over(
         "over xdp ten thousand classes carry several times what HTB's carry, as far as the kernel lets them",
@@ -318,12 +320,12 @@ def _of_probe(probe: pd.DataFrame) -> list[Verdict]:
 
 
 def _batch_us(ours: pd.DataFrame) -> pd.Series:
-    """What a batch of the flood takes, at the link's rate: next to nothing."""
+    """The time of a batch of the flood at the link's rate: next to nothing."""
     return ours["frame_bytes"] * 8 * BATCH / MBIT
 
 
 def draw(figure: Figure, tables: Tables, _paper: pd.DataFrame) -> None:
-    """What is carried by length of frame and number of cores; the probe's delays beside the shortest frames."""
+    """The throughput by length of frame and number of cores; the probe's delays during the shortest frames."""
     carried, probe = tables["carried"], tables["probe"]
     names = list(dict.fromkeys(carried["contender"]))
     sizes = sorted(carried["frame_bytes"].unique())
@@ -361,7 +363,7 @@ def _across(
 
 
 def beside_goals(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
-    """The goals and what is there, the least over the lengths of frames."""
+    """The goals and the results, the least over the lengths of frames."""
     carried = tables["carried"]
     most = carried[carried["cores"] == carried["cores"].max()]
     mpps = most.pivot(index="contender", columns="frame_bytes", values="mpps")

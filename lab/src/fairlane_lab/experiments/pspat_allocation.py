@@ -37,12 +37,12 @@ class Parameters(_pspat.Rounds):
     seconds: float = 0.5
     #: Of two clients that send as fast as they can.
     weights: tuple[int, int] = (10, 1)
-    #: Of the link, in times of what the locked scheduler sustains, which is measured first.
+    #: Rate of the link, as a multiple of the locked scheduler's throughput, which is measured first.
     rates: tuple[float, ...] = (0.5, 0.8, 1.1, 1.5, 2.0)
 
 
 def measure(run: Run) -> Tables:
-    """What two clients have of links of all rates, behind either."""
+    """The shares of two clients of links of all rates, with either scheduler."""
     asked: Parameters = run.parameters
 
     def measured(cases: list[tuple[float, Case]]) -> list[dict]:
@@ -85,7 +85,7 @@ def _row(times: float, case: Case, figures: list[dict]) -> dict:
 
 
 def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
-    """Who keeps the weights, and on which links."""
+    """The schedulers that keep the weights, and on which links."""
     shares = tables["shares"]
     limited = shares[shares["link_over_lock"].notna()]
     pspat = limited[limited["scheduler"] == "pspat"]["off_percent"].max()

@@ -34,10 +34,11 @@ LONG, SHORT = 1500, 60
 #: The link of Table 3.
 RATE = 10_000_000_000
 
-#: Who carries less than this part of what the link could, though clients always have more, is saturated.
+#: A scheduler is saturated if it carries less than this part of the link's rate, though clients are always
+#: backlogged.
 SUSTAINED = 0.98
 
-#: PSPAT carries so many times what the lock does, where the claim holds; in the paper 35 on I7.
+#: PSPAT's throughput as a multiple of the lock's, where the claim holds; in the paper 35 on I7.
 TIMES = 10.0
 
 
@@ -46,7 +47,7 @@ class Parameters(_pspat.Rounds):
     """How it is measured."""
 
     seconds: float = 1.0
-    #: Greedy clients beside the victim; all have weight 1.
+    #: Greedy clients in addition to the victim; all have weight 1.
     greedy: int = 4
     #: Packets a second and weight of the victim.
     victim: tuple[int, int] = (4000, 50)
@@ -66,13 +67,13 @@ def _cases(asked: Parameters) -> list[Case]:
 
 
 def bound_us(case: Case, scan_ns: float) -> float:
-    """How long a packet of the victim's may take in microseconds, if the arbiter makes a round every
-    ``scan_ns`` (Delta_A).
+    """The delay bound of a packet of the victim in microseconds, if the arbiter makes a round every ``scan_ns``
+    (Delta_A).
 
-    Eq. 1 where nobody stands between arbiter and link: what may be released by then is released in the next
-    round, so that Delta_D is Delta_A; it is released in order, so that the (1 + k) Delta_D for what
-    dispatchers send side by side fall away. The packet itself takes its time at the victim's own rate. The
-    victim sends so little that it never has two packets waiting.
+    Eq. 1 with nothing between arbiter and link: packets that may be released by then leave in the next round, so
+    that Delta_D is Delta_A; they leave in order, so that the (1 + k) Delta_D of dispatchers that send in parallel do
+    not apply. The packet itself takes its time at the victim's own rate. The victim sends so rarely that it never has
+    two packets queued.
     """
     assert case.victim is not None
     weights = [case.victim[1]] + [1] * max(case.clients, 1)
@@ -124,7 +125,7 @@ def measure(run: Run) -> Tables:
 
 
 def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
-    """Delays beside bounds, where the arbiter sustains the link; and who sustains what."""
+    """Delays and bounds, where the arbiter sustains the link; and the rate that each scheduler sustains."""
     delays = tables["delays"]
     bounded = delays[delays["bound_us"].notna() & delays["p99_us"].notna()]
     within = bounded[bounded["sustained"]]

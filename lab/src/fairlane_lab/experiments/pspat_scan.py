@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from ..running import Run
 
-#: What stands for all mailboxes.
+#: The label for all mailboxes.
 ALL = 1 << 20
 
-#: Looking at all keeps up if it carries this part of what is carried with any other limit.
+#: A visit of all keeps up if its throughput is this part of that with any other limit.
 KEEPS_UP = 0.9
 
 
@@ -72,7 +72,7 @@ def _words(limit: int | None) -> str:
 
 
 def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
-    """What looking at all mailboxes costs, and what it gives."""
+    """The cost of visiting all mailboxes, and its benefit."""
     rates = tables["rates"]
     mpps, looks = (rates.pivot(index="clients", columns="scan_limit", values=name) for name in ("mpps", "delta_a_us"))
     part = mpps["all"] / mpps.drop(columns="all").max(axis=1)

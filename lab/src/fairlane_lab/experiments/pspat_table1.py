@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 #: A lock at which users look until they have it, as in a kernel, and one at which they give up their core.
 LOCKS = ("spins", "yields")
 
-#: With fewer cores nobody can tell the fight for the lock from losing a core while one holds it: with two
-#: users the paper itself has three quarters of what one does, and a fifth with three.
+#: With fewer cores, contention for the lock cannot be distinguished from losing a core while holding it: with two
+#: users the paper itself has three quarters of the throughput of one, and a fifth with three.
 CORES = 3
 
-#: The lock loses if so many users as there are cores do at most this part of what one does alone.
+#: The lock loses if as many users as there are cores have at most this part of the throughput of one.
 LOST = 0.5
 
 
@@ -43,7 +43,7 @@ class Parameters(_pspat.Rounds):
 
 
 def measure(run: Run) -> Tables:
-    """What all users do together, with either lock."""
+    """The total throughput of all users, with either lock."""
     asked: Parameters = run.parameters
     cells = [(users, lock) for users in asked.users for lock in LOCKS]
 
@@ -96,7 +96,7 @@ def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
 
 
 def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
-    """What all do together, over the number of users."""
+    """The total throughput, over the number of users."""
     axes = figure.subplots()
     rates = tables["rates"]
     for number, lock in enumerate(LOCKS):
@@ -120,7 +120,7 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
 
 
 def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
-    """What all users do together over what one does alone, with a lock that spins."""
+    """The total throughput of all users over that of one, with a lock that spins."""
     ours = tables["rates"][tables["rates"]["lock"] == "spins"]
     ours, theirs = (
         frame.assign(part=frame["mops"] / frame.loc[frame["users"] == 1, "mops"].iloc[0]) for frame in (ours, paper)

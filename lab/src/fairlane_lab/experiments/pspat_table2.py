@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..running import Run
 
-#: A slow access costs at least so many fast ones, where the claim holds.
+#: A slow access costs at least this many fast ones, where the claim holds.
 MANY = 5.0
 
 SIDES = ("reader", "writer")
@@ -49,7 +49,7 @@ class Parameters(_pspat.Rounds):
 
 
 class Cell(NamedTuple):
-    """Between which cores, who goes as fast as it can, and how long the other pauses."""
+    """The pair of cores, the side that goes as fast as it can, and the other's pause."""
 
     pair: str
     cores: tuple[int, int]
@@ -62,9 +62,9 @@ class Cell(NamedTuple):
 
 
 def fit(accesses: Sequence[float], changes: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
-    """What a fast and a slow access take, by Eqs. A.1 and A.2 over all runs, by least squares: as many were
-    slow as there were changes, the others fast, and together they took these times. NaN where the runs do
-    not tell the two apart."""
+    """The times of a fast and a slow access, by Eqs. A.1 and A.2 over all runs, by least squares: there were as
+    many slow ones as changes, the others were fast, and together they took these times. NaN if the runs do not
+    distinguish the two."""
     # Per unit of time, so that runs count alike whatever their length.
     counts = np.array([accesses, changes, times], dtype=float)
     counts = counts[:, counts[2] > 0]
@@ -95,7 +95,7 @@ def _per_second(one: dict[str, Any], what: str, took: str) -> float:
 
 
 def measure(run: Run) -> Tables:
-    """Stalls, and what a reader sees of what is written, for each distance between cores."""
+    """Stalls, and the fraction of written values that a reader sees, for each distance between cores."""
     asked: Parameters = run.parameters
     cells = [
         Cell(pair, cores, fast, pause)
@@ -133,7 +133,7 @@ def measure(run: Run) -> Tables:
 
 
 def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
-    """Whether what comes from another core is slow, and slower from further away."""
+    """Whether reads from another core are slow, and slower from further away."""
     stalls = tables["stalls"]
     # The paper has no figure for writes between hyperthreads: they share the cache.
     asked = stalls[(stalls["pair"] != "HT-HT") | (stalls["access"] == "read")]

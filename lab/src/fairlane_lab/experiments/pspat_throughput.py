@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..running import Run
 
-#: Fig. 7's with QFQ, Fig. 9's with DRR, as there. What nobody schedules and nobody sends is no figure.
+#: Fig. 7's with QFQ, Fig. 9's with DRR, as there. The case without scheduler and transmission is no figure.
 CURVES = {
     "none-udp": Case("none", 1, transmit="udp"),
     "lock-udp": Case("lock", 1, algorithm="qfq", transmit="udp"),
@@ -120,7 +120,7 @@ def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
     ]
 
 
-#: What is asked of a lock and of PSPAT.
+#: The requirements for a lock and for PSPAT.
 _ASKED = (
     f"with the most clients the lock has at most {DEGRADED:g} of its best throughput, and PSPAT at least {KEPT:g} "
     "of its own and more than the lock"
@@ -155,7 +155,7 @@ def _udp(curve: dict[str, _Curve | None], most: int) -> Verdict | None:
     if lock is None or pspat is None:
         return None
     holds, found = _against(lock, pspat, most)
-    # Whoever sends waits for the network stack, and hardly ever for the lock.
+    # A sender waits for the network stack, and hardly ever for the lock.
     idle = alone is not None and decided is not None and alone.last <= decided.last
     if idle:
         found += (

@@ -33,7 +33,7 @@ ALGORITHMS = ("drr", "qfq")
 
 @dataclass(frozen=True)
 class Parameters:
-    """What is computed and measured."""
+    """Parameters of the computation and the measurement."""
 
     clients: tuple[int, ...] = (5, 10, 25, 50, 100)
     #: Packets that the link sends in a run, about.
@@ -82,7 +82,7 @@ def _measured(algorithm: str, clients: int, packets: int, seed: int) -> float:
 
 
 def measure(run: Run) -> Tables:
-    """The paper's formulas, our bounds and what a simulated link shows, over the number of clients."""
+    """The paper's formulas, our bounds and the results of a simulated link, over the number of clients."""
     asked: Parameters = run.parameters
     cells = [(algorithm, clients) for algorithm in ALGORITHMS for clients in asked.clients]
 
@@ -107,7 +107,7 @@ def measure(run: Run) -> Tables:
 
 
 def judge(tables: Tables, paper: pd.DataFrame) -> list[Verdict]:
-    """The paper's examples, and what they are to show."""
+    """The paper's examples, and their expected outcome."""
     frame = tables["t_wfi"]
     both = paper.merge(frame, on=["algorithm", "clients"])
     off = (both["formula_us"] / both["us"] - 1).abs().max()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..running import Run
 
-#: The routers' algorithms, and what the plot calls them.
+#: The routers' algorithms, and their names in the plot.
 ALGORITHMS = {
     "drr": "DRR",
     "qfq": "QFQ",
@@ -30,21 +30,21 @@ ALGORITHMS = {
     "wf2q+": "WF2Q+",
 }
 
-#: What the paper has in its tables beside it: there S-KPS releases slots as they end.
+#: The neighbouring column of the paper's tables: there S-KPS releases slots as they end.
 PAPERS = {"s-kps-late": "s-kps"}
 
 FLOWS = ("f0", "f1")
 
-#: What a packet takes that never waits, in milliseconds: 22 on the wires, and 200 bytes sent four times.
+#: Time of a packet that never waits, in milliseconds: 22 on the wires, and 200 bytes sent four times.
 ALONE = 22.0 + 2 * 0.016 + 2 * 0.160
 
-#: Weight of a best-effort flow in the file; what all others leave is 118 for both.
+#: Weight of a best-effort flow in the file; all others leave 118 for both.
 WEIGHT = 53
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """How long is simulated, and with what the report does not say."""
+    """The simulated time, and parameters that the report does not give."""
 
     #: Seconds that are measured, and before.
     seconds: float = 15.0
@@ -70,7 +70,7 @@ def topology(algorithm: str, weight: int = WEIGHT, together: bool = False, warm_
 
 
 def simulated(text: str, seconds: float, seed: int) -> dict[str, dict]:
-    """What a network does to its flows, by name."""
+    """The results of a network's flows, by name."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.toml"
         path.write_text(text, encoding="utf-8")
@@ -227,7 +227,7 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
 
 
 def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
-    """Both tables; the paper's S-KPS beside both of ours."""
+    """Both tables; the paper's S-KPS next to both of ours."""
     again = [paper[paper["algorithm"] == theirs].assign(algorithm=ours) for ours, theirs in PAPERS.items()]
     figures = {f"{name} (ms)": (f"{name}_ms", f"{name}_ms") for name in ("mean", "deviation", "max")}
     return beside(tables["delays"], pd.concat([paper, *again]), ["flow", "algorithm"], figures)

@@ -89,7 +89,7 @@ def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
 
 
 def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
-    """For each pattern what an algorithm costs over the environment alone, ours beside the paper's."""
+    """For each pattern the cost of an algorithm less that of the environment alone, ours next to the paper's."""
     costs = tables["costs"]
     patterns = list(dict.fromkeys(costs["pattern"]))
     sets = list(dict.fromkeys(costs["flows"]))

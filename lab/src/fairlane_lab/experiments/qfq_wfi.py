@@ -25,7 +25,7 @@ RATE = 8_000_000_000
 
 @dataclass(frozen=True)
 class Parameters:
-    """What is drawn."""
+    """Parameters of the random sets."""
 
     #: Random sets of flows.
     sets: int = 1000
@@ -42,7 +42,7 @@ class Drawn:
 
     weight: int
     longest: int
-    #: Nanoseconds and bytes of what it sends; nothing if it is always backlogged with its longest.
+    #: Nanoseconds and bytes of its packets; empty if it is always backlogged with its longest.
     arrivals: tuple[np.ndarray, np.ndarray] | None
 
     @property
@@ -98,7 +98,7 @@ def _bursts(
 
 
 def simulated(seed: int, most: int, packets: int) -> fairlane.Replayed:
-    """What becomes of a random set under QFQ."""
+    """The results of a random set under QFQ."""
     flows, end = drawn(seed, most, packets)
     return fairlane.sim("qfq", RATE, [flow.plan for flow in flows], end / 1e9)
 
@@ -132,7 +132,7 @@ def _sets(run: Run) -> pd.DataFrame:
 
 
 def _indexes(row: np.void, weights: int, longest: int) -> dict:
-    """What was measured of a flow, and the theorems' bounds."""
+    """The measurements of a flow, and the theorems' bounds."""
     weight, own = int(row["weight"]), int(row["max_len"])
     work = 3 * slot(own, weight, int(weights)) + 2 * int(longest)
     return {
@@ -278,7 +278,7 @@ def draw(figure: Figure, tables: Tables, _paper: pd.DataFrame) -> None:
 
 
 def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
-    """What comes nearest to each theorem's bound, or beyond it."""
+    """The cases closest to each theorem's bound, or beyond it."""
     flows, made = tables["flows"], tables["counterexamples"]
     made = made[made["backlogged_until"] == "dequeued"]
     beyond = dict(zip(made["theorem"], made["measured"] / made["theorem_allows"]))

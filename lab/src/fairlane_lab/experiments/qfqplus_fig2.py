@@ -47,7 +47,7 @@ def measure(run: Run) -> Tables:
 
 
 def _over_qfq(costs: pd.DataFrame, unit: str) -> pd.DataFrame:
-    """What a pair costs with QFQ+, generation included, over QFQ: a row a set, a column an M."""
+    """The cost of a pair with QFQ+, generation included, over QFQ's: a row for each set, a column for each M."""
     plus = costs[costs["algorithm"] == "qfq+"].pivot(index="set", columns="m", values=unit)
     of_qfq = costs[costs["algorithm"] == "qfq"].set_index("set")[unit]
     return plus.div(of_qfq, axis=0)

@@ -28,7 +28,7 @@ ALGORITHMS = ("none", "drr", "qfq+", "qfq")
 
 NAMES = {**_cost.NAMES, "none": "FIFO"}
 
-#: A fill for each, which tells them apart without colour.
+#: A fill for each, to distinguish them without colour.
 FILLS = (("#ffffff", ""), ("#cccccc", "///"), ("#0b5394", ""), ("#999999", "..."))
 
 #: Figures: number, quantity, pattern of arrivals.
@@ -222,7 +222,7 @@ def _by_misses(costs: pd.DataFrame) -> list[Verdict]:
 
 
 def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
-    """What Section 8.2 says."""
+    """The statements of Section 8.2."""
     costs = tables["costs"]
     return _by_instructions(costs) + _by_time(costs) + _by_misses(costs)
 
@@ -239,7 +239,7 @@ def _bars(axes: Axes, wide: pd.DataFrame) -> None:
 
 
 def _paper_marks(axes: Axes, figure: int, wide: pd.DataFrame, paper: pd.DataFrame) -> None:
-    """What the paper says of QFQ+, over our bars of what it compares it with."""
+    """The paper's values for QFQ+, over our bars of the algorithms that it is compared with."""
     width = 0.8 / len(ALGORITHMS)
     at = np.arange(len(wide)) + (ALGORITHMS.index("qfq+") - (len(ALGORITHMS) - 1) / 2) * width
     look = {"color": "#c00000", "markerfacecolor": "white", "linestyle": "none"}
@@ -254,7 +254,7 @@ def _paper_marks(axes: Axes, figure: int, wide: pd.DataFrame, paper: pd.DataFram
 
 
 def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
-    """The five figures, as bars; what the paper says of QFQ+ as hollow marks."""
+    """The five figures, as bars; the paper's values for QFQ+ as hollow marks."""
     shown = [
         (number, unit, arrivals, wide)
         for number, unit, arrivals in FIGURES

@@ -54,7 +54,7 @@ class Controller:
         self._bursty = bursty
         self._random = SplitMix64(seed)
         self.backlog = [0] * len(of_flows)
-        #: Flows by their backlog, each list in order of who came to it.
+        #: Flows by their backlog, each list in order of arrival in it.
         self._levels: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(MOST + 1)]
         self._levels[0] = OrderedDict.fromkeys(range(len(of_flows)))
         self._lowest = 0
@@ -89,11 +89,11 @@ class Controller:
 
 
 def worst(algorithm: str, of_flows: list[int], bursty: bool, packets: int, aggregate: int, seed: int) -> int:
-    """The T-WFI of the flows of the highest weight, in packets of the link times the sum of weights: the
-    most by which ``w (t_c - t_a)`` exceeds the backlog times that sum, with a packet's time for a unit. A
-    packet is sent as it is taken out, in the time to the next one.
+    """The T-WFI of the flows of the highest weight, in packets of the link times the sum of weights: the most by
+    which ``w (t_c - t_a)`` exceeds the backlog times that sum, with a packet's time for a unit. A packet is sent
+    when it is dequeued, in the time to the next one.
 
-    The backlog is what the scheduler holds just after the arrival."""
+    The backlog is that in the scheduler just after the arrival."""
     scheduler = fairlane.Scheduler(algorithm, aggregate=aggregate)
     for weight in of_flows:
         scheduler.add_flow(weight, LENGTH)

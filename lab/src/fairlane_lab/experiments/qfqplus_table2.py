@@ -27,7 +27,7 @@ ALGORITHMS = ("drr", "qfq+", "qfq")
 class Parameters:
     """`1k-highw`: one flow of a quarter of the link, the others share the rest."""
 
-    #: Packets of the transmit queue, beside the one on the wire.
+    #: Packets of the transmit queue, in addition to the one on the wire.
     queues: tuple[int, ...] = (1, 10, 100, 1000, 2000, 3000)
     #: All flows, and the weight of the heavy one among others of weight 1.
     flows: int = 1000
@@ -153,7 +153,7 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
 
 
 def beside_paper(tables: Tables, paper: pd.DataFrame) -> pd.DataFrame:
-    """The table beside its own formulas and beside our bounds."""
+    """The table next to its own formulas and our bounds."""
     figures = {
         "by the paper's formula (packet service times)": ("service_times", "formula_service_times"),
         "our bound (packet service times)": ("service_times", "ours_service_times"),
