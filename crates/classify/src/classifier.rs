@@ -262,7 +262,7 @@ impl<T: Copy> Classifier<T> {
         }
     }
 
-    /// Whether a rule asks for ports, which later fragments do not have.
+    /// Returns whether a rule asks for ports, which later fragments do not have.
     pub(crate) fn asks_ports(&self) -> bool {
         self.asks_ports
     }

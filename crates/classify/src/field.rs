@@ -61,7 +61,7 @@ impl Protocol {
         ("udp-lite", Protocol::UDP_LITE),
     ];
 
-    /// Whether its packets have ports.
+    /// Returns whether its packets have ports.
     pub const fn has_ports(self) -> bool {
         matches!(
             self,
@@ -223,7 +223,7 @@ impl PortRange {
         self.last
     }
 
-    /// Whether `port` is one of them.
+    /// Returns whether `port` is one of them.
     pub const fn contains(self, port: u16) -> bool {
         self.first <= port && port <= self.last
     }
@@ -323,12 +323,12 @@ impl Prefix {
         if self.v6 { Family::V6 } else { Family::V4 }
     }
 
-    /// How many bits of the address are given.
+    /// Returns how many bits of the address are given.
     pub const fn len(self) -> u8 {
         self.len
     }
 
-    /// Whether no bit is given: all addresses of the family.
+    /// Returns whether no bit is given: all addresses of the family.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -344,7 +344,7 @@ impl Prefix {
         self.address | (mask(width, width) ^ mask(width, self.len))
     }
 
-    /// Whether `address`, of a packet of `family`, is one of them.
+    /// Returns whether `address`, of a packet of `family`, is one of them.
     pub fn contains(self, family: Family, address: u128) -> bool {
         family == self.family() && self.first() <= address && address <= self.last()
     }

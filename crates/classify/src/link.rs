@@ -85,7 +85,7 @@ impl Found {
     /// Bits that it takes.
     pub const BITS: u32 = 4;
 
-    /// Whether this is so.
+    /// Returns whether this is so.
     #[inline]
     pub fn has(self, other: Found) -> bool {
         self.0 & other.0 == other.0
@@ -203,7 +203,8 @@ impl LinkClassifier {
         }
     }
 
-    /// Whether fragments go where the first one of their datagram went: filters ask for ports.
+    /// Returns whether fragments go where the first one of their datagram went: filters ask for
+    /// ports.
     pub fn follows_fragments(&self) -> bool {
         self.rules.asks_ports()
     }

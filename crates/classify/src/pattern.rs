@@ -263,7 +263,7 @@ impl<const N: usize> Pattern<N> {
         Some(self)
     }
 
-    /// Whether all packets of `other` are among its own.
+    /// Returns whether all packets of `other` are among its own.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let within =
             |outer: (u16, u16), inner: (u16, u16)| outer.0 <= inner.0 && inner.1 <= outer.1;

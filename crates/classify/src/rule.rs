@@ -70,12 +70,12 @@ impl Match {
             && self.family.is_none_or(|family| headers.family == family)
     }
 
-    /// Whether it asks for ports.
+    /// Returns whether it asks for ports.
     pub(crate) fn asks_ports(&self) -> bool {
         self.source_port.is_some() || self.destination_port.is_some()
     }
 
-    /// Whether it asks where the packet came from.
+    /// Returns whether it asks where the packet came from.
     pub(crate) fn asks_origin(&self) -> bool {
         self.ingress.is_some() || self.uid.or(self.gid).or(self.pid).is_some()
     }

@@ -314,9 +314,9 @@ impl<'a, const N: usize> Plan<'a, N> {
         }
     }
 
-    /// How many patterns before it have the bits of `mask` in common with a pattern that
-    /// asks for all of them. (Two keys that meet count as the same: it is only about how
-    /// well a choice does.)
+    /// Returns how many patterns before it have the bits of `mask` in common with a pattern that
+    /// asks for all of them. (Two keys that meet count as the same: it is only about how well a
+    /// choice does.)
     fn company(&mut self, rank: u32, mask: &[u64; N]) -> Option<u32> {
         let pattern = &self.patterns[rank as usize];
         if (0..N).any(|word| mask[word] & !pattern.mask[word] != 0) {

@@ -451,7 +451,7 @@ fn dispatch(
     Ok(())
 }
 
-/// Whether this program may run on such a core: a thread tries it.
+/// Returns whether this program may run on such a core: a thread tries it.
 ///
 /// # Errors
 ///

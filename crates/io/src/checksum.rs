@@ -182,7 +182,8 @@ mod tests {
         (frame, start)
     }
 
-    /// Whether a receiver finds the checksum right: all words with the pseudo-header's are ones.
+    /// Returns whether a receiver finds the checksum right: all words with the pseudo-header's are
+    /// ones.
     fn is_right(frame: &[u8], undone: &[u8], start: usize, field: usize) -> bool {
         let pseudo = u64::from(u16::from_be_bytes([undone[field], undone[field + 1]]));
         fold(pseudo + u64::from(internet_sum(&frame[start..]))) == 0xffff

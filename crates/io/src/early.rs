@@ -293,7 +293,7 @@ impl EarlyDrop {
         self.shared.as_ref()
     }
 
-    /// Whether there is an overload. O(1), one load.
+    /// Returns whether there is an overload. O(1), one load.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.overload.load(Ordering::Relaxed) != 0
@@ -306,7 +306,8 @@ impl EarlyDrop {
         self.words()[0].load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the flows of a class have limits of their own, which other flows may share. O(1).
+    /// Returns whether the flows of a class have limits of their own, which other flows may share.
+    /// O(1).
     pub fn has_flows(&self, class: u32) -> bool {
         let shape = self.classes.get(class as usize);
         shape.is_some_and(|shape| shape.kind() > 0)
@@ -609,7 +610,7 @@ impl Former {
 }
 
 impl Target {
-    /// Whether both are the same program of an interface.
+    /// Returns whether both are the same program of an interface.
     fn is_program(&self, other: &Target) -> bool {
         match (self, other) {
             (Target::Interface(one), Target::Interface(other)) => Weak::ptr_eq(one, other),

@@ -45,7 +45,8 @@ pub fn rx_queues(name: &str) -> io::Result<u32> {
     Interface::find(name)?.rx_queues()
 }
 
-/// How many queues of the interface of this name transmit, as [`rx_queues`] says how many receive.
+/// Returns how many queues of the interface of this name transmit, as [`rx_queues`] says how many
+/// receive.
 ///
 /// # Errors
 ///
@@ -103,8 +104,8 @@ pub fn check_ethernet(name: &str) -> io::Result<()> {
     }
 }
 
-/// Whether the interface of this name, in the calling thread's network namespace, is a tap device. Needs no privilege. A
-/// few system calls.
+/// Returns whether the interface of this name, in the calling thread's network namespace, is a tap device. Needs no
+/// privilege. A few system calls.
 ///
 /// # Errors
 ///

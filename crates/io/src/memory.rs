@@ -73,7 +73,7 @@ impl<T, R> MemoryBackend<T, R> {
         Self { mtu: bytes, ..self }
     }
 
-    /// How many packets this end has sent that the other has not yet received.
+    /// Returns how many packets this end has sent that the other has not yet received.
     pub fn queued(&self) -> usize {
         lock(&self.outgoing).packets.len()
     }

@@ -147,7 +147,7 @@ impl Moved {
         index(&self.to).is_ok()
     }
 
-    /// Whether the interface of this name has them.
+    /// Returns whether the interface of this name has them.
     pub(crate) fn is_at(&self, to: &str) -> bool {
         self.to == to
     }

@@ -277,7 +277,7 @@ impl Network {
         })
     }
 
-    /// Whether the kernel routes between both families.
+    /// Returns whether the kernel routes between both families.
     fn route(&self, version: u8, [one, other]: &[Vec<&Device>; 2]) -> Option<Way> {
         let forwards = |device: &Device| match version {
             4 => self.forwards.contains(&device.index),
@@ -311,7 +311,8 @@ impl Network {
         found
     }
 
-    /// Whether an interface has an address that is valid beyond its link; none where it has no address.
+    /// Returns whether an interface has an address that is valid beyond its link; none where it has no
+    /// address.
     fn widest(&self, version: u8, device: u32) -> Option<bool> {
         let own = self.addresses.iter();
         let own = own.filter(|it| it.device == device && it.address.is_ipv4() == (version == 4));
@@ -367,13 +368,13 @@ impl Device {
         })
     }
 
-    /// Whether frames of the interface that it sends by are its own too. Others name an interface for
-    /// another reason: the far end of a cable, the underlay of a tunnel.
+    /// Returns whether frames of the interface that it sends by are its own too. Others name an
+    /// interface for another reason: the far end of a cable, the underlay of a tunnel.
     fn stands_above(&self) -> bool {
         self.shares_port() || matches!(&*self.kind, "vlan" | "macsec")
     }
 
-    /// Whether it has an address of its own on that interface.
+    /// Returns whether it has an address of its own on that interface.
     fn shares_port(&self) -> bool {
         matches!(&*self.kind, "macvlan" | "macvtap" | "ipvlan" | "ipvtap")
     }

@@ -495,8 +495,8 @@ impl<F> PacketBackend<F> {
         self.cutter.uncut()
     }
 
-    /// Whether a quarter of the ring is taken: more arrives than is taken in, or nothing was for a
-    /// while. O(1).
+    /// Returns whether a quarter of the ring is taken: more arrives than is taken in, or nothing
+    /// was for a while. O(1).
     pub fn is_filling(&self) -> bool {
         self.ring.is_filling()
     }

@@ -195,8 +195,9 @@ impl<F: Frame> UdpBackend<F> {
         possible
     }
 
-    /// Whether the kernel cuts messages into datagrams: not after [`set_segmentation`](Self::set_segmentation)
-    /// said so, nor once a way out did not do it at all (`EIO`, as under IPsec).
+    /// Returns whether the kernel cuts messages into datagrams: not after
+    /// [`set_segmentation`](Self::set_segmentation) said so, nor once a way out did not do it at all (`EIO`,
+    /// as under IPsec).
     pub fn is_segmenting(&self) -> bool {
         self.segmentation.is_on()
     }

@@ -68,7 +68,7 @@ impl Waits {
 }
 
 impl Look {
-    /// How long a packet has waited that came at `note`.
+    /// Returns how long a packet has waited that came at `note`.
     pub(crate) fn waited(self, note: Duration) -> Duration {
         self.now.saturating_sub(note).min(self.most)
     }

@@ -298,7 +298,7 @@ impl Attention {
         }
     }
 
-    /// Whether it is time again; a call in vain.
+    /// Returns whether it is time again; a call in vain.
     fn is_due(&mut self) -> bool {
         self.in_vain += 1;
         if self.in_vain < CALLS {
@@ -334,7 +334,7 @@ impl XdpBackend {
         self.receiver.dropped()
     }
 
-    /// How many queues of the interface it receives from.
+    /// Returns how many queues of the interface it receives from.
     pub fn queues(&self) -> usize {
         self.receiver.queues()
     }
@@ -349,8 +349,8 @@ impl XdpBackend {
         self.receiver.hear(anything)
     }
 
-    /// Whether at one of the queues a quarter of the frames that may be received into is full: more
-    /// arrives than is taken in, or nothing was for a while. O(queues).
+    /// Returns whether at one of the queues a quarter of the frames that may be received into is
+    /// full: more arrives than is taken in, or nothing was for a while. O(queues).
     pub fn is_filling(&self) -> bool {
         self.receiver.is_filling()
     }

@@ -54,8 +54,8 @@ fn early(test: &str, flows: bool) -> Option<EarlyDrop> {
     }
 }
 
-/// How many frames of this port pass before one is dropped, both where a socket is and where an
-/// interface is, in turns.
+/// Returns how many frames of this port pass before one is dropped, both where a socket is and
+/// where an interface is, in turns.
 fn pass(early: &EarlyDrop, port: u16, most: usize) -> usize {
     let (_, frame) = datagram(port);
     let trials = [false, true].map(|by_xdp| early.trial(by_xdp).unwrap());

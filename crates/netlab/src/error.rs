@@ -55,8 +55,8 @@ impl LabError {
         }
     }
 
-    /// Whether this machine, or this user, cannot have such a network at all: no fault of the
-    /// caller's, and no trial will succeed.
+    /// Returns whether this machine, or this user, cannot have such a network at all: no fault of
+    /// the caller's, and no trial will succeed.
     pub fn is_not_to_be_had(&self) -> bool {
         !matches!(self, Self::Failed { .. })
     }

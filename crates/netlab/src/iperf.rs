@@ -25,7 +25,7 @@ const CONNECT_MS: &str = "3000";
 /// Extra time allowed to a program beyond its configured duration.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whether TCP flows can be had.
+/// Returns whether TCP flows can be had.
 ///
 /// # Errors
 ///
@@ -115,7 +115,7 @@ impl Flow {
         })
     }
 
-    /// Whether it is over.
+    /// Returns whether it is over.
     pub fn has_ended(&mut self) -> bool {
         self.client.has_ended() && self.server.has_ended()
     }
@@ -200,7 +200,7 @@ impl Transfer {
     }
 }
 
-/// Whether a TCP server waits at `port` of `host`.
+/// Returns whether a TCP server waits at `port` of `host`.
 fn listens(host: &Host, port: u16) -> bool {
     // Local address in hexadecimal, state 0A (include/net/tcp_states.h).
     let table = host

@@ -99,7 +99,7 @@ impl Program {
         let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT);
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }

@@ -305,8 +305,8 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         }
     }
 
-    /// Whether all that clients pushed has been sent, and the backend has taken it. O(clients) where
-    /// nothing is queued.
+    /// Returns whether all that clients pushed has been sent, and the backend has taken it.
+    /// O(clients) where nothing is queued.
     pub(crate) fn has_sent_all(&mut self) -> bool {
         if !self.is_empty() {
             return false;

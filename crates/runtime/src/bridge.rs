@@ -264,8 +264,8 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         }
     }
 
-    /// Whether all that was taken in has left, as far as can be known: nothing is queued, and the
-    /// device has nothing that is on its way.
+    /// Returns whether all that was taken in has left, as far as can be known: nothing is queued,
+    /// and the device has nothing that is on its way.
     fn is_drained(&self) -> bool {
         let waits = match self {
             Way::Shaped(arbiter, ..) => {
@@ -461,8 +461,8 @@ where
         }
     }
 
-    /// How many frames at most are to be [taken in](Self::take_in_by) now that are to leave by this device: none
-    /// while the device has not taken all that was to leave before.
+    /// Returns how many frames at most are to be [taken in](Self::take_in_by) now that are to leave by this
+    /// device: none while the device has not taken all that was to leave before.
     pub fn room(&self, leaves_by: Side) -> usize {
         match self.is_closed {
             true => 0,
@@ -664,8 +664,8 @@ where
         }
     }
 
-    /// Whether all that was taken in has left: nothing is queued, and neither device has anything that
-    /// is on its way. O(1), a system call for each device where nothing is queued.
+    /// Returns whether all that was taken in has left: nothing is queued, and neither device has
+    /// anything that is on its way. O(1), a system call for each device where nothing is queued.
     pub fn is_drained(&self) -> bool {
         self.ways.iter().all(Way::is_drained)
     }

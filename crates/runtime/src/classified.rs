@@ -380,7 +380,7 @@ where
         Err(Rejected { payload, reason })
     }
 
-    /// Whether each of these is put into its class at once, or rejected there.
+    /// Returns whether each of these is put into its class at once, or rejected there.
     #[inline]
     fn takes_all(&self, flow: FlowId, packets: &[(Length, P)]) -> bool {
         let port = self.ports.get(flow);

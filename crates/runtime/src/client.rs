@@ -274,7 +274,7 @@ impl<P: Send> Client<P> {
         }
     }
 
-    /// Whether the arbiter was dropped.
+    /// Returns whether the arbiter was dropped.
     pub fn is_abandoned(&self) -> bool {
         self.mailbox.is_abandoned()
     }

@@ -309,7 +309,7 @@ impl<P: Send> Clients<P> {
         Some(self.bell.sleep(Some(longest)))
     }
 
-    /// Whether all of those that `drowsy` named doze now.
+    /// Returns whether all of those that `drowsy` named doze now.
     #[cold]
     fn doze(&mut self, drowsy: impl Fn(&Registered<P>) -> bool) -> bool {
         debug_assert!(self.drowsy.is_empty());

@@ -38,7 +38,7 @@ impl Spans {
         self.longest = self.longest.max(others.longest);
     }
 
-    /// How many were recorded.
+    /// Returns how many were recorded.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -21,7 +21,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// How often a packet moved: 0 in a step without work.
+    /// Returns how often a packet moved: 0 in a step without work.
     #[inline]
     pub fn moved(&self) -> usize {
         self.drained + self.released + self.transmitted
@@ -110,12 +110,12 @@ pub trait Steps {
         let _ = span;
     }
 
-    /// Whether another step is due at once, whatever the last one said.
+    /// Returns whether another step is due at once, whatever the last one said.
     fn is_hurried(&self) -> bool {
         false
     }
 
-    /// Whether there will never be anything to do again.
+    /// Returns whether there will never be anything to do again.
     fn is_done(&self) -> bool {
         false
     }

@@ -92,7 +92,7 @@ impl Pacer {
         self.released.empty_at()
     }
 
-    /// Whether a packet may be released at `now`.
+    /// Returns whether a packet may be released at `now`.
     #[inline]
     pub fn may_release(&self, now: Nanos) -> bool {
         self.idle_at() <= now

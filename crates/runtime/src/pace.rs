@@ -99,7 +99,7 @@ pub trait Pace {
 
 /// The packets that a [`Pace`] allows at one time.
 pub trait Opening {
-    /// Whether a packet may be released.
+    /// Returns whether a packet may be released.
     fn may_release(&self) -> bool;
 
     /// A packet of this length, overhead included, is released.

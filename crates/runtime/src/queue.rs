@@ -103,8 +103,8 @@ pub trait Queue {
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Dequeue<Self::Payload>;
 
-    /// How many packets of a flow are worth taking from its mailbox now: those that would be
-    /// accepted, as far as that is known before they are seen.
+    /// Returns how many packets of a flow are worth taking from its mailbox now: those that would
+    /// be accepted, as far as that is known before they are seen.
     fn room(&self, flow: FlowId) -> u32;
 
     /// Returns the counts of a flow's packets, or `None` if there is no such flow.
@@ -113,7 +113,7 @@ pub trait Queue {
     /// Returns the counts of all packets, including those of removed flows.
     fn total_stats(&self) -> TotalStats;
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     fn is_empty(&self) -> bool;
 
     /// Releases up to `most` flows that a rate limit within the queue holds back, forgives their debts, and returns how

@@ -105,7 +105,7 @@ impl<P> Registrations<P> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether [`arrivals`](Self::arrivals) are worth a lock.
+    /// Returns whether [`arrivals`](Self::arrivals) are worth a lock.
     #[inline]
     pub(crate) fn are_pending(&self) -> bool {
         self.pending.load(Ordering::Relaxed)

@@ -278,7 +278,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
         (released, next)
     }
 
-    /// Whether the queue has discarded packets since it was last asked which.
+    /// Returns whether the queue has discarded packets since it was last asked which.
     #[inline]
     pub(crate) fn has_discarded(&self) -> bool {
         Q::DISCARDS && !self.discarded.is_empty()
@@ -325,7 +325,7 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
         &self.pace
     }
 
-    /// Whether packets pass by the queue, without a pace.
+    /// Returns whether packets pass by the queue, without a pace.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.open

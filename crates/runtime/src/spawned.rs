@@ -519,7 +519,7 @@ impl LinkHandle {
         }
     }
 
-    /// Whether the thread has ended: its backend failed, say. O(1).
+    /// Returns whether the thread has ended: its backend failed, say. O(1).
     pub fn is_ended(&self) -> bool {
         Arc::strong_count(&self.orders) == 1
     }

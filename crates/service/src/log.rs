@@ -120,7 +120,7 @@ impl Visit for Message {
     }
 }
 
-/// Whether the journal reads standard error.
+/// Returns whether the journal reads standard error.
 #[must_use]
 pub fn is_journal() -> bool {
     let Ok(stream) = env::var("JOURNAL_STREAM") else {
@@ -159,8 +159,8 @@ struct Window {
 }
 
 impl Limit {
-    /// Whether a line that comes at `now` is said. Of each kind, the first few of a span of ten seconds
-    /// are. O(kinds).
+    /// Returns whether a line that comes at `now` is said. Of each kind, the first few of a span of ten
+    /// seconds are. O(kinds).
     pub fn admits(&mut self, line: &Line, now: Instant) -> bool {
         let mut windows = self.windows.iter_mut();
         let Some(window) = windows.find(|window| window.last.kind == line.kind) else {

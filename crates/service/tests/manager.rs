@@ -51,7 +51,8 @@ impl Hears {
         }
     }
 
-    /// How many it has heard, and nothing else among them, until there is a pause of so long.
+    /// Returns how many it has heard, and nothing else among them, until there is a pause of so
+    /// long.
     fn beats_until(&self, pause: Duration) -> u32 {
         self.socket.set_read_timeout(Some(pause)).unwrap();
         let mut buffer = [0; 4_096];

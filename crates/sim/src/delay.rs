@@ -53,7 +53,7 @@ impl Delays {
         }
     }
 
-    /// How many.
+    /// Returns how many.
     pub fn count(&self) -> u64 {
         self.count
     }

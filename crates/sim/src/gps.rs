@@ -254,7 +254,7 @@ impl Gps {
         Some(Work(flow.served(self.v) >> FRACTION))
     }
 
-    /// Whether a flow has fluid left at the clock. O(1).
+    /// Returns whether a flow has fluid left at the clock. O(1).
     pub fn is_backlogged(&self, flow: FlowId) -> bool {
         let flow = self.flows.get(flow.number() as usize);
         flow.is_some_and(|flow| flow.as_ref().is_some_and(FluidFlow::backlogged))

@@ -157,13 +157,13 @@ impl<P> Link<P> {
         self.packets.len()
     }
 
-    /// Whether nothing is in service. O(1).
+    /// Returns whether nothing is in service. O(1).
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Whether a packet of `len` would be taken. An idle link takes any. O(1).
+    /// Returns whether a packet of `len` would be taken. An idle link takes any. O(1).
     #[inline]
     pub fn has_room(&self, len: Length) -> bool {
         match (self.packets.len(), self.capacity) {
@@ -173,7 +173,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// Whether no packet of any length would be taken. O(1).
+    /// Returns whether no packet of any length would be taken. O(1).
     #[inline]
     pub fn is_full(&self) -> bool {
         !self.has_room(Length::new(1).unwrap_or(Length::MAX))
@@ -261,7 +261,7 @@ impl<P> Link<P> {
         in_service - progress.work(at) + Work::from_bytes(self.waiting_bytes)
     }
 
-    /// How far it is.
+    /// Returns how far it is.
     pub(crate) fn progress(&self) -> &Progress {
         &self.progress
     }

@@ -143,7 +143,7 @@ where
         self.link.rate()
     }
 
-    /// Whether nothing is being transmitted. O(1).
+    /// Returns whether nothing is being transmitted. O(1).
     pub fn is_idle(&self) -> bool {
         self.link.is_idle()
     }

@@ -78,7 +78,7 @@ pub fn percent_of(agency: usize) -> u32 {
     leaves.map(|leaf| leaf.percent).sum()
 }
 
-/// Whether a leaf has something to send at a time.
+/// Returns whether a leaf has something to send at a time.
 fn is_busy(leaf: &Leaf, second: f64) -> bool {
     !(leaf.idle.0 as f64..leaf.idle.1 as f64).contains(&second)
 }

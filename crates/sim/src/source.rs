@@ -209,7 +209,7 @@ impl Source {
         Ok(source)
     }
 
-    /// How many packets it keeps in the scheduler, if that is its way.
+    /// Returns how many packets it keeps in the scheduler, if that is its way.
     pub fn keeps(&self) -> Option<u32> {
         match self.traffic {
             Traffic::Greedy(packets) => Some(packets),

@@ -82,7 +82,7 @@ impl Sender {
         self.config.rtt
     }
 
-    /// Whether the window has room for another packet.
+    /// Returns whether the window has room for another packet.
     pub(crate) fn may_send(&self) -> bool {
         (self.on_their_way.len() as f64) < self.window.floor()
     }

@@ -58,7 +58,7 @@ impl Pair {
         })
     }
 
-    /// Whether each thread has a core of its own.
+    /// Returns whether each thread has a core of its own.
     pub(super) fn has_cores(&self) -> bool {
         self.cores.is_some()
     }

@@ -140,7 +140,7 @@ impl<'a> Front<'a> {
     }
 }
 
-/// How many classes these go to.
+/// Returns how many classes these go to.
 pub(super) fn classes(classified: &[Classified]) -> usize {
     let classes = classified.iter().map(|one| one.to.class.number());
     classes.collect::<HashSet<_>>().len()

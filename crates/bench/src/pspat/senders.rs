@@ -27,7 +27,7 @@ impl Cores {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub(super) fn count(&self) -> usize {
         self.all
     }

@@ -121,7 +121,7 @@ fn frames(seed: u64) -> Result<Vec<Vec<u8>>> {
     (0..PACKETS).map(|_| frame()).collect()
 }
 
-/// How many of the frames match, and nanoseconds to parse and classify one.
+/// Returns how many of the frames match, and nanoseconds to parse and classify one.
 fn timed(
     options: &Options,
     stop: &AtomicBool,

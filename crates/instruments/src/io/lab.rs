@@ -41,7 +41,7 @@ impl BackendKind {
         }
     }
 
-    /// Whether an interface can be given for it.
+    /// Returns whether an interface can be given for it.
     pub(super) fn takes_interface(self) -> bool {
         matches!(self, BackendKind::Packet | BackendKind::Xdp)
     }

@@ -44,8 +44,8 @@ pub(super) struct Search {
     pub undecided: Option<u64>,
 }
 
-/// Whether a range of ports has all ports of the bits in which its ends agree, so that the mask says
-/// all.
+/// Returns whether a range of ports has all ports of the bits in which its ends agree, so that the
+/// mask says all.
 pub(super) fn is_masked(first: u16, last: u16) -> bool {
     let apart = u16::BITS - (first ^ last).leading_zeros();
     let free = (1u32 << apart) - 1;

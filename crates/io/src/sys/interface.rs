@@ -132,7 +132,7 @@ impl Interface {
         Ok(usize::try_from(mtu).unwrap_or(0))
     }
 
-    /// Whether its frames begin with an Ethernet header.
+    /// Returns whether its frames begin with an Ethernet header.
     pub(crate) fn carries_ethernet(&self) -> io::Result<bool> {
         let request = self.ask(libc::SIOCGIFHWADDR as _)?;
         // SAFETY: the kernel has written this member; an integer has no invalid value.
@@ -185,7 +185,7 @@ impl Interface {
         Ok(self.ethtool(GET_LINK, 0)? != 0)
     }
 
-    /// Whether the kernel or the device joins received segments into longer ones.
+    /// Returns whether the kernel or the device joins received segments into longer ones.
     pub(crate) fn joins_segments(&self, by: Joins) -> io::Result<bool> {
         Ok(match by {
             Joins::Kernel => self.ethtool(GET_GRO, 0)? != 0,
@@ -205,12 +205,12 @@ impl Interface {
         Ok(())
     }
 
-    /// How many queues receive.
+    /// Returns how many queues receive.
     pub(crate) fn rx_queues(&self) -> io::Result<u32> {
         self.queues(|channels| channels.receiving, "rx-")
     }
 
-    /// How many queues transmit.
+    /// Returns how many queues transmit.
     pub(crate) fn tx_queues(&self) -> io::Result<u32> {
         self.queues(|channels| channels.sending, "tx-")
     }
@@ -246,7 +246,7 @@ impl Interface {
         u32::try_from(queues).ok().filter(|&queues| queues > 0)
     }
 
-    /// Whether it is one end of a virtual cable.
+    /// Returns whether it is one end of a virtual cable.
     pub(crate) fn is_cable(&self) -> io::Result<bool> {
         /// `ETHTOOL_GDRVINFO`.
         const GET_DRIVER: u32 = 0x03;

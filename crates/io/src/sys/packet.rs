@@ -439,7 +439,7 @@ impl Ring {
         came
     }
 
-    /// Whether a quarter of the ring is taken.
+    /// Returns whether a quarter of the ring is taken.
     pub(crate) fn is_filling(&self) -> bool {
         let ahead = (self.block + self.memory.blocks / 4) % self.memory.blocks;
         let (at, length, status) = match self.hand_over {

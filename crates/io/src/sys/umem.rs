@@ -205,7 +205,7 @@ impl Umem {
         Some(frame)
     }
 
-    /// How many frames there are, free or not.
+    /// Returns how many frames there are, free or not.
     pub fn frames(&self) -> u32 {
         self.shared().frames
     }
@@ -215,7 +215,7 @@ impl Umem {
         self.layout().frame_size()
     }
 
-    /// Whether its frames are [unaligned](Self::unaligned).
+    /// Returns whether its frames are [unaligned](Self::unaligned).
     pub fn is_unaligned(&self) -> bool {
         !self.layout().is_aligned()
     }
@@ -225,8 +225,8 @@ impl Umem {
         self.shared().layout
     }
 
-    /// How many frames are free. While other threads take and give, of a moment ago. Those that a thread
-    /// [keeps](OwedFrames) are not. O(1).
+    /// Returns how many frames are free. While other threads take and give, of a moment ago. Those that
+    /// a thread [keeps](OwedFrames) are not. O(1).
     pub fn free_frames(&self) -> u32 {
         let shared = self.shared();
         let held = (shared.alive.load(Ordering::Relaxed) % HANDLE) as u32;
@@ -358,7 +358,7 @@ impl Umem {
         Some((frame, self.shared().free.noted(frame)?))
     }
 
-    /// Whether this is a frame of this memory.
+    /// Returns whether this is a frame of this memory.
     pub(crate) fn owns(&self, frame: &XdpFrame) -> bool {
         self.shared == frame.shared
     }

@@ -185,7 +185,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether the driver itself reads and writes the frames.
+    /// Returns whether the driver itself reads and writes the frames.
     pub(crate) fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }

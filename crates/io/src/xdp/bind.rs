@@ -236,8 +236,9 @@ impl Opener<'_> {
     }
 }
 
-/// Whether the kernel may copy for a backend that is to have this mode, with its program in this place. Of frames that
-/// are not aligned, a driver that reads and writes them itself would take those alone whose pages lie side by side.
+/// Returns whether the kernel may copy for a backend that is to have this mode, with its program in this place. Of
+/// frames that are not aligned, a driver that reads and writes them itself would take those alone whose pages lie side
+/// by side.
 fn copying(mode: Option<XdpMode>, place: AttachPoint, is_unaligned: bool) -> Copying {
     match (mode, place) {
         (Some(XdpMode::ZeroCopy), _) => Copying::Never,
@@ -289,7 +290,7 @@ fn attach(
     Ok((program, place))
 }
 
-/// Whether another place would meet the same error.
+/// Returns whether another place would meet the same error.
 fn is_final(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

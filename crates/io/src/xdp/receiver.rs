@@ -103,7 +103,7 @@ impl XdpReceiver {
         })
     }
 
-    /// How many queues of the interface it receives from.
+    /// Returns how many queues of the interface it receives from.
     pub fn queues(&self) -> usize {
         self.sockets.len()
     }
@@ -119,7 +119,8 @@ impl XdpReceiver {
             .try_for_each(|socket| socket.hear(anything))
     }
 
-    /// Whether at one of its queues a quarter of the frames that may be received into is full. O(queues).
+    /// Returns whether at one of its queues a quarter of the frames that may be received into is full.
+    /// O(queues).
     pub fn is_filling(&self) -> bool {
         self.sockets.iter().any(Receiving::is_filling)
     }

@@ -136,7 +136,7 @@ impl XdpSender {
         (self.mtu + HEADER + TAG * tags.count()).min(self.socket.longest())
     }
 
-    /// Whether packets can leave; asks the kernel if they could not a while ago.
+    /// Returns whether packets can leave; asks the kernel if they could not a while ago.
     fn is_up(&mut self) -> io::Result<bool> {
         self.bound.is_there()?;
         match self.state {

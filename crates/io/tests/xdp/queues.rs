@@ -138,7 +138,7 @@ impl Fan {
         send(&mut self.sources[queue as usize], &mut batch);
     }
 
-    /// How many frames of each queue one call receives.
+    /// Returns how many frames of each queue one call receives.
     fn receive(&mut self, max: usize) -> [usize; QUEUES as usize] {
         let (mut arrived, mut counts) = (Vec::new(), [0; QUEUES as usize]);
         let count = self.far.receive(&mut arrived, max).unwrap();

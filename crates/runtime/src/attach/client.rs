@@ -209,7 +209,7 @@ impl ProcessClient {
         self.grant.max_length
     }
 
-    /// How many packets can wait in its mailbox.
+    /// Returns how many packets can wait in its mailbox.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.sender.geometry().slots()

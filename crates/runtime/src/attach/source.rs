@@ -83,7 +83,7 @@ pub(super) enum Allowance {
 }
 
 impl<F> ProcessSource<F> {
-    /// Whether another slot may be looked into; counted once the client has left.
+    /// Returns whether another slot may be looked into; counted once the client has left.
     fn may_look(&mut self) -> bool {
         if matches!(self.allowance, Allowance::Any) && self.left.load(Ordering::Acquire) {
             self.allowance = Allowance::Last(self.receiver.geometry().slots());

@@ -39,7 +39,7 @@ impl<B: Backend> Straight<B> {
         self.backend.transmit(&mut self.batch)
     }
 
-    /// Whether there was not room for all.
+    /// Returns whether there was not room for all.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         !self.batch.is_empty()

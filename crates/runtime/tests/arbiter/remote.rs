@@ -90,7 +90,7 @@ impl RemoteSender {
         self.shared.dozing.load(Ordering::Relaxed)
     }
 
-    /// How often it was put to doze.
+    /// Returns how often it was put to doze.
     pub(crate) fn dozes(&self) -> usize {
         self.shared.dozes.load(Ordering::Relaxed)
     }

@@ -22,7 +22,7 @@ fn open_to_all() -> Mapping {
     mapping.rule(Who::Any, "all").unwrap()
 }
 
-/// Whether another user can be had, which only root can.
+/// Returns whether another user can be had, which only root can.
 fn can_be_another() -> bool {
     let root = my_uid() == 0;
     if !root {

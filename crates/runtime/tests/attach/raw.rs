@@ -107,7 +107,7 @@ impl Raw {
         rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).unwrap();
     }
 
-    /// Whether the daemon has hung up.
+    /// Returns whether the daemon has hung up.
     pub(crate) fn is_cut_off(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         recv(&self.socket, &mut [0], flags).is_ok_and(|(length, _)| length == 0)

@@ -277,7 +277,7 @@ impl Running {
         self.arrived.load(Ordering::Relaxed)
     }
 
-    /// Whether a packet of this process was sent.
+    /// Returns whether a packet of this process was sent.
     pub(crate) fn has_heard(&self, pid: u32) -> bool {
         self.heard.lock().unwrap().contains(&pid)
     }

@@ -309,7 +309,8 @@ impl History {
         worst
     }
 
-    /// Whether the life of a packet was over, or its weight changed, before the packet was sent.
+    /// Returns whether the life of a packet was over, or its weight changed, before the packet was
+    /// sent.
     fn is_cut_off(&self, log: &[(u128, Event)], packet: &Packet, end: usize) -> bool {
         let (life, came) = (packet.life, packet.came.0);
         let orphan = log[..end].iter().enumerate().any(|(at, (_, event))| {

@@ -40,7 +40,7 @@ fn with_kept<T>(work: impl FnOnce(&mut Kept) -> T) -> Option<T> {
 }
 
 impl Kept {
-    /// Whether it is of this memory.
+    /// Returns whether it is of this memory.
     ///
     /// # Safety
     ///

@@ -60,7 +60,7 @@ impl Layout {
         ((u128::from(byte) * u128::from(self.inverse)) >> 64) as u64
     }
 
-    /// How many bytes of its frame lie before this one, which lies below 4 GiB.
+    /// Returns how many bytes of its frame lie before this one, which lies below 4 GiB.
     #[inline]
     pub(super) fn ahead(self, byte: u32) -> u32 {
         byte - self.start(self.number(byte.into()) as u32)

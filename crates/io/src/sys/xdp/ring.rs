@@ -150,7 +150,7 @@ impl<T: Copy> Outgoing<T> {
         self.0.producer().store(self.0.ours, Ordering::Release);
     }
 
-    /// How many entries it has.
+    /// Returns how many entries it has.
     pub(super) fn size(&self) -> u32 {
         self.0.size
     }

@@ -164,7 +164,7 @@ impl Sending {
         Ok(())
     }
 
-    /// How many packets more it takes, `most` at most.
+    /// Returns how many packets more it takes, `most` at most.
     pub(crate) fn room(&mut self, most: u32) -> u32 {
         self.rings.sending.room(most)
     }
