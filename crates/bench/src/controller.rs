@@ -46,7 +46,7 @@ pub struct Dequeued {
 
 /// Representation of queued packets.
 pub trait Packets {
-    /// A packet of flow number `flow`: its number.
+    /// Generates a packet of flow number `flow`; returns the packet's number.
     fn generate(&mut self, flow: u32, len: Length) -> u32;
     /// A packet is of no use any more: the number of its flow.
     fn dispose(&mut self, packet: Dequeued) -> u32;
@@ -110,7 +110,7 @@ struct Bursts {
 }
 
 impl Controller {
-    /// A controller for these flows, all of them idle.
+    /// Returns a controller for these flows, all of them idle.
     pub fn new(sets: &FlowSets, qmin: u64, qmax: u64, arrivals: Arrivals, seed: u64) -> Self {
         let flows = sets.flows() as u32;
         let node = |len| Node {
@@ -216,7 +216,7 @@ impl<P: Packets> Controller<P> {
         }
     }
 
-    /// A packet for the flow whose turn it is; `None` if all flows are full.
+    /// Generates a packet for the current flow; `None` if all flows are full.
     #[inline(always)]
     fn generate(&mut self) -> Option<(u32, Length)> {
         let flow = match &mut self.bursts {

@@ -33,7 +33,7 @@ impl FlowSets {
         FlowSets { text, sets }
     }
 
-    /// All sets, in the order given.
+    /// Returns all sets, in the order given.
     pub fn sets(&self) -> &[FlowSet] {
         &self.sets
     }
@@ -127,8 +127,8 @@ fn count(text: &str) -> Result<usize> {
         .with_context(|| format!("is not between 1 and {MAX_ENTITIES} (suffixes k, m)"))
 }
 
-/// A number with the suffixes k (1024) and m (1024 squared), as the papers' test
-/// program has them.
+/// Returns a number with the suffixes k (1024) and m (1024 squared), as the papers' test program
+/// has them.
 fn scaled(text: &str) -> Option<u64> {
     let (digits, scale) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),

@@ -75,7 +75,7 @@ pub struct Measured {
 }
 
 impl Case {
-    /// The backlogs to drain to and to fill to, in packets.
+    /// Returns the backlogs to drain to and to fill to, in packets.
     ///
     /// # Errors
     ///

@@ -237,7 +237,7 @@ impl<T: Copy> Classifier<T> {
         }
     }
 
-    /// The first rule that a packet matches, or `None`: the default class is the caller's.
+    /// Returns the first rule that a packet matches, or `None`: the default class is the caller's.
     /// `headers` is what [`parse`](crate::parse) read.
     ///
     /// A look into each of a few tables, until no table has a better rule than was found;
@@ -321,7 +321,7 @@ impl<T: Copy> Classifier<T> {
         }
     }
 
-    /// The rules that can never match, by their place: because rules before them take all
+    /// Returns the rules that can never match, by their place: because rules before them take all
     /// their packets, or because nothing is all that they ask for.
     ///
     /// None is listed that can match. Found are all that one rule covers, and those that

@@ -166,7 +166,7 @@ impl Ports {
         }
     }
 
-    /// The pieces that ports lie in, by their places from the middle on.
+    /// Returns the pieces that ports lie in, by their places from the middle on.
     fn pieces(&self, (first, last): (u16, u16)) -> (usize, usize) {
         let of = |port: u16| self.begins.partition_point(|&begin| begin <= port);
         (
@@ -175,7 +175,7 @@ impl Ports {
         )
     }
 
-    /// The last of the parts that it takes for all these ports. O(log n).
+    /// Returns the last of the parts that it takes for all these ports. O(log n).
     fn last(&self, range: (u16, u16)) -> u32 {
         let (mut from, mut to) = self.pieces(range);
         let mut last = 0;
@@ -193,7 +193,7 @@ impl Ports {
         last
     }
 
-    /// All of those.
+    /// Returns all parts of these pieces.
     fn parts(&self, range: (u16, u16)) -> Vec<usize> {
         let (from, to) = self.pieces(range);
         let parts = self.parts[from..to].iter();
@@ -322,7 +322,7 @@ impl<const N: usize> Unions<N> {
         }
     }
 
-    /// The ranks that parts are made of, or the first [`LISTED`] that are found.
+    /// Returns the ranks that parts are made of, or the first [`LISTED`] that are found.
     fn leaves(&self, mut waiting: Vec<usize>) -> Vec<usize> {
         let mut leaves = Vec::new();
         // A part may be in several of those that others are made of.

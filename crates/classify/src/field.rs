@@ -126,17 +126,17 @@ impl Dscp {
         ("cs7", 56),
     ];
 
-    /// A code point, or `None` above 63.
+    /// Returns a code point, or `None` above 63.
     pub const fn new(value: u8) -> Option<Dscp> {
         if value < 64 { Some(Dscp(value)) } else { None }
     }
 
-    /// The code point in a traffic class (IPv4: type of service).
+    /// Returns the code point in a traffic class (IPv4: type of service).
     pub(crate) const fn of_traffic_class(byte: u8) -> Dscp {
         Dscp(byte >> 2)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u8 {
         self.0
     }
@@ -170,7 +170,7 @@ impl FromStr for Dscp {
 pub struct VlanId(core::num::NonZeroU16);
 
 impl VlanId {
-    /// A VLAN, or `None` outside 1 to 4095.
+    /// Returns a VLAN, or `None` outside 1 to 4095.
     pub const fn new(id: u16) -> Option<VlanId> {
         match core::num::NonZeroU16::new(id) {
             Some(value) if id < 4096 => Some(VlanId(value)),
@@ -178,7 +178,7 @@ impl VlanId {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u16 {
         self.0.get()
     }
@@ -204,7 +204,7 @@ impl PortRange {
         last: u16::MAX,
     };
 
-    /// The ports from `first` to `last`, or `None` where the first is beyond the last.
+    /// Returns the ports from `first` to `last`, or `None` where the first is beyond the last.
     pub const fn new(first: u16, last: u16) -> Option<PortRange> {
         if first <= last {
             Some(PortRange { first, last })
@@ -213,12 +213,12 @@ impl PortRange {
         }
     }
 
-    /// The lowest port.
+    /// Returns the lowest port.
     pub const fn first(self) -> u16 {
         self.first
     }
 
-    /// The highest port.
+    /// Returns the highest port.
     pub const fn last(self) -> u16 {
         self.last
     }
@@ -291,7 +291,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The addresses whose first `len` bits are those of `address`. The other bits of
+    /// Returns the addresses whose first `len` bits are those of `address`. The other bits of
     /// `address` must be zero: a slip there would be a rule that matches something else.
     pub fn new(address: IpAddr, len: u8) -> Result<Prefix, ParsePrefixError> {
         let (v6, bits) = match address {
@@ -333,12 +333,12 @@ impl Prefix {
         self.len == 0
     }
 
-    /// The lowest address; IPv4 in the low 32 bits.
+    /// Returns the lowest address; IPv4 in the low 32 bits.
     pub const fn first(self) -> u128 {
         self.address
     }
 
-    /// The highest address.
+    /// Returns the highest address.
     pub const fn last(self) -> u128 {
         let width = if self.v6 { 128 } else { 32 };
         self.address | (mask(width, width) ^ mask(width, self.len))
@@ -350,7 +350,7 @@ impl Prefix {
     }
 }
 
-/// The first `len` of `width` bits, in the low `width` bits of the number.
+/// Returns the first `len` of `width` bits, in the low `width` bits of the number.
 pub(crate) const fn mask(width: u8, len: u8) -> u128 {
     let all = u128::MAX >> (128 - width as u32);
     match all.checked_shr(len as u32) {

@@ -83,7 +83,7 @@ impl Per {
     }
 }
 
-/// An address as [`Headers`] has it.
+/// Returns an address as [`Headers`] has it.
 fn ip(family: Family, address: u128) -> IpAddr {
     match family {
         Family::V6 => IpAddr::V6(address.into()),

@@ -80,8 +80,8 @@ impl Fragments {
         self.entries.fill(Entry::FREE);
     }
 
-    /// Where a fragment goes that the filters sort into `to`: a first one goes there and is remembered; a later one goes
-    /// where its first went, or nowhere known: `None`. O([`WAYS`]).
+    /// Returns where a fragment goes that the filters sort into `to`: a first one goes there and is remembered; a later
+    /// one goes where its first went, or nowhere known: `None`. O([`WAYS`]).
     #[inline(never)]
     pub(crate) fn follow(
         &mut self,
@@ -125,7 +125,7 @@ impl Fragments {
         Some(entry.to)
     }
 
-    /// The set of a packet's source, and which source of that set it is.
+    /// Returns the set of a packet's source, and which source of that set it is.
     fn source(&self, headers: &Headers) -> (usize, u32) {
         let mut hash = SipHash13::new(&self.key);
         hash.write(match headers.family {

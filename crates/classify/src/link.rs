@@ -124,9 +124,9 @@ pub struct Scratch {
 }
 
 impl LinkClassifier {
-    /// The targets of `rules`, and `default`, are indexes into `classes`: each class's number in the queues, and its
-    /// definition of flows if it has any. `key` must be random, so that senders cannot choose packets whose flows
-    /// collide. Costs as much as [`Classifier::new`].
+    /// Returns the targets of `rules`, and `default`, are indexes into `classes`: each class's number in the queues,
+    /// and its definition of flows if it has any. `key` must be random, so that senders cannot choose packets whose
+    /// flows collide. Costs as much as [`Classifier::new`].
     ///
     /// # Panics
     ///
@@ -188,7 +188,7 @@ impl LinkClassifier {
         }
     }
 
-    /// The rules alone, which lead to the classes' places in the link.
+    /// Returns the rules alone, which lead to the classes' places in the link.
     pub fn rules(&self) -> &Arc<Classifier<u32>> {
         &self.rules
     }
@@ -240,9 +240,9 @@ impl LinkClassifier {
         Some((per, per.key(&headers, origin)))
     }
 
-    /// Where a packet goes: to the class of the first filter that it matches; to the default
-    /// class if it matches none, or cannot be read, which is counted. Its flow is 0 in a class
-    /// without flows, and if it cannot be read.
+    /// Returns where a packet goes: to the class of the first filter that it matches; to the
+    /// default class if it matches none, or cannot be read, which is counted. Its flow is 0 in a
+    /// class without flows, and if it cannot be read.
     ///
     /// Where a filter asks for ports, a fragment goes where the first one of its datagram went, if that was seen in the
     /// last second; of up to 4,096 datagrams this is known, of 16 of a source. A later fragment of any other datagram
@@ -458,7 +458,7 @@ impl LinkClassifier {
     }
 }
 
-/// Where a fragment goes that filters sort into `to`.
+/// Returns where a fragment goes that filters sort into `to`.
 #[cold]
 fn follow(
     fragments: &mut Fragments,

@@ -232,18 +232,18 @@ impl Cut {
         })
     }
 
-    /// The number of frames: at least 1, as an empty payload is a frame too, and at most
+    /// Returns the number of frames: at least 1, as an empty payload is a frame too, and at most
     /// [`MOST_FRAMES`].
     pub fn frames(&self) -> usize {
         self.total.div_ceil(self.size).max(1)
     }
 
-    /// The bytes of headers that each frame begins with.
+    /// Returns the bytes of headers that each frame begins with.
     pub fn headers(&self) -> usize {
         self.transport.payload()
     }
 
-    /// The part of the whole's payload that the frame of this number has, from 0.
+    /// Returns the part of the whole's payload that the frame of this number has, from 0.
     ///
     /// # Panics
     ///
@@ -254,7 +254,8 @@ impl Cut {
         from..self.total.min(from + self.size)
     }
 
-    /// The frame of this number, from 0, of `whole`: that for which this was made. O(length).
+    /// Returns the frame of this number, from 0, of `whole`: that for which this was made.
+    /// O(length).
     ///
     /// # Panics
     ///
@@ -282,15 +283,15 @@ impl Cut {
         frame
     }
 
-    /// Where [`unsummed_in`](Self::unsummed_in) leaves each frame to be summed: the first byte that is
-    /// summed, and the field of the checksum; `None` where there is no checksum.
+    /// Returns where [`unsummed_in`](Self::unsummed_in) leaves each frame to be summed: the first byte
+    /// that is summed, and the field of the checksum; `None` where there is no checksum.
     pub fn checksum(&self) -> Option<(usize, usize)> {
         let field = self.transport.checksum()?;
         Some((self.transport.at(), field))
     }
 
-    /// The frame of this number without the checksum of its transport: its field holds the sum of the
-    /// pseudo-header, as a sender leaves it.
+    /// Returns the frame of this number without the checksum of its transport: its field holds the
+    /// sum of the pseudo-header, as a sender leaves it.
     ///
     /// # Panics
     ///
@@ -343,7 +344,7 @@ impl Network {
         }
     }
 
-    /// The sum of both addresses.
+    /// Returns the sum of both addresses.
     fn pseudo_sum(self, frame: &[u8]) -> u64 {
         u64::from(internet_sum(match self {
             Network::Four { at, .. } => &frame[at + 12..at + 20],
@@ -410,7 +411,7 @@ impl Transport {
     }
 }
 
-/// The headers of a frame, if they are those that `offload` describes.
+/// Returns the headers of a frame, if they are those that `offload` describes.
 fn described(frame: &[u8], segments: &Segments, offload: &Offload) -> Option<(Network, Transport)> {
     let (ether_type, ip) = network(frame)?;
     let (network, mut transport) = headers(frame, ip)?;
@@ -444,7 +445,7 @@ fn described(frame: &[u8], segments: &Segments, offload: &Offload) -> Option<(Ne
     }
 }
 
-/// The headers of the IP packet at `ip`, if it is plainly TCP or UDP.
+/// Returns the headers of the IP packet at `ip`, if it is plainly TCP or UDP.
 fn headers(frame: &[u8], ip: usize) -> Option<(Network, Transport)> {
     let (network, next, at) = match frame.get(ip)? >> 4 {
         4 => four(frame, ip)?,
@@ -476,7 +477,7 @@ fn headers(frame: &[u8], ip: usize) -> Option<(Network, Transport)> {
     Some((network, transport))
 }
 
-/// The header of IPv4, its protocol, and where the header of that begins.
+/// Returns the header of IPv4, its protocol, and where the header of that begins.
 fn four(frame: &[u8], at: usize) -> Option<(Network, u8, usize)> {
     let header = frame.get(at..at + 20)?;
     let end = at + usize::from(header[0] & 0x0f) * 4;
@@ -495,7 +496,7 @@ fn four(frame: &[u8], at: usize) -> Option<(Network, u8, usize)> {
     Some((network, protocol, end))
 }
 
-/// The header of IPv6, the protocol behind its extension headers, and where that stands.
+/// Returns the header of IPv6, the protocol behind its extension headers, and where that stands.
 fn six(frame: &[u8], at: usize) -> Option<(Network, u8, usize)> {
     let header = frame.get(at..at + 40)?;
     if header[0] >> 4 != 6 {
@@ -526,8 +527,8 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// The sum, in ones' complement, of the 16-bit words in network order; an odd byte counts as the
-/// high half of a word.
+/// Returns the sum, in ones' complement, of the 16-bit words in network order; an odd byte counts
+/// as the high half of a word.
 ///
 /// It is taken of longer words in the machine's order, in several parallel sums, and only then brought
 /// into the network's (RFC 1071, sections 2 (B) and (C)).
@@ -551,7 +552,7 @@ pub fn internet_sum(bytes: &[u8]) -> u16 {
     u16::from_be(fold(sum))
 }
 
-/// A sum of 16-bit words as one such word, in ones' complement.
+/// Returns a sum of 16-bit words as one such word, in ones' complement.
 pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -575,7 +576,7 @@ mod tests {
         assert_eq!(internet_sum(&[]), 0);
     }
 
-    /// The sum as section 1 of RFC 1071 defines it, word by word.
+    /// Returns the sum as section 1 of RFC 1071 defines it, word by word.
     fn defined(bytes: &[u8]) -> u16 {
         let word = |word: &[u8]| match word {
             [high, low] => u16::from_be_bytes([*high, *low]),
@@ -598,7 +599,7 @@ mod tests {
         });
     }
 
-    /// An IP packet of TCP with so much payload, and its headers' length.
+    /// Returns an IP packet of TCP with so much payload, and its headers' length.
     fn tcp(six: bool, payload: usize) -> (Vec<u8>, usize) {
         let mut packet = match six {
             false => vec![

@@ -39,20 +39,20 @@ const fn malformed(header: Header, reason: Reason) -> Malformed {
     Malformed { header, reason }
 }
 
-/// The first `N` bytes, and those behind them.
+/// Returns the first `N` bytes, and those behind them.
 #[inline]
 fn take<const N: usize>(bytes: &[u8], header: Header) -> Result<(&[u8; N], &[u8]), Malformed> {
     let short = malformed(header, Reason::Short(N as u16));
     bytes.split_first_chunk().ok_or(short)
 }
 
-/// The two bytes of a field at `place`, which lies within the header.
+/// Returns the two bytes of a field at `place`, which lies within the header.
 #[inline]
 fn u16_at<const N: usize>(header: &[u8; N], place: usize) -> u16 {
     u16::from_be_bytes([header[place], header[place + 1]])
 }
 
-/// The four bytes of a field, likewise.
+/// Returns the four bytes of a field, likewise.
 #[inline]
 fn u32_at<const N: usize>(header: &[u8; N], place: usize) -> u32 {
     u32::from_be_bytes([
@@ -63,7 +63,7 @@ fn u32_at<const N: usize>(header: &[u8; N], place: usize) -> u32 {
     ])
 }
 
-/// An IPv6 address at `place`, likewise.
+/// Returns an IPv6 address at `place`, likewise.
 #[inline]
 fn u128_at(header: &[u8; IPV6], place: usize) -> u128 {
     let word = |number: usize| u128::from(u32_at(header, place + 4 * number));
@@ -174,7 +174,8 @@ fn link(bytes: &[u8]) -> Result<(Link, &[u8]), Malformed> {
     Ok((link, rest))
 }
 
-/// The ether type of the header behind Ethernet and VLAN tags, and where it begins in the frame. O(1).
+/// Returns the ether type of the header behind Ethernet and VLAN tags, and where it begins in the
+/// frame. O(1).
 ///
 /// ```
 /// use fairlane_classify::network;

@@ -53,7 +53,7 @@ const fn width(words: usize) -> u8 {
 /// The words of a packet that rules test.
 pub(crate) type Key<const N: usize> = [u64; N];
 
-/// The key of a packet of the family that has `N` words.
+/// Returns the key of a packet of the family that has `N` words.
 #[inline]
 pub(crate) fn key<const N: usize>(headers: &Headers, origin: &Origin) -> Key<N> {
     let mut key = [0; N];
@@ -214,7 +214,7 @@ impl<const N: usize> Pattern<N> {
         self.range(source) == ANY_PORT
     }
 
-    /// The range of one port.
+    /// Returns the range of one port.
     pub(crate) fn range(&self, source: bool) -> (u16, u16) {
         if source {
             self.source_port
@@ -286,7 +286,7 @@ impl<const N: usize> Pattern<N> {
         self
     }
 
-    /// The bits of which two rules may be halves of a third: the last of a prefix, and
+    /// Returns the bits of which two rules may be halves of a third: the last of a prefix, and
     /// "fragment".
     pub(crate) fn halves(&self) -> impl Iterator<Item = (usize, u64)> + use<N> {
         let mask = self.mask;

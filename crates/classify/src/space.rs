@@ -79,7 +79,7 @@ impl<const N: usize> Hash<N> {
         Hash(next(), [(); N].map(|()| [next(), next()]))
     }
 
-    /// The theorem covers the high 32 bits.
+    /// Returns the hash: the theorem covers its high 32 bits.
     #[inline]
     fn of(&self, key: &Key<N>, mask: &[u64; N]) -> u64 {
         let mut sum = self.0;
@@ -141,14 +141,14 @@ impl<T: Copy, const N: usize> Space<T, N> {
         self.tables.first().map_or(0, |table| table.entries.len())
     }
 
-    /// The slot of that table in which a look-up of this key begins.
+    /// Returns the slot of that table in which a look-up of this key begins.
     #[inline]
     pub(crate) fn first_slot(&self, key: &Key<N>) -> usize {
         let first = self.tables.first().filter(|table| table.is_hashed());
         first.map_or(0, |table| table.slot_of(key))
     }
 
-    /// Where the entries of this slot begin.
+    /// Returns where the entries of this slot begin.
     #[inline]
     pub(crate) fn first_entry(&self, first_slot: usize) -> usize {
         let first = self.tables.first();
@@ -164,7 +164,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
         entry.map_or(0, |entry| entry.pattern.mask[0] ^ u64::from(entry.rank))
     }
 
-    /// The ranks of all patterns that cover `pattern`.
+    /// Returns the ranks of all patterns that cover `pattern`.
     pub(crate) fn covers(&self, pattern: &Pattern<N>) -> impl Iterator<Item = usize> {
         let asks_less =
             |table: &&Table<T, N>| (0..N).all(|word| table.mask[word] & !pattern.mask[word] == 0);
@@ -183,7 +183,7 @@ impl<T: Copy, const N: usize> Space<T, N> {
         made.map(|entry| (entry.pattern, entry.target)).collect()
     }
 
-    /// The most that any packet may cost.
+    /// Returns the most that any packet may cost.
     pub(crate) fn effort(&self) -> Effort {
         Effort {
             tables: self.tables.len(),
@@ -251,7 +251,7 @@ impl<T: Copy, const N: usize> Table<T, N> {
         (self.hash.of(key, &self.mask) >> self.shift) as usize
     }
 
-    /// All that can match a key, by rank.
+    /// Returns all that can match a key, by rank.
     #[inline]
     fn entries_for(&self, key: &Key<N>) -> &[Entry<T, N>] {
         if !self.is_hashed() {
@@ -266,7 +266,7 @@ impl<T: Copy, const N: usize> Table<T, N> {
         bounds.map(|ends| &self.entries[ends[0] as usize..ends[1] as usize])
     }
 
-    /// The most keys that meet in a slot.
+    /// Returns the most keys that meet in a slot.
     fn meeting(&self) -> usize {
         let keys = |slot: &[Entry<T, N>]| {
             let hashed = |entry: &Entry<T, N>| {
@@ -342,7 +342,7 @@ impl<'a, const N: usize> Plan<'a, N> {
         left.iter().map(worth).sum()
     }
 
-    /// The patterns that a table with `mask` takes, and the others.
+    /// Returns the patterns that a table with `mask` takes, and the others.
     fn split(&mut self, left: &[u32], mask: &[u64; N], crowd: u32) -> (Vec<u32>, Vec<u32>) {
         self.count += 1;
         let mut taken = |&rank: &u32| self.company(rank, mask).is_some_and(|with| with < crowd);

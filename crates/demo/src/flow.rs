@@ -114,8 +114,8 @@ impl Flow {
         *self.client() == Some(client)
     }
 
-    /// A flow of which nothing was counted yet. On the link, its packets have the overhead on
-    /// top of `config`'s maximum length.
+    /// Returns a flow of which nothing was counted yet. On the link, its packets have the overhead
+    /// on top of `config`'s maximum length.
     pub fn new(name: String, config: FlowConfig, client: ClientId, sink: SocketAddr) -> Flow {
         let longest = config.max_length.get().saturating_add(OVERHEAD);
         Flow {

@@ -194,7 +194,7 @@ impl Handle {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// A thread that fails ends the run.
+    /// Returns a thread that fails ends the run.
     fn or_stop<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|_| self.stop())
     }
@@ -365,7 +365,7 @@ fn arbiter_config(options: &Options, link: Link) -> ArbiterConfig {
     }
 }
 
-/// The arbiter's way out, and the dispatchers on it.
+/// Returns the arbiter's way out, and the dispatchers on it.
 fn ways_out(count: u32, clock: Clock, flows: &Flows) -> Result<(Exit, Vec<Dispatcher<Metered>>)> {
     let open = || {
         let socket = UdpBackend::bind(SocketAddr::new(LISTEN.ip(), 0));
@@ -427,7 +427,7 @@ fn decide(
     (outcome, stopped_at)
 }
 
-/// A dispatcher's thread: until the arbiter is gone.
+/// Runs a dispatcher's thread until the arbiter is gone.
 fn dispatch(
     number: usize,
     mut dispatcher: Dispatcher<Metered>,
@@ -451,7 +451,7 @@ fn dispatch(
     Ok(())
 }
 
-/// Returns whether this program may run on such a core: a thread tries it.
+/// Checks on a thread whether this program may run on this core.
 ///
 /// # Errors
 ///

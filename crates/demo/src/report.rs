@@ -112,7 +112,7 @@ impl Promise {
 }
 
 impl Report {
-    /// The state after `elapsed` of running.
+    /// Returns the state after `elapsed` of running.
     pub fn take(promise: &Promise, elapsed: Nanos, flows: &Flows, vitals: &Vitals) -> Report {
         let (alg, rate) = (promise.alg.name(), promise.rate);
         let flows = flows.all();

@@ -36,7 +36,7 @@ impl Vitals {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The longest Delta_A, and where there are dispatchers the longest Delta_D.
+    /// Returns the longest Delta_A, and where there are dispatchers the longest Delta_D.
     pub fn longest(&self) -> (Nanos, Option<Nanos>) {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let passes = known.passes.iter().map(Spans::longest).max();

@@ -59,7 +59,7 @@ impl<'a> Bed<'a> {
         Ok(bed)
     }
 
-    /// The sender of this number, from 0.
+    /// Returns the sender of this number, from 0.
     pub(crate) fn sender(&self, number: usize) -> &Host {
         self.wire.sender(number)
     }
@@ -68,12 +68,12 @@ impl<'a> Bed<'a> {
         self.wire.receiver()
     }
 
-    /// The namespace between them, with the interfaces `inside` and `outside`.
+    /// Returns the namespace between them, with the interfaces `inside` and `outside`.
     pub(crate) fn middle(&self) -> &Namespace {
         self.wire.middle()
     }
 
-    /// The daemon's number as a process; the kernel's bridge has none.
+    /// Returns the daemon's number as a process; the kernel's bridge has none.
     pub(crate) fn daemon(&self) -> Option<u32> {
         self.daemon.as_ref().map(Program::id)
     }

@@ -27,7 +27,7 @@ impl Busy {
         }
     }
 
-    /// The number of steps that take `ns` nanoseconds, to the nearest.
+    /// Returns the number of steps that take `ns` nanoseconds, to the nearest.
     pub(crate) fn for_ns(self, ns: f64) -> u32 {
         (ns * self.steps_per_ns).round() as u32
     }

@@ -204,8 +204,8 @@ impl Counts {
     }
 }
 
-/// The time that all cores worked, by the first line of `/proc/stat`: user, nice, system, idle, waiting for
-/// devices, interrupts, soft interrupts, in ticks.
+/// Returns the time that all cores worked, by the first line of `/proc/stat`: user, nice, system, idle,
+/// waiting for devices, interrupts, soft interrupts, in ticks.
 fn busy(stat: &str, ticks_per_second: u64) -> Option<Duration> {
     let first = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks = first.split_whitespace().map(str::parse::<u64>);
@@ -249,8 +249,8 @@ impl OfProcess {
     }
 }
 
-/// The time in the kernel by `/proc/PID/stat`: its 15th field, in ticks. The second one is a name in parentheses, which may
-/// have spaces and parentheses in it.
+/// Returns the time in the kernel by `/proc/PID/stat`: its 15th field, in ticks. The second one is a name in
+/// parentheses, which may have spaces and parentheses in it.
 fn in_kernel(stat: &str, ticks_per_second: u64) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: u64 = fields.split_whitespace().nth(15 - 3)?.parse().ok()?;

@@ -52,8 +52,8 @@ pub trait Backend {
     /// The device is unusable.
     fn in_flight(&self) -> io::Result<u64>;
 
-    /// The most bytes that were [in flight](Self::in_flight) after a [`transmit`](Self::transmit), since
-    /// this backend was made; 0 where that is not kept. O(1).
+    /// Returns the most bytes that were [in flight](Self::in_flight) after a
+    /// [`transmit`](Self::transmit), since this backend was made; 0 where that is not kept. O(1).
     fn most_in_flight(&self) -> u64 {
         0
     }
@@ -117,7 +117,7 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 ///
 /// Every [`Frame`](crate::Frame) has the length of its bytes.
 pub trait ByteLen {
-    /// The length in bytes. O(1).
+    /// Returns the length in bytes. O(1).
     fn byte_len(&self) -> usize;
 }
 

@@ -115,7 +115,7 @@ impl Assembler {
         });
     }
 
-    /// The program.
+    /// Returns the program.
     ///
     /// # Panics
     ///

@@ -25,7 +25,7 @@ impl Budget {
         Self(bytes)
     }
 
-    /// The budget in bytes.
+    /// Returns the budget in bytes.
     pub const fn as_bytes(self) -> u64 {
         self.0
     }

@@ -36,7 +36,7 @@ pub fn complete_checksum(frame: &mut [u8]) -> bool {
     lacks.is_some()
 }
 
-/// Where such a frame lacks its checksum. O(1).
+/// Returns where such a frame lacks its checksum. O(1).
 ///
 /// # Example
 ///
@@ -152,7 +152,8 @@ mod tests {
         }
     }
 
-    /// A frame over TCP or UDP whose checksum was left undone, and where its transport header is.
+    /// Returns a frame over TCP or UDP whose checksum was left undone, and where its transport
+    /// header is.
     fn undone(six: bool, tcp: bool, tags: usize, payload: &[u8]) -> (Vec<u8>, usize) {
         let header = if tcp { 20 } else { 8 };
         let length = (header + payload.len()) as u16;

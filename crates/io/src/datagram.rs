@@ -38,9 +38,10 @@ pub const MAX_DATAGRAM: usize = 65_535 - 20 - 8;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Frame {
-    /// The payload: at most [`MAX_DATAGRAM`] bytes, or the backend refuses it. May be empty.
+    /// Returns the payload: at most [`MAX_DATAGRAM`] bytes, or the backend refuses it. May be
+    /// empty.
     fn bytes(&self) -> &[u8];
-    /// Where it goes.
+    /// Returns where it goes.
     fn peer(&self) -> SocketAddr;
 }
 

@@ -384,7 +384,7 @@ impl EarlyDrop {
         }
     }
 
-    /// The limit of a packet.
+    /// Returns the limit of a packet.
     fn limit(
         &self,
         class: u32,
@@ -569,7 +569,8 @@ pub(crate) enum Target {
 }
 
 impl Gate {
-    /// All of these gates as one: where several backends share what arrives at an interface.
+    /// Returns all of these gates as one: where several backends share what arrives at an
+    /// interface.
     pub fn of_all(gates: impl IntoIterator<Item = Gate>) -> Gate {
         let mut all: Vec<Target> = Vec::new();
         for Gate(target) in gates {

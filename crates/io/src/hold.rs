@@ -167,8 +167,8 @@ impl Hold {
         })
     }
 
-    /// Its locked file, for another process to [share](Self::share); `None` where nothing could be
-    /// noted.
+    /// Returns its locked file, for another process to [share](Self::share); `None` where nothing
+    /// could be noted.
     ///
     /// # Errors
     ///
@@ -393,7 +393,8 @@ impl Note {
             .into_iter()
     }
 
-    /// The addresses and routes that a former holder had moved, as far as its note is of this start of the machine.
+    /// Returns the addresses and routes that a former holder had moved, as far as its note is of this start of the
+    /// machine.
     fn left_moved(&self, former: &str) -> Option<Moved> {
         let boot = value(former, "boot");
         boot.filter(|&boot| boot == self.boot)?;
@@ -431,24 +432,25 @@ fn write(mut file: &File, text: &str) -> io::Result<()> {
     file.set_len(text.len() as u64)
 }
 
-/// Which start of the machine this is.
+/// Returns which start of the machine this is.
 fn boot() -> io::Result<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(boot.trim().to_owned())
 }
 
-/// Where the note of an interface is.
+/// Returns where the note of an interface is.
 fn path_of(folder: &Path, interface: &Interface) -> io::Result<PathBuf> {
     Ok(folder.join(format!("{}-{}", interface.namespace()?, interface.index())))
 }
 
-/// Where addresses are noted that were moved from an interface that was deleted.
+/// Returns where addresses are noted that were moved from an interface that was deleted.
 fn path_of_kept(folder: &Path, name: &str, interface: &Interface) -> io::Result<PathBuf> {
     Ok(folder.join(format!("{}-{name}.moved", interface.namespace()?)))
 }
 
-/// The socket in the folder of notes at which the process that holds the interface of this name, in the
-/// calling thread's network namespace, can be asked to hand over. The folder is made if it is not there.
+/// Returns the socket in the folder of notes at which the process that holds the interface of this name,
+/// in the calling thread's network namespace, can be asked to hand over. The folder is made if it is not
+/// there.
 ///
 /// # Errors
 ///
@@ -500,7 +502,7 @@ fn busy(name: &str, pid: Option<&str>) -> io::Error {
     )
 }
 
-/// The sentence for an error.
+/// Returns the sentence for an error.
 fn explain(name: &str, error: io::Error) -> io::Error {
     let (kind, sentence) = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => (
@@ -588,7 +590,8 @@ mod tests {
 
     const OWN: [(&str, u8); 2] = [("192.0.2.7", 24), ("2001:db8::7", 64)];
 
-    /// An interface `outside` with addresses, and the interface of a router at its other end.
+    /// Returns an interface `outside` with addresses, and the interface of a router at its other
+    /// end.
     fn addressed((host, router): (&Namespace, &Namespace)) -> Result<(Link, Link), LabError> {
         let (outside, far) = veth((host, "outside"), (router, "far"), 1_500)?;
         outside.up()?;

@@ -7,8 +7,9 @@ use crate::moved;
 use crate::network::Network;
 use crate::sys::interface::Interface;
 
-/// The MTU of the interface of this name in the calling thread's network namespace, in bytes: the
-/// longest payload of a frame, without its Ethernet header. Needs no privilege. A few system calls.
+/// Returns the MTU of the interface of this name in the calling thread's network namespace, in
+/// bytes: the longest payload of a frame, without its Ethernet header. Needs no privilege. A few
+/// system calls.
 ///
 /// # Errors
 ///
@@ -122,8 +123,8 @@ pub fn is_tap(name: &str) -> io::Result<bool> {
     Ok(is_tun && check_ethernet(name).is_ok())
 }
 
-/// The IP addresses of the interface of this name, with the lengths of their prefixes, in the calling thread's network
-/// namespace. Addresses of its link alone are left out. Needs no privilege.
+/// Returns the IP addresses of the interface of this name, with the lengths of their prefixes, in the calling thread's
+/// network namespace. Addresses of its link alone are left out. Needs no privilege.
 ///
 /// # Errors
 ///
@@ -141,8 +142,8 @@ pub fn addresses(name: &str) -> io::Result<Vec<(IpAddr, u8)>> {
     Ok(Network::read()?.addresses(name))
 }
 
-/// The gateways of default routes by the interface of this name, in the calling thread's network namespace. Needs no
-/// privilege.
+/// Returns the gateways of default routes by the interface of this name, in the calling thread's network namespace.
+/// Needs no privilege.
 ///
 /// # Errors
 ///
@@ -159,7 +160,7 @@ pub fn gateways(name: &str) -> io::Result<Vec<IpAddr>> {
     moved::gateways(Interface::find(name)?.index())
 }
 
-/// The sentence for an interface that carries something else than Ethernet frames.
+/// Returns the sentence for an interface that carries something else than Ethernet frames.
 pub(crate) fn no_ethernet(name: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidInput,

@@ -154,7 +154,7 @@ impl Listener {
         self.is_others = true;
     }
 
-    /// A connection that waits, if there is one.
+    /// Returns a connection that waits, if there is one.
     ///
     /// # Errors
     ///

@@ -227,7 +227,7 @@ impl Moved {
     }
 }
 
-/// The gateways of default routes by the interface of this index.
+/// Returns the gateways of default routes by the interface of this index.
 pub(crate) fn gateways(index: u32) -> io::Result<Vec<IpAddr>> {
     let socket = Socket::open(Protocol::ROUTE)?;
     let routes = routes_by(all_routes(&socket)?, index);
@@ -283,7 +283,8 @@ fn link(index: u32) -> Message {
     Message::new(fixed)
 }
 
-/// The routes by an interface that are not the kernel's own, those without a gateway first: others need them.
+/// Returns the routes by an interface that are not the kernel's own, those without a gateway first: others
+/// need them.
 fn routes_by(routes: Vec<Answer>, index: u32) -> Vec<Vec<u8>> {
     let mut routes: Vec<Answer> = routes
         .into_iter()
@@ -311,7 +312,7 @@ fn all_routes(socket: &Socket) -> io::Result<Vec<Answer>> {
     socket.request(GET_ROUTE, DUMP, &Message::new([0; ROUTE_FIXED]))
 }
 
-/// The next hops of a route that has several: each is a struct rtnexthop with attributes.
+/// Returns the next hops of a route that has several: each is a struct rtnexthop with attributes.
 fn hops(route: &Answer) -> Vec<Answer> {
     let mut rest = route.attribute(ROUTE_FIXED, MULTIPATH).unwrap_or_default();
     let mut hops = Vec::new();
@@ -328,7 +329,7 @@ fn hops(route: &Answer) -> Vec<Answer> {
     hops
 }
 
-/// The interfaces that a route sends by.
+/// Returns the interfaces that a route sends by.
 fn devices(route: &Answer) -> Vec<u32> {
     let own = route.attribute(ROUTE_FIXED, BY);
     let own = own.and_then(|by| by.first_chunk());
@@ -361,7 +362,7 @@ enum Lifetime {
     Unlimited,
 }
 
-/// An address as the kernel described it, at another interface.
+/// Returns an address as the kernel described it, at another interface.
 fn address_at(bytes: &[u8], index: u32, lifetime: Lifetime) -> Message {
     let answer = Answer::new(bytes.to_vec());
     let mut fixed = bytes.get(..4).unwrap_or_default().to_vec();
@@ -382,7 +383,7 @@ fn address_at(bytes: &[u8], index: u32, lifetime: Lifetime) -> Message {
     message
 }
 
-/// A route as the kernel described it, by another interface.
+/// Returns a route as the kernel described it, by another interface.
 fn route_by(bytes: &[u8], index: u32) -> Message {
     let answer = Answer::new(bytes.to_vec());
     let mut fixed = bytes.get(..8).unwrap_or_default().to_vec();
@@ -421,7 +422,7 @@ fn index(name: &str) -> io::Result<u32> {
     Ok(Interface::find(name)?.index())
 }
 
-/// The file of a setting of an interface: `key` is a family and a name.
+/// Returns the file of a setting of an interface: `key` is a family and a name.
 fn path(key: &str, interface: &str) -> String {
     let (family, key) = key.split_once('/').unwrap_or_default();
     format!("/proc/sys/net/{family}/conf/{interface}/{key}")

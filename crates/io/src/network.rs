@@ -157,42 +157,43 @@ impl Network {
         })
     }
 
-    /// The index of the interface of this name.
+    /// Returns the index of the interface of this name.
     #[must_use]
     pub fn index(&self, name: &str) -> Option<u32> {
         let device = self.devices.iter().find(|device| device.name == name);
         device.map(|device| device.index)
     }
 
-    /// The name of the interface of this index.
+    /// Returns the name of the interface of this index.
     #[must_use]
     pub fn name(&self, index: u32) -> Option<&str> {
         self.device(index).map(|device| &*device.name)
     }
 
-    /// The MTU of the interface of this name, in bytes.
+    /// Returns the MTU of the interface of this name, in bytes.
     #[must_use]
     pub fn mtu(&self, name: &str) -> Option<u32> {
         let device = self.devices.iter().find(|device| device.name == name);
         device.map(|device| device.mtu)
     }
 
-    /// The kind of the interface of this name, as `ip -details link` shows it; empty for hardware.
+    /// Returns the kind of the interface of this name, as `ip -details link` shows it; empty for
+    /// hardware.
     #[must_use]
     pub fn kind(&self, name: &str) -> Option<&str> {
         let device = self.devices.iter().find(|device| device.name == name);
         device.map(|device| &*device.kind)
     }
 
-    /// The Ethernet address of the interface of this name.
+    /// Returns the Ethernet address of the interface of this name.
     #[must_use]
     pub fn hardware(&self, name: &str) -> Option<[u8; 6]> {
         let device = self.devices.iter().find(|device| device.name == name);
         device?.hardware
     }
 
-    /// The addresses of the interface of this name, with the lengths of their prefixes, but for those that
-    /// are valid on its link alone.
+    /// Returns the addresses of the interface of this name, with the lengths of their prefixes, but for
+    /// those that are valid on its link alone.
     #[must_use]
     pub fn addresses(&self, name: &str) -> Vec<(IpAddr, u8)> {
         let index = self.index(name);
@@ -237,7 +238,8 @@ impl Network {
         self.devices.iter().find(|device| device.index == index)
     }
 
-    /// An interface and all devices above it: those that it is a part of, and those that send by it.
+    /// Returns an interface and all devices above it: those that it is a part of, and those that
+    /// send by it.
     fn family(&self, port: u32) -> Vec<&Device> {
         let mut family: Vec<&Device> = self.device(port).into_iter().collect();
         let mut next = 0;
@@ -319,7 +321,7 @@ impl Network {
         own.map(|it| !it.is_of_link).max()
     }
 
-    /// The VRF that it is a part of.
+    /// Returns the VRF that it is a part of.
     fn vrf(&self, device: &Device) -> Option<u32> {
         let controller = self.device(device.controller?)?;
         (controller.kind == "vrf").then_some(controller.index)
@@ -397,7 +399,7 @@ impl Address {
     }
 }
 
-/// The IP address of as many bytes.
+/// Returns the IP address of as many bytes.
 pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => Some(Ipv4Addr::from(*bytes.first_chunk()?).into()),
@@ -406,7 +408,7 @@ pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The interface that an answer is about, if packets are forwarded there.
+/// Returns the interface that an answer is about, if packets are forwarded there.
 fn forwards(answer: Answer) -> Option<u32> {
     let number = |kind| {
         let value = answer.attribute(CONFIGURATION_FIXED, kind)?;

@@ -386,7 +386,8 @@ impl<F> PacketBackend<F> {
         Ok(Self::over(name, interface, senders, ring, budget))
     }
 
-    /// Its sockets, for another process; `None` where frames come in blocks. Two system calls.
+    /// Returns its sockets, for another process; `None` where frames come in blocks. Two system
+    /// calls.
     ///
     /// # Errors
     ///
@@ -748,7 +749,7 @@ fn removed(name: &str) -> io::Error {
     )
 }
 
-/// The sentence for an error met with an interface.
+/// Returns the sentence for an error met with an interface.
 fn explain(name: &str, error: io::Error) -> io::Error {
     let sentence = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => format!(

@@ -68,8 +68,8 @@ pub use fairlane_classify::offload::{
 use crate::kept;
 use crate::unsummed::{PacketFrame, Unsummed};
 
-/// The frame of this number, in memory that is [kept](crate::KeptBytes), lacking its checksum if it can
-/// say so.
+/// Returns the frame of this number, in memory that is [kept](crate::KeptBytes), lacking its checksum
+/// if it can say so.
 fn piece<F: PacketFrame>(cut: &Cut, whole: &[u8], number: usize) -> F {
     let room = kept::room(cut.headers() + cut.part(number).len());
     let lacks = cut.checksum().filter(|_| F::MAY_LACK);

@@ -110,7 +110,7 @@ impl<F: AsRef<[u8]>> TunBackend<F> {
 }
 
 impl<F> TunBackend<F> {
-    /// The interface's name when it was made.
+    /// Returns the interface's name when it was made.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -205,8 +205,8 @@ impl<F> AsFd for TunBackend<F> {
     }
 }
 
-/// An Ethernet address that no other interface has, and that is the same for the same two: FNV-1a, marked as
-/// locally administered and of one station.
+/// Returns an Ethernet address that no other interface has, and that is the same for the same two: FNV-1a,
+/// marked as locally administered and of one station.
 fn derived(address: [u8; 6], name: &str) -> [u8; 6] {
     let bytes = address.iter().chain(name.as_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
@@ -223,7 +223,7 @@ fn derived(address: [u8; 6], name: &str) -> [u8; 6] {
 /// Where the kernel gives out virtual interfaces.
 const DEVICE: &str = "/dev/net/tun";
 
-/// The sentence for an error met while opening.
+/// Returns the sentence for an error met while opening.
 fn explain(name: &str, error: io::Error) -> io::Error {
     let (kind, sentence) = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => (
@@ -256,7 +256,7 @@ fn explain(name: &str, error: io::Error) -> io::Error {
     io::Error::new(kind, sentence)
 }
 
-/// An error met later, with a sentence if the interface is gone.
+/// Returns an error met later, with a sentence if the interface is gone.
 fn while_running(name: &str, error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::EBADFD | libc::ENODEV) => io::Error::new(

@@ -82,13 +82,13 @@ pub trait PacketFrame: AsRef<[u8]> + From<Vec<u8>> {
     /// Whether frames of this type can lack a checksum. Frames received as another type are complete.
     const MAY_LACK: bool = false;
 
-    /// A frame that lacks this checksum; one that cannot say so is completed.
+    /// Returns a frame that lacks this checksum; one that cannot say so is completed.
     fn lacking(mut bytes: Vec<u8>, checksum: Unsummed) -> Self {
         checksum.complete(&mut bytes);
         bytes.into()
     }
 
-    /// The checksum that it lacks.
+    /// Returns the checksum that it lacks.
     fn lacks(&self) -> Option<Unsummed> {
         None
     }

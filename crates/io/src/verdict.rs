@@ -26,8 +26,8 @@ enum Verdict {
     Fatal,
 }
 
-/// An error that is not known falls to `Fatal`: it keeps the packets and is seen, where a wrong
-/// `Complaint` would throw away a whole queue in silence.
+/// Returns an error that is not known falls to `Fatal`: it keeps the packets and is seen, where a
+/// wrong `Complaint` would throw away a whole queue in silence.
 fn judge(error: &io::Error) -> Verdict {
     match error.raw_os_error() {
         Some(libc::EINTR) => Verdict::Interrupted,

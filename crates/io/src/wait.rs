@@ -19,7 +19,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter. Allocates nothing yet.
+    /// Returns a waiter. Allocates nothing yet.
     pub fn new() -> Self {
         Self::default()
     }

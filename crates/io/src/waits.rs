@@ -42,12 +42,12 @@ impl Waits {
         }
     }
 
-    /// A look at a ring whose notes are the time of the world. Before the ring is read.
+    /// Returns a look at a ring whose notes are the time of the world. Before the ring is read.
     pub(crate) fn look_by_wall(&self) -> Look {
         self.look(read(ClockId::Realtime), read(ClockId::Monotonic))
     }
 
-    /// A look at a ring whose notes are the time since the start of the machine.
+    /// Returns a look at a ring whose notes are the time since the start of the machine.
     pub(crate) fn look_by_uptime(&self) -> Look {
         let now = read(ClockId::Monotonic);
         self.look(now, now)

@@ -314,12 +314,12 @@ impl Attention {
 }
 
 impl XdpBackend {
-    /// Which mode the interface offered.
+    /// Returns which mode the interface offered.
     pub fn mode(&self) -> XdpMode {
         self.sender.mode()
     }
 
-    /// The interface's name when this was bound.
+    /// Returns the interface's name when this was bound.
     pub fn interface(&self) -> &str {
         self.sender.interface()
     }
@@ -368,12 +368,12 @@ impl XdpBackend {
         1 + self.beside.len()
     }
 
-    /// The half that receives from all queues.
+    /// Returns the half that receives from all queues.
     pub fn receiver(&self) -> &XdpReceiver {
         &self.receiver
     }
 
-    /// The half that sends, by the first queue.
+    /// Returns the half that sends, by the first queue.
     pub fn sender(&self) -> &XdpSender {
         &self.sender
     }
@@ -451,7 +451,8 @@ impl Backend for XdpBackend {
         self.receiver.arrivals()
     }
 
-    /// The bytes of frames that the kernel has not yet given back: never more than the budget.
+    /// Returns the bytes of frames that the kernel has not yet given back: never more than the
+    /// budget.
     ///
     /// A device that copies gives a frame back when it is done with the copy: veth, when the other
     /// side has received it.

@@ -48,8 +48,8 @@ fn host(test: &str) -> Option<Host> {
     })
 }
 
-/// The answer to a packet: source and destination change places. They are summed alike, so the
-/// checksums stay right.
+/// Returns the answer to a packet: source and destination change places. They are summed alike, so
+/// the checksums stay right.
 fn answer(mut packet: Vec<u8>) -> Vec<u8> {
     for (one, other, length) in [(12, 16, 4), (20, 22, 2)] {
         let (left, right) = packet.split_at_mut(other);

@@ -29,7 +29,7 @@ impl Echo {
     /// Longest request or reply, in bytes. More than 1,472 go in fragments of a frame each.
     pub const LONGEST: usize = 8_192;
 
-    /// A client on `from` and a server on `to` at `port`.
+    /// Returns a client on `from` and a server on `to` at `port`.
     ///
     /// # Errors
     ///

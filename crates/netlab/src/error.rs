@@ -37,7 +37,7 @@ pub enum LabError {
     },
 }
 
-/// The Debian package of a program; most have its name.
+/// Returns the Debian package of a program; most have its name.
 fn package(program: &str) -> &str {
     match program {
         "tc" => "iproute2",

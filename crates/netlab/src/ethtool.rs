@@ -70,7 +70,7 @@ fn set(index: u32, what: u8, to: impl Fn(Message) -> Message) -> io::Result<()> 
     socket.request(family(&socket)?, 0, &message).map(drop)
 }
 
-/// The number under which this kernel knows ethtool.
+/// Returns the number under which this kernel knows ethtool.
 fn family(socket: &Socket) -> io::Result<u16> {
     let question = command(GET_FAMILY).with_text(FAMILY_NAME, "ethtool");
     let answers = socket.request(CONTROL, 0, &question)?;

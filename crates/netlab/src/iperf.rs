@@ -25,7 +25,7 @@ const CONNECT_MS: &str = "3000";
 /// Extra time allowed to a program beyond its configured duration.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Returns whether TCP flows can be had.
+/// Checks whether TCP flows are available.
 ///
 /// # Errors
 ///

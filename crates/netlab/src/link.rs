@@ -144,7 +144,7 @@ pub fn veth_with_queues(
 }
 
 impl Link {
-    /// The interface of this name in `namespace`, however it was made.
+    /// Returns the interface of this name in `namespace`, however it was made.
     ///
     /// # Errors
     ///
@@ -185,8 +185,8 @@ impl Link {
         Ok(())
     }
 
-    /// The number of frames that it has received since it was made, and their bytes, headers
-    /// included.
+    /// Returns the number of frames that it has received since it was made, and their bytes,
+    /// headers included.
     ///
     /// # Errors
     ///
@@ -207,17 +207,17 @@ impl Link {
         &self.namespace
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its number, never 0.
+    /// Returns its number, never 0.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Its Ethernet address; all zeros for a device that has none.
+    /// Returns its Ethernet address; all zeros for a device that has none.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
     }
@@ -375,7 +375,7 @@ impl Link {
     }
 }
 
-/// The number of an address's family, AF_INET or AF_INET6, and its bytes.
+/// Returns the number of an address's family, AF_INET or AF_INET6, and its bytes.
 fn bytes_of(address: IpAddr) -> (u8, Vec<u8>) {
     match address {
         IpAddr::V4(address) => (2, address.octets().to_vec()),

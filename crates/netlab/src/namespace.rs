@@ -107,7 +107,7 @@ impl Namespace {
     }
 }
 
-/// The thread's result, or its panic.
+/// Returns the thread's result, or its panic.
 fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()

@@ -47,7 +47,8 @@ impl Probed {
         self.sent.saturating_sub(self.delays.len() as u64)
     }
 
-    /// The delay that this part of all that arrived, 0 to 1, did not exceed; `None` if none arrived.
+    /// Returns the delay that this part of all that arrived, 0 to 1, did not exceed; `None` if none
+    /// arrived.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let last = self.delays.len().checked_sub(1)?;
         let place = (part.clamp(0.0, 1.0) * last as f64).round() as usize;

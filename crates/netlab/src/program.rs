@@ -32,7 +32,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The lines, one after the other.
+    /// Returns the lines, one after the other.
     pub fn output(&self) -> String {
         let lines = self.lines.iter().map(|(_, line)| line.as_str());
         lines.collect::<Vec<_>>().join("\n")
@@ -82,13 +82,13 @@ impl Program {
         })
     }
 
-    /// The next line that it prints on standard output, and when it came; `None` if none comes in
-    /// time, or it has ended.
+    /// Returns the next line that it prints on standard output, and when it came; `None` if none
+    /// comes in time, or it has ended.
     pub fn line(&self, patience: Duration) -> Option<(Instant, String)> {
         self.lines.recv_timeout(patience).ok()
     }
 
-    /// Its number as a process.
+    /// Returns its number as a process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -12,8 +12,8 @@ const ROOT: u32 = u32::MAX;
 /// Says that the rate counts Ethernet frames.
 const ETHERNET: u8 = 1;
 
-/// A request to let at most `rate` bytes a second out of the interface at `index`, at most `burst`
-/// of them at once, and to let at most `queue` bytes wait.
+/// Returns a request to let at most `rate` bytes a second out of the interface at `index`, at most
+/// `burst` of them at once, and to let at most `queue` bytes wait.
 pub(crate) fn token_bucket(index: u32, rate: u32, burst: u32, queue: u32) -> Message {
     // struct tc_tbf_qopt: the rate, no peak rate, the queue, and two fields that the burst
     // replaces. A rate is six fields of 12 bytes, of which two matter.

@@ -16,7 +16,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host of this interface, which is given the address, with a network of 24 bits. TCP
+    /// Returns a host of this interface, which is given the address, with a network of 24 bits. TCP
     /// remembers nothing from one connection to the next.
     ///
     /// # Errors
@@ -34,17 +34,17 @@ impl Host {
         Ok(Host { link, address })
     }
 
-    /// Its interface.
+    /// Returns its interface.
     pub fn link(&self) -> &Link {
         &self.link
     }
 
-    /// Its namespace.
+    /// Returns its namespace.
     pub fn namespace(&self) -> &Namespace {
         self.link.namespace()
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn address(&self) -> IpAddr {
         self.address
     }
@@ -137,7 +137,7 @@ impl Wire {
         })
     }
 
-    /// The sender of this number, from 0; its address is 10.0.0.(number + 1).
+    /// Returns the sender of this number, from 0; its address is 10.0.0.(number + 1).
     ///
     /// # Panics
     ///
@@ -146,17 +146,18 @@ impl Wire {
         &self.senders[number]
     }
 
-    /// The receiver; its address is 10.0.0.254.
+    /// Returns the receiver; its address is 10.0.0.254.
     pub fn receiver(&self) -> &Host {
         &self.receiver
     }
 
-    /// The namespace between them, with the interfaces `inside` (to the senders) and `outside`.
+    /// Returns the namespace between them, with the interfaces `inside` (to the senders) and
+    /// `outside`.
     pub fn middle(&self) -> &Namespace {
         self.inside.namespace()
     }
 
-    /// All hosts.
+    /// Returns all hosts.
     pub fn hosts(&self) -> impl Iterator<Item = &Host> {
         self.senders.iter().chain([&self.receiver])
     }
@@ -193,7 +194,7 @@ impl Wire {
     }
 }
 
-/// A cable that is up, whose frames are whole if that is asked for.
+/// Returns a cable that is up, whose frames are whole if that is asked for.
 fn cable((one, other): (Link, Link), whole: bool) -> Result<(Link, Link), LabError> {
     for link in [&one, &other] {
         if whole {

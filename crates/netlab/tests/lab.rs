@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_netlab::{LabError, Link, Namespace, cable, or_skip, veth};
 
-/// The interfaces that the calling thread sees.
+/// Returns the interfaces that the calling thread sees.
 fn interfaces() -> Vec<String> {
     fs::read_to_string("/proc/thread-self/net/dev")
         .unwrap()

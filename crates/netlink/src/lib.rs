@@ -127,7 +127,7 @@ impl Answer {
     }
 }
 
-/// The value of the first attribute of a kind among these.
+/// Returns the value of the first attribute of a kind among these.
 fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     let mut all = attributes(bytes);
     all.find(|&(other, _)| other == kind)

@@ -85,7 +85,7 @@ impl<Q: Queue, R, P> DerefMut for Arbiter<Q, R, P> {
 }
 
 impl<A: Scheduler, B: Backend<Tx: Send>> Arbiter<PacketScheduler<A, B::Tx>, Straight<B>> {
-    /// An arbiter without clients that transmits through `backend` itself, and whose link
+    /// Returns an arbiter without clients that transmits through `backend` itself, and whose link
     /// is idle from `now`. Each client's flow has its share by `algorithm`.
     pub fn new(algorithm: A, config: ArbiterConfig, backend: B, now: Nanos) -> Self {
         Arbiter::releasing(algorithm, config, Straight::to(backend), now)
@@ -93,7 +93,7 @@ impl<A: Scheduler, B: Backend<Tx: Send>> Arbiter<PacketScheduler<A, B::Tx>, Stra
 }
 
 impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<PacketScheduler<A, P>, R> {
-    /// An arbiter without clients that releases packets to `release`, and whose link is
+    /// Returns an arbiter without clients that releases packets to `release`, and whose link is
     /// idle from `now`. Each client's flow has its share by `algorithm`.
     pub fn releasing(algorithm: A, config: ArbiterConfig, release: R, now: Nanos) -> Self {
         let queue = PacketScheduler::new(algorithm, config.limits);
@@ -145,7 +145,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         }
     }
 
-    /// A handle to register clients with.
+    /// Returns a handle to register clients with.
     pub fn registrar(&self) -> Registrar<Q::Payload> {
         Registrar::new(
             Arc::clone(&self.registrations),
@@ -222,7 +222,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         }
     }
 
-    /// The first block of `do_scan`.
+    /// Drains the mailboxes: the first block of `do_scan`.
     #[inline]
     fn drain(&mut self) -> Drained {
         let (now, config) = (self.now, &self.config);
@@ -290,7 +290,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         self.clients.sleep(longest)
     }
 
-    /// A handle to wake its thread with.
+    /// Returns a handle to wake its thread with.
     pub(crate) fn bell(&self) -> fairlane_mailbox::bell::Handle {
         self.clients.handle()
     }

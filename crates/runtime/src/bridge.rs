@@ -112,7 +112,7 @@ impl Side {
     /// Both, in order.
     pub const BOTH: [Side; 2] = [Side::Left, Side::Right];
 
-    /// The other one.
+    /// Returns the other one.
     pub const fn other(self) -> Side {
         match self {
             Side::Left => Side::Right,
@@ -357,8 +357,8 @@ where
     F: ByteLen,
     M: Make<F, Q::Payload>,
 {
-    /// A bridge of two lanes, named by the device that they leave by. An arbiter's link is idle
-    /// from the time at which it was made.
+    /// Returns a bridge of two lanes, named by the device that they leave by. An arbiter's link is
+    /// idle from the time at which it was made.
     ///
     /// # Errors
     ///
@@ -409,7 +409,7 @@ where
         Ok(round)
     }
 
-    /// The part of a round that takes in nothing from the devices.
+    /// Runs the part of a round that receives nothing from the devices.
     ///
     /// # Errors
     ///
@@ -607,7 +607,7 @@ where
         });
     }
 
-    /// The arbiter of the lane that leaves by this device, if it has one.
+    /// Returns the arbiter of the lane that leaves by this device, if it has one.
     pub fn arbiter(&self, leaves_by: Side) -> Option<&Arbiter<Q, Straight<D>>> {
         match &self.ways[leaves_by.index()] {
             Way::Shaped(arbiter, ..) => Some(arbiter),
@@ -670,12 +670,12 @@ where
         self.ways.iter().all(Way::is_drained)
     }
 
-    /// The device on this side.
+    /// Returns the device on this side.
     pub fn device(&self, side: Side) -> &D {
         self.ways[side.index()].device()
     }
 
-    /// The device on this side, to ask what takes it mutably.
+    /// Returns the device on this side, to ask what takes it mutably.
     pub fn device_mut(&mut self, side: Side) -> &mut D {
         self.ways[side.index()].device_mut()
     }

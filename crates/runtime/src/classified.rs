@@ -204,7 +204,7 @@ fn sum(one: FlowStats, other: FlowStats) -> FlowStats {
 }
 
 impl<P, C, K> Classified<P, C, K> {
-    /// A queue without ports. `classes` is empty.
+    /// Returns a queue without ports. `classes` is empty.
     pub fn new(classes: C, classify: K) -> Self {
         Classified {
             classes,
@@ -217,7 +217,7 @@ impl<P, C, K> Classified<P, C, K> {
         }
     }
 
-    /// The classes.
+    /// Returns the classes.
     pub fn classes(&self) -> &C {
         &self.classes
     }
@@ -239,7 +239,7 @@ where
     C: ClassQueue<FromPort<P>>,
     K: Classify<P>,
 {
-    /// The classes, to change or to exchange: whatever leaves them otherwise than by
+    /// Returns the classes, to change or to exchange: whatever leaves them otherwise than by
     /// [`dequeue`](Queue::dequeue) is given to [`adopt`](Self::adopt).
     pub fn classes_mut(&mut self) -> &mut C {
         &mut self.classes

@@ -13,7 +13,7 @@ use fairlane_mailbox::{Full, Producer};
 pub struct ClientId(pub(crate) u32);
 
 impl ClientId {
-    /// Its number: clients of one arbiter are numbered from 0.
+    /// Returns its number: clients of one arbiter are numbered from 0.
     #[inline]
     pub const fn number(self) -> u32 {
         self.0
@@ -265,7 +265,7 @@ impl<P: Send> Client<P> {
         self.counters.by_arbiter.dropped.load(Ordering::Relaxed)
     }
 
-    /// Why the mailbox took nothing.
+    /// Returns why the mailbox took nothing.
     #[cold]
     fn full(&self) -> Refusal {
         match self.mailbox.is_abandoned() {

@@ -33,7 +33,7 @@ pub(crate) struct Registered<P> {
 }
 
 impl<P: Send> Registered<P> {
-    /// A client without a number and a flow yet.
+    /// Returns a client without a number and a flow yet.
     pub(crate) fn new(inbox: Inbox<P>, counters: Arc<Counters>, waiting: Option<Waiting>) -> Self {
         Registered {
             inbox,

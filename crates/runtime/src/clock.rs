@@ -89,7 +89,7 @@ fn counted(span: Duration, pace: u64) -> Duration {
 }
 
 impl Clock {
-    /// A clock that starts now.
+    /// Returns a clock that starts now.
     pub fn start() -> Self {
         // The counter's nanoseconds are those of a calibration that a busy machine puts out by
         // hundreds of millionths.
@@ -159,7 +159,7 @@ impl Clock {
     }
 }
 
-/// The counter and the system's clock at one moment.
+/// Returns the counter and the system's clock at one moment.
 fn both() -> Both {
     let look = || {
         let before = SystemTime::now();

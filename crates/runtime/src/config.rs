@@ -43,7 +43,7 @@ impl ArbiterConfig {
     /// `scan_limit`, unless said otherwise.
     pub const SCAN_LIMIT: usize = 6;
 
-    /// A thousand clients of 256 slots; a look at each mailbox every microsecond, 6 looks a
+    /// Returns a thousand clients of 256 slots; a look at each mailbox every microsecond, 6 looks a
     /// step at most and 128 packets each; 64 packets out a step. With many active clients, few
     /// looks a step find more packets each, and so cost less a packet: with 1,000 clients that all
     /// send, looking at all of them in each step carries a quarter of the packets.

@@ -43,7 +43,7 @@ impl Spans {
         self.count
     }
 
-    /// The longest of them.
+    /// Returns the longest of them.
     pub fn longest(&self) -> Nanos {
         self.longest
     }

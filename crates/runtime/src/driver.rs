@@ -152,7 +152,7 @@ impl Idling {
 }
 
 impl Default for Idling {
-    /// The [usual](Self::USUAL) one.
+    /// Returns the [usual](Self::USUAL) one.
     fn default() -> Self {
         Idling::USUAL
     }

@@ -17,7 +17,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link without overhead that makes up for at most 20 ms.
+    /// Returns a link without overhead that makes up for at most 20 ms.
     pub const fn new(rate: Rate) -> Self {
         Link {
             rate,
@@ -40,7 +40,7 @@ impl Link {
         Length::new(len.get().saturating_add(self.overhead))
     }
 
-    /// The longest packet whose carried length is in range.
+    /// Returns the longest packet whose carried length is in range.
     pub fn longest(&self) -> Option<Length> {
         Length::new(MAX_LENGTH.saturating_sub(self.overhead))
     }
@@ -67,7 +67,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// A pacer for a link that is idle from `now`.
+    /// Returns a pacer for a link that is idle from `now`.
     pub fn new(link: Link, now: Nanos) -> Self {
         Pacer {
             link,
@@ -75,7 +75,7 @@ impl Pacer {
         }
     }
 
-    /// The link.
+    /// Returns the link.
     pub fn link(&self) -> &Link {
         &self.link
     }
@@ -87,7 +87,7 @@ impl Pacer {
         self.link.rate = rate;
     }
 
-    /// When all that was released will have been carried.
+    /// Returns when all that was released will have been carried.
     pub fn idle_at(&self) -> Nanos {
         self.released.empty_at()
     }

@@ -77,7 +77,7 @@ pub trait Pace {
     /// The packets that may be released at one time.
     type Opening: Opening;
 
-    /// The link. Its rate is the whole link's.
+    /// Returns the link. Its rate is the whole link's.
     fn link(&self) -> &Link;
 
     /// Returns the packets that may be released at `now`, with `waiting` bytes queued, overhead included. It must be

@@ -73,7 +73,7 @@ struct Inner<P> {
 }
 
 impl<P> Inner<P> {
-    /// The lowest number that is free, so that tables are as long as clients are many.
+    /// Returns the lowest number that is free, so that tables are as long as clients are many.
     fn number(&mut self) -> Option<u32> {
         if let Some(number) = self.free.pop_first() {
             return Some(number);
@@ -175,20 +175,20 @@ impl<P: Send> Registrar<P> {
         }
     }
 
-    /// The link that the arbiter paces.
+    /// Returns the link that the arbiter paces.
     #[must_use]
     pub fn link(&self) -> Link {
         self.link
     }
 
-    /// A new client with a flow of its own. It may push at once; the arbiter takes
-    /// it in at its next step. `config.max_length` is the client's, without the
-    /// link's overhead. Locks shortly, allocates the mailbox.
+    /// Returns a new client with a flow of its own. It may push at once; the arbiter takes it in at
+    /// its next step. `config.max_length` is the client's, without the link's overhead. Locks
+    /// shortly, allocates the mailbox.
     pub fn register(&self, config: FlowConfig) -> Result<Client<P>, RegisterError> {
         self.thread_client(config, None, None)
     }
 
-    /// A new client for a task, which waits for room where a thread is refused.
+    /// Returns a new client for a task, which waits for room where a thread is refused.
     pub fn register_async(&self, config: FlowConfig) -> Result<AsyncClient<P>, RegisterError> {
         let room = Arc::new(Room::new());
         let waiting = Waiting(Arc::clone(&room));
@@ -231,7 +231,7 @@ impl<P: Send> Registrar<P> {
         })
     }
 
-    /// The flow's configuration, with the link's overhead.
+    /// Returns the flow's configuration, with the link's overhead.
     fn carried(&self, config: FlowConfig) -> Result<FlowConfig, RegisterError> {
         let (max, overhead) = (config.max_length, self.link.overhead);
         let max_length = self

@@ -196,8 +196,8 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
         })
     }
 
-    /// The second block of `do_scan` (PSPAT, Fig. 5): how many packets were released, and when
-    /// there are more to release.
+    /// Runs the second block of `do_scan` (PSPAT, Fig. 5); returns how many packets were released, and
+    /// when there are more to release.
     #[inline]
     fn release_due(&mut self, now: Nanos) -> (usize, Next) {
         let mut released = 0;
@@ -284,7 +284,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
         Q::DISCARDS && !self.discarded.is_empty()
     }
 
-    /// The flow of each packet that the queue discarded since this was last asked.
+    /// Returns the flow of each packet that the queue discarded since this was last asked.
     pub(crate) fn discarded(&mut self) -> impl Iterator<Item = FlowId> {
         self.discarded.drain(..)
     }
@@ -307,20 +307,20 @@ impl<Q: Queue, R> Shaper<Q, R> {
         self.pace.idled(time);
     }
 
-    /// When the link will have carried all that was released. Later than now while a packet is on
-    /// its way.
+    /// Returns when the link will have carried all that was released. Later than now while a packet
+    /// is on its way.
     pub fn idle_at(&self) -> Nanos {
         self.pace.idle_at()
     }
 }
 
 impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
-    /// The link.
+    /// Returns the link.
     pub fn link(&self) -> &Link {
         self.pace.link()
     }
 
-    /// When the link may send.
+    /// Returns when the link may send.
     pub fn pace(&self) -> &P {
         &self.pace
     }
@@ -367,12 +367,12 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
         self.queue.total_stats()
     }
 
-    /// The way out.
+    /// Returns the output.
     pub fn release(&self) -> &R {
         &self.release
     }
 
-    /// The way out, to change.
+    /// Returns the output, mutably.
     pub fn release_mut(&mut self) -> &mut R {
         &mut self.release
     }
@@ -411,12 +411,12 @@ where
 }
 
 impl<Q: Queue, B: Backend, P> Shaper<Q, Straight<B>, P> {
-    /// The backend.
+    /// Returns the backend.
     pub fn backend(&self) -> &B {
         self.release.backend()
     }
 
-    /// The backend, to change.
+    /// Returns the backend, mutably.
     pub fn backend_mut(&mut self) -> &mut B {
         self.release.backend_mut()
     }

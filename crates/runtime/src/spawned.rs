@@ -42,7 +42,7 @@ pub struct Weighted {
 }
 
 impl Flow {
-    /// A flow of this weight, 1 to 1,000,000: it gets the link in proportion to it.
+    /// Returns a flow of this weight, 1 to 1,000,000: it gets the link in proportion to it.
     pub const fn weight(weight: u32) -> Weighted {
         Weighted { weight }
     }
@@ -83,7 +83,7 @@ impl TryFrom<Flow> for FlowConfig {
 }
 
 impl<P: Send> Registrar<P> {
-    /// A new client of a thread, as [`register`](Self::register) makes it.
+    /// Returns a new client of a thread, as [`register`](Self::register) makes it.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl<P: Send> Registrar<P> {
         self.register(flow.try_into()?)
     }
 
-    /// A new client of a task, as [`register_async`](Self::register_async) makes it.
+    /// Returns a new client of a task, as [`register_async`](Self::register_async) makes it.
     ///
     /// # Errors
     ///
@@ -119,8 +119,8 @@ pub struct SpawnConfig {
 }
 
 impl SpawnConfig {
-    /// A link shared by QFQ+, whose thread is called `fairlane`, sleeps where there is nothing to do and
-    /// runs on whatever core is free.
+    /// Returns a link shared by QFQ+, whose thread is called `fairlane`, sleeps where there is nothing
+    /// to do and runs on whatever core is free.
     pub fn new(link: Link) -> Self {
         SpawnConfig {
             arbiter: ArbiterConfig::new(link),
@@ -440,7 +440,7 @@ impl<Q: Queue, B: Backend<Tx = Q::Payload>> Steps for Driven<Q, B> {
 }
 
 impl<Q: Queue, B: Backend<Tx = Q::Payload>> Driven<Q, B> {
-    /// A link that drains waits no longer than it may.
+    /// Returns a link that drains waits no longer than it may.
     fn until_the_deadline(&self, span: Duration) -> Duration {
         match self.phase {
             Phase::Draining(until) => span.min(until.since(self.now).into()),

@@ -36,7 +36,8 @@ fn any_frame() -> FlowConfig {
     FlowConfig::new(Weight::ONE, Length::MAX)
 }
 
-/// A lane by `device` over a link that carries a byte a microsecond, with room for `packets`.
+/// Returns a lane by `device` over a link that carries a byte a microsecond, with room for
+/// `packets`.
 fn shaped<D: Backend<Tx: Send>>(
     device: D,
     packets: u32,
@@ -421,7 +422,7 @@ impl AsFd for Towards {
     }
 }
 
-/// A host, and the bridge's device that leads to it.
+/// Returns a host, and the bridge's device that leads to it.
 fn host() -> (UdpSocket, Towards, SocketAddr) {
     let host = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     host.set_read_timeout(Some(Duration::from_secs(120)))

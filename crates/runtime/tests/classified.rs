@@ -118,7 +118,7 @@ fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-/// A byte a microsecond.
+/// Returns a byte a microsecond.
 fn arbiter(
     leaves: &[(u32, AqmConfig, Option<Ceiling>)],
 ) -> (

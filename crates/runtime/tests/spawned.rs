@@ -35,7 +35,7 @@ fn rate(text: &str) -> Rate {
     text.parse().unwrap()
 }
 
-/// A link that carries a thousand frames of 1250 bytes in a second, or as the rate says.
+/// Returns a link that carries a thousand frames of 1250 bytes in a second, or as the rate says.
 fn start(link: &str) -> (Registrar<Frame>, LinkHandle, Memory) {
     let (near, far) = memory::pair(1 << 12);
     let (link, handle) = spawn(rate(link), near).unwrap();
@@ -121,7 +121,7 @@ fn a_stopped_link_ends_at_once() {
     wait_for("the client sees it", || client.is_abandoned());
 }
 
-/// A second for each frame, and room for two: the others stay in their mailboxes.
+/// Returns a link with a second for each frame, and space for two: the others stay in their mailboxes.
 fn holding_two() -> SpawnConfig {
     let mut config = SpawnConfig::new(Link::new(rate("10kbit")));
     config.arbiter.hold_back = true;

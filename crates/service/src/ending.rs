@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// A pipe that takes no more.
+    /// Returns a pipe that takes no more.
     fn full() -> (PipeReader, PipeWriter) {
         let (reader, mut writer) = pipe().unwrap();
         writer.write_all(&[b'.'; 65_536]).unwrap();

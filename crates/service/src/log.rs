@@ -200,7 +200,7 @@ impl Limit {
         left_out.map(Window::left_out).collect()
     }
 
-    /// When [`over`](Limit::over) is to be asked next; never where nothing was left out.
+    /// Returns when [`over`](Limit::over) is to be asked next; never where nothing was left out.
     pub fn next(&self) -> Option<Instant> {
         let left_out = self.windows.iter().filter(|window| window.left_out > 0);
         left_out.map(|window| window.began + SPAN).min()

@@ -68,9 +68,9 @@ enum Word {
 }
 
 impl Manager {
-    /// The manager of this process, if its environment names one. A watchdog (`WATCHDOG_USEC`) that is
-    /// meant for another process (`WATCHDOG_PID`) than this one, or the one that started it, is not
-    /// ours.
+    /// Returns the manager of this process, if its environment names one. A watchdog (`WATCHDOG_USEC`)
+    /// that is meant for another process (`WATCHDOG_PID`) than this one, or the one that started it,
+    /// is not ours.
     #[must_use]
     pub fn of_this_process() -> Option<Manager> {
         let number = |name| env::var(name).ok()?.parse::<u64>().ok();
@@ -83,9 +83,9 @@ impl Manager {
         )
     }
 
-    /// The manager that hears at a socket: a path, or the name of an abstract socket behind an `@`.
-    /// With `watchdog` it takes the daemon for dead when it has heard nothing for so long. None of
-    /// another kind of name.
+    /// Returns the manager that hears at a socket: a path, or the name of an abstract socket behind
+    /// an `@`. With `watchdog` it takes the daemon for dead when it has heard nothing for so long.
+    /// None of another kind of name.
     #[must_use]
     pub fn at(socket: &OsStr, watchdog: Option<Duration>) -> Option<Manager> {
         let address = match socket.as_bytes() {
@@ -298,7 +298,7 @@ impl Line {
     }
 }
 
-/// A text as one line of moderate length.
+/// Returns a text as one line of moderate length.
 fn one_line(text: &str) -> String {
     let parts = text.split(|c: char| c.is_control());
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();

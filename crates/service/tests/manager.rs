@@ -40,7 +40,7 @@ impl Hears {
         String::from_utf8(buffer[..bytes].to_vec()).unwrap()
     }
 
-    /// The next that is not about being alive.
+    /// Returns the next that is not about being alive.
     #[track_caller]
     fn next_word(&self) -> String {
         loop {

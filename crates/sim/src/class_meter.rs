@@ -29,7 +29,7 @@ pub struct ClassMeter {
 }
 
 impl ClassMeter {
-    /// A meter by intervals of this length, from time 0; at least a picosecond.
+    /// Returns a meter by intervals of this length, from time 0; at least a picosecond.
     pub fn new(interval: Picos) -> ClassMeter {
         ClassMeter {
             interval: interval.max(Picos(1)),

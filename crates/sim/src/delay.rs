@@ -58,24 +58,24 @@ impl Delays {
         self.count
     }
 
-    /// The mean, rounded down; zero for none.
+    /// Returns the mean, rounded down; zero for none.
     pub fn mean(&self) -> Picos {
         Picos(self.sum.checked_div(self.count.into()).unwrap_or(0))
     }
 
-    /// The standard deviation of all, if they are less than 106 days apart; zero for none.
+    /// Returns the standard deviation of all, if they are less than 106 days apart; zero for none.
     pub fn deviation(&self) -> Picos {
         let count = self.count.max(1) as f64;
         let mean = self.apart / count;
         Picos((self.squares / count - mean * mean).max(0.0).sqrt() as u128)
     }
 
-    /// The longest, exact.
+    /// Returns the longest, exact.
     pub fn max(&self) -> Picos {
         self.max
     }
 
-    /// A delay that `percent` of all do not exceed, to [`DIGITS`](Self::DIGITS) digits and
+    /// Returns a delay that `percent` of all do not exceed, to [`DIGITS`](Self::DIGITS) digits and
     /// never above the longest.
     pub fn percentile(&self, percent: f64) -> Picos {
         let delay = self.histogram.value_at_percentile(percent);
@@ -97,12 +97,12 @@ pub struct DelayMeter {
 }
 
 impl DelayMeter {
-    /// An empty meter.
+    /// Returns an empty meter.
     pub fn new() -> DelayMeter {
         DelayMeter::default()
     }
 
-    /// The delays of a flow, or `None` if there never was one of this number.
+    /// Returns the delays of a flow, or `None` if there never was one of this number.
     pub fn flow(&self, flow: FlowId) -> Option<&Delays> {
         self.flows.get(flow.number() as usize)
     }

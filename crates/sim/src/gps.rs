@@ -88,7 +88,7 @@ pub struct Gps {
 }
 
 impl Gps {
-    /// An idle server of this rate.
+    /// Returns an idle server of this rate.
     pub fn new(rate: Rate) -> Gps {
         Gps {
             rate: rate.bps().into(),
@@ -295,7 +295,7 @@ pub struct LagMeter {
 }
 
 impl LagMeter {
-    /// A meter for a link of this rate.
+    /// Returns a meter for a link of this rate.
     pub fn new(rate: Rate) -> LagMeter {
         LagMeter {
             gps: Gps::new(rate),
@@ -303,7 +303,7 @@ impl LagMeter {
         }
     }
 
-    /// The fluid server.
+    /// Returns the fluid server.
     pub fn gps(&self) -> &Gps {
         &self.gps
     }

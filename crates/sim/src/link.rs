@@ -124,7 +124,7 @@ impl Progress {
 }
 
 impl<P> Link<P> {
-    /// An idle link.
+    /// Returns an idle link.
     pub fn new(rate: Rate, capacity: TransmitQueue) -> Link<P> {
         Link {
             capacity,
@@ -142,7 +142,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// Its rate.
+    /// Returns its rate.
     pub fn rate(&self) -> Rate {
         self.progress.rate
     }
@@ -197,23 +197,23 @@ impl<P> Link<P> {
         Ok(starts)
     }
 
-    /// The packet in service. O(1).
+    /// Returns the packet in service. O(1).
     pub fn in_service(&self) -> Option<(Length, &P)> {
         self.packets.front().map(|(len, payload)| (*len, payload))
     }
 
-    /// The packet that came last, if it is still here. O(1).
+    /// Returns the packet that came last, if it is still here. O(1).
     #[inline]
     pub fn newest(&self) -> Option<&P> {
         self.packets.back().map(|(_, payload)| payload)
     }
 
-    /// All packets here, in order.
+    /// Returns all packets here, in order.
     pub fn payloads_mut(&mut self) -> impl Iterator<Item = &mut P> {
         self.packets.iter_mut().map(|(_, payload)| payload)
     }
 
-    /// When the packet in service ends. O(1).
+    /// Returns when the packet in service ends. O(1).
     #[inline]
     pub fn next_completion(&self) -> Option<Picos> {
         (!self.packets.is_empty()).then_some(self.progress.service.1)
@@ -254,7 +254,8 @@ impl<P> Link<P> {
         self.progress.work(at)
     }
 
-    /// The work that is left to transmit of the packets here: exact as [`work`](Self::work). O(1).
+    /// Returns the work that is left to transmit of the packets here: exact as
+    /// [`work`](Self::work). O(1).
     pub(crate) fn unsent(&self, at: Picos) -> Work {
         let progress = &self.progress;
         let in_service = Work::from_bits(progress.before + progress.period_bits);

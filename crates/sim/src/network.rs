@@ -200,7 +200,7 @@ impl Network {
         Ok(number)
     }
 
-    /// The wires from one node to another. O(nodes + wires).
+    /// Returns the wires from one node to another. O(nodes + wires).
     ///
     /// # Errors
     ///
@@ -281,7 +281,7 @@ impl Network {
         }
     }
 
-    /// The time until which everything has happened.
+    /// Returns the time until which everything has happened.
     pub fn clock(&self) -> Picos {
         self.senders.carrier.clock
     }
@@ -351,7 +351,7 @@ impl Port {
         }
     }
 
-    /// The class of another flow.
+    /// Returns the class of another flow.
     fn class(&mut self, weight: Weight, longest: Length) -> Result<ClassId, TreeError> {
         if let Some(common) = self.common {
             return Ok(common);
@@ -403,7 +403,7 @@ struct Ports {
 }
 
 impl Ports {
-    /// The fewest wires, breadth first.
+    /// Returns the path with the fewest wires, breadth first.
     fn route(&self, from: u16, to: u16) -> Option<Vec<usize>> {
         let mut came_by = vec![None; self.of_nodes.len()];
         let mut reached = VecDeque::from([from]);
@@ -428,7 +428,7 @@ impl Ports {
         Some(route)
     }
 
-    /// Where a packet counts.
+    /// Returns where a packet counts.
     fn carried(&mut self, tag: Tag) -> &mut Carried {
         &mut self.groups[self.flows[tag.source].group]
     }

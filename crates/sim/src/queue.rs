@@ -269,7 +269,7 @@ impl<L, B: Payload> Payload for Waiting<L, B> {
 }
 
 impl<L: Label, B> Waiting<L, B> {
-    /// A packet that arrives at a time, which is `nanos` in whole nanoseconds.
+    /// Returns a packet that arrives at a time, which is `nanos` in whole nanoseconds.
     pub(crate) fn new(number: u64, to: L, arrival: Picos, nanos: Nanos, body: B) -> Self {
         Waiting {
             number,

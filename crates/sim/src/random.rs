@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-/// The logarithm of a normal number above 0, to some 1e-16 of it.
+/// Returns the logarithm of a normal number above 0, to some 1e-16 of it.
 fn ln(x: f64) -> f64 {
     const FRACTION: u64 = (1 << 52) - 1;
     const ONE: u64 = 1023 << 52;

@@ -53,7 +53,7 @@ pub struct SourcePlan<L> {
 }
 
 impl<L> SourcePlan<L> {
-    /// A source that always sends packets which may not be marked.
+    /// Returns a source that always sends packets which may not be marked.
     pub fn new(to: L, traffic: Traffic, lengths: Lengths) -> Self {
         SourcePlan {
             to,
@@ -94,7 +94,7 @@ pub(crate) enum Went {
 
 /// The carrier of packets from sources to destinations: a link, or a network of them.
 pub(crate) trait Carrier {
-    /// The time until which everything has happened.
+    /// Returns the time until which everything has happened.
     fn clock(&self) -> Picos;
 
     /// Sets the clock to it; nothing is due before.

@@ -54,7 +54,7 @@ pub struct Server<Q, O, L = FlowId, B = ()> {
 }
 
 impl<A: Scheduler, O: Observer, B> Server<PacketScheduler<A, Waiting<FlowId, B>>, O, FlowId, B> {
-    /// A packet scheduler without flows in front of an idle link, at time 0.
+    /// Returns a packet scheduler without flows in front of an idle link, at time 0.
     pub fn new(
         algorithm: A,
         limits: SchedulerLimits,
@@ -118,7 +118,7 @@ where
     Q: Queue<L, Waiting<L, B>>,
     O: Observer<L>,
 {
-    /// A queue in front of an idle link, at time 0.
+    /// Returns a queue in front of an idle link, at time 0.
     pub fn over(queue: Q, rate: Rate, transmit_queue: TransmitQueue, observer: O) -> Self {
         Server {
             queue,
@@ -133,12 +133,12 @@ where
         }
     }
 
-    /// The time until which everything has happened.
+    /// Returns the time until which everything has happened.
     pub fn clock(&self) -> Picos {
         self.clock
     }
 
-    /// The rate of the link.
+    /// Returns the rate of the link.
     pub fn rate(&self) -> Rate {
         self.link.rate()
     }
@@ -148,12 +148,12 @@ where
         self.link.is_idle()
     }
 
-    /// The queue, to look at.
+    /// Returns the queue, to look at.
     pub fn queue(&self) -> &Q {
         &self.queue
     }
 
-    /// The queue, to change: it is asked again.
+    /// Returns the queue, mutably: it is asked again.
     pub fn queue_mut(&mut self) -> &mut Q {
         self.unsettle();
         &mut self.queue

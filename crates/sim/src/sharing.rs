@@ -101,8 +101,8 @@ fn part(rate: Rate, percent: u32) -> Rate {
     Rate::from_bps(rate.bps() * u64::from(percent) / 100).unwrap_or(Rate::MIN)
 }
 
-/// The agencies under CBQ; with `priorities`, the interactive classes go first (Fig. 14), else all
-/// are equal (Fig. 15). Returns the queue and its leaves, in the order of [`LEAVES`].
+/// Returns the agencies under CBQ; with `priorities`, the interactive classes go first (Fig. 14),
+/// else all are equal (Fig. 15). Returns the queue and its leaves, in the order of [`LEAVES`].
 pub fn cbq(rate: Rate, priorities: bool) -> Result<(Cbq<ClassPacket>, [ClassId; 4]), CbqError> {
     let class_of = |rate| CbqClass::new(rate, LENGTH);
     let mut cbq = Cbq::new(rate, Default::default()).marking();
@@ -139,8 +139,8 @@ pub fn tree(algorithm: Algorithm) -> Result<(Tree<ClassPacket>, [ClassId; 4]), T
     Ok((tree, leaves))
 }
 
-/// The sources: each leaf keeps [`WINDOW`] packets in its queue, but for its idle time, as a
-/// TCP does that has much to send; and as one, it sends a packet again that waits for more than
+/// Returns the sources: each leaf keeps [`WINDOW`] packets in its queue, but for its idle time, as
+/// a TCP does that has much to send; and as one, it sends a packet again that waits for more than
 /// 200 ms.
 pub fn sources(leaves: [ClassId; 4]) -> [ClassSource; 4] {
     let at = Picos::from_secs;

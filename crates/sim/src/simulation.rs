@@ -78,7 +78,7 @@ pub struct FlowPlan {
 }
 
 impl FlowPlan {
-    /// A flow that is there from the start and sends as long as the run lasts.
+    /// Returns a flow that is there from the start and sends as long as the run lasts.
     pub fn new(config: FlowConfig, traffic: Traffic, lengths: Lengths) -> FlowPlan {
         FlowPlan {
             config,
@@ -143,7 +143,7 @@ pub struct Simulation<Q, O, L = FlowId> {
 }
 
 impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
-    /// A run without flows. Each source draws from a seed of its own, made from `seed`.
+    /// Returns a run without flows. Each source draws from a seed of its own, made from `seed`.
     pub fn new(server: FlowServer<Q, O>, seed: u64) -> Self {
         Simulation::over(server, seed)
     }
@@ -290,12 +290,12 @@ where
         }
     }
 
-    /// The queue, to look at.
+    /// Returns the queue, to look at.
     pub fn queue(&self) -> &Q {
         self.senders.carrier.server.queue()
     }
 
-    /// The queue, to change between two runs.
+    /// Returns the queue, mutably, for changes between two runs.
     pub fn queue_mut(&mut self) -> &mut Q {
         self.senders.carrier.server.queue_mut()
     }
@@ -320,7 +320,7 @@ where
         self.senders.carrier.server.into_observer()
     }
 
-    /// The time until which everything has happened.
+    /// Returns the time until which everything has happened.
     pub fn clock(&self) -> Picos {
         self.senders.carrier.server.clock()
     }

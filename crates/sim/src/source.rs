@@ -50,7 +50,7 @@ impl Lengths {
         }
     }
 
-    /// The longest that may be drawn.
+    /// Returns the longest that may be drawn.
     pub fn longest(&self) -> Length {
         match self {
             Lengths::Fixed(len) => *len,
@@ -113,7 +113,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// The longest packet, where a source draws these lengths.
+    /// Returns the longest packet, where a source draws these lengths.
     pub(crate) fn longest(&self, lengths: &Lengths) -> Length {
         let of_trace = match self {
             Traffic::Trace(packets) => packets.iter().map(|&(_, len)| len).max(),
@@ -167,7 +167,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that has sent nothing.
+    /// Returns a source that has sent nothing.
     pub fn new(traffic: Traffic, lengths: Lengths, seed: u64) -> Result<Source, SourceError> {
         lengths.check()?;
         let mut trace = VecDeque::new();
@@ -217,7 +217,7 @@ impl Source {
         }
     }
 
-    /// Its next packet, and when it is sent, since the start; a greedy source would always
+    /// Returns its next packet, and when it is sent, since the start; a greedy source would always
     /// send now. `None` when a trace is over.
     pub fn next_packet(&mut self) -> Option<(Picos, Length)> {
         if let Traffic::Trace(_) = self.traffic {

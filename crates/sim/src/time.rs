@@ -20,22 +20,22 @@ impl Picos {
     /// A time that is never reached.
     pub const MAX: Picos = Picos(u128::MAX);
 
-    /// A span of whole nanoseconds.
+    /// Returns a span of whole nanoseconds.
     pub const fn from_nanos(ns: u64) -> Picos {
         Picos(ns as u128 * 1_000)
     }
 
-    /// A span of whole microseconds.
+    /// Returns a span of whole microseconds.
     pub const fn from_micros(us: u64) -> Picos {
         Picos(us as u128 * 1_000_000)
     }
 
-    /// A span of whole milliseconds.
+    /// Returns a span of whole milliseconds.
     pub const fn from_millis(ms: u64) -> Picos {
         Picos(ms as u128 * 1_000_000_000)
     }
 
-    /// A span of whole seconds.
+    /// Returns a span of whole seconds.
     pub const fn from_secs(s: u64) -> Picos {
         Picos(s as u128 * PICOS_PER_SECOND as u128)
     }
@@ -72,7 +72,7 @@ impl Picos {
         Nanos(((high / 125) << 32) + ((high % 125) << 32 | low) / 125)
     }
 
-    /// The span from `earlier` to `self`; zero if `earlier` is later.
+    /// Returns the span from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Picos) -> Picos {
         Picos(self.0.saturating_sub(earlier.0))
     }
@@ -131,7 +131,7 @@ impl Work {
         Work::from_bits(bytes as u128 * 8)
     }
 
-    /// A packet of this length.
+    /// Returns a packet of this length.
     pub const fn of(len: Length) -> Work {
         Work::from_bytes(len.get() as u64)
     }

@@ -230,14 +230,14 @@ pub struct WfiMeter {
 }
 
 impl WfiMeter {
-    /// A meter for a link of this rate that reads the definitions as they are written:
+    /// Returns a meter for a link of this rate that reads the definitions as they are written:
     /// [`Backlogged::UntilSent`].
     pub fn new(rate: Rate) -> WfiMeter {
         WfiMeter::reading(rate, Backlogged::UntilSent)
     }
 
-    /// A meter for a link of this rate with this reading of the definitions. To compare with
-    /// a bound, [`Backlogged::UntilDequeued`].
+    /// Returns a meter for a link of this rate with this reading of the definitions. To compare
+    /// with a bound, [`Backlogged::UntilDequeued`].
     pub fn reading(rate: Rate, backlogged: Backlogged) -> WfiMeter {
         WfiMeter {
             rate: rate.bps().into(),
@@ -248,12 +248,12 @@ impl WfiMeter {
         }
     }
 
-    /// The indexes of a flow that is present, or `None`. O(1).
+    /// Returns the indexes of a flow that is present, or `None`. O(1).
     pub fn flow(&self, flow: FlowId) -> Option<Wfi> {
         Some(self.flows.get(flow.number() as usize)?.as_ref()?.wfi)
     }
 
-    /// All flows present, by number.
+    /// Returns all flows present, by number.
     pub fn flows(&self) -> impl Iterator<Item = (FlowId, Wfi)> + '_ {
         (0..).zip(&self.flows).filter_map(|(number, flow)| {
             let flow = flow.as_ref()?;

@@ -82,7 +82,7 @@ impl Memory {
         memory
     }
 
-    /// All of them, in the order in which they arrive.
+    /// Returns all frames, in order of arrival.
     pub(super) fn frames(&self) -> &[Frame] {
         &self.frames
     }
@@ -99,7 +99,7 @@ impl Memory {
     }
 }
 
-/// The numbers below `count` in an order that looks random (Fisher and Yates).
+/// Returns the numbers below `count` in an order that looks random (Fisher and Yates).
 fn shuffled(count: usize, seed: &mut u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
@@ -109,7 +109,7 @@ fn shuffled(count: usize, seed: &mut u64) -> Vec<usize> {
     order
 }
 
-/// Where a frame came from of which this is asked.
+/// Returns where a frame came from of which this is asked.
 fn origin_for(asked: &Match, ingress: u16) -> Origin {
     let ingress = asked.ingress.unwrap_or(ingress);
     let from_process = ingress == Origin::ATTACHED;

@@ -52,7 +52,7 @@ fn rate(threads: u32, ns: f64) -> f64 {
 }
 
 impl Costs {
-    /// The stage that takes longest.
+    /// Returns the stage that takes longest.
     pub fn bottleneck(&self) -> Stage {
         let stages = [
             (self.rx, Stage::Rx),

@@ -198,7 +198,7 @@ pub(super) fn together(front: &mut Front<'_>, back: &mut Back, amount: Amount) -
     taken.map(|taken| Figure::of(&taken))
 }
 
-/// All stages on this thread, without a hand-over.
+/// Measures all stages on this thread, without a hand-over.
 pub(super) fn one_core(front: &mut Front<'_>, back: &mut Back, amount: Amount) -> Figure {
     measured(amount, |watch| {
         front.arrive();

@@ -46,7 +46,7 @@ impl Rounds {
     }
 }
 
-/// The figure of rounds on one thread, each of which takes what `round` says.
+/// Measures rounds on one thread; `round` returns the cost of each.
 pub(super) fn measured(amount: Amount, mut round: impl FnMut(&mut Stopwatch) -> Taken) -> Figure {
     let (mut rounds, mut watch) = (Rounds::new(amount), Stopwatch::of_this_thread());
     let mut taken = Vec::new();

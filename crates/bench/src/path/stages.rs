@@ -84,7 +84,7 @@ impl<'a> Front<'a> {
         }
     }
 
-    /// All frames, classified.
+    /// Returns all frames, classified.
     pub(super) fn all(&mut self) -> Vec<Classified> {
         let mut all = Vec::new();
         for frames in self.classifying.memory.frames().chunks(BURST) {

@@ -117,7 +117,7 @@ impl Measurement<'_> {
         }
     }
 
-    /// An arbiter of the case's algorithm.
+    /// Returns an arbiter of the case's algorithm.
     fn arbiter<P, R>(&self, release: R) -> Box<dyn Deciding<P, R>>
     where
         P: Send + 'static,

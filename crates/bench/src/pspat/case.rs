@@ -45,7 +45,7 @@ pub enum Way {
     Dispatchers,
 }
 
-/// The name that the command line has for a value.
+/// Returns the name that the command line has for a value.
 pub fn name(value: impl ValueEnum) -> String {
     value
         .to_possible_value()

@@ -293,7 +293,7 @@ pub(super) fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A push of the victim's: timed from before it waits for anything.
+/// Times a push of the victim, from before it waits for anything.
 fn push_timed(pushes: &Pushes, clock: Clock, push: impl FnOnce() -> bool) {
     pushes.started(clock.now());
     if !push() {

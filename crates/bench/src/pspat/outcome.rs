@@ -190,7 +190,7 @@ impl Outcome {
     }
 }
 
-/// The largest relative distance of a client's share from that of its weight.
+/// Returns the largest relative distance of a client's share from that of its weight.
 fn worst(packets: &[u64], case: &Case, total: u64) -> f64 {
     let weights: u64 = (0..case.active)
         .map(|c| u64::from(case.weight(c).get()))

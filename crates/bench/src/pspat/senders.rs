@@ -42,7 +42,7 @@ impl Cores {
         (self.all > 1).then(|| thread % (self.all - 1))
     }
 
-    /// A client's where there is no arbiter: they have all cores.
+    /// Returns the core of a client's thread without an arbiter: clients have all cores.
     pub(super) fn any(&self, thread: usize) -> Option<usize> {
         (self.all > 1).then(|| thread % self.all)
     }

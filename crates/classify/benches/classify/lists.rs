@@ -114,7 +114,7 @@ fn ports(rng: &mut SmallRng) -> Option<PortRange> {
     }
 }
 
-/// All combinations of lengths of random prefixes, in no order.
+/// Returns all combinations of lengths of random prefixes, in no order.
 fn any_lengths(rng: &mut SmallRng) -> Match {
     let mut side = || Some(prefix(rng.random(), rng.random_range(8..=32), 32));
     let (source, destination) = (side(), side());

@@ -37,7 +37,7 @@ impl Turns {
     }
 }
 
-/// The rules in order, until one matches.
+/// Returns the rules in order, until one matches.
 fn walk(rules: &[Rule], headers: &Headers, origin: &Origin) -> Option<u32> {
     let matches = |rule: &&Rule| rule.matches.matches(headers, origin);
     rules.iter().find(matches).map(|rule| rule.target)

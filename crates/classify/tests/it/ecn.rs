@@ -3,7 +3,7 @@
 use fairlane_classify::{Layer, mark_ce, parse};
 use proptest::prelude::*;
 
-/// The checksum of an IPv4 header from scratch (RFC 1071).
+/// Returns the checksum of an IPv4 header from scratch (RFC 1071).
 fn checksum(header: &[u8]) -> u16 {
     let mut sum = 0u32;
     for (at, word) in header.chunks(2).enumerate() {
@@ -104,7 +104,7 @@ proptest! {
     }
 }
 
-/// A header whose checksum is `sum`: the identification makes it so.
+/// Returns a header whose checksum is `sum`: the identification makes it so.
 fn with_checksum(ecn: u8, sum: u16) -> Vec<u8> {
     let mut ip = ipv4(ecn, &[0; 18], &[]);
     (2..=3).for_each(|at| ip[at] = 0);

@@ -7,7 +7,7 @@ use fairlane_core::tree::{ClassFlow, ClassId};
 const VOICE: u32 = 1;
 const REST: u32 = 2;
 
-/// A link whose filter sends port 5060 to voice.
+/// Returns a link whose filter sends port 5060 to voice.
 fn link() -> LinkClassifier {
     let sip = Match {
         destination_port: Some("5060".parse().unwrap()),
@@ -66,7 +66,7 @@ impl Part {
         packet
     }
 
-    /// All three of a datagram.
+    /// Returns all three of a datagram.
     fn of_datagram(v6: bool, source: u32, id: u16) -> [Part; 3] {
         [(0, true), (100, true), (200, false)].map(|(offset, more)| Part {
             v6,

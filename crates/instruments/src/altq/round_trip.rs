@@ -102,7 +102,7 @@ pub(super) fn measure(options: &Options, stop: &AtomicBool) -> Result<Measured> 
     Ok(Measured { sizes })
 }
 
-/// The median of what round trips take in `time`, or of the first that comes back after it.
+/// Returns the median of what round trips take in `time`, or of the first that comes back after it.
 fn median_us(bed: &mut Bed, (request, reply): (usize, usize), time: Duration) -> Result<f64> {
     let mut echo = Echo::between(bed.sender(0), bed.receiver(), PORT)?;
     let end = Instant::now() + time;

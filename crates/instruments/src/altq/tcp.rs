@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// A flow that brings `mbit` of payload from `from` to `to`, in seconds since `began`.
+    /// Returns a flow that brings `mbit` of payload from `from` to `to`, in seconds since `began`.
     fn transfer(began: Instant, from: f64, to: f64, mbit: f64) -> Transfer {
         let at = |seconds| began + Duration::from_secs_f64(seconds);
         let count = ((to - from) / 0.1).round() as u32;

@@ -181,13 +181,13 @@ struct Cable {
 }
 
 impl Cable {
-    /// A frame from the near end to the far one.
+    /// Returns a frame from the near end to the far one.
     fn frame(&self, length: u32) -> Vec<u8> {
         frame(self.far.mac(), self.near.mac(), length)
     }
 }
 
-/// The one that packets come over, and the one that they leave by.
+/// Returns the ingress cable and the egress cable.
 fn cables() -> Result<[Cable; 2]> {
     let new = || cable(MTU).map(|(near, far)| Cable { near, far });
     Ok([new().map_err(lab)?, new().map_err(lab)?])

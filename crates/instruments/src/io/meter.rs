@@ -60,7 +60,7 @@ fn counter() -> Option<Counter> {
     Counter::of_this_thread(Of::ProgramAndKernel).ok()
 }
 
-/// The time that the calling thread was on a core so far.
+/// Returns the time that the calling thread was on a core so far.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)

@@ -172,7 +172,8 @@ fn merged<'a>(logs: impl IntoIterator<Item = &'a Log>) -> Vec<(u64, i64)> {
     merged
 }
 
-/// The sum in each whole span of `ns`, from `began` to `ended`; in all of it, if it is shorter.
+/// Returns the sum in each whole span of `ns`, from `began` to `ended`; in all of it, if it is
+/// shorter.
 fn spans(taken: &[(u64, i64)], (began, ended): (u64, u64), ns: u64) -> (u64, Vec<i64>) {
     let ns = ns.min(ended.saturating_sub(began).max(1));
     let mut sums = vec![0; (ended.saturating_sub(began) / ns) as usize];
@@ -184,7 +185,7 @@ fn spans(taken: &[(u64, i64)], (began, ended): (u64, u64), ns: u64) -> (u64, Vec
     (ns, sums)
 }
 
-/// The value that this part of them is not above; sorts them.
+/// Returns the value that this part of them is not above; sorts them.
 fn quantile(values: &mut [f64], part: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().saturating_sub(1) as f64;
@@ -283,7 +284,8 @@ impl LeftToOthers {
     }
 }
 
-/// The microseconds from `idle` on after which the whole link was taken for a window, that ends before `back`.
+/// Returns the microseconds from `idle` on after which the whole link was taken for a window, that ends before
+/// `back`.
 fn reached_after(setting: &Setting, taken: &[(u64, i64)], (idle, back): (u64, u64)) -> Option<f64> {
     let window = setting.window_ns;
     let enough = carried(setting.config, window) - 2.0 * f64::from(setting.config.batch);
@@ -356,7 +358,7 @@ impl Prediction {
 mod tests {
     use super::*;
 
-    /// A byte in a nanosecond, in batches of 100.
+    /// Returns a byte in a nanosecond, in batches of 100.
     fn setting(weights: &[u32]) -> Setting<'_> {
         Setting {
             weights,

@@ -93,7 +93,8 @@ impl Options {
         }
     }
 
-    /// The time in which the others are to carry the whole link once one is idle, in nanoseconds.
+    /// Returns the time in which the others are to carry the whole link once one is idle, in
+    /// nanoseconds.
     fn window(&self, shards: usize) -> u64 {
         let bytes = u128::from(self.batch) * u128::from(BATCHES) * shards as u128;
         (bytes * 8_000_000_000).div_ceil(self.rate.bps().max(1).into()) as u64

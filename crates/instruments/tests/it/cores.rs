@@ -125,7 +125,7 @@ fn what_is_out_of_range_is_refused() {
     refuses(&pair(first, first), &["--writer-core", "its own"]);
 }
 
-/// The cores that this program may run on, which the kernel lists as in `0-1,4`.
+/// Returns the cores that this program may run on, which the kernel lists as in `0-1,4`.
 fn cores() -> Vec<String> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mut lines = status.lines();

@@ -197,7 +197,7 @@ fn an_interface_is_not_for_backends_that_have_none() {
     refuses(&fairlane(&["io", "--queue", "1"]), &["--interface"]);
 }
 
-/// A cable whose near end the program is to measure.
+/// Returns a cable whose near end the program is to measure.
 fn lab(test: &str) -> Option<(Link, Link)> {
     or_skip(test, cable(1_500))
 }

@@ -136,7 +136,7 @@ const CONTROL_TYPES: [i32; 2] = [0x0806, 0x8863];
 /// The addresses that IEEE 802.1D reserves, but for four bits.
 const RESERVED: u64 = 0x0180_c200_0000 >> 4;
 
-/// The place of a word on the stack.
+/// Returns the place of a word on the stack.
 const fn word(number: usize) -> i16 {
     WORDS_AT + 8 * number as i16
 }

@@ -11,7 +11,7 @@ use crate::Waiter;
 use crate::segment::MOST_FRAMES;
 use crate::segment::whole::{Ip, Transport, Whole};
 
-/// A frame yet to be cut into pieces of this size.
+/// Returns a frame yet to be cut into pieces of this size.
 fn whole(number: u16, payload: usize, size: u16) -> Whole {
     Whole {
         tags: vec![7],

@@ -104,7 +104,7 @@ pub(super) fn collect<F: PacketFrame>(
     arrived
 }
 
-/// A socket by which frames leave that are yet to be cut.
+/// Returns a socket by which frames leave that are yet to be cut.
 pub(super) fn sender(link: &Link) -> OwnedFd {
     let socket = link.namespace().run(packet::open).unwrap();
     packet::leave_to_hardware(socket.as_fd()).unwrap();
@@ -218,8 +218,8 @@ fn the_longest_frames_are_cut_as_the_kernel_cuts_them() {
         .for_each(|whole| compare(&lab, std::slice::from_ref(whole)));
 }
 
-/// A frame of TCP over IPv4 as it is cut from a whole with the number 0. The host counts, and where it
-/// has come to 0 again, the kernel alone knows that the frames after it have numbers.
+/// Returns a frame of TCP over IPv4 as it is cut from a whole with the number 0. The host counts, and
+/// where it has come to 0 again, the kernel alone knows that the frames after it have numbers.
 fn unnumbered(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[18..20].fill(0);

@@ -12,8 +12,8 @@ use crate::unsummed::{PacketFrame, Unsummed};
 /// Bytes of the two Ethernet addresses, after which a tag stands.
 const ADDRESSES: usize = 12;
 
-/// A copy of the frame as the wire would have it, if it is a whole one that need not be cut; without the
-/// checksum that its sender has left undone, if it can say so.
+/// Returns a copy of the frame as the wire would have it, if it is a whole one that need not be cut;
+/// without the checksum that its sender has left undone, if it can say so.
 pub(super) fn repair<F: PacketFrame>(arrival: &Arrival<'_>) -> F {
     let mut frame = kept::room(arrival.bytes.len() + tag_length(arrival));
     write(arrival, &mut frame);

@@ -90,7 +90,7 @@ fn read(frame: &[u8]) -> Read {
     }
 }
 
-/// A frame of TCP over IPv4 to change one thing of.
+/// Returns a frame of TCP over IPv4 to change one thing of.
 fn plain() -> Whole {
     Whole {
         tags: Vec::new(),

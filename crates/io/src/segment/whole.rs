@@ -129,7 +129,7 @@ impl Whole {
         header
     }
 
-    /// The network header, and the sum of its addresses.
+    /// Returns the network header, and the sum of its addresses.
     fn network_header(&self, behind: usize) -> (Vec<u8>, u16) {
         let mut header = Vec::new();
         match &self.ip {

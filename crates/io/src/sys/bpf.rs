@@ -105,7 +105,7 @@ impl Program {
         })
     }
 
-    /// The descriptor of the map of sockets.
+    /// Returns the descriptor of the map of sockets.
     pub(crate) fn sockets(&self) -> i32 {
         self.sockets.as_raw_fd()
     }
@@ -220,12 +220,13 @@ pub(crate) fn shared_memory(bytes: usize) -> io::Result<OwnedFd> {
 pub(crate) struct HashTable<const N: usize>(OwnedFd);
 
 impl<const N: usize> HashTable<N> {
-    /// An empty one.
+    /// Returns an empty one.
     pub(crate) fn new(entries: usize) -> io::Result<Self> {
         Self::of_type(MAP_TYPE_HASH, entries)
     }
 
-    /// An empty one, for programs to insert into: in a full one a new entry takes the place of one that was used long ago.
+    /// Returns an empty one, for programs to insert into: in a full one a new entry takes the place of one that was
+    /// used long ago.
     pub(crate) fn of_latest(entries: u32) -> io::Result<Self> {
         Self::of_type(MAP_TYPE_LRU_HASH, entries as usize)
     }
@@ -353,7 +354,7 @@ pub(crate) struct Filtered {
 }
 
 impl Filtered {
-    /// A socket that hears all.
+    /// Returns a socket that hears all.
     pub(crate) fn new(socket: OwnedFd) -> Self {
         Self {
             socket,
@@ -424,7 +425,7 @@ unsafe fn bpf<T>(command: c_uint, attributes: &T) -> io::Result<c_long> {
     }
 }
 
-/// A descriptor that the kernel has just returned.
+/// Returns a descriptor that the kernel has just returned.
 fn own(descriptor: c_long) -> OwnedFd {
     // SAFETY: these calls return a new descriptor, closed on `exec`, that no other owner has.
     unsafe { OwnedFd::from_raw_fd(descriptor as i32) }

@@ -87,7 +87,7 @@ unsafe impl Plain for Channels {}
 unsafe impl Plain for Driver {}
 
 impl Interface {
-    /// The interface of this name in the calling thread's network namespace.
+    /// Returns the interface of this name in the calling thread's network namespace.
     ///
     /// Fails with `ENODEV` if there is none.
     pub(crate) fn find(name: &str) -> io::Result<Self> {
@@ -107,8 +107,8 @@ impl Interface {
         })
     }
 
-    /// A number that no other network namespace has; its inode's, which is given again, where the
-    /// kernel has none (before Linux 5.14).
+    /// Returns a number that no other network namespace has; its inode's, which is given again,
+    /// where the kernel has none (before Linux 5.14).
     pub(crate) fn namespace(&self) -> io::Result<u64> {
         match option_of(
             self.control.as_fd(),
@@ -124,7 +124,7 @@ impl Interface {
         self.index
     }
 
-    /// The longest payload of a frame, in bytes, without the Ethernet header.
+    /// Returns the longest payload of a frame, in bytes, without the Ethernet header.
     pub(crate) fn mtu(&self) -> io::Result<usize> {
         let request = self.ask(libc::SIOCGIFMTU as _)?;
         // SAFETY: the kernel has written this member; an integer has no invalid value.
@@ -291,9 +291,9 @@ impl Interface {
         })
     }
 
-    /// The answer to a question that the kernel takes for a name only. It is asked again where the
-    /// interface had another name when the answer came, so that one that is renamed is not taken
-    /// for the one that has got its name.
+    /// Returns the answer to a question that the kernel takes for a name only. It is asked again
+    /// where the interface had another name when the answer came, so that one that is renamed is
+    /// not taken for the one that has got its name.
     ///
     /// `WouldBlock` while it is being renamed: for some milliseconds the kernel then knows it by
     /// no name at all. `ENODEV` if it is gone.
@@ -320,7 +320,7 @@ impl Interface {
         ))
     }
 
-    /// The present name; `ENODEV` if the interface is gone.
+    /// Returns the present name; `ENODEV` if the interface is gone.
     fn name(&self) -> io::Result<[c_char; libc::IFNAMSIZ]> {
         let mut request = blank();
         request.ifr_ifru.ifru_ifindex = self.index as c_int;
@@ -329,7 +329,7 @@ impl Interface {
     }
 }
 
-/// A request about the interface of this name.
+/// Returns a request about the interface of this name.
 pub(super) fn request(name: &str) -> io::Result<libc::ifreq> {
     let mut request = blank();
     // The last byte stays: names are terminated by a zero.

@@ -27,7 +27,7 @@ pub(crate) mod xdp;
 /// Packets per system call, in either direction.
 pub(crate) const BATCH: usize = 64;
 
-/// A header of one message that has one part, and an address if that is not null.
+/// Returns a header of one message that has one part, and an address if that is not null.
 fn header(
     address: *mut c_void,
     address_length: socklen_t,

@@ -20,7 +20,7 @@ use crate::segment::{self, Offload};
 /// Milliseconds after which the kernel hands over a block that is not empty. It accepts no shorter time.
 const HAND_OVER_MILLISECONDS: c_uint = 1;
 
-/// A packet socket that hears nothing yet.
+/// Returns a packet socket that hears nothing yet.
 pub(crate) fn open() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointer.
@@ -282,8 +282,8 @@ impl Ring {
         Ring::over(socket, hand_over, blocks, block_size)
     }
 
-    /// The ring of frame by frame that a socket has, which has been given one of this shape. It is read
-    /// by one side at a time.
+    /// Returns the ring of frame by frame that a socket has, which has been given one of this shape. It
+    /// is read by one side at a time.
     pub(crate) fn shared(socket: OwnedFd, shape: Shape) -> io::Result<Self> {
         let fits = (1..=shape.block_size).contains(&shape.place)
             && shape.place.is_multiple_of(16)
@@ -334,7 +334,7 @@ impl Ring {
         }
     }
 
-    /// The block and the place in it that are looked at next.
+    /// Returns the block and the place in it that are looked at next.
     pub(crate) fn next(&self) -> (usize, usize) {
         (self.block, self.at)
     }
@@ -453,12 +453,12 @@ impl Ring {
         self.memory.part(ahead, at, length).is_ours(status)
     }
 
-    /// The socket, to be had for as long as this has it.
+    /// Returns the socket, to be had for as long as this has it.
     pub(crate) fn socket(&self) -> &Arc<Filtered> {
         &self.socket
     }
 
-    /// An error that the socket has to report, if there is one.
+    /// Fails with the error that the socket has to report, if there is one.
     pub(crate) fn take_error(&mut self) -> io::Result<()> {
         match self.met.take() {
             Some(error) => Err(error),
@@ -545,7 +545,7 @@ impl Memory {
         })
     }
 
-    /// The `length` bytes from `at` on of one of the blocks.
+    /// Returns the `length` bytes from `at` on of one of the blocks.
     fn part(&self, block: usize, at: usize, length: usize) -> Part<'_> {
         assert!(block < self.blocks && at + length <= self.block_size);
         let start = block * self.block_size + at;
@@ -577,7 +577,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The word at this offset, which says whose the part is.
+    /// Returns the word at this offset, which says whose the part is.
     fn status(&self, at: usize) -> &'a AtomicU32 {
         let word = self.start.wrapping_add(at).cast::<u32>();
         assert!(at + size_of::<u32>() <= self.length && word.is_aligned());
@@ -608,7 +608,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The frame behind this header in a block.
+/// Returns the frame behind this header in a block.
 fn packed_arrival(header: &[u8]) -> Arrival<'_> {
     let word = |field| read_u32(header, field);
     let variant = offset_of!(tpacket3_hdr, hv1);
@@ -635,7 +635,7 @@ fn packed_arrival(header: &[u8]) -> Arrival<'_> {
     }
 }
 
-/// The frame behind this header in a place of its own.
+/// Returns the frame behind this header in a place of its own.
 fn arrival(header: &[u8]) -> Arrival<'_> {
     let word = |field| read_u32(header, field);
     let half = |field| read_u16(header, field);
@@ -664,7 +664,7 @@ fn offload(before: &[u8]) -> Offload {
     Offload::decode(header.expect("a ring's header is longer"))
 }
 
-/// The tag that the kernel took out, as the status of a frame says.
+/// Returns the tag that the kernel took out, as the status of a frame says.
 fn tag(status: u32, protocol: u16, tag: u16) -> Option<(u16, u16)> {
     let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
     let protocol = if known { protocol } else { NO_TAG_PROTOCOL };

@@ -8,7 +8,7 @@ use super::{Plain, option_of};
 // SAFETY: three integers of one size.
 unsafe impl Plain for libc::ucred {}
 
-/// The credentials that the peer had when it connected.
+/// Returns the credentials that the peer had when it connected.
 ///
 /// Its process is 0 where it is in a process namespace that cannot be seen from here.
 pub(crate) fn credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {

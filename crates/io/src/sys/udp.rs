@@ -37,7 +37,7 @@ impl Address {
         }
     }
 
-    /// The address and how many of its bytes count.
+    /// Returns the address and how many of its bytes count.
     fn encode(peer: SocketAddr) -> (Self, socklen_t) {
         let mut address = Self::zeroed();
         let length = match peer {

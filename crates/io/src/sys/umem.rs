@@ -187,8 +187,8 @@ impl Umem {
         })
     }
 
-    /// A free frame with a copy of `bytes`; `None` if no frame is free, or `bytes` are more than a
-    /// frame has. O(length).
+    /// Returns a free frame with a copy of `bytes`; `None` if no frame is free, or `bytes` are more
+    /// than a frame has. O(length).
     pub fn frame_from(&self, bytes: &[u8]) -> Option<XdpFrame> {
         if bytes.len() > self.frame_size() as usize {
             return None;
@@ -220,7 +220,7 @@ impl Umem {
         !self.layout().is_aligned()
     }
 
-    /// Where its frames lie.
+    /// Returns where its frames lie.
     pub(crate) fn layout(&self) -> Layout {
         self.shared().layout
     }
@@ -247,7 +247,7 @@ impl Umem {
         (self.shared().memory.start, self.shared().memory.bytes)
     }
 
-    /// A number for one more socket; `None` if there are 64.
+    /// Returns a number for one more socket; `None` if there are 64.
     pub(super) fn settle(&self) -> Option<Tenancy> {
         let free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
         let tenants = &self.shared().tenants;
@@ -315,7 +315,7 @@ impl Umem {
         shared.alive.fetch_sub(count.into(), Ordering::Relaxed);
     }
 
-    /// The frame that these bytes are in, as safe code's.
+    /// Returns the frame that these bytes are in, as safe code's.
     ///
     /// # Safety
     ///
@@ -326,7 +326,8 @@ impl Umem {
         unsafe { XdpFrame::at(self.shared, start, length) }
     }
 
-    /// The `N` bytes before the packet of a frame that are its frame's too, if there are as many.
+    /// Returns the `N` bytes before the packet of a frame that are its frame's too, if there are as
+    /// many.
     pub(super) fn before<const N: usize>(&self, frame: &XdpFrame) -> Option<[u8; N]> {
         (self.owns(frame) && frame.ahead() >= N).then(|| {
             // SAFETY: the bytes lie in the frame, which `frame` holds, so nothing else writes to them; all bytes of the
@@ -433,7 +434,7 @@ unsafe impl Send for XdpFrame {}
 unsafe impl Sync for XdpFrame {}
 
 impl XdpFrame {
-    /// The packet.
+    /// Returns the packet.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: by the contract of `adopt` these bytes are within a frame that this value holds, so neither the
         // kernel nor other code writes to them; all bytes of the memory have been initialized since it was mapped.
@@ -441,13 +442,13 @@ impl XdpFrame {
         unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
     }
 
-    /// The packet, to be changed in place.
+    /// Returns the packet, to be changed in place.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; and this value is borrowed mutably, so there are no other readers.
         unsafe { slice::from_raw_parts_mut(self.first().as_ptr(), self.len()) }
     }
 
-    /// The packet's length in bytes.
+    /// Returns the packet's length in bytes.
     #[allow(clippy::len_without_is_empty, reason = "no packet on a wire is empty")]
     pub fn len(&self) -> usize {
         usize::from(self.length)
@@ -473,7 +474,7 @@ impl XdpFrame {
         }
     }
 
-    /// The checksum that the packet was [found](Self::find_unsummed) to lack.
+    /// Returns the checksum that the packet was [found](Self::find_unsummed) to lack.
     pub fn lacks(&self) -> Option<Unsummed> {
         let start = usize::from(self.summed_from);
         // It may have been cut since.
@@ -519,7 +520,7 @@ impl XdpFrame {
         shared.layout.ahead(self.start) as usize
     }
 
-    /// Its number in the memory.
+    /// Returns its number in the memory.
     fn number(&self) -> u32 {
         // SAFETY: `alive` counts this frame, so `shared` lives.
         unsafe { self.shared.as_ref() }

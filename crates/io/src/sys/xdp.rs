@@ -190,7 +190,7 @@ impl Socket {
         self.zero_copy
     }
 
-    /// A number that no other network namespace has.
+    /// Returns a number that no other network namespace has.
     pub(crate) fn namespace(&self) -> io::Result<u64> {
         option_of(self.as_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE)
     }
@@ -213,7 +213,7 @@ impl Socket {
 }
 
 impl Common {
-    /// The note of this socket on a frame that the kernel has for this `purpose`.
+    /// Returns the note of this socket on a frame that the kernel has for this `purpose`.
     fn mark(&self, purpose: u32) -> u32 {
         purpose | self.tenancy.number << TENANT_SHIFT
     }

@@ -19,7 +19,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The first of a run.
+    /// Returns the first of a run.
     pub(crate) fn of(length: usize) -> Self {
         Self {
             length,

@@ -247,8 +247,8 @@ fn copying(mode: Option<XdpMode>, place: AttachPoint, is_unaligned: bool) -> Cop
     }
 }
 
-/// The program on the device: this process's, if there is one in a place that `mode` allows, or a
-/// new one.
+/// Returns the program on the device: this process's, if there is one in a place that `mode`
+/// allows, or a new one.
 fn attach(
     socket: &Socket,
     device: &Interface,

@@ -81,12 +81,12 @@ impl XdpReceiver {
             .collect()
     }
 
-    /// Which mode the interface offered.
+    /// Returns which mode the interface offered.
     pub fn mode(&self) -> XdpMode {
         self.bound.mode
     }
 
-    /// The interface's name when this was bound.
+    /// Returns the interface's name when this was bound.
     pub fn interface(&self) -> &str {
         &self.bound.name
     }

@@ -56,17 +56,17 @@ impl XdpSender {
         }
     }
 
-    /// Which mode the interface offered.
+    /// Returns which mode the interface offered.
     pub fn mode(&self) -> XdpMode {
         self.bound.mode
     }
 
-    /// The interface's name when this was bound.
+    /// Returns the interface's name when this was bound.
     pub fn interface(&self) -> &str {
         &self.bound.name
     }
 
-    /// The memory that frames are sent from. A frame of another is copied.
+    /// Returns the memory that frames are sent from. A frame of another is copied.
     pub fn umem(&self) -> &Umem {
         self.socket.umem()
     }
@@ -127,7 +127,7 @@ impl XdpSender {
         Some(copy)
     }
 
-    /// The longest frame that the device takes, if it starts with these bytes.
+    /// Returns the longest frame that the device takes, if it starts with these bytes.
     fn longest(&self, bytes: &[u8]) -> usize {
         let tags = bytes[12.min(bytes.len())..]
             .chunks_exact(TAG)
@@ -253,7 +253,8 @@ impl Backend for XdpSender {
         Ok(0)
     }
 
-    /// The bytes of frames that the kernel has not yet given back: never more than the budget.
+    /// Returns the bytes of frames that the kernel has not yet given back: never more than the
+    /// budget.
     fn in_flight(&self) -> io::Result<u64> {
         self.bound.is_there()?;
         Ok(self.socket.unsent_bytes_now())

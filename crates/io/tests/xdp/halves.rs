@@ -31,7 +31,7 @@ fn bind_one(umem: &Umem, link: &Link, queue: u32, options: &XdpOptions) -> XdpBa
     bound.unwrap()
 }
 
-/// A backend for each queue.
+/// Returns a backend for each queue.
 fn bind_each(umem: &Umem, link: &Link, options: &XdpOptions) -> Vec<XdpBackend> {
     let bind = |queue| bind_one(umem, link, queue, options);
     (0..QUEUES).map(bind).collect()

@@ -11,7 +11,7 @@ use fairlane_netlab::{Link, cable, or_skip};
 
 use crate::rig::*;
 
-/// A frame of UDP with this number, whose checksum is left undone.
+/// Returns a frame of UDP with this number, whose checksum is left undone.
 fn undone(number: u32) -> Vec<u8> {
     let length = length(number);
     let (ip, udp) = (length - 14, length - 34);

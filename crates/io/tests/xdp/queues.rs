@@ -27,7 +27,8 @@ fn bind_all(umem: &Umem, link: &Link, options: &XdpOptions) -> XdpBackend {
     bound.unwrap()
 }
 
-/// A backend on each queue: what one of them sends arrives at the same queue of the other end.
+/// Returns a backend on each queue: what one of them sends arrives at the same queue of the other
+/// end.
 fn one_each(umem: &Umem, link: &Link, options: &XdpOptions) -> Vec<XdpBackend> {
     let bind = |queue| {
         link.namespace()

@@ -64,7 +64,8 @@ pub(crate) fn lab_in(memory: NewMemory, test: &str, options: &XdpOptions) -> Opt
     })
 }
 
-/// The length of the frame with this number: each from 60 to 1514 in its turn, in no simple order.
+/// Returns the length of the frame with this number: each from 60 to 1514 in its turn, in no simple
+/// order.
 pub(crate) fn length(number: u32) -> usize {
     60 + (number as usize * 907) % (1_514 - 60 + 1)
 }

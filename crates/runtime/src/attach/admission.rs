@@ -159,7 +159,7 @@ impl Admission {
         })
     }
 
-    /// A place for a process, or why it gets none.
+    /// Gives a place to a process, or returns the reason why not.
     pub(super) fn admit(&mut self, peer: PeerCredentials, now: Instant) -> Result<Slot, String> {
         let PeerCredentials { uid, gid, .. } = peer;
         let Some(class) = self.mapping.class_number(peer) else {

@@ -191,13 +191,13 @@ impl ProcessClient {
         self.sender.told()
     }
 
-    /// The class that the daemon put this process into.
+    /// Returns the class that the daemon put this process into.
     #[must_use]
     pub fn class(&self) -> &str {
         &self.grant.class
     }
 
-    /// The weight of its flow.
+    /// Returns the weight of its flow.
     #[must_use]
     pub fn weight(&self) -> Weight {
         self.grant.weight

@@ -47,9 +47,9 @@ pub struct AttachConfig {
 }
 
 impl AttachConfig {
-    /// A thousand clients of 256 slots, a quarter of them of one user, 64 attachments of a user a second, a
-    /// second for the hello, and a socket open to all users: the mapping decides. The memory limit suffices
-    /// for all places.
+    /// Returns a thousand clients of 256 slots, a quarter of them of one user, 64 attachments of a user a
+    /// second, a second for the hello, and a socket open to all users: the mapping decides. The memory
+    /// limit suffices for all places.
     #[must_use]
     pub fn new(mapping: Mapping) -> Self {
         AttachConfig {
@@ -305,7 +305,7 @@ impl Attach {
         self.status.refusals().take()
     }
 
-    /// The clients that are there, by number. Locks what attaching and leaving lock.
+    /// Returns the clients that are there, by number. Locks what attaching and leaving lock.
     #[must_use]
     pub fn attached(&self) -> Vec<Attached> {
         let mut present: Vec<_> = self.status.present().values().cloned().collect();

@@ -159,7 +159,7 @@ impl Mapping {
         Ok(self)
     }
 
-    /// The class of a process, if a rule gives it one.
+    /// Returns the class of a process, if a rule gives it one.
     #[must_use]
     pub fn class_of(&self, peer: PeerCredentials) -> Option<&Class> {
         Some(&self.classes[self.class_number(peer)?])

@@ -44,7 +44,7 @@ pub(super) fn hello() -> Vec<u8> {
     start(VERSION)
 }
 
-/// The version of a hello, if it is one.
+/// Returns the version of a hello, if it is one.
 pub(super) fn read_hello(message: &[u8]) -> Option<u32> {
     let (version, rest) = read_start(message)?;
     (rest.is_empty() || version != VERSION).then_some(version)
@@ -70,7 +70,7 @@ impl Reply {
         message
     }
 
-    /// The reply, or a sentence on why it cannot be understood.
+    /// Returns the reply, or a sentence on why it cannot be understood.
     pub(super) fn read(message: &[u8]) -> Result<Self, String> {
         let broken = || "what listens there does not speak this protocol".to_owned();
         let (version, mut rest) = read_start(message).ok_or_else(broken)?;

@@ -164,7 +164,7 @@ where
     P: Send + 'static,
     F: FnMut(Vec<u8>, &Attached) -> P + Clone + Send + 'static,
 {
-    /// A server that ends when `wake` is written to.
+    /// Returns a server that ends when `wake` is written to.
     pub(super) fn new(
         listener: Listener,
         wake: &OwnedFd,
@@ -474,7 +474,7 @@ where
         })
     }
 
-    /// A mailbox, and a bell that is listened to.
+    /// Returns a mailbox, and a bell that is listened to.
     fn mailbox(&self, number: u64, offer: &Offer) -> Result<Mailbox, Box<dyn std::error::Error>> {
         let (memory, handle) = SharedMemory::create(offer.geometry.bytes())?;
         let memory = Shared::new(memory);

@@ -286,7 +286,7 @@ impl<T> DispatchingClient<T> {
         }
     }
 
-    /// The oldest packet if the arbiter has cleared it: to be transmitted now. O(1); reads
+    /// Returns the oldest packet if the arbiter has cleared it: to be transmitted now. O(1); reads
     /// the line that the arbiter writes only when all that it was known to hold is used up.
     #[inline]
     pub fn next_cleared(&mut self) -> Option<T> {

@@ -204,12 +204,12 @@ impl<B: Backend<Tx: Send>> Dispatcher<B> {
         self.transmitted
     }
 
-    /// The time from one pass to the next that found packets: Delta_D of Eq. 1.
+    /// Returns the time from one pass to the next that found packets: Delta_D of Eq. 1.
     pub fn passes(&self) -> Spans {
         self.passes
     }
 
-    /// The backend.
+    /// Returns the backend.
     pub fn backend(&self) -> &B {
         &self.backend
     }

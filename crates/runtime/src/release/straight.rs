@@ -50,12 +50,12 @@ impl<B: Backend> Straight<B> {
         std::mem::take(&mut self.batch)
     }
 
-    /// The backend.
+    /// Returns the backend.
     pub fn backend(&self) -> &B {
         &self.backend
     }
 
-    /// The backend, to change.
+    /// Returns the backend, mutably.
     pub fn backend_mut(&mut self) -> &mut B {
         &mut self.backend
     }

@@ -67,7 +67,7 @@ fn of_a_thousand_clients_a_step_looks_at_the_five_that_send() {
     }
 }
 
-/// A rig of one client that has fallen silent, and dozes.
+/// Returns a rig of one client that has fallen silent, and dozes.
 fn one_that_dozes() -> (Rig<Fifo>, Sender) {
     let mut rig = Rig::new(Fifo::new(), fast());
     let sender = rig.join(weight(1));

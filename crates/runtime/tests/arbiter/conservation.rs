@@ -170,7 +170,7 @@ impl<A: Scheduler> Model<A> {
         }
     }
 
-    /// The name of a client that has not left, chosen by a number.
+    /// Returns the name of a client that has not left, chosen by a number.
     fn pick(&self, number: usize) -> Option<usize> {
         let here = || self.clients.iter().filter(|(_, c)| c.sender.is_some());
         let count = here().count();

@@ -133,7 +133,7 @@ fn a_backlogged_link_is_full_to_the_last_bit() {
     }
 }
 
-/// A backlog of packets that last a millisecond each; the first is released.
+/// Returns a backlog of packets that last a millisecond each; the first is released.
 fn backlogged_for_long() -> (Rig<Fifo>, crate::rig::Sender) {
     let mut rig = Rig::new(Fifo::new(), paced_only_by(config().link));
     let mut sender = rig.join(weight(1));

@@ -99,12 +99,12 @@ pub(crate) struct Rig<A: Scheduler, B: Backend = MemoryBackend<Packet>> {
 }
 
 impl<A: Scheduler> Rig<A> {
-    /// A device that is never full.
+    /// Returns a device that is never full.
     pub(crate) fn new(algorithm: A, config: ArbiterConfig) -> Self {
         Self::with_device(algorithm, config, usize::MAX)
     }
 
-    /// A device that holds `packets`.
+    /// Returns a device that holds `packets`.
     pub(crate) fn with_device(algorithm: A, config: ArbiterConfig, packets: usize) -> Self {
         let (near, far) = memory::pair(packets);
         Rig::between(algorithm, config, near, far)
@@ -129,7 +129,7 @@ impl<A: Scheduler, B: Backend<Tx = Packet>> Rig<A, B> {
         }
     }
 
-    /// A new client.
+    /// Returns a new client.
     pub(crate) fn join(&mut self, config: FlowConfig) -> Sender {
         let client = self.registrar.register(config).expect("room for a client");
         self.adopt(client)
@@ -145,8 +145,7 @@ impl<A: Scheduler, B: Backend<Tx = Packet>> Rig<A, B> {
         }
     }
 
-    /// A step at the present time. Whatever is tested, the scheduler's own
-    /// invariants hold after it.
+    /// Steps at the present time. Whatever is tested, the scheduler's own invariants hold after it.
     pub(crate) fn step(&mut self) -> Step {
         let step = self.arbiter.step(self.now).expect("the device works");
         if let Err(violation) = self.arbiter.invariants() {
@@ -221,7 +220,7 @@ pub(crate) fn link(bps: u64) -> Link {
     Link::new(Rate::from_bps(bps).unwrap())
 }
 
-/// A link of 8 Mbit/s without overhead, for few clients.
+/// Returns a link of 8 Mbit/s without overhead, for few clients.
 pub(crate) fn config() -> ArbiterConfig {
     on(link(BYTE_A_MICROSECOND))
 }
@@ -236,7 +235,7 @@ pub(crate) fn on(link: Link) -> ArbiterConfig {
     }
 }
 
-/// A link that never holds up a test of something else.
+/// Returns a link that never holds up a test of something else.
 pub(crate) fn fast() -> ArbiterConfig {
     on(link(1_000_000_000_000))
 }

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 struct Seen(Option<PathBuf>);
 
 impl Seen {
-    /// The calling one.
+    /// Returns the calling thread.
     fn me() -> Self {
         let thread = fs::read_link("/proc/thread-self");
         Seen(
@@ -306,7 +306,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The share of a processor that driving the arbiter for so long takes.
+/// Returns the share of a processor that driving the arbiter for so long takes.
 fn processor_share(rig: &mut Rig<Fifo>, span: Nanos) -> f64 {
     let before = (Instant::now(), processor_time());
     drive_for(&mut rig.arbiter, Idling::default(), span);

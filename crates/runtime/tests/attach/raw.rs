@@ -39,7 +39,7 @@ pub(crate) fn send(
     sendmsg(socket, &[IoSlice::new(message)], &mut control, flags)
 }
 
-/// A message and handles; an empty message if the daemon has hung up.
+/// Returns a message and handles; an empty message if the daemon has hung up.
 pub(crate) fn receive(socket: &OwnedFd) -> (Vec<u8>, Vec<OwnedFd>) {
     let mut message = vec![0; 1024];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
@@ -63,7 +63,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> (Vec<u8>, Vec<OwnedFd>) {
     (message, handles.collect())
 }
 
-/// The sentence of a refusal.
+/// Returns the sentence of a refusal.
 pub(crate) fn sentence(message: &[u8]) -> String {
     assert_eq!(message[12..16], 1_u32.to_le_bytes(), "{message:?}");
     String::from_utf8(message[16..].to_vec()).unwrap()
@@ -117,7 +117,7 @@ impl Raw {
         self.memory.as_ref()
     }
 
-    /// The words of the slot of a place.
+    /// Returns the words of the slot of a place.
     pub(crate) fn slot(&self, place: usize) -> &[AtomicU64] {
         let slots = self.geometry.slots();
         let words = (self.geometry.words() - SLOTS) / slots;

@@ -31,7 +31,7 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A packet of some length that names its number in every byte.
+/// Returns a packet of some length that names its number in every byte.
 pub(crate) fn packet(number: u64) -> Vec<u8> {
     let length = 8 + (number * 37 % u64::from(LONGEST - 7)) as usize;
     let bytes = number.to_le_bytes();
@@ -40,7 +40,7 @@ pub(crate) fn packet(number: u64) -> Vec<u8> {
         .collect()
 }
 
-/// The number of a packet, if it is whole.
+/// Returns the number of a packet, if it is whole.
 pub(crate) fn number_of(bytes: &[u8]) -> Option<u64> {
     let number = u64::from_le_bytes(*bytes.first_chunk()?);
     (packet(number) == bytes).then_some(number)

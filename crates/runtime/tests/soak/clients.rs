@@ -61,8 +61,8 @@ impl Weather {
     }
 }
 
-/// A flow of any weight whose queue is short, or seldom as long as the arbiter's limits let it
-/// be.
+/// Returns a flow of any weight whose queue is short, or seldom as long as the arbiter's limits let
+/// it be.
 pub(crate) fn flow(random: &mut SmallRng) -> FlowConfig {
     let limits = Limits {
         packets: random.random_range(1..48),

@@ -59,7 +59,7 @@ impl Account {
         })
     }
 
-    /// The sender's next packet, whether or not it will be taken.
+    /// Returns the sender's next packet, whether or not it will be taken.
     pub(crate) fn packet(self: &Arc<Self>, number: u64, len: u32) -> Packet {
         let account = Arc::clone(self);
         Packet {

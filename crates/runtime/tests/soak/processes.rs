@@ -27,7 +27,7 @@ const SEED: &str = "FAIRLANE_SOAK_CHILD_SEED";
 /// Processes at a time.
 const PROCESSES: usize = 3;
 
-/// A packet of any length that names its number at both ends.
+/// Returns a packet of any length that names its number at both ends.
 fn packet(number: u64, random: &mut SmallRng) -> Vec<u8> {
     let mut bytes = vec![0; random.random_range(16..=LONGEST as usize)];
     bytes[..8].copy_from_slice(&number.to_le_bytes());

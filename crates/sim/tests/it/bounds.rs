@@ -160,7 +160,7 @@ impl Around {
         .unwrap()
     }
 
-    /// The loosest bound over the sizes that the flow's aggregate may have.
+    /// Returns the loosest bound over the sizes that the flow's aggregate may have.
     fn aggregated(
         &self,
         flow: &FlowConfig,
@@ -193,7 +193,7 @@ impl Around {
         Some((service, wfi.delay.bytes() / self.weight_sum(flow) as f64))
     }
 
-    /// The longest packet of `flow` in its own virtual time.
+    /// Returns the longest packet of `flow` in its own virtual time.
     fn packet(flow: &FlowConfig) -> f64 {
         f64::from(flow.max_length.get()) / f64::from(flow.weight.get())
     }
@@ -275,7 +275,7 @@ struct Case {
     until: Picos,
 }
 
-/// A number that is as likely to have 1 digit as 6.
+/// Returns a number that is as likely to have 1 digit as 6.
 fn any_size(random: &mut SmallRng, most: u32) -> u32 {
     let exponent = random.random_range(0.0..=f64::from(most).ln());
     (exponent.exp() as u32).clamp(1, most)
@@ -480,7 +480,7 @@ impl Observer for Lives {
     }
 }
 
-/// The lives of a case's flows with their measured indexes.
+/// Returns the lives of a case's flows with their measured indexes.
 fn run<A: Scheduler>(algorithm: A, case: &Case, seed: u64) -> (Vec<Life>, u64) {
     let meter = WfiMeter::reading(case.rate, Backlogged::UntilDequeued);
     let limits = SchedulerLimits {
@@ -505,7 +505,7 @@ fn run<A: Scheduler>(algorithm: A, case: &Case, seed: u64) -> (Vec<Life>, u64) {
     (lives.gone, lives.sent)
 }
 
-/// The largest of measured over bound, among the flows of a case: B-WFI and T-WFI.
+/// Returns the largest of measured over bound, among the flows of a case: B-WFI and T-WFI.
 ///
 /// While the flows stay the same, this is the bound itself. Otherwise it is counted in
 /// virtual time, work over the sum of weights, the bound with the smallest sum that there

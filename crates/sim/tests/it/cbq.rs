@@ -9,7 +9,7 @@ use fairlane_sim::{
     ClassMeter, ClassPacket, ClassSource, Lengths, Picos, Simulation, Traffic, TransmitQueue,
 };
 
-/// A class that may not borrow.
+/// Returns a class that may not borrow.
 fn bounded(bps: u64, longest: u32) -> CbqClass {
     CbqClass {
         borrow: false,

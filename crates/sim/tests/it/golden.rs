@@ -7,7 +7,8 @@ use fairlane_core::sched::Algorithm;
 use fairlane_core::{SchedulerLimits, Weight};
 use fairlane_sim::{Lengths, Network, Picos, Source, SourcePlan, Traffic, Way, Wire};
 
-/// The time in picoseconds and the length of some packets of a source, and a digest of 10,000.
+/// Returns the time in picoseconds and the length of some packets of a source, and a digest of
+/// 10,000.
 fn drawn(traffic: Traffic, lengths: Lengths, seed: u64) -> (Vec<(u128, u32)>, u64) {
     let mut source = Source::new(traffic, lengths, seed).unwrap();
     let mut first = Vec::new();

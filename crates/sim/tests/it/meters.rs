@@ -252,7 +252,7 @@ impl History {
             .sum()
     }
 
-    /// The integral of dW / sum from 0 to x, times `scale`.
+    /// Returns the integral of dW / sum from 0 to x, times `scale`.
     fn guaranteed(&self, x: i128) -> i128 {
         let mut all = 0;
         for (n, &(_, from, sum)) in self.sums.iter().enumerate() {
@@ -363,7 +363,7 @@ impl History {
     }
 }
 
-/// The indexes of every life of a flow, in the order in which they began.
+/// Returns the indexes of every life of a flow, in the order in which they began.
 fn by_definition(log: &[(u128, Event)], rate: Rate, reading: Backlogged) -> Vec<Indexes> {
     let history = History::new(log, rate, reading);
     let bits = |scaled: i128| (scaled as u128).div_ceil(history.scale as u128);

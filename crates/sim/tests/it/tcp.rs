@@ -117,7 +117,7 @@ fn run(leaves: &[LeafConfig], sources: &[(usize, u64, u32, bool)]) -> Fate {
     run.into_observer()
 }
 
-/// The part of the link that was used.
+/// Returns the part of the link that was used.
 fn used(fate: &Fate) -> f64 {
     fate.all() as f64 / (SECONDS * 1_000) as f64
 }

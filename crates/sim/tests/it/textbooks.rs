@@ -226,7 +226,7 @@ fn micros(micros: u64) -> Picos {
     Picos::from_nanos(1000 * micros)
 }
 
-/// The packets one by one: when, of which flow, and how long.
+/// Returns the packets one by one: when, of which flow, and how long.
 fn packets(arrivals: Arrivals) -> impl Iterator<Item = (Picos, FlowId, u32)> {
     arrivals.iter().flat_map(|&(at, flow, count, bytes)| {
         (0..count).map(move |_| (micros(at), FlowId::new(flow), bytes))

@@ -52,7 +52,7 @@ fn of_qfq(config: &FlowConfig, set: &[FlowConfig], queue: u32) -> bounds::Wfi {
     bounds::qfq_equal_packets(&terms, Slot::Actual)
 }
 
-/// A T-WFI in time.
+/// Returns a T-WFI in time.
 fn time(wfi: bounds::Wfi) -> Picos {
     time_of(wfi.delay.bytes() as u128)
 }

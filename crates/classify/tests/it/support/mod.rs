@@ -88,7 +88,7 @@ pub(crate) fn rule_match() -> impl Strategy<Value = Match> {
     )
 }
 
-/// A packet as [`parse`](fairlane_classify::parse) may have read it.
+/// Returns a packet as [`parse`](fairlane_classify::parse) may have read it.
 pub(crate) fn packet(
     family: Family,
     (source, destination): (u128, u128),

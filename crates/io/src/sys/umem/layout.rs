@@ -22,7 +22,7 @@ impl Layout {
         Layout::apart(frame_size, frame_size)
     }
 
-    /// A line further apart.
+    /// Returns a layout with frames one cache line further apart.
     pub(super) fn unaligned(frame_size: u32) -> Layout {
         Layout::apart(frame_size, frame_size + LINE)
     }
@@ -48,13 +48,13 @@ impl Layout {
         frames as usize * self.stride as usize
     }
 
-    /// Where a frame starts. The frame is one of a memory of at most 4 GiB.
+    /// Returns where a frame starts. The frame is one of a memory of at most 4 GiB.
     pub(crate) fn start(self, frame: u32) -> u32 {
         frame * self.stride
     }
 
-    /// The number of the frame with this byte, or of that before it: exact below 4 GiB (`inverse` is wrong by less
-    /// than `stride` / 2^64 of itself), and no number of a frame in 4 GiB else.
+    /// Returns the number of the frame with this byte, or of that before it: exact below 4 GiB (`inverse` is wrong
+    /// by less than `stride` / 2^64 of itself), and no number of a frame in 4 GiB else.
     #[inline]
     pub(crate) fn number(self, byte: u64) -> u64 {
         ((u128::from(byte) * u128::from(self.inverse)) >> 64) as u64
@@ -80,7 +80,7 @@ mod tests {
         })
     }
 
-    /// A number of a frame, also the first and the last in 4 GiB.
+    /// Returns a number of a frame, also the first and the last in 4 GiB.
     fn numbers(layout: Layout) -> impl Strategy<Value = u32> {
         let last = u32::MAX / layout.stride - 1;
         prop_oneof![Just(0), Just(1), Just(last), 0..=last]

@@ -124,7 +124,7 @@ impl Receiving {
         4 * self.received.waiting_now() >= self.posted
     }
 
-    /// The program that brings packets.
+    /// Returns the program that brings packets.
     pub(crate) fn program(&self) -> &Arc<Program> {
         &self.common.program
     }
@@ -134,7 +134,7 @@ impl Receiving {
         self.received.waiting_now() >= self.posted
     }
 
-    /// The frame of a received packet, if the descriptor is of one that was offered.
+    /// Returns the frame of a received packet, if the descriptor is of one that was offered.
     fn admit(&self, descriptor: xdp_desc) -> Option<XdpFrame> {
         let umem = &self.common.umem;
         let layout = umem.layout();

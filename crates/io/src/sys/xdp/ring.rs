@@ -197,7 +197,7 @@ impl<T: Copy> Incoming<T> {
         theirs.wrapping_sub(self.0.ours).min(self.0.size)
     }
 
-    /// The entry `ahead` of the next, one of those that are waiting.
+    /// Returns the entry `ahead` of the next, one of those that are waiting.
     pub(super) fn peek(&self, ahead: u32) -> T {
         // SAFETY: a place in the mapping, which holds a value of integers whatever the kernel put
         // there; it writes no place below the producer index that was seen.

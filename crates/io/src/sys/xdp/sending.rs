@@ -42,7 +42,7 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// The frame and the length of a packet that the kernel is done with, if it had it.
+    /// Returns the frame and the length of a packet that the kernel is done with, if it had it.
     fn done(&self, address: u64) -> Option<(u32, u64)> {
         let (frame, note) = self.umem.noted(self.umem.layout().number(address))?;
         (note & !LENGTH == self.mark).then_some((frame, u64::from(note & LENGTH)))
@@ -128,7 +128,7 @@ impl Sending {
         }
     }
 
-    /// The longest packet that it sends: there is to be room before it.
+    /// Returns the longest packet that it sends: there is to be room before it.
     pub(crate) fn longest(&self) -> usize {
         self.umem().frame_size() as usize - TOLD
     }

@@ -13,7 +13,7 @@ pub(crate) fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-/// A flow of this weight with packets up to `max_length`.
+/// Returns a flow of this weight with packets up to `max_length`.
 pub(crate) fn config(weight: u32, max_length: u32) -> FlowConfig {
     FlowConfig::new(Weight::new(weight).unwrap(), length(max_length))
 }
