@@ -36,7 +36,7 @@ use crate::report::{
 use crate::stretch::Longest;
 use crate::task::{Asking, Attaching, Waiting};
 
-/// What the control thread waits for.
+/// Events that the control thread waits for.
 pub(crate) enum Event {
     /// Another configuration is to take over.
     Change(Request),
@@ -44,13 +44,13 @@ pub(crate) enum Event {
     Prepared(Box<Result<Prepared>>),
     /// The site's file was written.
     Wrote,
-    /// Somebody asks who sends most.
+    /// A request for the flows that send most.
     Flows(Hear),
     /// Something else is to be done.
     Do(Asking),
     /// The interface was opened, or could not be, that a configuration is to take over with.
     Opened(Result<Box<Opened>>),
-    /// Another process is to take over, and asks what there is.
+    /// Another process is about to take over and asks for the interfaces and state.
     Give(SyncSender<Result<Box<Gave>>>),
     /// It is ready.
     HandOver(Box<Handing>, SyncSender<Result<u64>>),
@@ -63,20 +63,20 @@ pub(crate) enum Event {
 /// A configuration that is to take over.
 pub(crate) struct Request {
     pub(crate) source: Source,
-    /// What it was made from, if that must not have changed meanwhile.
+    /// The configuration that it was derived from, if that must still be running.
     pub(crate) base: Option<Arc<Site>>,
     /// It is only asked whether it could.
     pub(crate) dry: bool,
     /// The interface that is attached with it.
     pub(crate) attach: Option<Attaching>,
-    /// Who waits for what comes of it.
+    /// Where the result is sent.
     pub(crate) answer: Option<SyncSender<Result<Arc<Site>>>>,
 }
 
-/// What the forwarding thread leaves.
+/// The result of the forwarding thread, and the bridge it leaves.
 pub(crate) struct Ended {
     pub(crate) result: io::Result<()>,
-    /// With what nobody has counted, and with the interfaces.
+    /// Holds the counts not yet collected, and the interfaces.
     pub(crate) bridge: SiteBridge,
 }
 
@@ -86,20 +86,20 @@ const LOOK: Duration = Duration::from_millis(1);
 const FIRST_LOOK: Duration = Duration::from_micros(50);
 /// The same while nothing was asked.
 const IDLE: Duration = Duration::from_millis(200);
-/// Least time between two states that are told, however much changes.
+/// Minimum interval between two reports, however much changes.
 const CHANGED: Nanos = Nanos::from_millis(100);
 /// The part of the time that telling states may take where much changes: changes wait meanwhile.
 const TELLING: u64 = 10;
 
-/// How long a configuration waits at most until what waits in classes that it does not have has left.
+/// Maximum time for which a configuration waits until classes that it removes have drained.
 const DRAIN: Nanos = Nanos::from_millis(250);
 
 /// Least time between two times that memory is given back.
 const TIDIED: Nanos = Nanos::from_millis(5_000);
-/// How often it is after a configuration was read: what was made of the former one is let go of later.
+/// Number of times that memory is given back after a configuration was read: the former configuration is freed later.
 const TIDYINGS: u32 = 3;
 
-/// What the forwarding thread was asked last.
+/// The last request to the forwarding thread.
 #[derive(Default)]
 pub(crate) enum Asked {
     #[default]
@@ -107,19 +107,19 @@ pub(crate) enum Asked {
     Counts,
     /// For what flows sent.
     Flows,
-    /// Whether classes that are no more with this link have sent what waits in them.
+    /// Whether the classes that this link removes have drained.
     Drained(Box<Next>),
     /// To add the classes that come with this link.
     Classes(Box<Next>),
     /// To change parameters alone, as this link says.
     Parameters(Box<Next>),
-    /// To go on as this plan.
+    /// To run this plan.
     Plan(Box<Plan>),
-    /// To do something else, for whoever waits for it.
+    /// To carry out another task, with where its result is sent.
     Task(Waiting),
-    /// To use the interface that was opened, as what is told of it then.
+    /// To use the interface that was opened; its report as of then.
     Attach(Interface),
-    /// What the devices have.
+    /// The frames and state of the devices.
     Give(SyncSender<Result<Box<Gave>>>),
     /// To hand over to another process.
     HandOver(SyncSender<Result<u64>>),
@@ -128,24 +128,24 @@ pub(crate) enum Asked {
 /// The control thread's own.
 pub(crate) struct Control {
     pub(crate) clock: Clock,
-    /// How often the state is told.
+    /// Interval between reports.
     pub(crate) interval: Nanos,
     pub(crate) handle: Handle,
     pub(crate) notify: Notify,
     pub(crate) attach: Option<Attach>,
     /// The longest times between two rounds that the forwarding thread had for an order.
     pub(crate) longest: Arc<Longest>,
-    /// What the devices were opened for.
+    /// The needs for which the devices were opened.
     pub(crate) needs: Needs,
     /// The kernel's ways past it, and its interfaces' MTUs.
     pub(crate) network: NetworkWatch,
     /// On the left and on the right.
     pub(crate) devices: [Interface; 2],
-    /// What the way between them adds to all delays.
+    /// The delay that the path between the interfaces adds to every class.
     pub(crate) pipeline: Pipeline,
     /// Where others are opened in their place, if they may be.
     pub(crate) keepers: [Option<ToKeeper>; 2],
-    /// Which of them were let go of.
+    /// Which of them are detached.
     pub(crate) detached: [bool; 2],
     /// Another process watches over this one.
     pub(crate) is_guarded: bool,
@@ -161,7 +161,7 @@ pub(crate) struct State {
     pub(crate) asked: Asked,
     /// When that was.
     ordered: Nanos,
-    /// The time in which what was told last may be told again.
+    /// The interval that the cost of the last report requires before the next.
     telling: Nanos,
     /// The configuration that is being read, or taken over then.
     pub(crate) request: Option<Asker>,
@@ -172,14 +172,14 @@ pub(crate) struct State {
     waiting: VecDeque<Next>,
     /// The first of these, which waits for classes that it does not have.
     draining: Option<(Box<Draining>, Box<Next>)>,
-    /// What is to take over with an interface that is being opened, and that interface then.
+    /// The change that waits for an interface to be opened, and that interface once it is open.
     pub(crate) prepared: Option<Prepared>,
     pub(crate) opened: Option<(Side, Box<Opened>)>,
-    /// What else is to be done.
+    /// Tasks still to be carried out.
     pub(crate) tasks: VecDeque<Asking>,
     /// Whether another process takes over.
     pub(crate) stage: Stage,
-    /// From whom this one took over, until that was told.
+    /// The process that this one took over from, until that is reported.
     pub(crate) took: Option<Took>,
     reloads: u32,
     /// The protocol that no filter looks into of which the log said so last, by link.
@@ -187,9 +187,9 @@ pub(crate) struct State {
     /// The last attempt to load the file.
     last_reload: LastReload,
     start: Nanos,
-    /// Something was taken over since the state was last told.
+    /// Something was applied since the last report.
     pub(crate) changed: bool,
-    /// When the state was last told, and what.
+    /// When the last report was made.
     told: Nanos,
     /// How often memory is still to be given back after a configuration was read, and when it last was.
     littered: u32,
@@ -198,7 +198,7 @@ pub(crate) struct State {
     flows: Watch,
 }
 
-/// Who hears of what comes of a configuration.
+/// Recipient of the result of a configuration change.
 pub(crate) struct Asker {
     /// The file that it is read from.
     path: Option<PathBuf>,
@@ -267,7 +267,7 @@ impl Control {
         self.state.start = self.clock.now();
         self.state.told = self.state.start;
         self.state.last_reload = LastReload::succeeded();
-        // Whoever asks at once is told soon.
+        // The first caller gets an answer soon.
         self.state.changed = true;
         self.look_at_network();
         self.state.start
@@ -295,7 +295,7 @@ impl Control {
         let mut ended = self.follow(events, &mut report);
         if let Some(ended) = &mut ended {
             for side in Side::BOTH {
-                // What was lost is told by the devices from here on, to the frame.
+                // From here on the devices report losses exactly, to the frame.
                 ended.bridge.device_mut(side).rest(&mut Vec::new());
             }
             let mut counting = self.counting();
@@ -308,12 +308,12 @@ impl Control {
                 ended.bridge.device_mut(side).own(false);
             }
         }
-        // Nobody attaches any more, then the interfaces are let go of.
+        // No process attaches from here on; then the interfaces are released.
         drop(self.attach);
         Outcome {
             report: self.state.report,
             handed_over,
-            // What was until then was worth knowing all the same.
+            // Keep the results up to then.
             result: ended.map_or(Ok(()), |ended| ended.result.map_err(Error::from)),
         }
     }
@@ -369,7 +369,7 @@ impl Control {
             };
             self.answered(report);
             if let Asked::Nothing = self.state.asked {
-                // However seldom the state is told: what is seen waits in little room.
+                // Independent of the report interval, since findings are queued in little space.
                 self.count_findings();
             }
             if ended.is_some() {
@@ -401,7 +401,7 @@ impl Control {
         }
     }
 
-    /// Notes a configuration. Of those that nobody waits for, only the last one counts.
+    /// Queues a configuration. Of those without a waiting caller, only the last one counts.
     fn queue(&mut self, request: Request) {
         match self.state.requests.back_mut() {
             Some(last) if last.answer.is_none() && request.answer.is_none() => *last = request,
@@ -453,7 +453,7 @@ impl Control {
         let reader = thread::Builder::new().name("read".to_owned());
         let started = reader.spawn(move || {
             let prepared = Box::new(former.prepare(source, dry));
-            // Where nobody waits for it any more, the run has ended.
+            // If the receiver is gone, the run has ended.
             let _ = to_self.send(Event::Prepared(prepared));
         });
         match started.doing("starting a thread") {
@@ -470,7 +470,7 @@ impl Control {
             self.state.changed = true;
         }
         match asker.answer {
-            // Whoever does not wait any more needs no answer.
+            // A caller that has stopped waiting needs no answer.
             Some(answer) => drop(answer.send(Err(error))),
             None => self.notify(Notice::ReloadRefused(error)),
         }
@@ -594,7 +594,7 @@ impl Control {
         self.plans.iter_mut().find(|plan| plan.side == side)
     }
 
-    /// Asks the forwarding thread for what is next, if it has done the last.
+    /// Sends the forwarding thread the next request, if the last one is done.
     fn ask(&mut self) {
         if !matches!(self.state.asked, Asked::Nothing) {
             return;
@@ -626,7 +626,7 @@ impl Control {
         self.begin_task();
     }
 
-    /// When the state is to be told next: what was changed is, soon after.
+    /// Returns when the next report is due: soon after a change.
     fn due(&self) -> Nanos {
         let interval = match self.state.changed {
             true => self.interval.min(CHANGED.max(self.state.telling)),
@@ -648,7 +648,7 @@ impl Control {
         }))
     }
 
-    /// A link is to take over, when what waits in classes that it does not have has left.
+    /// Applies a link once the classes that it removes have drained.
     fn take_over(&mut self, next: Next) {
         let until = self.clock.now() + DRAIN;
         let plan = self.plan_mut(next.side);
@@ -694,7 +694,7 @@ impl Control {
         }
     }
 
-    /// Sees to what the forwarding thread has done.
+    /// Handles an order that the forwarding thread has completed.
     fn answered(&mut self, report: &mut impl FnMut(&Arc<Report>)) {
         while let Some(answer) = self.answers.pop() {
             match (
@@ -744,7 +744,7 @@ impl Control {
         let Adding { ids, error, .. } = adding;
         let (next, ids) = match error {
             None => (next, Some(ids)),
-            // What was added goes with the former queues.
+            // The classes added so far are dropped with the former queues.
             Some(_) => (next.made_anew(), None),
         };
         if let Some(plan) = self.plan_mut(next.side) {
@@ -765,7 +765,7 @@ impl Control {
         self.taken_over();
     }
 
-    /// Where a class is not what the file says, all of them are made as it says.
+    /// Rebuilds all classes from the file if one of them differs from it.
     fn take_anew(&mut self, running: Option<Running>) {
         if let Some(running) = running {
             let link = Arc::clone(&running.link);
@@ -777,7 +777,7 @@ impl Control {
     fn taken(&mut self, taking: &Taking, mut after: Plan) {
         let side = after.side;
         if taking.anew.is_some() {
-            // What is found from now on is of classes with other numbers.
+            // Later findings refer to classes by their new numbers.
             self.count_findings();
             self.state.flows.renumbered(side);
         }
@@ -792,8 +792,8 @@ impl Control {
         self.taken_over();
     }
 
-    /// A configuration that is read, or compared with another, takes several times the memory that is kept
-    /// of it: what is free is given back, not too often, and not where nothing was read.
+    /// Gives free memory back: reading or comparing a configuration takes several times the memory that is kept of it.
+    /// Limited in frequency, and only after something was read.
     fn tidy_up(&mut self) {
         let state = &mut self.state;
         if state.littered > 0 && state.told.since(state.tidied) >= TIDIED {
@@ -803,7 +803,7 @@ impl Control {
         }
     }
 
-    /// Counts what was seen in passing, of both directions.
+    /// Counts the passive TCP observations of both directions.
     fn count_findings(&mut self) {
         let mut all = Vec::new();
         for findings in self

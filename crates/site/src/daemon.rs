@@ -43,10 +43,10 @@ use crate::workers::{SharedFilters, worker_options};
 /// The bridge of a site.
 pub(crate) type SiteBridge = Bridge<Shaped, AnyDevice, Maker>;
 
-/// Makes of a received frame what the classes hold.
+/// Converts a received frame into the form that the classes queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Maker {
-    /// What the interface on the left is.
+    /// Role of the interface on the left.
     pub(crate) near: Role,
 }
 
@@ -57,22 +57,21 @@ pub struct Options {
     pub time: Option<Duration>,
     /// How often its state is reported.
     pub interval: Duration,
-    /// What becomes of it when an interface is deleted.
+    /// Behavior when an interface is deleted.
     pub on_loss: OnLoss,
     /// Whether the kernel may drop frames under overload before they are received, of classes that
     /// take more than their share.
     pub early_drop: bool,
-    /// How long at most what is queued is sent when it is told to stop.
+    /// Maximum time for sending the backlog after it is told to stop.
     pub drain: Duration,
-    /// Whether it hears nothing of interfaces until it is [told to](Daemon::hear): for one that takes
-    /// over from somebody who forwards, and who starts it anew. No third process can
-    /// [take over](Daemon::take_over) from it.
+    /// Whether it receives nothing until [`Daemon::hear`]: for a process that takes over from another that forwards,
+    /// and that may restart it. No third process can [take over](Daemon::take_over) from it.
     pub deaf: bool,
 }
 
 impl Default for Options {
-    /// Until it is stopped, with a report a second; interfaces are waited for, and what is queued at
-    /// the end is sent for half a second.
+    /// Runs until stopped and reports once per second; waits for lost interfaces, and sends the backlog for up to half
+    /// a second at the end.
     fn default() -> Options {
         Options {
             time: None,
@@ -85,10 +84,10 @@ impl Default for Options {
     }
 }
 
-/// What becomes of a site when an interface is deleted.
+/// The behavior of a site when an interface is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
-    /// What is to leave by it is dropped until there is one of that name.
+    /// Packets for the missing interface are dropped until an interface of that name appears.
     Wait,
     /// It ends with an error.
     Fail,
@@ -99,13 +98,13 @@ pub enum OnLoss {
 pub struct Interface {
     /// Its name; empty where nothing but processes is on this side.
     pub name: Arc<str>,
-    /// How frames are exchanged with it: `packet`, or `xdp` with its mode and, if there are several, its queues, either
-    /// with its workers if it has any; `tap` or `none`. As it was opened.
+    /// How frames are exchanged with it, as it was opened: `packet`, or `xdp` with its mode and, if there are several,
+    /// its queues, either followed by its workers if it has any; `tap` or `none`.
     pub backend: String,
 }
 
-/// A site whose interfaces are open. It forwards while it [runs](Daemon::run), and lets go of them
-/// when it was run, or is dropped.
+/// A site whose interfaces are open. It forwards while it [runs](Daemon::run), and releases them after the run or when
+/// it is dropped.
 pub struct Daemon {
     control: Control,
     events: Receiver<Event>,
@@ -117,10 +116,10 @@ pub struct Daemon {
     beside: BesideIt,
 }
 
-/// Tells what others hand over beside a site.
+/// Reports state that others hand over in addition to the site.
 type BesideIt = Box<dyn Fn() -> io::Result<Beside> + Send>;
 
-/// Stops a running site, or has it go on as another. From any thread.
+/// Stops or reconfigures a running site, from any thread.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) stop: Arc<Stop>,
@@ -157,14 +156,13 @@ impl Handle {
         }
     }
 
-    /// Ends the run: nothing more is taken in, and what is queued is sent at the pace of its link for
-    /// as long as [`Options::drain`] says at most. Ten seconds later it has ended, whatever does not go
-    /// on. Does not wait for it.
+    /// Ends the run: receives nothing more, and sends the backlog at link rate for at most [`Options::drain`]. The run
+    /// ends at most ten seconds after that, even if a part of it does not respond. Returns at once.
     pub fn stop(&self) {
         self.stop.ask();
     }
 
-    /// Ends the run without sending what is queued. Does not wait for it.
+    /// Ends the run without sending the backlog. Returns at once.
     pub fn stop_at_once(&self) {
         self.stop.ask_at_once();
     }
@@ -196,7 +194,7 @@ impl Handle {
         Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What the file said that the site was read from last, or [written to](Handle::wrote).
+    /// Returns the text of the file from which the site was last read or to which it was last [written](Handle::wrote).
     #[must_use]
     pub fn file_text(&self) -> Arc<str> {
         Arc::clone(&self.file().text)
@@ -241,9 +239,9 @@ impl Handle {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the site go on as another configuration says, and waits until it does. With `base`, what
-    /// [runs](Handle::site) must be that still: so nobody undoes what he does not know of. Returns
-    /// what runs then.
+    /// Applies another configuration and waits until it is in force. With `base`, fails unless the [running
+    /// site](Handle::site) is still `base`, so that no caller overwrites a change it has not seen. Returns the site
+    /// that then runs.
     ///
     /// # Errors
     ///
@@ -262,10 +260,9 @@ impl Handle {
         self.ask(source, None, true, None)
     }
 
-    /// Has `hear` told which flows sent most lately, on the thread that [runs](Daemon::run) the site,
-    /// which is not to be kept waiting: at once where somebody asked within the last seconds, and else
-    /// after the first second in which it was counted. What nobody asks for is not counted. `hear` is
-    /// dropped when the run has ended.
+    /// Calls `hear` with the flows that sent most recently, on the thread that [runs](Daemon::run) the site; it must
+    /// not block. The call comes at once if another was made within the last seconds, and else after the first second
+    /// of counting. Flows are counted only on request. `hear` is dropped when the run has ended.
     pub fn top_flows(&self, hear: impl FnOnce(&Arc<TopFlows>) + Send + 'static) {
         let _ = self.events.send(Event::Flows(Box::new(hear)));
     }
@@ -291,7 +288,7 @@ impl Handle {
     }
 }
 
-/// What is left of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The state at the end.
@@ -303,13 +300,14 @@ pub struct Outcome {
 }
 
 impl Daemon {
-    /// Opens the interfaces of a site, and the socket where processes attach. `notify` hears of
-    /// events, on the threads that they happen on; it is not to wait for anybody.
+    /// Opens the interfaces of a site, and the socket where processes attach. `notify` is called for each event on the
+    /// thread where it happens; it must not block.
     ///
     /// # Errors
     ///
-    /// The configuration names no interfaces, or asks for what they cannot do; the kernel
-    /// [passes packets](crate::bypasses) between them; an interface cannot be used; the system refuses memory, or the socket. Nothing is left open then.
+    /// The configuration names no interfaces, or requires features that they lack; the kernel [passes
+    /// packets](crate::bypasses) between them; an interface cannot be used; the system refuses memory, or the socket.
+    /// Nothing is left open then.
     pub fn open(
         site: Site,
         options: &Options,
@@ -346,9 +344,9 @@ impl Daemon {
         Daemon::over(base, site, options, notify)
     }
 
-    /// A site that another process [runs](Running::site), with its interfaces. That one goes on until
-    /// this one is [run](Daemon::run), which then takes over between two frames: none is lost, comes
-    /// twice or passes another of its flow, and what waits there is sent here.
+    /// Takes over a site, with its interfaces, that another process [runs](Running::site). That process continues until
+    /// this one is [run](Daemon::run), which then takes over between two frames: no frame is lost, duplicated or
+    /// reordered within its flow, and the other process's backlog is sent here.
     ///
     /// # Errors
     ///
@@ -475,13 +473,13 @@ impl Daemon {
         })
     }
 
-    /// What others have beside the site, for a process that takes it over. `beside` is called on a
-    /// thread of its own, when nothing is changed any more.
+    /// Registers state to hand over in addition to the site. `beside` is called on a thread of its own, once nothing
+    /// changes any more.
     pub fn hands_over(&mut self, beside: impl Fn() -> io::Result<Beside> + Send + 'static) {
         self.beside = Box::new(beside);
     }
 
-    /// What stops it, or has it go on otherwise.
+    /// Returns the handle that stops or reconfigures it.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.control.handle.clone()
@@ -517,8 +515,8 @@ impl Daemon {
         handle.doing("sharing the count of rounds")
     }
 
-    /// Forgets the frames that have arrived so far, since somebody else has forwarded them; but not
-    /// those that nobody else can have heard.
+    /// Drops the frames that have arrived so far, since another process has forwarded them; frames that only this
+    /// process can have received are kept.
     ///
     /// # Errors
     ///
@@ -527,7 +525,7 @@ impl Daemon {
         Ok(forget_arrived(&mut self.bridge)?)
     }
 
-    /// What it runs.
+    /// Returns the site that it runs.
     #[must_use]
     pub fn site(&self) -> Arc<Site> {
         self.control.handle.site()
@@ -560,7 +558,7 @@ impl Daemon {
         let thread = thread::Builder::new().name("forward".to_owned());
         let started = thread.spawn(move || {
             let result = forwarding.run(&mut bridge, end);
-            // Where nobody waits for it any more, the run has ended.
+            // If the receiver is gone, the run has ended.
             let _ = to_control.send(Event::Ended(Box::new(Ended { result, bridge })));
         });
         match started.doing("starting a thread") {
@@ -581,10 +579,10 @@ impl Outcome {
     }
 }
 
-/// What a site is put on.
+/// The clock, interfaces and buffers that a site is built on.
 struct Base {
     opened: [(String, AnyDevice); 2],
-    /// What the near one of these is.
+    /// Role of the near device.
     near: Role,
     ports: Ports,
     pipeline: Pipeline,
@@ -595,7 +593,7 @@ struct Base {
     taking: Option<Taking>,
 }
 
-/// What cannot be refused, as it is said all the same.
+/// Converts an error that cannot occur, so that its text is kept in any case.
 fn never(error: impl ToString) -> Error {
     Error::Unfit(error.to_string())
 }
@@ -604,7 +602,7 @@ pub(crate) fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What the near device is to the configuration.
+/// Returns the near device's role in the configuration.
 pub(crate) fn near_role(interfaces: &Interfaces) -> Role {
     match interfaces.near {
         Near::Inside(_) | Near::Nothing => Role::Inside,
@@ -637,12 +635,12 @@ struct Lanes<'a> {
     plans: Vec<Plan>,
     /// Where processes attach, and the longest packet there.
     registrar: Option<(Registrar<Received>, Length)>,
-    /// What looks at the segments of each direction.
+    /// The TCP observer of each direction.
     watches: [Option<(Watch, Findings)>; 2],
 }
 
 impl Lanes<'_> {
-    /// What leaves by a device.
+    /// Returns the lane whose frames leave by a device.
     fn lane(&mut self, side: Side, role: Role, device: AnyDevice) -> Lane<Shaped, AnyDevice> {
         let Some(link) = self.site.links.iter().find(|link| link.to == role) else {
             return Lane::Open(device);
@@ -688,7 +686,7 @@ impl Make<Frame, Received> for Maker {
     }
 }
 
-/// Lets processes attach: their frames go by the filters, as all do.
+/// Lets processes attach. Their frames pass the filters like all others.
 fn let_attach(
     attach: &fairlane_config::Attach,
     registrar: Option<(Registrar<Received>, Length)>,

@@ -37,7 +37,7 @@ use xdp::{Shared, Threads};
 
 /// A way for frames in and out that can be waited for.
 pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
-    /// What was lost beyond what all backends count.
+    /// Returns the losses that the counters common to all backends do not include.
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses::default())
     }
@@ -58,13 +58,14 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Ok(())
     }
 
-    /// Whether what it hears is heard by nobody else.
+    /// Whether no other receiver hears the frames that this device hears.
     fn hears_alone(&self) -> bool {
         false
     }
 
-    /// Hears nothing more, and ends the threads of its own: how many frames had arrived that nobody takes any
-    /// more. What is left of it are its [losses](Self::losses). Takes tens of milliseconds for each of its sockets.
+    /// Stops receiving and ends the device's own threads. Returns the number of frames that had arrived and will not be
+    /// received; the device still reports its [losses](Self::losses). Takes tens of milliseconds for each of its
+    /// sockets.
     fn end(&mut self) -> u64 {
         // One that is gone hears nothing in any case.
         let _ = self.hear(false);
@@ -84,8 +85,8 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         None
     }
 
-    /// From now on it is what is given, or nothing; what it was comes back in its place. O(1), and
-    /// nothing is opened or closed. What is no interface stays as it is.
+    /// Replaces the open interface by the given one, or by none; the former one is returned through `opened`. O(1);
+    /// opens and closes nothing. Has no effect on a device that is no interface.
     fn exchange(&mut self, opened: &mut Option<Opened>) {
         let _ = opened;
     }
@@ -95,12 +96,12 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         None
     }
 
-    /// What another process needs to go on with it, if one can.
+    /// Returns the state that another process needs to continue with the device, if the device supports that.
     fn to_pass(&self) -> io::Result<Option<ToPass>> {
         Ok(None)
     }
 
-    /// Whether it is still what another process was [told of](Self::to_pass).
+    /// Whether the device is still the one that another process received from [`to_pass`](Self::to_pass).
     fn is_passed(&self) -> bool {
         true
     }
@@ -118,12 +119,12 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         let _ = into;
     }
 
-    /// Where another process is to go on.
+    /// Returns the position from which another process continues.
     fn position(&self) -> Position {
         Position::default()
     }
 
-    /// Goes on where another process has come to.
+    /// Continues from the position that another process has reached.
     fn go_on_from(&mut self, position: Position) {
         let _ = position;
     }
@@ -138,7 +139,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Ok(())
     }
 
-    /// Goes on with what it was given to transmit, where nobody receives from it: to be called in every round then.
+    /// Continues transmitting the frames it was given, while its receive side is lent. Called in every round then.
     fn attend(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -171,7 +172,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         None
     }
 
-    /// Whether no frame of those threads waits: then the descriptor tells of one that does.
+    /// Whether no frame is queued at those threads, so that the descriptor signals the next one.
     fn may_wait(&mut self) -> bool {
         true
     }
@@ -187,16 +188,16 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         None
     }
 
-    /// Frames arrive here again: what was lent was dropped.
+    /// Receives again: the lent part was dropped.
     fn have_back(&mut self) {}
 
-    /// Whether what was lent is to come back before all else: the interface is gone.
+    /// Whether the lent part must be returned first, because the interface is gone.
     fn is_to_go_home(&self) -> bool {
         false
     }
 }
 
-/// What was lent of a device. Dropping it gives it back.
+/// The lent part of a device. Dropping it returns it.
 pub(crate) struct Lent {
     /// Where frames arrive.
     pub(crate) entrance: AnyDevice,
@@ -207,8 +208,8 @@ pub(crate) struct Lent {
 /// Most batches that are forgotten at once: more than any ring holds.
 const MOST_FORGOTTEN: usize = 1 << 14;
 
-/// Receives what has arrived at a device, for nobody, until fewer than `least` frames come at once: how many in all, and
-/// whether that went well.
+/// Receives and drops the frames that have arrived at a device, until a batch has fewer than `least` frames. Returns
+/// the number of frames, and the result.
 pub(crate) fn forget<D: Backend<Rx = Frame> + ?Sized>(
     device: &mut D,
     least: usize,
@@ -229,28 +230,28 @@ pub(crate) fn forget<D: Backend<Rx = Frame> + ?Sized>(
     (forgotten, Ok(()))
 }
 
-/// What another process needs to go on with a device.
+/// The state that another process needs to continue with a device.
 pub(crate) struct ToPass {
     pub(crate) sockets: Sockets,
-    /// Where its holder notes what is changed.
+    /// The file in which the holder notes changes of the interface's settings.
     pub(crate) note: Option<File>,
 }
 
 /// Frames that arrived and went no further than the device, or were to leave and did not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Losses {
-    /// Not sent, for the interface was away, or was let go of first.
+    /// Frames not sent because the interface was absent, or was released first.
     pub(crate) away: u64,
     /// Taken to be sent, and not sent, or not yet: else they are refused, or away, or were handed over.
     pub(crate) unsent: u64,
-    /// Not taken in time, or before the interface was let go of.
+    /// Frames not received in time, or before the interface was released.
     pub(crate) lost: u64,
     /// Segments that their sender has left to be cut, and that cannot be.
     pub(crate) uncut: u64,
 }
 
 impl Losses {
-    /// What came to these since they were `before`.
+    /// Returns the increase since `before`.
     fn since(self, before: Losses) -> Losses {
         Losses {
             away: self.away.saturating_sub(before.away),
@@ -278,7 +279,7 @@ pub(crate) type AnyDevice = Box<dyn Device>;
 /// whatever their lengths.
 const PACKET_RING: usize = 16 << 20;
 
-/// What the frames of a site need.
+/// Requirements of a site's frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     /// Frames that may wait in all links.
@@ -298,7 +299,7 @@ impl Needs {
         }
     }
 
-    /// Whether what was made for these needs serves those of `other` too.
+    /// Whether a device opened for these needs also serves `other`.
     pub(crate) fn cover(self, other: Needs) -> bool {
         other.frames <= self.frames && other.longest <= self.longest.max(xdp::LONGEST_SHARED)
     }
@@ -401,7 +402,7 @@ pub(crate) fn go_on_with(
     ])
 }
 
-/// What it takes to open an interface, for the first time or again.
+/// The parameters for opening an interface, the first time or again.
 #[derive(Clone)]
 struct Opener {
     name: String,
@@ -424,7 +425,7 @@ pub(crate) struct Opened {
     hold: Hold,
     /// Its losses that were counted when it was taken out of use.
     told: Losses,
-    /// The same of what it had refused.
+    /// Its rejected frames that were counted when it was taken out of use.
     told_refused: u64,
 }
 
@@ -439,7 +440,7 @@ impl Opened {
         }
     }
 
-    /// Lets go of it: what was lost, beyond what was counted already.
+    /// Closes the device and releases the interface. Returns the losses not counted before.
     fn end(mut self) -> Losses {
         let left = self.device.end();
         let losses = self.device.losses().unwrap_or(self.told);
@@ -447,15 +448,15 @@ impl Opened {
         more.lost += left;
         let untaken = self.device.untaken();
         more.away += untaken;
-        // Nobody asks it any more.
+        // The rejected count is not read again after this.
         more.away += self.device.refused().saturating_sub(self.told_refused);
         more
     }
 }
 
 impl Opener {
-    /// Opens an interface that no other program of this kind has, for frames as they were on the
-    /// wire. While it is `deaf`, it hears nothing until it is told to.
+    /// Opens an interface that no other program of this kind has, for frames as they were on the wire. A `deaf` device
+    /// receives nothing until [`Device::hear`].
     fn open(&self, deaf: bool) -> Result<Opened> {
         let name = &self.name;
         let mut hold = Hold::take(name)?;
@@ -466,14 +467,14 @@ impl Opener {
             None => {
                 let count = self.workers.as_ref().map_or(1, |workers| workers.count);
                 let backends = PacketBackend::open_group(name, &of_packets(deaf), count)?;
-                // What the kernel joins is cut again.
+                // GRO by the kernel would have to be undone by segmentation.
                 hold.single_frames_of_device(name)?;
                 self.received_by(backends)?
             }
             Some(memory) => {
                 let (device, mode) = self.shared(memory, deaf)?;
                 if mode == XdpMode::Generic {
-                    // In the others frames come before anybody may join them.
+                    // In the other modes frames arrive before GRO.
                     hold.single_frames(name)?;
                 }
                 device
@@ -514,14 +515,14 @@ impl Opener {
         Ok((Box::new(worked), mode))
     }
 
-    /// The same while frames pass: whoever is to receive begins.
+    /// Reopens the interface while frames pass; its own threads start.
     fn open_again(&self) -> Result<Opened> {
         let mut opened = self.open(false)?;
         opened.device.start()?;
         Ok(opened)
     }
 
-    /// Goes on with an interface that another process has, and will have until this one owns it.
+    /// Continues with an interface that another process holds until this one owns it.
     fn go_on_with(&self, passed: ToPass) -> Result<Opened> {
         let name = &self.name;
         let hold = Hold::share(name, passed.note)?;
@@ -534,7 +535,7 @@ impl Opener {
     }
 }
 
-/// What the interfaces of a site may have in flight.
+/// Returns the limit on what a site's interface may have in flight.
 pub(crate) fn budget(backend: config::Backend) -> Budget {
     match backend {
         config::Backend::Packet => of_packets(false).budget,
@@ -542,7 +543,7 @@ pub(crate) fn budget(backend: config::Backend) -> Budget {
     }
 }
 
-/// What a frame of so many bytes takes of that at most.
+/// Returns the function that gives the maximum cost of a frame, by its bytes, against that budget.
 pub(crate) fn cost(backend: config::Backend) -> fn(usize) -> u64 {
     match backend {
         config::Backend::Packet => packet::kernel_memory,
@@ -554,7 +555,7 @@ pub(crate) fn cost(backend: config::Backend) -> fn(usize) -> u64 {
 fn of_packets(deaf: bool) -> packet::Options {
     packet::Options {
         deaf,
-        // Somebody may wait for a lone frame: in a block it would wait a millisecond.
+        // Deliver a single frame at once: a block would delay it by up to a millisecond.
         prompt: true,
         promiscuous: true,
         ring: PACKET_RING,
@@ -571,7 +572,7 @@ fn sending() -> packet::Options {
     }
 }
 
-/// An interface that hears nothing until it is told to. It is not held: another program may have it.
+/// Opens an interface that receives nothing until [`Device::hear`]. It is not held: another program may have it.
 pub(crate) fn unheld(name: &str) -> Result<AnyDevice> {
     Ok(Box::new(PacketBackend::open(name, &of_packets(true))?))
 }
@@ -642,14 +643,14 @@ impl Device for PacketBackend<Frame> {
     }
 }
 
-/// A virtual interface that the host uses in place of the one outside.
+/// A virtual interface that the host uses instead of the outside one.
 impl Device for TunBackend<Frame> {
     fn backend(&self) -> String {
         "tap".to_owned()
     }
 }
 
-/// Where processes alone send: nothing comes, and what is sent there is refused.
+/// A device without an interface, for sites where only processes send: it receives nothing and rejects all frames.
 struct Nothing(OwnedFd);
 
 impl Backend for Nothing {
@@ -669,7 +670,7 @@ impl Backend for Nothing {
         Ok(0)
     }
 
-    /// What arrives outside is for the host's own network, which has it too.
+    /// Frames that arrive outside also reach the host's own network stack, so none is lost.
     fn refused(&self) -> u64 {
         0
     }

@@ -1,4 +1,4 @@
-//! What a running site tells of itself.
+//! The report of a running site.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::workers::Waits;
 pub struct Report {
     /// Since the start.
     pub seconds: f64,
-    /// The time that `recent` is about: the last so many seconds.
+    /// The length in seconds of the interval that `recent` covers: the last one.
     pub recent_seconds: f64,
     /// The near one, and the one outside.
     pub interfaces: Vec<InterfaceReport>,
@@ -42,7 +42,7 @@ pub struct Report {
     /// The longest time from round to round while classes were changed, or classes or flows counted, in
     /// between.
     pub longest_step_us: f64,
-    /// The same by what was done, and how much of it the thread itself took.
+    /// The same by kind of work, and the part that the thread itself used.
     pub longest_steps: Vec<StepReport>,
     /// How the thread that forwards fares.
     pub forwarding: ForwardingReport,
@@ -70,19 +70,19 @@ impl Report {
     }
 }
 
-/// How the thread that forwards fares, since the start: what it adds to the delays of the algorithms, in the
-/// terms of PSPAT. Where one of the times was not measured yet, it is null.
+/// Timing of the forwarding thread since the start: the delay it adds to that of the algorithms, in the terms of PSPAT.
+/// A time that was not measured yet is null.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct ForwardingReport {
-    /// Its rounds: in each it takes in what has arrived, and sends what may leave.
+    /// Rounds. Each receives the frames that have arrived, and sends the eligible ones.
     pub rounds: u64,
-    /// How long a round took, with what was done of a change or a count after it: the time of a scan.
+    /// Duration of a round, including the part of a change or count done after it: the time of a scan.
     pub scan_us: Option<SpanReport>,
-    /// From one look at the mailbox of an attached process to the next, which found frames: Delta_A. What
-    /// arrives at an interface is taken in with the next round, and ends the wait for it.
+    /// Time from one poll of an attached process's mailbox to the next that found frames: Delta_A. A frame that arrives
+    /// at an interface ends the wait, and the next round receives it.
     pub delta_a_us: Option<SpanReport>,
-    /// How long after something may leave the round begins that sends it: Delta_D. The thread sends itself,
-    /// so that nothing is on its way between two threads; or others send, of which [`PipelineReport`] tells.
+    /// Time from when a packet is eligible until the round begins that sends it: Delta_D. Either this thread transmits
+    /// itself, without a hand-off to another, or transmit workers do; [`PipelineReport`] covers those.
     pub delta_d_us: Option<SpanReport>,
     /// Rounds that took longer than they may: what bounds from interface to interface allow for.
     pub round_violations: u64,
@@ -105,38 +105,38 @@ impl ForwardingReport {
     }
 }
 
-/// What the way through the daemon adds to the delay of every class of a link: as it was budgeted and, since the
-/// start, as it was measured. The delays that are measured of a class have the way to the queue, and the time in it;
-/// they end where a packet is released.
+/// The delay that the path through the daemon adds to every class of a link: the budget and, since the start, the
+/// measured values. A class's measured delay covers the path to its queue and the time in it, and ends when the packet
+/// is released.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PipelineReport {
-    /// What can be said beforehand, as `fairlane check` does.
+    /// The terms known in advance, as `fairlane check` reports them.
     #[serde(flatten)]
     pub terms: PipelineTerms,
-    /// The most rounds that a frame has waited with a worker, beside `arrival_rounds`; null without workers, and
-    /// before a frame has come.
+    /// The most rounds that a frame has waited with a worker, to compare with `arrival_rounds`; null without workers,
+    /// and before the first frame.
     pub waited_rounds: Option<usize>,
     /// The longest time that one has.
     pub waited_us: Option<f64>,
     /// The longest round.
     pub longest_round_us: Option<f64>,
-    /// So many of these as are promised: Delta_A, as budgeted.
+    /// The guaranteed number of the longest rounds: Delta_A, as budgeted.
     pub arrival_us: Option<f64>,
     /// The longest time from when something might leave until the round began that sent it, of both directions.
     pub late_us: Option<f64>,
-    /// So many of the longest rounds as are promised: Delta_D, as budgeted.
+    /// The guaranteed number of the longest rounds: Delta_D, as budgeted.
     pub departure_us: Option<f64>,
-    /// The most of its rounds that a frame has waited for with a worker that transmits, beside `transmit_rounds`; null
-    /// without such workers, and before a frame has left.
+    /// The most rounds that a frame has waited with a transmit worker, to compare with `transmit_rounds`; null without
+    /// such workers, and before the first frame has left.
     pub handed_rounds: Option<usize>,
     /// The longest time that one has.
     pub handed_us: Option<f64>,
-    /// So many of the longest rounds of these workers as are promised: the rest of Delta_D, as budgeted.
+    /// The guaranteed number of these workers' longest rounds: the rest of Delta_D, as budgeted.
     pub transmit_us: Option<f64>,
     /// How often frames have waited with a worker for more rounds than `arrival_rounds`, or `transmit_rounds`.
     pub violations: u64,
-    /// The most bytes that the device has had, with those of workers that transmit, beside `device_bytes`; 0 where they
-    /// are not counted.
+    /// The most bytes that the device has held, including those of transmit workers, to compare with `device_bytes`; 0
+    /// where they are not counted.
     pub device_most_bytes: u64,
 }
 
@@ -176,7 +176,7 @@ impl PipelineReport {
     }
 }
 
-/// What became of the frames of an interface, beside what the links tell.
+/// Counters of an interface that the link reports do not include.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct InterfaceReport {
     /// Its name; empty where processes alone are on this side.
@@ -186,15 +186,15 @@ pub struct InterfaceReport {
     pub backend: String,
     /// Whether it is used: it was not detached.
     pub attached: bool,
-    /// Whether what leaves by it is shaped: a link leads there, and shaping is on.
+    /// Whether its egress is shaped: a link leads there, and shaping is on.
     pub shaped: bool,
     /// Arrived and not received: no room, no time, or it was detached or deleted first.
     pub lost: u64,
-    /// Of these, since the state was last told.
+    /// Of these, since the last report.
     pub recently_lost: u64,
     /// Dropped as they arrived, for their classes had more than their share of an overload.
     pub early: u64,
-    /// Of these, since the state was last told.
+    /// Of these, since the last report.
     pub recently_early: u64,
     /// Received longer than any interface sends: segments left to be cut, which could not be.
     pub uncut: u64,
@@ -240,7 +240,7 @@ pub struct LinkReport {
     pub carried_bps: f64,
     /// The part of its rate that this is.
     pub utilisation: f64,
-    /// The rate of late, and not over the whole run.
+    /// The rate in the last interval, not over the whole run.
     pub recent_bps: f64,
     /// Whether it is shaped now; else frames pass by its classes as they come.
     pub shaped: bool,
@@ -265,10 +265,10 @@ pub struct LinkReport {
     pub transmitted: u64,
     /// Packets that wait.
     pub queued_packets: u64,
-    /// What the way through the daemon adds to the delay of every class.
+    /// The delay that the path through the daemon adds to every class.
     pub pipeline: PipelineReport,
-    /// Children after their parents, in the order of the file.
-    /// Shared with the state before as far as its pieces have nothing else to tell.
+    /// Classes, children after their parents, in the order of the file. Pieces without a change are shared with the
+    /// previous report.
     pub classes: List<ClassReport>,
     /// The delays of each of them, since the start.
     #[serde(skip)]
@@ -276,7 +276,7 @@ pub struct LinkReport {
 }
 
 impl InterfaceReport {
-    /// What the links tell is as it was `before`.
+    /// Builds the report of a site. The link reports that are not due are those of `before`.
     pub(crate) fn new(
         interface: &Interface,
         count: &DeviceCount,
@@ -294,14 +294,14 @@ impl InterfaceReport {
             early,
             recently_early: 0,
             uncut: count.losses.uncut,
-            // The others are told apart.
+            // These are counted separately.
             refused: count.refused.saturating_sub(count.losses.away),
             away: count.losses.away,
         }
     }
 }
 
-/// A time, and what a link sent in it.
+/// An interval, and the bytes that a link sent in it.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     seconds: f64,
@@ -314,17 +314,17 @@ impl Span {
     }
 }
 
-/// What is told of a class and of all below it, beside what their queues count.
+/// Counts of a class and its descendants that its queues do not include.
 struct Sums {
     early: Count,
-    /// Its part of what was lost before it was classified.
+    /// Its share of the frames lost before classification.
     lost: f64,
     passing: Passing,
 }
 
 impl Sums {
-    /// Of all classes of a link, of which `lost` frames were not received since the last time. What was counted of
-    /// each, `counted`, becomes what was of it and of all below it; the round trips are told then.
+    /// Sums up all classes of a link; `lost` is the number of frames not received since the last report. Each entry of
+    /// `counted` is replaced by the sum over the class and its descendants. Resets the round-trip times.
     fn of(plan: &mut Plan, counted: &mut [ClassStats], lost: u64) -> Vec<Sums> {
         for (account, stats) in plan.accounts.iter().zip(&mut *counted) {
             *stats = account.own(stats);
@@ -358,8 +358,8 @@ impl Sums {
 }
 
 impl LinkReport {
-    /// The state of a link by what was counted, so many seconds after the start and after the last
-    /// report. `lost` frames for it were not received since that. O(classes).
+    /// Builds the report of a link from its counts, with the seconds since the start and since the last report. `lost`
+    /// is the number of frames for it that were not received since then. O(classes).
     pub(crate) fn new(
         plan: &mut Plan,
         mut count: LinkCount,
@@ -387,7 +387,7 @@ impl LinkReport {
                 let terms = plan.terms.share(place);
                 tell(account, terms, stats, sums, [whole, recent])
             });
-        // Pieces of terms that are no more in use are let go of.
+        // Releases pieces of terms that are no longer in use.
         let same = |was: &ClassReport, is: &ClassReport| was.terms.is(&is.terms) && was == is;
         plan.told = List::after(&plan.told, classes, same);
         for (place, account) in plan.accounts.iter_mut().enumerate() {
@@ -453,7 +453,7 @@ impl LinkReport {
     }
 }
 
-/// Makes the report of a class, and notes its delays as told.
+/// Builds the report of a class, and marks its delays as reported.
 fn tell(
     account: &mut Account,
     terms: Shared<ClassTerms>,
@@ -504,8 +504,8 @@ fn tell(
     }
 }
 
-/// Divides what was lost before it was classified as those frames are divided that came while
-/// others were lost; where the device does not tell those, as all that came since the last time.
+/// Attributes the frames lost before classification to classes, in proportion to the frames that arrived during losses.
+/// If the device does not identify those, in proportion to all arrivals since the last report.
 fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
     if lost == 0 {
         return;
@@ -518,7 +518,7 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
         let classes = plan.link.classes.iter();
         sample = (all.iter().zip(&plan.accounts).zip(classes))
             .map(|((now, account), class)| match class.kind {
-                // What it had told is that of those below it.
+                // An inner class's reported counts are those of its descendants.
                 ClassKind::Inner(_) => 0,
                 _ => {
                     let came = now.accepted.packets + now.dropped.packets;

@@ -1,9 +1,9 @@
 //! Threads that transmit. Each has a device that frames leave by at one interface, and takes them from a mailbox of
 //! its own, which the thread that forwards fills; what frames were in comes back by another.
 //!
-//! What is in the mailboxes and what the devices have not sent is within one budget, that of the interface: so the
-//! transmit queue is no longer than where the thread that forwards transmits itself. All frames of a flow go by the
-//! same mailbox, and keep their order. `docs/internals/pipeline.md` has the design.
+//! Frames in the mailboxes and frames that the devices have not sent share one budget, that of the interface. The
+//! transmit queue is therefore no longer than if the forwarding thread transmitted itself. All frames of a flow use the
+//! same mailbox, so they keep their order. `docs/internals/pipeline.md` has the design.
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ use crate::workers::{
 /// Frames that may wait for a worker, as far as the budget has room: of the shortest it has for little more.
 pub(crate) const SLOTS: usize = 256;
 
-/// Frames that a worker has at most beside those that its device took: a batch, and a full mailbox.
+/// The most frames a worker holds, not counting those its device took: a batch and a full mailbox.
 pub(crate) const HELD: usize = BATCH + WAITING;
 const WAITING: usize = most_waiting::<Frame>(SLOTS);
 
@@ -52,18 +52,18 @@ pub(crate) struct TransmitOptions {
     pub(crate) count: usize,
     /// Where each of them stays; none, or as many.
     pub(crate) cores: Vec<usize>,
-    /// By which the digest of a flow is made, which says whose it is: also of those that start where others have ended, who
-    /// have left frames.
+    /// Key of the flow digest that selects a worker. Workers started after others with frames left over use the same
+    /// key.
     pub(crate) key: DigestKey,
     /// Bytes of each one's stack.
     pub(crate) stack: usize,
     /// The most that all may have, in the mailboxes and with the devices.
     pub(crate) budget: Budget,
-    /// What a frame of so many bytes takes of that, no less than the device counts for it.
+    /// The cost of a frame of this many bytes against the budget; at least as much as the device counts for it.
     pub(crate) cost: fn(usize) -> u64,
 }
 
-/// How many workers transmit at each interface of a site that has so many that receive there, by side.
+/// Returns the number of transmit workers at each interface, by side, given the number of receive workers there.
 pub(crate) fn counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
     let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
         return [0; 2];
@@ -86,18 +86,18 @@ pub(crate) fn counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
     [count(near, of_near), count(&interfaces.outside, of_outside)]
 }
 
-/// How many transmit at an interface with so many queues on a machine with so many cores, beside so many that receive:
-/// none where these and the thread that forwards have all cores.
+/// Returns the number of transmit workers for an interface with this many queues and receive workers on a machine with
+/// this many cores: none if the receive workers and the forwarding thread occupy all cores.
 fn automatic(queues: usize, cores: usize, receive: usize) -> usize {
     let left = cores.saturating_sub(1 + receive);
     queues.min(left).min(Workers::MOST)
 }
 
-/// What a worker tells: it alone writes here, once a batch.
+/// Counts that a worker publishes. Only the worker writes them, once per batch.
 #[derive(Default)]
 #[repr(align(64))]
 struct Told {
-    /// What it had of the budget and does not have any more.
+    /// Budget that the worker held and has released.
     gone: AtomicU64,
     /// Frames that its device has taken, less those that [the kernel has not](Device::untaken): modulo 2^64, as a former
     /// worker may have left some.
@@ -142,13 +142,13 @@ impl Told {
 #[repr(align(64))]
 struct Handed(AtomicU64);
 
-/// What a worker shares with the thread that forwards, beside the two mailboxes.
+/// State shared by a worker and the forwarding thread, in addition to the two mailboxes.
 struct Shared {
     handed: Handed,
     told: Told,
     /// Where the worker waits for frames.
     frames: Room,
-    /// The worker is to send what it has, and end.
+    /// Asks the worker to send its frames and end.
     stop: AtomicBool,
     bell: Arc<Bell>,
     /// Why it has ended by itself.
@@ -181,9 +181,9 @@ impl<D> Idle<D> {
 }
 
 impl<D: Backend> Idle<D> {
-    /// What the frames that are left, and those that the device has, take of a budget.
+    /// Returns the budget used by the remaining frames and by those that the device holds.
     fn has(&self, cost: fn(usize) -> u64) -> u64 {
-        // One that cannot tell is gone.
+        // A device that cannot report is gone.
         cost_of(&self.left, cost) + self.device.in_flight().unwrap_or(0)
     }
 }
@@ -192,13 +192,13 @@ impl<D: Backend> Idle<D> {
 struct Transmitter<D> {
     device: D,
     frames: Consumer<Frame>,
-    /// Not yet taken by the device: a batch, or what was left to it at first.
+    /// Frames that the device has not taken: a batch, or those left by a previous worker.
     batch: VecDeque<Frame>,
-    /// What frames were in.
+    /// Emptied buffers, returned to the forwarding thread.
     back: Producer<Emptied>,
     owed: OwedRoom,
     cost: fn(usize) -> u64,
-    /// Of the budget, what all frames so far have taken, and what they do not have any more.
+    /// Budget consumed by all frames so far.
     taken: u64,
     gone: u64,
     /// Frames that the device has taken.
@@ -213,27 +213,27 @@ struct Transmitter<D> {
     has_waited: bool,
 }
 
-/// A worker's ends of what it shares with the thread that forwards.
+/// A worker's ends of the state it shares with the forwarding thread.
 struct Ends {
     frames: Consumer<Frame>,
     back: Producer<Emptied>,
     shared: Arc<Shared>,
 }
 
-/// What a worker leaves at its end: its device, what that has not taken, and the mailbox.
+/// The remains of a worker that has ended: its device with the frames not yet taken, and the mailbox.
 struct Left<D> {
     idle: Idle<D>,
     frames: Consumer<Frame>,
-    /// Frames that the device has taken, modulo 2^64 as they are [told](Told::sent).
+    /// Frames that the device has taken, modulo 2^64, as [`Told::sent`] counts them.
     taken: u64,
 }
 
-/// What the thread that forwards has of a worker. Dropping it ends the worker, and waits for that.
+/// The forwarding thread's handle of a worker. Dropping it ends the worker and waits for its end.
 struct TransmitHandle<D> {
     frames: Producer<Frame>,
     back: Consumer<Emptied>,
     lent: Lent,
-    /// What all frames that were handed over have taken of the budget.
+    /// Budget consumed by all frames handed over.
     taken: u64,
     /// How many they are, and how many the worker knows of.
     handed: u64,
@@ -254,7 +254,7 @@ pub(crate) struct TransmitHandles<D> {
     most_in_flight: u64,
 }
 
-/// What a worker and the thread that forwards have of each other, with mailboxes of so many places.
+/// Creates the two ends of a worker's shared state, with mailboxes of `slots` places.
 fn meet<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
     let never = |error| io::Error::other(format!("{error}"));
     let (frames, to_send) = mailbox(slots).map_err(never)?;
@@ -317,7 +317,8 @@ impl<D: Device> Transmitter<D> {
         }
     }
 
-    /// Transmits until it is to end and has sent what it has, as far as the device takes that, or the device is gone.
+    /// Transmits until it is stopped and has sent as many of its frames as the device takes, or until the device is
+    /// gone.
     fn run(mut self, clock: &Clock, core: Option<usize>) -> Left<D> {
         before_all_others();
         if let Some(core) = core {
@@ -347,12 +348,12 @@ impl<D: Device> Transmitter<D> {
         Left {
             idle,
             frames,
-            // Whoever has the device then asks it what the kernel has not taken.
+            // The next owner of the device asks it for the frames that the kernel has not taken.
             taken: sent,
         }
     }
 
-    /// Sends what is left in the mailbox, and what it has, until the device takes no more.
+    /// Sends the rest of the mailbox and of the batch until the device takes no more.
     fn send_rest(&mut self, clock: &Clock) -> io::Result<()> {
         while self.step(clock.now())?.moved() > 0 {}
         Ok(())
@@ -370,7 +371,7 @@ impl<D: Device> Transmitter<D> {
         took
     }
 
-    /// A step begins: notes what waits, and how long what the last one took has waited.
+    /// Starts a step: notes the backlog, and how long the frames that the last step took have waited.
     fn look(&mut self, now: Nanos) {
         let seen = self.looks.look(Look {
             now,
@@ -386,7 +387,7 @@ impl<D: Device> Transmitter<D> {
         }
     }
 
-    /// Tells what has left by now.
+    /// Publishes the counts of frames sent so far.
     fn tell(&mut self) -> io::Result<()> {
         let has = cost_of(&self.batch, self.cost) + self.device.in_flight()?;
         self.gone = self.taken.saturating_sub(has);
@@ -394,7 +395,7 @@ impl<D: Device> Transmitter<D> {
         told.refused.store(self.device.refused(), Ordering::Relaxed);
         let sent = self.sent.wrapping_sub(self.device.untaken());
         told.sent.store(sent, Ordering::Relaxed);
-        // Whoever finds that all has left finds how many were sent.
+        // Released after `sent`: a reader that sees all of the budget released also sees the number of frames sent.
         told.gone.store(self.gone, Ordering::Release);
         Ok(())
     }
@@ -414,7 +415,7 @@ impl<D: Device> Transmitter<D> {
     }
 }
 
-/// What frames take of a budget.
+/// Returns the budget that `frames` use.
 fn cost_of(frames: &VecDeque<Frame>, cost: fn(usize) -> u64) -> u64 {
     frames.iter().map(|frame| cost(frame.byte_len())).sum()
 }
@@ -441,7 +442,7 @@ impl<D: Device> Steps for Transmitter<D> {
             transmitted: sent,
             next: match self.batch.is_empty() {
                 true if took == BATCH => Next::Now,
-                // When it has left nobody tells.
+                // No event reports that the device has sent the batch, so poll while any of the budget is in use.
                 true if self.gone == self.taken => Next::WhenPushed,
                 _ => Next::WhenBackendTakesMore,
             },
@@ -451,7 +452,7 @@ impl<D: Device> Steps for Transmitter<D> {
     fn nap(&mut self, span: Duration) -> io::Result<()> {
         match self.batch.is_empty() {
             true => self.wait(span).map(drop),
-            // What comes has no room.
+            // The batch is full: new frames could not be taken.
             false => {
                 std::thread::sleep(span);
                 Ok(())
@@ -479,7 +480,7 @@ impl<D> TransmitHandle<D> {
     }
 
     fn stop(&self) {
-        // After what was handed over, which is sent.
+        // Set after the frames were handed over, so they are sent.
         self.shared.stop.store(true, Ordering::Release);
         self.shared.bell.ring();
     }
@@ -505,11 +506,11 @@ impl<D> TransmitHandle<D> {
         }
     }
 
-    /// Tells the worker of what it was handed.
+    /// Notifies the worker of the frames handed to it.
     fn tell(&mut self) {
         if self.known != self.handed {
             self.known = self.handed;
-            // Whoever reads it finds as many in the mailbox.
+            // Released after the push: a reader of this count finds as many frames in the mailbox.
             self.shared.handed.0.store(self.handed, Ordering::Release);
             self.shared.frames.freed();
         }
@@ -532,7 +533,7 @@ impl<D> Drop for TransmitHandle<D> {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // What it leaves goes with it; a panic of its has been seen.
+            // The remains are dropped; a panic of the worker was reported earlier.
             let _ = thread.join();
         }
     }
@@ -549,7 +550,7 @@ impl<D: Device + 'static> TransmitHandles<D> {
         Self::with_slots(devices, options, name, SLOTS)
     }
 
-    /// The same with mailboxes of so many places.
+    /// Like `new`, with mailboxes of `slots` places.
     fn with_slots(
         devices: Vec<Idle<D>>,
         options: &TransmitOptions,
@@ -567,7 +568,7 @@ impl<D: Device + 'static> TransmitHandles<D> {
                 };
                 handle.spawn(name, options, options.cores.get(at).copied())
             });
-            // Where one is none the others are told, before the handles wait for their ends.
+            // If one thread fails to start, the others are notified before the handles wait for their ends.
             let threads: io::Result<Vec<_>> = threads.collect();
             let threads: Vec<_> = threads?.into_iter().zip(ends).collect();
             Ok((each, threads))
@@ -602,7 +603,7 @@ impl<D: Device + 'static> TransmitHandle<D> {
         Ok(give)
     }
 
-    /// The worker has what the last one left.
+    /// Hands the worker the device and frames that its predecessor left.
     fn begins_with(&mut self, idle: &Idle<D>, cost: fn(usize) -> u64) {
         self.taken = idle.has(cost);
         let refused = &self.shared.told.refused;
@@ -670,7 +671,7 @@ impl<D> TransmitHandles<D> {
         }
     }
 
-    /// What frames were in that were sent is kept here again.
+    /// Keeps the emptied buffers of sent frames for reuse.
     fn take_back(&mut self) {
         for TransmitHandle { back, lent, .. } in &mut self.each {
             back.pop_batch(usize::MAX, |piece| match piece {
@@ -685,7 +686,7 @@ impl<D> TransmitHandles<D> {
         self.each.iter().any(TransmitHandle::has_ended)
     }
 
-    /// Why one of the workers has ended, told as often as it is asked.
+    /// Returns why one of the workers has ended; the same reason at each call.
     fn reason(&self) -> io::Error {
         let reasons = self.each.iter().filter_map(|worker| {
             let failed = lock(&worker.shared.failed);
@@ -727,7 +728,7 @@ impl<D> TransmitHandles<D> {
         self.too_long
     }
 
-    /// Frames that the devices have refused, by whoever had them.
+    /// Returns the number of frames that the devices have rejected, under any owner.
     pub(crate) fn refused(&self) -> u64 {
         self.each.iter().map(TransmitHandle::refused).sum()
     }
@@ -752,8 +753,8 @@ impl<D> TransmitHandles<D> {
         first.map(|worker| Arc::clone(&worker.shared.bell))
     }
 
-    /// Ends the workers, which send what they have as far as the devices take it, and waits for that. What they leave,
-    /// or nothing if one has panicked; and how all frames have fared.
+    /// Ends the workers and waits for them. They send their frames as far as the devices take them. Returns their
+    /// remains, or `None` if one has panicked, and the counts of all frames.
     pub(crate) fn end(mut self) -> (Option<Vec<Idle<D>>>, Fared) {
         self.stop();
         let mut fared = self.fared();
@@ -765,7 +766,7 @@ impl<D> TransmitHandles<D> {
                 fared.sent = taken.into_iter().fold(0, u64::wrapping_add);
                 (Some(devices), fared)
             }
-            // What the kernel has not taken is gone with the devices.
+            // Frames that the kernel has not taken are lost with the devices.
             None => {
                 fared.sent = sent(&shared);
                 (None, fared)
@@ -814,13 +815,13 @@ fn sent<'a>(workers: impl IntoIterator<Item = &'a Arc<Shared>>) -> u64 {
         .fold(0, u64::wrapping_add)
 }
 
-/// Why a worker ended that has not told.
+/// Returns the error of a worker that ended without reporting one.
 pub(crate) fn panicked() -> io::Error {
     io::Error::other("a thread that transmits has ended")
 }
 
-/// Which of so many queues a frame goes by: that of its flow, as classes tell flows apart by addresses, protocol and
-/// ports. What has none of these is one flow.
+/// Returns the queue of a frame out of `count`: that of its flow, by addresses, protocol and ports, as classes
+/// distinguish flows. Frames without any of these form one flow.
 fn queue_of(frame: &[u8], key: &DigestKey, count: usize) -> usize {
     let (headers, _) = parse_partly(frame, Layer::Ethernet);
     let digest = Per::FiveTuple.digest(&headers, &Origin::default(), key);

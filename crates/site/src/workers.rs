@@ -1,10 +1,9 @@
 //! Threads that receive. Each takes the frames of one interface, finds out which class each is of, and hands
 //! both on to the thread that forwards, by a mailbox of its own; what frames were in comes back by another.
 //!
-//! What a worker says is by a copy of the filters that never changes, and that has a number. A frame that comes
-//! with another number than that of the filters that count when it is queued is looked at again there: so a frame
-//! goes where it would have gone if the thread that forwards had received it, whatever takes over meanwhile.
-//! `docs/internals/pipeline.md` has the design.
+//! A worker's notes come from an immutable, numbered copy of the filters. If a frame's number differs from that of the
+//! filters in force when it is queued, the frame is classified again there. A frame is therefore classified as if the
+//! forwarding thread had received it, even across configuration changes. `docs/internals/pipeline.md` has the design.
 
 mod counts;
 #[cfg(test)]
@@ -43,7 +42,7 @@ pub(crate) use waits::{Look, Looks, Marks, Waits};
 /// the worker leaves them in the ring of the interface, and they are lost there when that is full.
 pub(crate) const SLOTS: usize = 1_024;
 
-/// How often a worker tells what its interface has lost.
+/// Interval at which a worker reports its interface's losses.
 const TELLS: Nanos = Nanos::from_millis(10);
 
 /// Numbers of tables; a worker's note has room for as many.
@@ -51,14 +50,14 @@ const NUMBERS: u32 = 1 << (u32::BITS - TABLE);
 /// Bits of a note below the table's number.
 const TABLE: u32 = 1 + Found::BITS;
 
-/// Filters that workers go by.
+/// The filters that workers use.
 struct Table {
     /// 1 and more.
     number: u32,
     filters: LinkClassifier,
 }
 
-/// Where the filters lie that the workers at one interface go by: those of the link that its frames go to.
+/// Location of the filters for the workers at one interface: those of the link that its frames go to.
 #[derive(Default)]
 pub(crate) struct SharedFilters {
     /// Of the table; 0 while there is none.
@@ -80,7 +79,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SharedFilters {
-    /// Workers go by these filters from now on: the number by which their notes name them. O(classes).
+    /// Makes workers use these filters from now on. Returns the number that their notes carry. O(classes).
     pub(crate) fn publish(&self, filters: &LinkClassifier) -> u32 {
         let filters = filters.clone();
         let mut table = lock(&self.table);
@@ -99,7 +98,7 @@ impl SharedFilters {
     }
 }
 
-/// What a worker says of a frame.
+/// A worker's classification of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     /// By the table of this number; 0 for none, and nothing is known.
@@ -120,7 +119,7 @@ impl Note {
     };
 }
 
-/// A frame that a worker has received, and what it says of it: what goes by the mailbox.
+/// A received frame with the worker's note, as it passes through the mailbox.
 #[derive(Debug)]
 pub(crate) struct ClassifiedFrame {
     pub(crate) frame: Frame,
@@ -181,7 +180,7 @@ impl Bell {
     }
 
     pub(crate) fn rang(&self) {
-        // It fails where nobody has rung.
+        // The read fails if the bell was not rung.
         let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
     }
 }
@@ -198,7 +197,7 @@ impl Wake for Bell {
     }
 }
 
-/// What a worker shares with the thread that forwards, beside the two mailboxes. Written seldom.
+/// State shared by a worker and the forwarding thread, in addition to the two mailboxes. Written rarely.
 struct Shared {
     /// Where the thread that forwards waits for frames.
     frames: Room,
@@ -207,7 +206,7 @@ struct Shared {
     /// The worker is to end, and its wait with it.
     stop: AtomicBool,
     bell: Bell,
-    /// What the device says of itself.
+    /// State and counts that the device reports.
     is_filling: AtomicBool,
     lost: AtomicU64,
     uncut: AtomicU64,
@@ -222,7 +221,7 @@ pub(crate) struct Worker<D> {
     filters: Arc<SharedFilters>,
     table: Option<Arc<Table>>,
     arrived: Vec<Frame>,
-    /// What the mailbox has had no room for yet: a batch at most.
+    /// Frames that found the mailbox full: at most a batch.
     classified: VecDeque<ClassifiedFrame>,
     scratch: Scratch,
     /// On those that have just come.
@@ -230,20 +229,20 @@ pub(crate) struct Worker<D> {
     frames: Producer<ClassifiedFrame>,
     /// How many it has handed on.
     handed: u64,
-    /// What frames were in.
+    /// Emptied buffers, returned by the forwarding thread.
     back: Consumer<Emptied>,
     shared: Arc<Shared>,
     waiter: Waiter,
-    /// When it told last, and what.
+    /// Time of the last loss report.
     told: Nanos,
     was_filling: bool,
 }
 
-/// What a worker has of itself at the thread that forwards. Dropping it ends the worker, and waits for that.
+/// The forwarding thread's handle of a worker. Dropping it ends the worker and waits for its end.
 struct WorkerHandle<D> {
     frames: Consumer<ClassifiedFrame>,
     back: Producer<Emptied>,
-    /// Of what is to go there.
+    /// Emptied buffers that the mailbox had no room for.
     owed: OwedRoom,
     /// Of the frames that wait in the mailbox.
     marks: Marks,
@@ -254,7 +253,7 @@ struct WorkerHandle<D> {
 /// The workers at an interface, to the thread that forwards. Dropping it ends them, and waits for that.
 pub(crate) struct WorkerHandles<D> {
     each: Vec<WorkerHandle<D>>,
-    /// Whose turn it is to be first.
+    /// Index of the worker that is polled first.
     first: usize,
     bell: Arc<Bell>,
     waker: Waker,
@@ -265,17 +264,17 @@ pub(crate) struct WorkerHandles<D> {
     looks: Looks,
 }
 
-/// What a worker leaves at its end: its device, and what it could not hand on.
+/// The remains of a worker that has ended: its device, and the frames it could not hand on.
 type Left<D> = (D, VecDeque<ClassifiedFrame>);
 
-/// A worker's ends of what it shares with the thread that forwards.
+/// A worker's ends of the state it shares with the forwarding thread.
 struct Ends {
     frames: Producer<ClassifiedFrame>,
     back: Consumer<Emptied>,
     shared: Arc<Shared>,
 }
 
-/// What workers and the thread that forwards have of each other, with mailboxes of so many places.
+/// Creates the two ends of the workers' shared state, with mailboxes of `slots` places.
 fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends>)> {
     let never = |error| io::Error::other(format!("{error}"));
     let pair = |_| {
@@ -345,7 +344,7 @@ impl<D: Device> Worker<D> {
             told: Nanos::ZERO,
             was_filling: false,
         };
-        // What it has lost before counts from the start: a count never goes back.
+        // Earlier losses are included from the start, since counters never decrease.
         worker.tell_losses();
         worker
     }
@@ -368,20 +367,20 @@ impl<D: Device> Worker<D> {
             ..
         } = self;
         *lock(&shared.failed) = outcome.err();
-        // Whoever waits for frames looks, and finds that there will be none.
+        // A reader that waits for frames looks again, and finds the mailbox closed.
         drop(frames);
         shared.frames.freed();
         (device, classified)
     }
 
-    /// Hands on what has been looked at, as far as there is room: how many.
+    /// Hands on classified frames while the mailbox has room. Returns their number.
     fn hand_on(&mut self) -> usize {
         let classified = &mut self.classified;
         let mut oldest = std::iter::from_fn(|| classified.pop_front());
         let count = self.frames.push_batch(&mut oldest);
         if count > 0 {
             self.handed += count as u64;
-            // Whoever reads it finds as many in the mailbox.
+            // Released after the push: a reader of this count finds as many frames in the mailbox.
             self.shared.handed.store(self.handed, Ordering::Release);
             self.shared.frames.freed();
         }
@@ -418,8 +417,8 @@ impl<D: Device> Worker<D> {
         }
     }
 
-    /// Keeps what as many frames were in as have come, so that what is kept here grows no further than the
-    /// frames that were on their way at a time.
+    /// Keeps one emptied buffer for each received frame, so the store grows no larger than the number of frames in
+    /// transit at a time.
     fn keep(&mut self, came: usize) {
         self.back.pop_batch(came, Emptied::keep);
     }
@@ -437,7 +436,7 @@ impl<D: Device> Worker<D> {
     }
 
     fn tell_losses(&mut self) {
-        // A device that is gone has nothing more to tell.
+        // A device that is gone has no further losses to report.
         let Ok(Losses { lost, uncut, .. }) = self.device.losses() else {
             return;
         };
@@ -493,7 +492,8 @@ impl<D: Device + 'static> WorkerHandle<D> {
     }
 }
 
-/// A thread of this name, and a stack of so many bytes, for what it is to run, which it is given; without that it ends.
+/// Starts a thread with this name and stack size in bytes. The thread waits for its argument, which the returned sender
+/// passes, and ends if it gets none.
 pub(crate) fn thread_for<W: Send + 'static, L: Send + 'static>(
     name: String,
     stack: usize,
@@ -506,8 +506,8 @@ pub(crate) fn thread_for<W: Send + 'static, L: Send + 'static>(
 }
 
 impl<D> WorkerHandle<D> {
-    /// Waits until the worker has ended, which was to [stop](Self::stop): its device, and the frames that nobody
-    /// has taken, oldest first. Nothing of one that has panicked.
+    /// Waits for the end of a worker that was asked to [stop](Self::stop). Returns its device and the frames not yet
+    /// taken, oldest first, or `None` if it has panicked.
     fn end(mut self) -> Option<(D, Vec<ClassifiedFrame>)> {
         let (device, left) = self.thread.take()?.join().ok()??;
         let mut classified = Vec::new();
@@ -549,7 +549,7 @@ impl<D> Drop for WorkerHandle<D> {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // What it leaves goes with it; a panic of its has been seen.
+            // The remains are dropped; a panic of the worker was reported earlier.
             let _ = thread.join();
         }
     }
@@ -566,7 +566,7 @@ impl<D: Device + 'static> WorkerHandles<D> {
         Self::with_slots(devices, options, name, SLOTS)
     }
 
-    /// The same with mailboxes of so many places.
+    /// Like `new`, with mailboxes of `slots` places.
     fn with_slots(
         devices: Vec<D>,
         options: &WorkerOptions,
@@ -598,8 +598,8 @@ impl<D: Device + 'static> WorkerHandles<D> {
 }
 
 impl<D> WorkerHandles<D> {
-    /// Ends the workers, and waits for that: the device of each, and the frames that nobody has taken, oldest
-    /// first. Nothing if one has panicked.
+    /// Ends the workers and waits for them. Returns the device of each and the frames not yet taken, oldest first, or
+    /// `None` if one has panicked.
     pub(crate) fn end(mut self) -> Option<Vec<(D, Vec<ClassifiedFrame>)>> {
         self.stop();
         let each = std::mem::take(&mut self.each);
@@ -615,7 +615,7 @@ impl<D> WorkerHandles<D> {
         self.each.len()
     }
 
-    /// The worker whose turn comes so many turns from now.
+    /// Returns the worker that is polled `turn` places after the first.
     fn turn(&mut self, turn: usize) -> &mut WorkerHandle<D> {
         let at = (self.first + turn) % self.each.len();
         &mut self.each[at]
@@ -626,8 +626,8 @@ impl<D> WorkerHandles<D> {
     ///
     /// # Errors
     ///
-    /// What has ended the first of them to end, once all have and all that they had handed on was taken. Where
-    /// one has ended, the others are ended too.
+    /// The error with which the first worker ended, once all workers have ended and all frames they handed on were
+    /// taken. When one ends, the others are stopped.
     pub(crate) fn take(
         &mut self,
         into: &mut Vec<ClassifiedFrame>,
@@ -656,7 +656,7 @@ impl<D> WorkerHandles<D> {
         }
     }
 
-    /// Tells again what [take](Self::take) has told, why they have ended.
+    /// Makes [`take`](Self::take) return this error, the reason for the workers' end, again.
     pub(crate) fn tell_again(&mut self, failed: io::Error) {
         self.failed = Some(failed);
     }
@@ -672,7 +672,7 @@ impl<D> WorkerHandles<D> {
         self.each.iter().all(WorkerHandle::has_ended)
     }
 
-    /// A round begins: notes what waits, and how long what the last round took has waited.
+    /// Starts a round: notes the backlog, and how long the frames that the last round took have waited.
     pub(crate) fn look(&mut self, look: Look) {
         let WorkerHandles { each, looks, .. } = self;
         let seen = looks.look(look);
@@ -717,7 +717,7 @@ impl<D> WorkerHandles<D> {
         self.each.iter().any(is_filling)
     }
 
-    /// What was lost by the time at which the workers told it.
+    /// Returns the losses as of the workers' last reports.
     pub(crate) fn losses(&self) -> Losses {
         let mut losses = Losses::default();
         for worker in &self.each {
@@ -738,7 +738,7 @@ impl<D> Drop for WorkerHandles<D> {
     }
 }
 
-/// Why a worker ended that has not told.
+/// Returns the error of a worker that ended without reporting one.
 fn panicked() -> io::Error {
     io::Error::other("a thread that receives has ended")
 }
