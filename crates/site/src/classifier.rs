@@ -31,28 +31,28 @@ pub(crate) struct FrameClassifier {
     pub(crate) rejected: u64,
     /// Bytes that a frame takes on the wire besides its own.
     pub(crate) overhead: u32,
-    /// What looks at TCP in passing.
+    /// The passive TCP observer.
     pub(crate) watch: Option<Box<Watch>>,
     /// The places of classes by their numbers; of classes that go, none.
     places: Vec<Option<u32>>,
-    /// Where it is noted what flows are, while somebody asks.
+    /// Where the names of flows are noted while they are requested.
     pub(crate) naming: Option<Box<Naming>>,
-    /// The table of these filters that workers go by; 0 for none.
+    /// The number of the workers' table of these filters; 0 for none.
     pub(crate) table: u32,
 }
 
 /// Classes whose recorders are in a near cache in any case.
 const NEAR: usize = 256;
 
-/// A key that nobody outside knows, so that nobody can choose flows that collide.
+/// Returns a secret random key, so that no sender can choose flows whose digests collide.
 pub(crate) fn random_key() -> DigestKey {
     let random = || RandomState::new().hash_one(0);
     DigestKey([random(), random()])
 }
 
 impl FrameClassifier {
-    /// With a meter for each class that packets may leave from, and what may be dropped early of
-    /// those with these numbers, by place.
+    /// Creates the classifier with a meter for each leaf class, and the early-drop tables of the classes with these
+    /// numbers, by place.
     pub(crate) fn new<'a>(
         filters: LinkClassifier,
         metered: impl IntoIterator<Item = (ClassId, &'a Arc<Meter>)>,
@@ -81,21 +81,21 @@ impl FrameClassifier {
         }
     }
 
-    /// What may be dropped early.
+    /// Returns the early-drop state, if any.
     pub(crate) fn early(&self) -> Option<&EarlyDrop> {
         self.early.as_deref()
     }
 
-    /// What early drop wants to know of a frame of a class while there is an overload.
+    /// Returns the early-drop state and the place of a frame's class during an overload.
     #[inline]
     fn overloaded(&self, class: ClassId, received: &Received) -> Option<(&EarlyDrop, u32)> {
         let early = self.early.as_deref().filter(|early| early.is_on())?;
-        // What processes send does not come by an interface.
+        // Frames sent by processes do not arrive at an interface.
         let place = received.origin.owner.is_none();
         Some((early, place.then(|| self.place(class))??))
     }
 
-    /// Early drop is told of a frame that leaves while somebody has a limit. By itself: that is seldom.
+    /// Reports a frame that leaves to early drop while any limit is in force. Out of line, since it is rare.
     #[cold]
     #[inline(never)]
     fn leaves_beside_limits(&self, class: ClassId, received: &Received) {
@@ -140,7 +140,7 @@ impl FrameClassifier {
             .is_some_and(|((_, burst), conduct)| conduct.is_within(burst))
     }
 
-    /// Notes what the flow of a frame is, if that is not known. By itself: seldom does anybody ask.
+    /// Notes the flow key of a frame, if it is not known. Out of line, since requests are rare.
     #[cold]
     #[inline(never)]
     fn note(&mut self, to: ClassFlow, received: &Received) {
@@ -158,8 +158,8 @@ impl FrameClassifier {
         }
     }
 
-    /// Asks for what is written when these leave, where that is of so many classes that it is in no near cache: for all of
-    /// them at once, where it would be waited for by each.
+    /// Prefetches the state written when these packets leave, if it belongs to too many classes for the near caches:
+    /// once for all of them, where each would wait for its own.
     fn prefetch(&self, to: &[ClassFlow]) {
         if self.recorders.len() <= NEAR {
             return;
@@ -177,7 +177,7 @@ impl FrameClassifier {
         self.recorders.get_mut(class.number() as usize)?.as_mut()
     }
 
-    /// Where a frame goes by the filters.
+    /// Classifies a frame by the filters.
     #[inline]
     pub(crate) fn by_filters(&mut self, received: &Received) -> ClassFlow {
         let bytes = received.frame.bytes();
@@ -278,7 +278,7 @@ impl Conduct {
 /// How long a flood counts after its end, at least.
 const FORGET: Nanos = Nanos::from_secs(1);
 
-/// What is known of each, by number.
+/// Indexes values by class number.
 fn by_number<T>(known: impl IntoIterator<Item = (ClassId, T)>) -> Vec<Option<T>> {
     let mut all = Vec::new();
     for (id, one) in known {

@@ -62,10 +62,10 @@ pub struct Options {
     /// Whether the kernel may drop frames under overload before they are received, of classes that
     /// take more than their share.
     pub early_drop: bool,
-    /// Maximum time for sending the backlog after it is told to stop.
+    /// Maximum time for sending the backlog once it is stopped.
     pub drain: Duration,
-    /// Whether it receives nothing until [`Daemon::hear`]: for a process that takes over from another that forwards,
-    /// and that may restart it. No third process can [take over](Daemon::take_over) from it.
+    /// Whether it receives nothing until [`Daemon::hear`]: for a process that takes over from one that forwards and
+    /// restarts it. No third process can [take over](Daemon::take_over) from it.
     pub deaf: bool,
 }
 
@@ -98,8 +98,8 @@ pub enum OnLoss {
 pub struct Interface {
     /// Its name; empty where nothing but processes is on this side.
     pub name: Arc<str>,
-    /// How frames are exchanged with it, as it was opened: `packet`, or `xdp` with its mode and, if there are several,
-    /// its queues, either followed by its workers if it has any; `tap` or `none`.
+    /// How frames are exchanged with it, fixed when it was opened: `packet`, or `xdp` with its mode and, if there are
+    /// several, its queues, either followed by the workers, if any; `tap` or `none`.
     pub backend: String,
 }
 

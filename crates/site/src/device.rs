@@ -535,7 +535,7 @@ impl Opener {
     }
 }
 
-/// Returns the limit on what a site's interface may have in flight.
+/// Returns the in-flight budget of a site's interface.
 pub(crate) fn budget(backend: config::Backend) -> Budget {
     match backend {
         config::Backend::Packet => of_packets(false).budget,

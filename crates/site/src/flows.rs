@@ -1,10 +1,9 @@
 //! Top talkers: the flows of all classes of flows by their recent arrivals, counted on demand.
 //!
-//! Until somebody asks, nothing is counted for a flow and none has a name. Then the forwarding thread
-//! [walks](walk) over all flows once a second, a little between two rounds, and takes what each sent
-//! since the last time; what flows are [called](names) it notes meanwhile. It stops when nobody has
-//! asked for a while. All who ask share the walks: however many there are, the forwarding thread does
-//! no more.
+//! Without requests no flow is counted or named. On a request, the forwarding thread [walks](walk) over all flows once
+//! per second, a few at a time between rounds, and reads the counts of each since the last walk; meanwhile it notes the
+//! [names](names) of flows. It stops when no request has come for a while. All requests share the walks, so their
+//! number does not add work to the forwarding thread.
 
 pub(crate) mod names;
 pub(crate) mod walk;
@@ -30,13 +29,13 @@ use walk::{ClassWalk, LinkWalk, Talker, Top, Walking};
 
 /// Between two walks.
 const INTERVAL: Nanos = Nanos::from_millis(1_000);
-/// How long flows are counted after somebody asked.
+/// How long flows are counted after the last request.
 const KEPT: Nanos = Nanos::from_millis(10_000);
-/// Flows of a class that are told at most; of all classes; and of a class however many there are.
+/// The most flows reported per class and in all; and the number guaranteed to a class however many classes there are.
 const OF_A_CLASS: usize = 1_000;
 const OF_ALL: usize = 16_384;
 const OF_ANY: usize = 16;
-/// Flows of a link of whose TCP it is counted what was seen between two walks; of others it is not.
+/// The most flows of a link whose TCP observations are counted between two walks.
 const PASSED: usize = 16_384;
 /// Flows that a table has room for beyond those that there are.
 const MORE: usize = 64;
@@ -44,7 +43,7 @@ const MORE: usize = 64;
 /// The flows that offered most recently.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TopFlows {
-    /// The time that it is about: the last so many seconds.
+    /// The length in seconds of the interval covered: the last one.
     pub seconds: f64,
     /// The one with the highest offered rate first: of each class up to 1,000, and fewer where there are more
     /// than 16 classes of flows.
@@ -58,9 +57,8 @@ pub struct FlowReport {
     pub link: Arc<str>,
     /// Its class.
     pub class: Arc<str>,
-    /// What its packets have in common; `others` of all flows for which there was no room, `unreadable`
-    /// of frames that are not what their headers say, and `?` with its digest where no packet of it came
-    /// since it was first told.
+    /// The fields that its packets share; `others` for all flows beyond the flow table's limit, `unreadable` for frames
+    /// with malformed headers, and `?` with the digest if no packet of it has arrived since it was first reported.
     pub flow: String,
     /// Packets that arrived, whether they were queued or dropped.
     pub offered_packets: u64,
@@ -85,14 +83,14 @@ pub struct FlowReport {
     pub came_marked: u64,
 }
 
-/// Hears who sends most.
+/// Receives the flows that send most.
 pub(crate) type Hear = Box<dyn FnOnce(&Arc<TopFlows>) + Send>;
 
-/// What the control thread knows of flows.
+/// The control thread's state of flow counting.
 #[derive(Default)]
 pub(crate) struct Watch {
     waiting: Vec<Hear>,
-    /// When somebody last asked.
+    /// When the last request came.
     asked: Option<Nanos>,
     /// When the last walk was begun; none while nothing is counted.
     walked: Option<Nanos>,
@@ -101,16 +99,16 @@ pub(crate) struct Watch {
     links: [Seen; 2],
 }
 
-/// What was seen of the flows of a link.
+/// Observations of the flows of a link.
 #[derive(Default)]
 struct Seen {
     /// Of classes whose flows are counted.
     since: HashMap<ClassId, Since>,
-    /// Of those told last, and noted last.
+    /// Names of the flows reported or noted last.
     names: HashMap<(Per, u64), FlowKey>,
-    /// Who was told without a name, the least first.
+    /// Flows reported without a name, in ascending order.
     unnamed: Vec<u64>,
-    /// What was seen in passing since the last walk, by the number of a class and the digest of a flow.
+    /// TCP observations since the last walk, by class number and flow digest.
     passing: HashMap<(u32, u64), Passing>,
 }
 
@@ -122,7 +120,7 @@ struct Since {
 }
 
 impl Watch {
-    /// Somebody asks: he is told at once, or after the second walk.
+    /// Accepts a request. It is answered at once, or after the second walk.
     pub(crate) fn hear(&mut self, hear: Hear, now: Nanos) {
         self.asked = Some(now);
         match &self.latest {
@@ -131,7 +129,7 @@ impl Watch {
         }
     }
 
-    /// When the next walk is to begin; never, as long as nobody asks.
+    /// Returns when the next walk begins: never without requests.
     pub(crate) fn due(&self) -> Nanos {
         match (self.walked, self.asked) {
             (Some(walked), _) => walked + INTERVAL,
@@ -140,7 +138,7 @@ impl Watch {
         }
     }
 
-    /// The walk that is to begin now: the last one, if nobody has asked for long.
+    /// Returns the walk that begins now: the last one if there was no request for a long time.
     pub(crate) fn walk(&mut self, plans: &[Plan], now: Nanos) -> Walking {
         let wanted = self.asked.is_some_and(|asked| now.since(asked) < KEPT);
         let last = !wanted && self.waiting.is_empty();
@@ -170,7 +168,7 @@ impl Watch {
         Walking { links, last }
     }
 
-    /// Counts what was seen in passing, while anything is counted. O(findings).
+    /// Counts TCP observations while flows are counted. O(findings).
     pub(crate) fn found(&mut self, findings: &[Finding]) {
         if self.walked.is_none() {
             return;
@@ -184,18 +182,18 @@ impl Watch {
         }
     }
 
-    /// Forgets what was seen in passing of a link: its classes get other numbers.
+    /// Drops the TCP observations of a link, whose classes get new numbers.
     pub(crate) fn renumbered(&mut self, side: Side) {
         self.links[side as usize].passing.clear();
     }
 
-    /// Tells what was found on a walk to whoever waits for it.
+    /// Answers pending requests with the results of a walk.
     pub(crate) fn walked(&mut self, walking: Walking, plans: &[Plan]) {
         if walking.last {
             return;
         }
         let mut top = TopFlows::default();
-        // Of a class that is counted for the first time there is nothing to tell.
+        // A class that is counted for the first time has no difference to report.
         let (mut classes, mut told) = (0, 0);
         let links = walking.links.into_iter().zip(&mut self.links);
         for (side, (link, seen)) in Side::BOTH.into_iter().zip(links) {
@@ -220,7 +218,7 @@ impl Watch {
 }
 
 impl Seen {
-    /// Tells of the flows of a link: of how many classes.
+    /// Adds the flows of a link to the report. Returns the number of classes.
     fn tell(&mut self, link: LinkWalk, plan: &Plan, top: &mut TopFlows) -> usize {
         let notes = link.naming.into_iter().flat_map(|naming| naming.notes);
         let notes = notes.map(|Note { per, flow, key }| ((per, flow), key));
@@ -277,7 +275,7 @@ impl Seen {
         told
     }
 
-    /// What a flow is called in a class of flows per this.
+    /// Returns the name of a flow in a class with flows per `per`.
     fn name(
         &mut self,
         per: Per,
@@ -287,7 +285,7 @@ impl Seen {
     ) -> String {
         let flow = match talker.flow {
             None => return "others".to_owned(),
-            // What the classifier cannot read has no digest.
+            // Frames that the classifier cannot parse have no digest.
             Some(0) => return "unreadable".to_owned(),
             Some(flow) => flow,
         };
@@ -315,7 +313,7 @@ fn of_flows(plan: &Plan) -> impl Iterator<Item = (usize, &Flows)> {
     })
 }
 
-/// Each flow once: one that was forgotten and came again may have been told twice.
+/// Merges duplicates: a flow that expired and returned may have been reported twice.
 fn together(top: Top) -> Vec<Talker> {
     let mut all: Vec<Talker> = top.into_talkers().collect();
     all.sort_unstable_by_key(|talker| talker.flow);

@@ -13,9 +13,9 @@
 //!  receives from there on
 //! ```
 //!
-//! Both have the same sockets and look into the same rings, one after the other: the kernel notices
-//! nothing. Until the new process says that it has taken, the other one goes on where it was if the new
-//! one fails; what had been handed over by then is lost, as with any process that ends so.
+//! Both processes have the same sockets and read the same rings, one after the other; the kernel does not notice. Until
+//! the new process confirms, the old one resumes where it was if the new one fails. Frames handed over by then are
+//! lost, as with any process that fails.
 
 mod offer;
 mod take;
@@ -36,7 +36,7 @@ pub(crate) use offer::{Gave, Give, Handing, Offer, Stage, listen};
 pub use take::Running;
 pub(crate) use take::{Parts, Taking, Took};
 
-/// Of what is said here. A version that says something else refuses the other.
+/// Version of this protocol. A process rejects any other.
 const VERSION: u32 = 1;
 /// The longest message: configurations of 10,000 classes have some megabytes.
 const LONGEST: u32 = 64 << 20;
@@ -47,22 +47,22 @@ const READY: u8 = b'r';
 /// It has taken all that was handed over.
 const TAKEN: u8 = b't';
 
-/// What the new process says first.
+/// The first message of the new process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hello {
     version: u32,
     pid: u32,
 }
 
-/// What it is answered.
+/// The answer to it.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
     Refused(String),
     Given(Box<Given>),
 }
 
-/// What runs, beside its files, which follow: of each device what frames leave by, what they arrive at,
-/// and the note if there is one; where it is asked to hand over; what others have [beside](Beside).
+/// The running site; its files follow. They are, for each device, its transmit and receive sockets and its note, if
+/// any; the socket for requests to hand over; and [other state](Beside).
 #[derive(Debug, Serialize, Deserialize)]
 struct Given {
     pid: u32,
@@ -114,8 +114,8 @@ fn uptime() -> Nanos {
     Nanos(seconds * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }
 
-/// What is made at a known time: of several looks the quickest, as nobody was in between. `make` is told
-/// when.
+/// Returns the result of `make` with the time at which it was made: the quickest of several attempts, as the one with
+/// no preemption. `make` receives that time.
 fn timed<T>(make: impl Fn(Nanos) -> T) -> (T, Nanos) {
     const LOOKS: usize = 20;
     let look = || {
@@ -151,13 +151,13 @@ fn hear<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<T> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Where a direction stands: what leaves by a device, and what arrives at it.
+/// State of a direction: its transmit and receive positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stand {
     position: Position,
-    /// The link carries until then what was sent.
+    /// The link is busy with sent packets until then.
     busy_until: Nanos,
-    /// What leaves there is left unshaped for a time.
+    /// Egress there is temporarily unshaped.
     is_open: bool,
 }
 
@@ -189,7 +189,7 @@ impl Stand {
     }
 }
 
-/// What is said of a frame before its bytes; the last has none.
+/// The header that precedes each frame's bytes; the last header has no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     /// The device that it leaves by.

@@ -1,10 +1,10 @@
 //! How long the packets of a class stayed: counted by the forwarding thread, read by another.
 //!
-//! One writer, which loads and stores and neither locks nor fences; a reader may miss what is
-//! being counted just then, and sees it the next time.
+//! It has one writer, which loads and stores without locks or fences. A reader may miss a count in progress, and sees
+//! it at the next read.
 //!
-//! Of thousands of classes most have few packets from one look to the next: those are noted one by one, and counts are
-//! made only for a class that has more. What is told of all since the start is in few bytes.
+//! With thousands of classes, most have few packets between two reads. Those are noted one by one, and histogram counts
+//! are allocated only for a class with more. The totals since the start take few bytes.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -23,9 +23,9 @@ const UNIT_BITS: u32 = 10;
 const DOUBLINGS: usize = 21;
 const BUCKETS: usize = PARTS * (DOUBLINGS + 1);
 
-/// Buckets of what is told since the start, of which each is exact. In more there is little: the ends of what there is.
+/// Exact buckets of the totals since the start. Buckets beyond these hold little: the tails of the distribution.
 const FINE: usize = 192;
-/// So many of the others are one.
+/// Number of the other buckets that are merged into one.
 const COARSE: usize = 4;
 
 /// The counts of one doubling, and of all.
@@ -36,7 +36,7 @@ type Doublings = Box<[OnceLock<Parts>; DOUBLINGS + 1]>;
 const CLOCKS: usize = 128;
 /// How long arrivals beyond a contract count after their end, at least.
 const FORGET: u64 = Nanos::from_secs(1).0;
-/// A time at the guaranteed rate is a product of bytes, shifted by so many bits.
+/// A time at the guaranteed rate is a product of bytes, shifted by this many bits.
 const FRACTION_BITS: u32 = 24;
 
 /// A packet compared with the contract of its class: in units of 2^[`UNIT_BITS`] ns, how long it may take.
@@ -61,7 +61,7 @@ impl Default for Verdict {
     }
 }
 
-/// What a class promises its packets, as long as its arrivals keep to it.
+/// A class's guarantee for its packets while its arrivals conform.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contract {
     /// The guaranteed rate in bits per second, of the class or of each of its flows.
@@ -128,8 +128,8 @@ impl Notes {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Meter {
-    /// What there is no room for in the notes. Each doubling is made for the first one in it: the delays of a class are
-    /// within a few.
+    /// Counts beyond the notes. Each doubling is allocated at its first entry, since the delays of a class fall into
+    /// few.
     doublings: OnceLock<Doublings>,
     /// In nanoseconds.
     longest: AtomicU64,
@@ -156,8 +156,8 @@ pub(crate) struct Meter {
 
 const _: () = assert!(std::mem::offset_of!(Meter, notes) + 8 <= 64);
 
-/// What the thread that counts keeps at hand of a meter: half a cache line, so that a packet touches that and
-/// its counter. The meter itself and its table of doublings are two lines more, of each class of thousands.
+/// The counting thread's local part of a meter: half a cache line, so a packet touches that and its counter. The meter
+/// itself and its table of doublings take two more lines, for each of thousands of classes.
 #[derive(Debug)]
 #[repr(align(32))]
 pub(crate) struct Recorder {
@@ -266,7 +266,7 @@ impl Meter {
         self.notes.note(bucket)
     }
 
-    /// Each doubling that was made, in order: its first bucket, and what they count.
+    /// Iterates over the allocated doublings in order: the first bucket of each, and its counts.
     fn all_made(&self) -> impl Iterator<Item = (usize, &Parts)> {
         let doublings = self.doublings.get().into_iter();
         let doublings = doublings.flat_map(|doublings| doublings.iter().enumerate());
@@ -300,9 +300,10 @@ impl Meter {
         }
     }
 
-    /// Compares a packet that has come, of so many bytes and of this flow, with the contract: a clock of the class, or of
-    /// some of its flows, says when all packets up to this one have left at the guaranteed rate. The packet is within
-    /// the contract if that is no longer after its arrival than the burst takes. Of one thread only.
+    /// Compares a packet that has arrived, of this many bytes and this flow, with the contract. A clock of the class,
+    /// or of some of its flows, gives the time when all packets up to this one have left at the guaranteed rate. The
+    /// packet conforms if that time is no later after its arrival than the burst takes. To be called from one thread
+    /// only.
     #[inline]
     pub(crate) fn judge(&self, flow: u64, bytes: u64, came: Nanos) -> Verdict {
         let [per_byte, burst, bound] =
@@ -321,7 +322,7 @@ impl Meter {
             clock.store(done, Ordering::Relaxed);
             return Verdict(bound as u32);
         }
-        // What a class was served beyond its rate is forgotten after a while, by its scheduler, too.
+        // Service beyond the class's rate is forgotten after a while, as by its scheduler.
         let most = came.0
             + burst
             + burst
@@ -388,8 +389,8 @@ impl Meter {
         (bps > 0).then_some((bps, Nanos(span)))
     }
 
-    /// What came since it was last read, which is `told` from now on. The buckets themselves count only to 2^32, so it
-    /// is to be read within so many packets; by one reader, who passes on what is told. O(buckets that were made).
+    /// Returns the delays since the last read and adds them to `told`. The buckets count only to 2^32, so it must be
+    /// read within that many packets, and by one reader, which passes the result on. O(allocated buckets).
     pub(crate) fn read(&self, told: &mut Told) -> Delays {
         let mut noted = self.notes.take();
         noted.sort_unstable();
@@ -430,7 +431,7 @@ impl Meter {
     }
 }
 
-/// What was read of a meter.
+/// The totals that a reader has read from a meter.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
     /// All since the start.
@@ -482,8 +483,8 @@ impl Counts {
         self.0.len() / 2
     }
 
-    /// With others that came later. Where there are [`FINE`] buckets, whatever comes beside them is in the last one of
-    /// [`COARSE`]: none of those that are there is ever counted otherwise. O(buckets of both).
+    /// Returns the sum with `others`, which came later. Once there are [`FINE`] buckets, delays outside them go to the
+    /// last of a group of [`COARSE`] buckets; delays in existing buckets are always counted there. O(buckets of both).
     fn with(&self, others: &Counts) -> Counts {
         if self.at_most() + others.at_most() <= FINE {
             return self.plus(others.iter());
@@ -592,7 +593,7 @@ fn write(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// The first number, and what is behind it; `None` where there is none.
+/// Parses the first number. Returns it with the remainder; `None` if there is none.
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (&(mut byte), mut behind) = bytes.split_first()?;
     let (mut number, mut shift) = (u64::from(byte & !MORE), 0);
@@ -672,7 +673,7 @@ impl Delays {
         (all > 0).then_some(delays)
     }
 
-    /// As they are told, in microseconds; none of no packet. `longest` is known better than by the
+    /// Converts the delays to a report in microseconds; `None` without packets. `longest` is more precise than the
     /// delays' digits.
     pub(crate) fn in_micros(&self, longest: Option<Nanos>) -> Option<DelayReport> {
         let micros = |nanos: Nanos| nanos.0 as f64 / 1e3;
@@ -1000,7 +1001,7 @@ mod tests {
             record(&mut first, 7_000);
             record(&mut first, 3);
             let mut second = Recorder::new(Arc::clone(&meter));
-            // Over three doublings and back, and beyond what a recorder knows as the longest itself.
+            // Over three doublings and back, and beyond the longest delay that a recorder stores.
             for (ms, longest) in [
                 (3, 7_000),
                 (6, 7_000),

@@ -1,4 +1,4 @@
-//! What the control thread asks of the forwarding thread, done a little between two rounds.
+//! Orders of the control thread to the forwarding thread, carried out in small steps between rounds.
 //!
 //! Everything that can be made beforehand comes with the order, and everything that is left over
 //! goes back with it, so that nothing is built or freed here. No step looks at more than
@@ -34,35 +34,35 @@ pub(crate) const STEP: usize = 256;
 const CLASS: usize = 8;
 /// As how many a packet counts that moves: it is classified and queued again.
 const MOVED: usize = 2;
-/// As how many a class counts that is counted: what is known of it lies in several cache lines.
+/// Cost of counting a class, in units of a step: its state spans several cache lines.
 const COUNTED: usize = 4;
 
 /// One thing to do between rounds.
 pub(crate) enum Order {
-    /// Tell what was counted.
+    /// Report the counts.
     Count(Box<Counting>),
     /// Add classes to a link.
     Add(Box<Adding>),
     /// Look whether what waited in classes that are to go has left.
     Drain(Box<Draining>),
-    /// Go on as another link.
+    /// Apply another configuration of a link.
     Take(Box<Taking>),
-    /// Tell what flows sent.
+    /// Report the flows' counts.
     Walk(Box<Walking>),
-    /// Shape what leaves by a device, or let it pass.
+    /// Turn shaping of a device's egress on or off.
     Shape(Side, bool),
-    /// Drop what waits in some classes.
+    /// Drop the backlog of some classes.
     Flush(Box<Flushing>),
     /// Exchange the interface on a side for another, or for none; then the former one.
     Exchange(Side, Box<Option<Opened>>),
-    /// Tell what another process needs to go on with the devices.
+    /// Report the state that another process needs to continue with the devices.
     Give(Box<Give>),
     /// Hand over to that process.
     HandOver(Box<Handing>),
 }
 
 impl Order {
-    /// What its next step begins with.
+    /// Returns the kind of work that its next step begins with.
     pub(crate) fn doing(&self) -> Doing {
         match self {
             Order::Count(_) | Order::Drain(_) => Doing::Count,
@@ -122,13 +122,13 @@ impl Order {
     }
 }
 
-/// What was counted of one link.
+/// The counts of one link.
 #[derive(Default)]
 pub(crate) struct LinkCount {
     /// The numbers of its classes, by place.
     pub(crate) ids: Vec<ClassId>,
-    /// Of each class without those below it, by place; as long as `ids`, since memory that was never
-    /// written to costs whoever does so first.
+    /// The counts of each class without its descendants, by place. Has the length of `ids`: the first write to fresh
+    /// memory is costly for the writing thread.
     pub(crate) classes: Vec<ClassStats>,
     /// How many of them were counted.
     counted: usize,
@@ -139,7 +139,7 @@ pub(crate) struct LinkCount {
     pub(crate) queued: u32,
 }
 
-/// What was counted of one device, and of what leaves by it.
+/// The counts of one device and of its egress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceCount {
     /// How frames are exchanged with it, if that has changed or may.
@@ -152,7 +152,7 @@ pub(crate) struct DeviceCount {
     pub(crate) waits: Option<Waits>,
     /// Of those that leave by it, where workers transmit them.
     pub(crate) transmit_waits: Option<Waits>,
-    /// Whether what leaves by it is shaped now.
+    /// Whether its egress is shaped now.
     pub(crate) shaped: bool,
 }
 
@@ -206,7 +206,7 @@ impl Counting {
             self.begun = true;
             self.thread = ThreadCount::of(bridge);
             for side in Side::BOTH {
-                // A device that is gone has nothing more to tell.
+                // A device that is gone has no further losses to report.
                 let losses = bridge.device_mut(side).losses().unwrap_or_default();
                 let mut lane = bridge.stats(side);
                 lane.transmitted = lane.transmitted.saturating_sub(losses.unsent);
@@ -302,7 +302,7 @@ impl Adding {
     }
 }
 
-/// Classes that are to go, until what waits in them has left.
+/// Classes to be removed once they have drained.
 pub(crate) struct Draining {
     pub(crate) side: Side,
     /// Then they go with what still waits.
@@ -353,7 +353,7 @@ impl Draining {
     }
 }
 
-/// A class that goes on below another parent.
+/// A class that moves below another parent.
 pub(crate) struct Moved {
     /// In the new link.
     pub(crate) place: usize,
@@ -361,14 +361,14 @@ pub(crate) struct Moved {
     pub(crate) parent: ClassId,
 }
 
-/// A class that goes, or whose queues are made anew.
+/// A class that is removed, or whose queues are rebuilt.
 pub(crate) struct Gone {
     pub(crate) id: ClassId,
     /// In the former link.
     pub(crate) place: usize,
-    /// Where its packets go in the new one; classified anew without.
+    /// The class that takes its packets in the new configuration; without one they are classified again.
     pub(crate) to: Option<usize>,
-    /// What it handed over.
+    /// Packets that it handed over.
     pub(crate) moved: Count,
     /// Its counts when it was removed.
     pub(crate) stats: ClassStats,
@@ -382,11 +382,11 @@ pub(crate) struct Taking {
     pub(crate) link: Arc<Link>,
     /// Parents before their children.
     pub(crate) moved: Vec<Moved>,
-    /// Those that go on with other parameters: their places and numbers.
+    /// Places and numbers of the classes whose parameters change.
     pub(crate) changed: Vec<(usize, ClassId)>,
-    /// The new filters; then the former ones. None where packets go on where they went.
+    /// The new filters; afterwards the former ones. `None` if filters stay the same.
     pub(crate) classifier: Option<FrameClassifier>,
-    /// New queues for all classes, if they are made anew; then the former ones.
+    /// New queues for all classes, if they are rebuilt; afterwards the former ones.
     pub(crate) anew: Option<Discipline<FromPort<Received>>>,
     /// Children before their parents.
     pub(crate) gone: Vec<Gone>,
@@ -402,7 +402,7 @@ pub(crate) struct Taking {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Classes go on below other parents.
+    /// Moves classes below other parents.
     Hang,
     Change,
     Exchange,
@@ -512,7 +512,7 @@ impl Taking {
         true
     }
 
-    /// From here on packets go by the new filters; none leaves until those that move are there.
+    /// From here on the new filters apply; no packet leaves until those that move are in their new queues.
     fn exchange(&mut self, queue: &mut Shaped) {
         let Some(classifier) = &mut self.classifier else {
             return;
@@ -590,11 +590,11 @@ impl Taking {
     }
 }
 
-/// Dropping what waits in some classes; what comes meanwhile waits beside them.
+/// Drops the backlog of some classes; packets that arrive meanwhile are queued separately.
 pub(crate) struct Flushing {
     pub(crate) side: Side,
     ids: Vec<ClassId>,
-    /// What was dropped.
+    /// The dropped packets.
     pub(crate) gone: Count,
     at: usize,
     from: u32,

@@ -1,8 +1,8 @@
 //! Round trips of TCP seen in passing: from when a segment came until what acknowledges it came back, by
 //! the timestamps that both ends put into their segments (RFC 7323), as in K. Nichols' *pping*.
 //!
-//! The thread that forwards, or each of the two that do, looks at each segment of its links, and tells what it found to
-//! the control thread, which counts it. Where that comes too late some of it is missed, and no more.
+//! The forwarding thread (or each of two) inspects every segment of its links and sends its findings to the control
+//! thread, which counts them. If the control thread falls behind, findings are missed, with no other effect.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,30 +21,30 @@ use crate::error::{Result, unfit};
 const PLACES: usize = 1 << 13;
 /// Findings that wait to be counted.
 pub(crate) const FINDINGS: usize = 1 << 14;
-/// Bits of a time in microseconds, beside the number of a class.
+/// Bits of a time in microseconds, next to the number of a class.
 const TIME_BITS: u32 = 40;
 /// Bytes behind the furthest that may come again.
 const WINDOW: i32 = 1 << 26;
-/// From one numbering of classes to the next: beside the timestamps that it is mixed with.
+/// Increment of the numbering of classes: above the bits of the timestamps that it is mixed with.
 const NUMBERING: u64 = 1 << 32;
 /// A round trip that takes longer is none: its clock has come round.
 const LONGEST: u64 = 60_000_000;
 
-/// What is known of segments on their way. Nobody locks anything: what is of a direction is written by the thread that
-/// forwards it, but for what is answered, which the one of the other direction notes.
+/// State of segments in transit. Lock-free: each direction's entries are written by its forwarding thread. Only
+/// answered entries are also written by the other direction's thread.
 struct Table {
-    /// Of each direction, by what a segment is known by, the first one with a timestamp: its class and when it came, and the
-    /// digest of its flow in that class. An acknowledgment answers it.
+    /// For each direction, by segment key, the first segment with a timestamp: its class, arrival time, and the digest
+    /// of its flow in that class. An acknowledgment consumes it.
     sent: [Box<[Memo; PLACES]>; 2],
     /// Of each direction, by connection: some bits of which, and the highest sequence number that it has
     /// come to.
     highest: [Box<[AtomicU64; PLACES]>; 2],
-    /// Of each direction, another number each time that its classes get others: what was noted before is
-    /// not found any more.
+    /// For each direction, a value that changes whenever its classes are renumbered, so that earlier entries are no
+    /// longer found.
     numbering: [AtomicU64; 2],
 }
 
-/// What was seen of a flow of a class.
+/// An observation of a flow of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// The digest of the flow; 0 in a class that has none.
@@ -56,10 +56,10 @@ pub(crate) struct Finding {
     pub(crate) what: What,
 }
 
-/// What was seen.
+/// Kinds of observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// A segment was acknowledged so many microseconds after it came.
+    /// A segment was acknowledged this many microseconds after its arrival.
     Trip(u32),
     /// A segment came again, or late.
     Again,
@@ -75,7 +75,7 @@ pub(crate) struct Watch {
     findings: Producer<Finding>,
 }
 
-/// What the eyes of a direction have found.
+/// The observations of a direction.
 pub(crate) type Findings = Consumer<Finding>;
 
 /// A table of nothing.
@@ -118,11 +118,10 @@ impl Watch {
         }
     }
 
-    /// Classes of its link get other numbers: what acknowledges a segment that came before tells of none.
-    /// O(1).
+    /// Renumbers the classes of its link: acknowledgments of earlier segments produce no finding. O(1).
     pub(crate) fn renumbered(&mut self) {
         let numbering = &self.table.numbering[self.side as usize];
-        // Nobody else writes.
+        // No other thread writes.
         let next = numbering.load(Ordering::Relaxed).wrapping_add(NUMBERING);
         numbering.store(next, Ordering::Relaxed);
     }
@@ -168,7 +167,7 @@ impl Watch {
         }
     }
 
-    /// What a segment of a direction is known by: its connection and timestamp.
+    /// Returns the key of a segment of a direction: its connection and timestamp.
     #[inline]
     fn key(&self, direction: usize, flow: u64, value: u32) -> u64 {
         let numbering = self.table.numbering[direction].load(Ordering::Relaxed);
@@ -182,7 +181,7 @@ impl Watch {
         let known = highest.load(Ordering::Relaxed);
         let whose = segment.flow & !u64::from(u32::MAX);
         let ahead = segment.next.wrapping_sub(known as u32) as i32;
-        // What lies further back is no segment that comes again, but another connection of the same ends.
+        // A segment further back is no retransmission but belongs to another connection of the same endpoints.
         if known & !u64::from(u32::MAX) == whose && (-WINDOW..=0).contains(&ahead) {
             return true;
         }
@@ -191,7 +190,7 @@ impl Watch {
     }
 
     fn find(&mut self, finding: Finding) {
-        // Where nobody has counted for long, there were enough.
+        // A full queue means the control thread has not counted for long; the findings it has suffice.
         let _ = self.findings.push(finding);
     }
 }
@@ -208,7 +207,7 @@ pub(crate) mod tests {
     pub(crate) const A: [u8; 4] = [10, 0, 0, 1];
     pub(crate) const B: [u8; 4] = [10, 0, 0, 2];
 
-    /// A segment between two addresses, with a sequence number, so many bytes, TSval and TSecr.
+    /// Returns a segment between two addresses, with a sequence number, length in bytes, TSval and TSecr.
     pub(crate) fn frame(
         ends: [[u8; 4]; 2],
         sequence: u32,
@@ -238,7 +237,7 @@ pub(crate) mod tests {
         ClassId::new(number).into()
     }
 
-    /// What was seen of class 3 of the link to the right, and of this flow in it.
+    /// Returns a finding for class 3 of the link to the right, and this flow in it.
     fn found(flow: u64, what: What) -> Finding {
         Finding {
             flow,
@@ -272,7 +271,7 @@ pub(crate) mod tests {
         // Of another connection.
         left.see(&frame([B, B], 0, 0, [7, 100]), class(1), ms(27));
         assert_eq!(all(&mut at_left), [found(77, What::Trip(20_000))]);
-        // What was only an acknowledgment is not acknowledged, whoever repeats its time.
+        // A pure acknowledgment is not acknowledged, even if its timestamp is echoed.
         right.see(&frame([A, B], 2_000, 1_000, [101, 7]), class(3), ms(30));
         assert_eq!(all(&mut at_right), []);
     }

@@ -1,5 +1,4 @@
-//! What the control thread knows of a link: its classes by place, what they are promised, and
-//! their counts.
+//! The control thread's model of a link: its classes by place, their guarantees, and their counts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,13 +30,13 @@ const DRAIN_LIMIT: usize = 16;
 /// The frames of a link in its classes.
 pub(crate) type Shaped = Classified<Received, Discipline<FromPort<Received>>, FrameClassifier>;
 
-/// What is known of a class beside what the file says.
+/// State of a class, in addition to its configuration.
 #[derive(Clone, Default)]
 pub(crate) struct Account {
     pub(crate) meter: Arc<Meter>,
-    /// What has come and gone beside its queues; of most classes, nothing.
+    /// Packets counted outside its queues; for most classes, none.
     aside: Option<Box<Aside>>,
-    /// Its part of what was lost before it was classified, as well as it can be told.
+    /// Its estimated share of the frames lost before classification.
     pub(crate) lost: f64,
     /// Violations that do not count: of packets that left while its terms changed.
     pub(crate) excused: u64,
@@ -50,16 +49,16 @@ pub(crate) struct Account {
 /// By how much a class has counted otherwise than its queues have.
 #[derive(Clone, Default)]
 struct Aside {
-    /// What its queues do not count: of those that it had before.
+    /// Packets that its queues do not count: those of its earlier queues.
     carried: ClassStats,
-    /// What its queues count and what is not its own: of classes that went, and counted elsewhere.
+    /// Packets that its queues count and that belong to other classes: removed ones, counted elsewhere.
     foreign: ClassStats,
 }
 
-/// What was seen in passing of the TCP of a class, or of a flow.
+/// Passive TCP observations of a class, or of a flow.
 #[derive(Clone, Default)]
 pub(crate) struct Passing {
-    /// Round trips since the state was last told.
+    /// Round-trip times since the last report.
     pub(crate) trips: Delays,
     /// Segments that came again.
     pub(crate) again: u64,
@@ -68,7 +67,7 @@ pub(crate) struct Passing {
 }
 
 impl Passing {
-    /// Counts what was seen.
+    /// Counts an observation.
     pub(crate) fn count(&mut self, what: What) {
         match what {
             What::Trip(micros) => self.trips.record(Nanos::from_micros(micros.into())),
@@ -94,7 +93,7 @@ impl Passing {
     }
 }
 
-/// What was known of a class, with those below it, when it was last told.
+/// State of a class, including its descendants, as last reported.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
     /// Nothing before the first time.
@@ -128,21 +127,21 @@ pub(crate) struct Plan {
     /// The numbers of its classes.
     pub(crate) ids: Vec<ClassId>,
     pub(crate) accounts: Vec<Account>,
-    /// What was told of them last, or of others in their places.
+    /// Their last reports, or those of other classes in their places.
     pub(crate) told: List<ClassReport>,
     /// Frames that were dropped early of classes that went, below none that stayed.
     pub(crate) early_of_gone: u64,
     /// Recent frames that no filter looks into.
     pub(crate) opaque: OpaqueWindow,
-    /// What flows are told apart by.
+    /// Key of the flow digest.
     key: DigestKey,
     /// Its rules, made ready.
     rules: Arc<Classifier<u32>>,
     /// Where its frames arrive.
     port: Option<Arc<Port>>,
-    /// What may be dropped of them before they are received.
+    /// Tables of frames that may be dropped before they are received.
     early: Option<Tables>,
-    /// What was seen of them.
+    /// Passive TCP observations.
     pub(crate) findings: Option<Findings>,
     /// How long packets may wait for the daemon's rounds, next to their delay.
     rounds: Nanos,
@@ -157,7 +156,7 @@ pub(crate) struct Next {
     terms: List<ClassTerms>,
     /// Its classes have no numbers yet. None where it is not known yet that they are wanted.
     filters: Option<LinkClassifier>,
-    /// What they are made of.
+    /// The digest key and the rules of its filters.
     key: DigestKey,
     rules: Arc<Classifier<u32>>,
     port: Option<Arc<Port>>,
@@ -168,15 +167,15 @@ pub(crate) struct Next {
 enum How {
     /// No class comes, goes or changes, no filter either.
     Same,
-    /// The link's rate is another one, or the parameters of classes at these places: nobody comes, goes or
-    /// moves, and packets go where they went.
+    /// Only the link's rate or the parameters of the classes at these places change: no class is added, removed or
+    /// moved, and packets are classified as before.
     Parameters(Vec<usize>),
     Steps(Steps),
     /// By place: the class of that name before.
     Anew(Box<(Discipline<FromPort<Received>>, Vec<ClassId>)>),
 }
 
-/// What a plan is compared with on another thread.
+/// A copy of a plan for comparison on another thread.
 #[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) side: Side,
@@ -243,7 +242,7 @@ impl Next {
         matches!(self.how, How::Same)
     }
 
-    /// All queues are made anew, since something was refused that should not have been.
+    /// Rebuilds all queues, after a change was rejected that should not have been.
     pub(crate) fn made_anew(mut self) -> Next {
         let filters = self.filters();
         Next {
@@ -261,7 +260,7 @@ impl Next {
     }
 }
 
-/// What packets of a class are compared with as they arrive.
+/// Returns the contract that arriving packets of a class are compared with.
 fn contract(terms: &ClassTerms, rounds: Nanos) -> Option<Contract> {
     let bps = match &terms.each {
         Some(each) => each.guaranteed_bps,
@@ -281,14 +280,14 @@ fn unnumbered(link: &Link, rules: &Arc<Classifier<u32>>, key: DigestKey) -> Link
     link.classifier_by(Arc::clone(rules), &numbers, key)
 }
 
-/// What may be dropped early of what arrives there.
+/// Returns the tables for early drop of frames arriving there.
 fn tables(port: &Option<Arc<Port>>, link: &Link, filters: &LinkClassifier) -> Option<Tables> {
     port.as_ref()?.tables(link, filters)
 }
 
 impl Plan {
-    /// The arbiter of a link that is idle from `now`, where at most so many processes attach. Its
-    /// frames arrive at `port`.
+    /// Creates the arbiter of a link that is idle from `now`, with at most this many attached processes. Its frames
+    /// arrive at `port`.
     pub(crate) fn start<D: Backend<Tx = Frame>>(
         link: &Arc<Link>,
         side: Side,
@@ -373,8 +372,7 @@ impl Plan {
         }
     }
 
-    /// What may be dropped early is put again where frames arrive, since somebody else has put other
-    /// tables there.
+    /// Installs the early-drop tables again, after others were installed where frames arrive.
     pub(crate) fn put_again(&self) {
         if let Some(port) = &self.port {
             port.put_again();
@@ -416,8 +414,8 @@ impl Plan {
         self.ids.iter().copied().zip(meters)
     }
 
-    /// The classes that are no more with another link, if packets may wait in any: what waits there leaves
-    /// first, or until some time.
+    /// Returns the classes that another link removes, if packets may be queued in any: they drain first, or until the
+    /// deadline.
     pub(crate) fn draining(&self, next: &Next, until: Nanos) -> Option<Draining> {
         let all: Vec<usize>;
         let gone = match &next.how {
@@ -451,7 +449,7 @@ impl Plan {
         })
     }
 
-    /// What there is to be done, where only parameters are others.
+    /// Returns the order for a change of parameters only.
     pub(crate) fn changing(&self, next: &Next) -> Option<Taking> {
         let How::Parameters(places) = &next.how else {
             return None;
@@ -512,7 +510,7 @@ impl Plan {
         let mut accounts: Vec<Account> = stays
             .map(|was| was.map_or_else(Account::default, |was| self.accounts[was].clone()))
             .collect();
-        // Who goes on under its name elsewhere keeps its meter.
+        // A class that moved under the same name keeps its meter.
         for gone in &gone {
             if let Some(&to) = by_name.get(&*self.link.classes[gone.place].name) {
                 let Account { aside, early, .. } = std::mem::take(&mut accounts[to]);
@@ -554,7 +552,7 @@ impl Plan {
         (taking, plan)
     }
 
-    /// Counts what was found of its classes.
+    /// Counts the observations that concern its classes.
     pub(crate) fn found(&mut self, findings: &[Finding]) {
         let side = self.side;
         let mine = findings.iter().filter(|finding| finding.side == side);
@@ -576,7 +574,7 @@ impl Plan {
     pub(crate) fn inherit(&mut self, former: &Plan, taken: &Taking) {
         let by_name = places(&self.link);
         let is_at = |place: usize| by_name.get(&*former.link.classes[place].name).copied();
-        // What a queue counted is that of the classes that went from below it, too.
+        // A parent's queue counts include those of classes removed from below it.
         let mut below: HashMap<usize, ClassStats> = HashMap::new();
         for gone in &taken.gone {
             let Gone { id, place, .. } = *gone;
@@ -610,13 +608,13 @@ impl Plan {
             let above = std::iter::successors(Some(place), |&at| former.link.classes[at].parent);
             if let Some(heir) = above.into_iter().find_map(is_at) {
                 let account = &mut self.accounts[heir];
-                // Of thousands of classes that are made anew, most have carried nothing.
+                // When thousands of classes are rebuilt, most have carried nothing.
                 if own != ClassStats::default() {
                     let aside = account.aside.get_or_insert_default();
                     aside.carried = aside.carried.plus(&own);
                 }
                 account.early.inherit(&former.accounts[place].early);
-                // Who goes on under its name has the rest.
+                // A class that continues under its name keeps the rest.
                 if is_at(place).is_none() {
                     let Account { lost, passing, .. } = &former.accounts[place];
                     account.lost += lost;
@@ -631,7 +629,7 @@ impl Plan {
     }
 }
 
-/// The classes that go on below other parents; the numbers of all are these.
+/// Returns the classes that move below other parents, given the numbers of all classes.
 fn moved(steps: &Steps, link: &Link, ids: &[ClassId]) -> Vec<Moved> {
     let moved = steps.moved.iter().map(|&place| {
         let parent = link.classes[place].parent;

@@ -276,7 +276,7 @@ pub struct LinkReport {
 }
 
 impl InterfaceReport {
-    /// Builds the report of a site. The link reports that are not due are those of `before`.
+    /// Builds the report of an interface. Losses not attributed to a link stay as in `before`.
     pub(crate) fn new(
         interface: &Interface,
         count: &DeviceCount,

@@ -1,8 +1,8 @@
-//! What a running site is asked to do beside another configuration: to shape what leaves by an
-//! interface or not, to drop what waits, to let go of an interface, to use another in its place.
+//! Tasks for a running site other than configuration changes: turn shaping of an interface's egress on or off, drop a
+//! backlog, detach an interface, and attach another.
 //!
-//! Interfaces are opened and closed by the thread that keeps each (`device/lasting.rs`); the thread
-//! that forwards is given what is open, and gives back what was.
+//! Each interface is opened and closed by its keeper thread (`device/lasting.rs`), which exchanges open devices with
+//! the forwarding thread.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::order::{Flushing, Order};
 use crate::plan::Plan;
 use crate::reload::{Prepared, Source};
 
-/// What is to be done.
+/// A task.
 pub(crate) enum Task {
-    /// Shape what leaves by an interface, or let it pass.
+    /// Turn shaping of an interface's egress on or off.
     Shape { interface: String, shaped: bool },
-    /// Drop what waits in a class and below it, or in the whole link.
+    /// Drop the backlog of a class and its descendants, or of the whole link.
     Flush { link: String, class: Option<String> },
-    /// Let go of an interface.
+    /// Detach an interface.
     Detach { interface: String },
 }
 
@@ -41,21 +41,20 @@ pub struct Attaching {
     pub interface: String,
 }
 
-/// Who waits for it, and hears what was dropped.
+/// Where the result of a task, with the packets it dropped, is sent.
 pub(crate) type Waiting = SyncSender<Result<Count>>;
 
-/// Something that somebody waits for.
+/// A task with its waiting caller.
 pub(crate) struct Asking {
     task: Task,
     waiting: Waiting,
 }
 
 impl Handle {
-    /// Shapes what leaves by an interface, or has it pass in the order in which it comes, as fast as
-    /// the interface takes it. It is named as the site names it, or by its role (`inside`, `outside`,
-    /// `tap`). What waits at that moment leaves first; nothing is lost or reordered within a flow.
-    /// So it stays, whatever configuration takes over, until it is said otherwise or the run ends.
-    /// Waits until it is so.
+    /// Turns shaping of an interface's egress on, or off: frames then leave in order of arrival, as fast as the
+    /// interface takes them. The interface is given by its name in the site or by its role (`inside`, `outside`,
+    /// `tap`). The backlog at that moment leaves first; no frame is lost, or reordered within its flow. The setting
+    /// survives configuration changes until it is changed again or the run ends. Returns once it is in force.
     ///
     /// # Errors
     ///
@@ -65,10 +64,10 @@ impl Handle {
         self.have_done(Task::Shape { interface, shaped }).map(drop)
     }
 
-    /// Drops what waits in a class of a link and in those below it, or in the whole link, and waits
-    /// until that is done. Returns what was dropped, with bytes as the link counts them; it is among
-    /// the packets that the classes discarded. What comes meanwhile is not dropped, and nothing of
-    /// the link leaves until it is done: some 20 ms for 100,000 packets.
+    /// Drops the backlog of a class of a link and of its descendants, or of the whole link, and waits until that is
+    /// done. Returns the dropped packets, with bytes as the link counts them; they are included in the classes' drops.
+    /// Packets that arrive meanwhile are kept, and none of the link leaves until it is done: some 20 ms for 100,000
+    /// packets.
     ///
     /// # Errors
     ///
@@ -80,9 +79,9 @@ impl Handle {
         })
     }
 
-    /// Lets go of an interface, named as for [`shape`](Self::shape), and waits until others may use it.
-    /// What was changed there is put right. What is to leave by it is dropped, and counted as `away`,
-    /// until one is [attached](Self::attach) in its place.
+    /// Detaches an interface, named as for [`shape`](Self::shape), and waits until other programs may use it. Its
+    /// settings are restored. Packets for it are dropped and counted as `away` until an interface is
+    /// [attached](Self::attach) again.
     ///
     /// # Errors
     ///
@@ -93,15 +92,14 @@ impl Handle {
         self.have_done(Task::Detach { interface }).map(drop)
     }
 
-    /// Opens an interface in the place of one that was [detached](Self::detach), and has the site go on
-    /// as a configuration says that names it there; `base` is what that was made from, which must run
-    /// still. It is opened in the network namespace in which the site was. Waits until frames pass, and
-    /// returns what runs then.
+    /// Opens an interface to replace one that was [detached](Self::detach), and applies a configuration that names it
+    /// there; `base` is the configuration that this was derived from, which must still be running. The interface is
+    /// opened in the network namespace of the site. Waits until frames pass, and returns the site that then runs.
     ///
     /// # Errors
     ///
-    /// Nothing was detached there; the configuration is none that could take over; there is no such
-    /// interface, another process holds it, or it cannot do what is asked for. It stays detached then.
+    /// No interface was detached there; the configuration cannot be applied; there is no such interface, another
+    /// process holds it, or it lacks a required feature. The old one stays detached then.
     pub fn attach(
         &self,
         attaching: Attaching,
@@ -138,13 +136,13 @@ impl Control {
                     self.state.asked = Asked::Task(waiting);
                     return self.order(order);
                 }
-                // Whoever does not wait any more needs no answer.
+                // A caller that has stopped waiting needs no answer.
                 Err(error) => drop(waiting.send(Err(error))),
             }
         }
     }
 
-    /// Tells whoever waited that it is done.
+    /// Answers the waiting caller when its task is done.
     pub(crate) fn task_done(&mut self, order: Order, waiting: Waiting) {
         self.state.changed = true;
         let dropped = match order {
@@ -152,7 +150,7 @@ impl Control {
             Order::Exchange(side, former) => return self.let_go(side, *former, waiting),
             _ => Count::default(),
         };
-        // Whoever does not wait any more needs no answer.
+        // A caller that has stopped waiting needs no answer.
         let _ = waiting.send(Ok(dropped));
     }
 
@@ -162,7 +160,7 @@ impl Control {
         self.detached[at] = true;
         self.notify(Notice::Detached(self.devices[at].name.to_string()));
         if let Some(keeper) = &self.keepers[at] {
-            // Without that thread the run is over, as whoever waits is told.
+            // Without that thread the run is over, and the caller gets that error.
             let _ = keeper.send(ToKeep::LetGo(former, Some(waiting)));
         }
     }
@@ -198,7 +196,7 @@ impl Control {
         self.state.prepared = Some(prepared);
         let events = self.handle.events.clone();
         let opened = move |opened: Result<Opened>| {
-            // Where nobody waits for it any more, the run has ended.
+            // If the receiver is gone, the run has ended.
             let _ = events.send(Event::Opened(opened.map(Box::new)));
         };
         if let Some(keeper) = &self.keepers[side as usize] {
@@ -219,7 +217,7 @@ impl Control {
                     self.refuse(asker, error);
                 }
             }
-            // Nobody has it opened otherwise.
+            // No request waits for this interface.
             (_, None) => {}
         }
     }
@@ -282,7 +280,7 @@ impl Control {
         }
     }
 
-    /// What the configuration calls an interface.
+    /// Returns the interface's role in the configuration.
     fn role(&self, side: Side) -> &'static str {
         let site = self.handle.site();
         let role = match (side, &site.interfaces) {

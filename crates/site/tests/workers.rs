@@ -1,6 +1,6 @@
 //! A site of several threads an interface, or of an arbiter a link, between real interfaces, while all changes that can: counted to the frame.
 //!
-//! For `FAIRLANE_SOAK_SECONDS` seconds (5 unless told):
+//! Runs for `FAIRLANE_SOAK_SECONDS` seconds (default 5):
 //!
 //! ```sh
 //! FAIRLANE_SOAK_SECONDS=600 cargo test --release -p fairlane-site --test workers -- --nocapture
@@ -25,7 +25,7 @@ use fairlane_site::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// After which nothing more comes of what may be lost.
+/// A silence after which no more of the frames that may be lost are expected.
 const SILENCE: Duration = Duration::from_millis(300);
 const PORT: u16 = 5_001;
 const FLOWS: usize = 24;
@@ -63,7 +63,7 @@ impl Workers {
         fit
     }
 
-    /// As a site tells it.
+    /// The backend's name in a site's report.
     fn backend(self) -> String {
         let told = |count: usize, what: &str| match count {
             1 => format!(", 1{what} worker"),
@@ -110,7 +110,7 @@ struct Flows {
     sockets: Vec<UdpSocket>,
     to: SocketAddr,
     ears: Ears,
-    /// Of each flow, what is sent next.
+    /// The next sequence number of each flow.
     next: Vec<u32>,
 }
 
@@ -121,11 +121,11 @@ struct Ears {
     heard: Vec<Vec<bool>>,
     /// Flow and number of those that came again, whenever that was.
     doubled: Vec<(usize, u32)>,
-    /// How many came when what was sent later was counted already.
+    /// Number of arrivals whose loss was already counted.
     late: usize,
 }
 
-/// What came of each flow that was sent while something was done.
+/// The arrivals of each flow sent during an operation.
 struct Came {
     /// Numbers, as they came.
     numbers: Vec<Vec<u32>>,
@@ -155,7 +155,7 @@ impl Flows {
         }
     }
 
-    /// Sends while `meanwhile` lasts, and takes what comes until all has or nothing does for so long.
+    /// Sends during `meanwhile`, and then receives until all frames have arrived or none has for `silence`.
     fn during(&mut self, silence: Duration, meanwhile: impl FnOnce()) -> Came {
         let first = self.next.clone();
         let mut numbers = vec![Vec::new(); FLOWS];
@@ -211,8 +211,8 @@ impl Flows {
 }
 
 impl Ears {
-    /// Takes what has come, from the first number of each flow on: how many. What was sent before may come late,
-    /// where it has waited at the sender for the address of the other host.
+    /// Receives the queued datagrams, from the first number of each flow on, and returns their number. Earlier ones may
+    /// arrive late if they waited at the sender for address resolution.
     fn hear(&mut self, first: &[u32], numbers: &mut [Vec<u32>]) -> usize {
         let mut frames = Vec::new();
         self.device.receive(&mut frames, usize::MAX).unwrap();
@@ -258,7 +258,7 @@ impl Came {
         }
     }
 
-    /// What has come, came once, in the order of its flow.
+    /// Asserts that frames arrived at most once, and in order within each flow.
     fn is_in_order(&self, what: &str) {
         for numbers in &self.numbers {
             assert!(
@@ -268,7 +268,7 @@ impl Came {
         }
     }
 
-    /// What has come, came once.
+    /// Asserts that no frame arrived twice.
     fn has_no_double(mut self, what: &str) {
         for numbers in &mut self.numbers {
             numbers.sort_unstable();
@@ -345,7 +345,7 @@ fn with_several_workers_through_af_xdp_it_is_the_same() {
     }
 }
 
-/// What was measured of frames that waited with workers, and of those in the device, is within what was promised.
+/// Asserts that the measured waits with workers, and the bytes in the device, are within the budget.
 fn is_within_the_budget(pipeline: &PipelineReport) {
     let PipelineReport {
         terms,
@@ -414,7 +414,7 @@ fn in_a_flood_frames_wait_with_workers_no_longer_than_is_promised() {
             let end = Instant::now() + FLOOD;
             while Instant::now() < end {
                 for socket in &flows.sockets {
-                    // What has no room is the test's own loss.
+                    // A full socket buffer is the test's own loss.
                     let _ = socket.send_to(&[0; 1_000], flows.to);
                 }
             }
@@ -507,7 +507,7 @@ fn churn(wire: &Wire, workers: Workers) {
     );
 }
 
-/// A datagram of a flow between addresses that nobody has: no host answers, or asks for the other.
+/// A datagram of a flow between unassigned addresses: no host answers it or resolves the other.
 fn unanswered(flow: u16) -> Vec<u8> {
     let mut frame = vec![0; 60];
     frame[6] = 2;
@@ -534,7 +534,7 @@ struct Balance<'a> {
 }
 
 impl Balance<'_> {
-    /// Sends so many frames of many flows.
+    /// Sends `frames` frames of many flows.
     fn send(&mut self, frames: usize) {
         let flows = (0..FLOWS as u16).cycle().take(frames);
         let mut batch: VecDeque<_> = flows.map(unanswered).collect();
@@ -545,11 +545,12 @@ impl Balance<'_> {
         }
     }
 
-    /// What was received there, and of it what has left, or was lost or dropped by one count or the other.
+    /// Returns the number of frames received there, and of those the number that left, were lost or were dropped by any
+    /// counter.
     fn now(&self) -> (u64, u64) {
         let report = Arc::clone(&self.told.lock().unwrap());
         let Some(from) = report.interfaces.get(self.from) else {
-            // Nothing was told yet: that is not even.
+            // No report yet: not balanced.
             return (1, 0);
         };
         let to = &report.interfaces[1 - self.from];
@@ -561,7 +562,7 @@ impl Balance<'_> {
         (received, left + counted + dropped.sum::<u64>())
     }
 
-    /// Waits until what was received was taken in.
+    /// Waits until the received frames are queued.
     fn is_taken_in(&self) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -577,7 +578,7 @@ impl Balance<'_> {
         }
     }
 
-    /// What was received has left or was counted, all of it once; what was lost.
+    /// Asserts that each received frame has left or was counted, exactly once. Returns the number lost.
     fn is_even(&self, when: &str) -> u64 {
         // And not only in passing; a kernel sends a frame of its own now and then, which takes its time as well.
         for _ in 0..2 {
@@ -596,9 +597,9 @@ impl Balance<'_> {
     }
 }
 
-/// Runs a site, and what is done to it meanwhile with what is received by one of its interfaces (0 inside, 1 outside) and
-/// becomes of that; it ends where the last of these is dropped. No count goes back, and what was received is even after the
-/// end, too.
+/// Runs a site and an operation on it, with frames received by one of its interfaces (0 inside, 1 outside) and tracked
+/// to their end; the site ends when the last of these is dropped. Asserts that no counter decreases, and that received
+/// frames are also accounted for after the end.
 fn balanced(
     wire: &Wire,
     (site, from): (Site, usize),
@@ -647,8 +648,7 @@ fn balanced(
     outcome
 }
 
-/// Where an interface is let go of while workers there have all that they and the ring have room for, and more is
-/// lost before them.
+/// Detaches an interface whose workers and ring are full, while further frames are lost before them.
 #[test]
 fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_with_what_the_kernel_lost()
  {
@@ -685,7 +685,7 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
                 let _ending = ending;
                 balance.send(FEW);
                 assert_eq!(balance.is_even("at first"), 0);
-                // Nothing is taken in from here on: what comes waits, as far as there is room.
+                // No frame is received from here on: arrivals queue as far as there is space.
                 handle.shape("outside", false).unwrap();
                 outside.down().unwrap();
                 balance.send(FRAMES);
@@ -701,7 +701,7 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
                 attach(handle, "inside", site("calls", workers));
                 balance.send(FEW);
                 assert_eq!(balance.is_even("with another in its place"), all);
-                // Beside what the classes have no room for.
+                // More than the classes have buffer space for.
                 handle.shape("outside", true).unwrap();
                 balance.send(FRAMES / 2);
                 settle();
@@ -713,7 +713,7 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
     }
 }
 
-/// Where an interface is let go of while threads that transmit there have all that may be on its way.
+/// Detaches an interface whose transmit workers hold all that the budget allows.
 #[test]
 fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_else_has_left() {
     // More than the budget of an interface has room for.
@@ -748,7 +748,7 @@ fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_
             |handle, balance, ending| {
                 balance.send(FRAMES);
                 balance.is_even("at first");
-                // What is released is handed over, as far as the budget has room, and goes no further.
+                // Released frames are handed over as far as the budget allows, and stay there.
                 outside.down().unwrap();
                 balance.send(FRAMES);
                 settle();
@@ -759,18 +759,18 @@ fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_
                 let after = Arc::clone(&balance.told.lock().unwrap());
                 let to = &after.interfaces[1];
                 assert_eq!((to.refused, to.lost), (0, 0));
-                // With what was with the workers, of which the kernel counts no frame for more than this.
+                // Includes the workers' frames; the kernel held at most this many.
                 assert!(to.away > 200, "{}", to.away);
                 let took = [&before, &after].map(|report| report.links[0].transmitted);
                 assert!(took[0] <= took[1], "a count never goes back: {took:?}");
-                // Nothing that was handed over and did not leave is among what the interface took, at no time.
+                // At no time does the count of frames transmitted include one that was handed over and did not leave.
                 let left = balance.host.received().unwrap().0;
                 assert!(took[1] <= left, "{took:?} and {left}");
                 outside.up().unwrap();
                 attach(handle, "outside", site("calls", workers));
                 balance.send(FRAMES);
                 balance.is_even("with another in its place");
-                // What was taken in is sent, to the last frame, before the run ends.
+                // All queued frames are sent before the run ends.
                 balance.send(FRAMES);
                 balance.is_taken_in();
                 drop(ending);

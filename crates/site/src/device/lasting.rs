@@ -1,11 +1,9 @@
 //! A device whose interface may go, and come back.
 //!
-//! While it is away nothing comes from it, and what is to leave by it is dropped and counted, as
-//! by an interface whose cable was pulled: what waited for longer would leave late for nobody's
-//! good. All else goes on. Whether it is back is looked after by a thread of its own, which also
-//! lets go of the old interface and opens the new one; the thread that forwards takes over what is
-//! open between two rounds. The same thread opens and closes where an interface is detached, or
-//! another attached in its place.
+//! While the interface is absent nothing is received, and packets for it are dropped and counted, as on an interface
+//! whose cable was pulled: packets held longer would only leave late. Everything else continues. A separate thread
+//! checks whether the interface is back, releases the old one and opens the new one; the forwarding thread switches to
+//! the open interface between two rounds. The same thread opens and closes interfaces on detach and attach.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -36,16 +34,16 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Lasting {
     /// None while it is away, or detached.
     opened: Option<Opened>,
-    /// It was let go of, and is not to be opened again by itself.
+    /// It was detached, and is not reopened automatically.
     detached: bool,
-    /// Another process was told of what is open.
+    /// Another process has received the open sockets.
     passed: Cell<bool>,
     /// Whether it is waited for when it is gone; else that is an error.
     waits: bool,
     keeper: Keeper,
-    /// Readable never: what is waited for while it is away.
+    /// Never readable: waited for while the interface is absent.
     never: OwnedFd,
-    /// What the backends before this one have counted.
+    /// Losses counted by earlier backends.
     former: Losses,
     former_refused: u64,
     former_most_in_flight: u64,
@@ -54,7 +52,7 @@ pub(super) struct Lasting {
     /// Frames dropped while it was away.
     away: u64,
     lending: Lending,
-    /// What it is called while it is away, and once it is detached.
+    /// Its backend name while it is absent, and while it is detached.
     absences: [Arc<str>; 2],
 }
 
@@ -63,24 +61,24 @@ pub(super) struct Lasting {
 enum Lending {
     Here,
     Lent,
-    /// The interface is gone meanwhile, and let go of once all of it is here.
+    /// The interface has gone meanwhile. It is released once the lent part is back.
     Gone,
 }
 
-/// Where the thread that keeps an interface is told what to do.
+/// The channel for requests to the keeper, the thread that opens and closes an interface.
 pub(crate) type ToKeeper = Sender<ToKeep>;
 
-/// What the thread that keeps an interface is told.
+/// Requests to the keeper.
 pub(crate) enum ToKeep {
     /// It is gone: it is to be opened again once it is back.
     Lost(Opened),
-    /// It is to be let go of, and not to be opened again; whoever waits for that is told.
+    /// Release the interface and do not reopen it; then answer the caller.
     LetGo(Option<Opened>, Option<Waiting>),
-    /// An interface of this name is to be opened in its place; what comes of it is given to this.
+    /// Open an interface of this name as a replacement, and call this with the result.
     Open(String, Box<dyn FnOnce(Result<Opened>) + Send>),
     /// Says in a note whose the interface is.
     Note(Box<dyn FnOnce() -> io::Result<()> + Send>),
-    /// Nobody wants it any more.
+    /// The interface is no longer needed.
     End,
 }
 
@@ -88,7 +86,7 @@ pub(crate) enum ToKeep {
 struct Keeper {
     sender: ToKeeper,
     back: Receiver<Opened>,
-    /// What was lost at those that it has let go of, and was not known by then.
+    /// Losses of released interfaces, beyond those known when they were taken out of use.
     ended: Receiver<Losses>,
     thread: Option<JoinHandle<()>>,
 }
@@ -126,11 +124,11 @@ impl Lasting {
         self.waits && gone.contains(&error.kind())
     }
 
-    /// What is open, of which nothing more is heard.
+    /// Takes the open device out of use; nothing more is received from it.
     fn take(&mut self) -> Option<Opened> {
         self.passed.set(false);
         let mut opened = self.opened.take()?;
-        // A device that is gone may have nothing more to tell.
+        // A device that is gone may have no further losses to report.
         opened.told = opened.device.losses().unwrap_or_default();
         self.former += opened.told;
         opened.told_refused = opened.device.refused();
@@ -185,8 +183,8 @@ impl Keeper {
     }
 }
 
-/// Opens the interface again whenever it was lost, and others in its place, until nobody wants it any
-/// more. What was lost at each that it lets go of is told to `ended`.
+/// Reopens the interface after each loss, and opens replacements, until it is no longer needed. Sends the losses of
+/// each interface it releases to `ended`.
 fn keep(
     mut opener: Opener,
     told: &Receiver<ToKeep>,
@@ -203,7 +201,7 @@ fn keep(
         match next {
             Err(RecvTimeoutError::Disconnected) | Ok(ToKeep::End) => return,
             Ok(ToKeep::Lost(opened)) => {
-                // Where nobody counts any more, it is not missed.
+                // If the receiver is gone, the count is not needed.
                 let _ = ended.send(opened.end());
                 (opener.notify)(Notice::Gone(opener.name.clone()));
                 missing = Some(String::new());
@@ -214,7 +212,7 @@ fn keep(
                     let _ = ended.send(opened.end());
                 }
                 if let Some(waiting) = waiting {
-                    // Whoever does not wait any more needs no answer.
+                    // A caller that has stopped waiting needs no answer.
                     let _ = waiting.send(Ok(Count::default()));
                 }
             }
@@ -251,7 +249,7 @@ fn look_for(opener: &Opener, said: &mut String, back: &Sender<Opened>) -> bool {
     match opener.open_again() {
         Ok(opened) => {
             notify(Notice::Back(name.clone()));
-            // Where nobody takes it, it is closed, and the end is told soon.
+            // If the receiver is gone, the device is closed, and the end is requested soon.
             let _ = back.send(opened);
             return true;
         }
@@ -277,7 +275,7 @@ impl Drop for Keeper {
         // Others may still hold its sender.
         self.tell(ToKeep::End);
         if let Some(thread) = self.thread.take() {
-            // What it has open is put right before the program ends. A panic of its has been seen.
+            // The thread restores the interface's settings before the program ends. A panic of it was reported.
             let _ = thread.join();
         }
     }
@@ -307,7 +305,7 @@ impl Backend for Lasting {
         {
             match self.detached {
                 false => self.opened = Some(opened),
-                // It came back at the moment at which it was let go of.
+                // It came back at the moment of the detach.
                 true => self.keeper.tell(ToKeep::LetGo(Some(opened), None)),
             }
         }
@@ -553,12 +551,12 @@ mod tests {
 
     use super::*;
 
-    /// What another process can be told of, until its interface is gone.
+    /// A device that can be passed to another process until its interface is gone.
     struct Passable {
         file: OwnedFd,
         is_gone: Arc<AtomicBool>,
         lost: Arc<AtomicU64>,
-        /// Frames that have arrived, and are received by whoever has it last.
+        /// Frames that have arrived; the last owner receives them.
         waiting: usize,
     }
 
@@ -625,7 +623,7 @@ mod tests {
         }
     }
 
-    /// Tries one that stays, of whose device it can be said whether it is gone, and what it has lost.
+    /// Runs a test on a lasting device, whose device can be marked as gone and given losses.
     fn with_lasting(
         name: &str,
         waiting: usize,
@@ -656,7 +654,7 @@ mod tests {
         std::fs::remove_dir(&folder).unwrap();
     }
 
-    /// What it has lost in all, once that is more than this.
+    /// Returns the total losses, once they exceed `known`.
     fn lost_beyond(lasting: &mut Lasting, known: u64) -> u64 {
         let begun = Instant::now();
         loop {
@@ -680,7 +678,7 @@ mod tests {
             lasting.exchange(&mut former);
             assert_eq!(lasting.backend(), "detached");
             assert_eq!(lasting.losses().unwrap().lost, 4);
-            // What was not known when it was taken out of use.
+            // Losses not known when it was taken out of use.
             lost.store(9, Ordering::Relaxed);
             let (waiting, done) = sync_channel(1);
             let keeper = lasting.keeper().unwrap();
@@ -688,7 +686,7 @@ mod tests {
             done.recv().unwrap().unwrap();
             for _ in 0..2 {
                 let Losses { lost, away, .. } = lasting.losses().unwrap();
-                // What it refused from then on went nowhere as well.
+                // Frames rejected since then were not sent either.
                 assert_eq!((lost, away), (9 + 7, 5));
                 assert_eq!(lasting.refused(), 4 + 5);
             }

@@ -32,8 +32,8 @@ const LONGEST_LONG_SHARED: u32 = LONG_SHARED_FRAME - 256;
 const HEADER: u32 = 22;
 /// Most frames in shared memory: 256 MiB of the shorter ones, or 264 where they are unaligned.
 const MOST_SHARED: u32 = 1 << 17;
-/// Places of the receive ring of each queue. What comes while this program does not run, for another
-/// has the processor, waits there: at a million short frames a second for 4 ms.
+/// Places of the receive ring of each queue. Frames that arrive while another process has the CPU queue there: at a
+/// million short frames per second, for 4 ms.
 const RX_RING: u32 = 4_096;
 /// The same at least, where many queues and the frames that may wait share the memory.
 const LEAST_RX_RING: u32 = 256;
@@ -47,17 +47,17 @@ const MOST_WAITING: u32 = most_waiting(2, RX_RING);
 
 const _: () = assert!(MOST_WAITING == fairlane_config::XDP_MOST_WAITING);
 
-/// Frames in the rings of so many queues of two interfaces, of each of which one sends.
+/// Returns the number of frames in the rings of this many queues of two interfaces, each with one transmit ring.
 const fn in_rings(queues: u32, rx_ring: u32) -> u32 {
     queues * rx_ring + 2 * TX_RING
 }
 
-/// How many frames may wait beside the rings of so many queues of two interfaces.
+/// Returns the number of frames that may be queued in addition to the rings of this many queues of two interfaces.
 const fn most_waiting(queues: u32, rx_ring: u32) -> u32 {
     MOST_SHARED - in_rings(queues, rx_ring)
 }
 
-/// Threads at both interfaces together that have frames beside those that forward.
+/// Threads at both interfaces together that hold frames in addition to the forwarding threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Threads {
     receive: usize,
@@ -75,9 +75,9 @@ impl Threads {
         }
     }
 
-    /// Frames that may be with them, and on their way back, beside those that wait and those in rings: what each holds,
-    /// what its return ring does, what it keeps, and what the ring does that it sends by; and what the threads that
-    /// forward keep.
+    /// Returns the number of frames that may be with these threads and on their way back, in addition to queued frames
+    /// and those in rings: the frames that each holds, its return ring, its spare buffers and its transmit ring; and
+    /// the spare buffers of the forwarding threads.
     fn frames(self) -> u32 {
         const KEPT: usize = XdpFrame::MOST_KEPT;
         if self.receive == 0 {
@@ -92,7 +92,7 @@ impl Threads {
         (self.receive * receiving + self.transmit * sending + 2 * KEPT) as u32
     }
 
-    /// What a sentence says of them.
+    /// Returns their description in an error message.
     fn told(self) -> String {
         match (self.receive, self.transmit) {
             (0, _) => String::new(),
@@ -117,7 +117,7 @@ pub(super) struct Memory {
     rx_ring: u32,
 }
 
-/// The places of each receive ring of so many queues of both interfaces while so many frames may wait:
+/// Returns the size of each receive ring of this many queues of both interfaces, while this many frames may be queued:
 /// as many as fit, if that is enough.
 fn rx_ring(queues: u32, waiting: u64) -> Option<u32> {
     let mut ring = RX_RING;
@@ -262,12 +262,12 @@ pub(super) struct Shared {
     _promiscuous: Option<PacketBackend<Frame>>,
 }
 
-/// What there is of an interface.
+/// An interface's sockets, or a part of them.
 enum Part {
     Whole(XdpBackend),
-    /// What sends by one of its queues.
+    /// Transmits by one of its queues.
     Sender(XdpSender),
-    /// What receives from some of its queues.
+    /// Receives from some of its queues.
     Receiver(XdpReceiver),
 }
 
@@ -290,7 +290,7 @@ impl Part {
 }
 
 impl Shared {
-    /// What sends by the interface and receives from all of its queues.
+    /// Binds one device that transmits by the interface and receives from all of its queues.
     pub(super) fn bind(memory: &Memory, name: &str, deaf: bool) -> Result<Shared> {
         let (backend, promiscuous) = bind(memory, name, deaf)?;
         let (mode, queues) = (backend.mode(), backend.queues());
@@ -300,8 +300,8 @@ impl Shared {
         })
     }
 
-    /// What sends by the interface, each by a queue, and what receives from its queues, which are divided among these: so
-    /// many of each, as far as there are as many queues. And the mode that it offers.
+    /// Binds transmit parts, one per queue, and receive parts, which share the interface's queues: this many of each,
+    /// as far as there are as many queues. Returns them with the mode that the interface offers.
     pub(super) fn bind_parts(
         memory: &Memory,
         name: &str,
@@ -380,7 +380,7 @@ impl Backend for Shared {
     type Tx = Frame;
     type Rx = Frame;
 
-    /// What only receives takes none.
+    /// A receive-only part takes no frames.
     fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
         let backend: &mut dyn Backend<Tx = XdpFrame, Rx = XdpFrame> = match &mut self.part {
             Part::Whole(backend) => backend,
@@ -411,7 +411,7 @@ impl Backend for Shared {
         sent
     }
 
-    /// At what only sends nothing arrives: it [goes on](Device::attend).
+    /// A transmit-only part receives nothing; [`Device::attend`] drives it instead.
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         let arrived = &mut self.arrived;
         let came = match &mut self.part {
@@ -420,7 +420,7 @@ impl Backend for Shared {
             Part::Receiver(receiver) => receiver.receive(arrived, max),
         }?;
         into.extend(self.arrived.drain(..).map(|mut frame| {
-            // AF_XDP does not say what a sender on this machine left to hardware.
+            // AF_XDP does not report the checksums that a local sender left to hardware.
             frame.find_unsummed();
             Frame::Shared(frame)
         }));

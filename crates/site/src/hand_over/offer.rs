@@ -33,22 +33,21 @@ use crate::order::Order;
 use crate::plan::Plan;
 use crate::stop::Stop;
 
-/// How long the new process may take to make what it needs; meanwhile nothing can be changed.
+/// Time limit for the new process's preparation; meanwhile no changes are accepted.
 const MAKING: Duration = Duration::from_secs(30);
 /// How often it is looked whether the site that was taken over is forwarded.
 const LOOK: Duration = Duration::from_millis(5);
-/// What is collected before it is written: little at first, so that the other one soon has something to
-/// send.
+/// Sizes of output chunks: small at first, so the successor soon has frames to send.
 const CHUNKS: [usize; 2] = [2 << 10, 64 << 10];
 /// Frames of one direction before those of the other.
 const TURN: usize = 16;
 
-/// What others than the site hand over with it.
+/// State that others hand over with the site.
 #[derive(Debug, Default)]
 pub struct Beside {
-    /// What is known.
+    /// Their data.
     pub text: String,
-    /// What is open, six files at most.
+    /// Their open files, at most six.
     pub files: Vec<OwnedFd>,
 }
 
@@ -57,7 +56,7 @@ pub struct Beside {
 pub(crate) enum Stage {
     #[default]
     Nothing,
-    /// Somebody wants what the devices have, and is told when the forwarding thread has told it.
+    /// The state of the devices is requested; it is sent here once the forwarding thread reports it.
     Wanted(SyncSender<Result<Box<Gave>>>),
     /// It is another's soon: nothing is changed any more.
     Given,
@@ -67,7 +66,7 @@ pub(crate) enum Stage {
     HandedOver,
 }
 
-/// What the control thread gives.
+/// State provided by the control thread.
 pub(crate) struct Gave {
     site: Arc<Site>,
     /// Its text, and how many changes it does not have.
@@ -75,7 +74,7 @@ pub(crate) struct Gave {
     give: Give,
 }
 
-/// What the forwarding thread gives.
+/// State provided by the forwarding thread.
 #[derive(Default)]
 pub(crate) struct Give {
     devices: [Option<ToPass>; 2],
@@ -207,7 +206,7 @@ impl Offering {
         };
         let ready = told.and_then(|()| self.is_ready(&stream, waiter));
         if !matches!(ready, Ok(true)) {
-            // Where nobody hears of it, the run has ended.
+            // If the receiver is gone, the run has ended.
             let _ = self.events.send(Event::Keep(hello.pid));
             return Ok(false);
         }
@@ -222,7 +221,7 @@ impl Offering {
         Ok(matches!(answered.recv(), Ok(Ok(_))))
     }
 
-    /// What runs, with its files. Nothing is changed from then on.
+    /// Returns the running site with its files. Nothing changes after this.
     fn given(&self, listener: &Listener) -> Result<(Given, Vec<OwnedFd>)> {
         let (answer, answered) = sync_channel(1);
         let asked = self.events.send(Event::Give(answer));
@@ -278,7 +277,7 @@ impl Offering {
         Ok((given, all))
     }
 
-    /// Waits until the other one has made what it needs, or is gone, or the run ends.
+    /// Waits until the successor has prepared everything, has gone, or the run ends.
     fn is_ready(&self, mut stream: &UnixStream, waiter: &mut Waiter) -> io::Result<bool> {
         let both = [stream, &self.rung];
         let begun = Instant::now();
@@ -300,7 +299,7 @@ impl Offering {
 }
 
 impl Control {
-    /// Whether nothing may be changed, since another process is to go on with what runs.
+    /// Returns an error while changes are suspended for a hand-over.
     pub(crate) fn is_fixed(&self) -> Result<()> {
         match self.state.stage {
             Stage::Nothing => Ok(()),
@@ -310,11 +309,11 @@ impl Control {
         }
     }
 
-    /// Somebody wants to take over.
+    /// Accepts a request to take over.
     pub(crate) fn give(&mut self, answer: SyncSender<Result<Box<Gave>>>) {
         match self.may_hand_over() {
             Ok(()) => self.state.stage = Stage::Wanted(answer),
-            // Whoever does not wait any more needs no answer.
+            // A caller that has stopped waiting needs no answer.
             Err(error) => drop(answer.send(Err(error))),
         }
     }
@@ -349,7 +348,7 @@ impl Control {
         Err(Error::Conflict(why.to_owned()))
     }
 
-    /// Asks the forwarding thread for what is next of it; whether there is anything.
+    /// Sends the forwarding thread the order for the current stage. Returns whether there is one.
     pub(crate) fn order_of_stage(&mut self) -> bool {
         match mem::take(&mut self.state.stage) {
             Stage::Wanted(answer) => {
@@ -371,7 +370,7 @@ impl Control {
         }
     }
 
-    /// The forwarding thread has told what the devices have.
+    /// Handles the forwarding thread's report of the devices' state.
     pub(crate) fn gave(&mut self, give: Give, answer: &SyncSender<Result<Box<Gave>>>) {
         let told = match give {
             Give {
@@ -390,7 +389,7 @@ impl Control {
             )),
         };
         let refused = told.is_err();
-        // Whoever does not wait any more takes nothing over.
+        // A successor that has stopped waiting takes nothing over.
         if answer.send(told).is_err() || refused {
             self.state.stage = Stage::Nothing;
         }
@@ -418,11 +417,11 @@ impl Control {
             }
             None => Err(Error::Ended),
         };
-        // Whoever does not wait any more needs no answer.
+        // A caller that has stopped waiting needs no answer.
         let _ = answer.send(told);
     }
 
-    /// Nobody takes over: the running process keeps shaping. A process without a number has not even begun.
+    /// The hand-over has failed: the running process keeps shaping. A process without a number has not even begun.
     pub(crate) fn keep(&mut self, other: u32) {
         self.state.stage = Stage::Nothing;
         // The other one has put its own tables there.
@@ -444,9 +443,9 @@ pub(crate) struct Handing {
 }
 
 impl Handing {
-    /// Receives nothing any more, tells the other one where it has come to and what waits, and waits until
-    /// that has taken it; then the run ends. Takes as long as the other one takes; if that fails, or says
-    /// nothing for a second, the running process keeps shaping, without what was handed over by then.
+    /// Stops receiving, sends the successor the positions and the backlog, and waits until it has taken them; then the
+    /// run ends. Takes as long as the successor takes. If that fails or is silent for a second, the running process
+    /// keeps shaping, without the frames handed over by then.
     pub(crate) fn step(&mut self, bridge: &mut SiteBridge, now: Nanos) {
         let told = self.tell(bridge, now).and_then(|told| {
             (&self.stream).read_exact(&mut [0])?;
@@ -466,7 +465,7 @@ impl Handing {
         };
         if told.is_ok() {
             self.stop.ask_at_once();
-            // Where the other one drops nothing early, nobody does any more.
+            // If the successor does no early drop, early drop ends here.
             let early = |side| bridge.arbiter(side)?.queue().classifier().early();
             let all = Side::BOTH.into_iter().filter_map(early);
             all.for_each(EarlyDrop::stop);
@@ -479,7 +478,7 @@ impl Handing {
             .iter()
             .all(|&side| bridge.device(side).is_passed())
         {
-            // The other one has what was there before, of which nothing more comes.
+            // The successor has the former interface, from which no more frames arrive.
             return Err(io::Error::other("an interface went away meanwhile"));
         }
         let mut told = Told {
@@ -489,7 +488,7 @@ impl Handing {
             frames: 0,
         };
         told.buffer.extend(now.0.to_be_bytes());
-        // What was received and is not yet queued comes after all that is.
+        // Frames received and not yet queued follow all queued ones.
         let mut rests = [const { Vec::new() }; 2];
         let waited = Side::BOTH.map(|side| {
             let leaves_by = side.other();
@@ -526,7 +525,7 @@ impl Handing {
     }
 }
 
-/// What was told of frames.
+/// The frames sent to the successor.
 struct Told<'a> {
     stream: &'a UnixStream,
     buffer: Vec<u8>,
@@ -559,7 +558,7 @@ impl Told<'_> {
     }
 
     fn frame(&mut self, leaves_by: Side, came: Came, mut frame: Frame) -> io::Result<()> {
-        // Its bytes are all that the other one is told of it.
+        // The successor learns of a frame only its bytes.
         frame.complete();
         let bytes = frame.bytes();
         let header = Header {

@@ -38,9 +38,9 @@ pub(crate) const ROOM: usize = 1 << 16;
 /// No queue drops a packet before it is full, however long a thread was off its core.
 const TAIL_DROP: &str = "queue = \"tail-drop\"\n";
 
-/// Two directions, in one of them a queue for each machine of a class; packets that match no filter have a queue of
-/// so many packets. Turned, filters lead elsewhere; with more, there is one more class, with a filter that matches no
-/// packet.
+/// A site with two directions, one of which has a class with a queue per host; packets that match no filter have a
+/// queue of `rest` packets. With `turned`, filters select other classes; with `has_more`, there is one more class,
+/// whose filter matches no packet.
 fn site(rate: &str, rest: u32, (turned, has_more): (bool, bool)) -> Site {
     let (one, other) = if turned { ("b", "a") } else { ("a", "b") };
     let link = |name: &str, to: &str, more: &str| {
@@ -74,7 +74,7 @@ fn site(rate: &str, rest: u32, (turned, has_more): (bool, bool)) -> Site {
 /// and what became of all.
 type Counts = [(Vec<ClassStats>, [u64; 2], LaneStats); 2];
 
-/// A device in memory, made of what it sends to and what it receives from.
+/// A device in memory that transmits to one queue and receives from another.
 pub(crate) struct Wire {
     out: MemoryBackend<Frame>,
     arriving: MemoryBackend<Frame>,
@@ -82,7 +82,7 @@ pub(crate) struct Wire {
     is_gone: bool,
     /// A good part of its ring is taken.
     is_filling: bool,
-    /// Never readable: what a worker receives is there before it looks.
+    /// Never readable: frames for a worker are there before it polls.
     ready: OwnedFd,
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn options(role: Role) -> WorkerOptions {
     }
 }
 
-/// So many threads that transmit, of which all have so many bytes.
+/// Returns options for this many transmit workers, with a common budget in bytes.
 pub(crate) fn transmitting(count: usize, budget: u64) -> TransmitOptions {
     TransmitOptions {
         clock: Clock::start(),
@@ -193,7 +193,7 @@ pub(crate) fn transmitting(count: usize, budget: u64) -> TransmitOptions {
     }
 }
 
-/// A worker at a device, without a thread, and what the thread that forwards has of it.
+/// Creates a worker at a device, without a thread, and the forwarding thread's handle of it.
 fn one<D: Device + 'static>(
     device: D,
     options: &WorkerOptions,
@@ -221,12 +221,12 @@ struct Rig {
 }
 
 impl Rig {
-    /// With workers whose mailboxes have so many places, or without.
+    /// Creates a rig with workers whose mailboxes have this many places, or without workers.
     fn new(site: &Site, slots: Option<usize>) -> Rig {
         Rig::transmitting(site, slots, 0)
     }
 
-    /// The same where so many threads transmit on either side, which have room for all there is.
+    /// The same with this many transmit workers on either side, whose budget holds all frames.
     fn transmitting(site: &Site, slots: Option<usize>, transmit: usize) -> Rig {
         let worker_options = [Role::Inside, Role::Outside].map(|role| WorkerOptions {
             transmit: (transmit > 0).then(|| transmitting(transmit, 1 << 30)),
@@ -300,7 +300,7 @@ impl Rig {
         Rounds::of(&mut self.bridge, true).step(now).unwrap()
     }
 
-    /// What has left on either side, once nothing is on its way there.
+    /// Returns the frames that have left on either side, once none is in transit there.
     fn heard(&mut self) -> [Vec<Vec<u8>>; 2] {
         let (mut heard, begun) = ([Vec::new(), Vec::new()], Instant::now());
         loop {
@@ -320,7 +320,7 @@ impl Rig {
         order
     }
 
-    /// Goes on as another site, as the control thread has it done.
+    /// Switches to another site, as the control thread does.
     fn go_on_as(&mut self, site: &Site, now: Nanos) {
         for at in 0..self.plans.len() {
             let side = self.plans[at].side;
@@ -348,7 +348,7 @@ impl Rig {
         }
     }
 
-    /// What became of the frames of each class, and of all.
+    /// Returns the counts of each class, and of all.
     fn counts(&mut self) -> Counts {
         let mut counting = Counting::of([0, 1].map(|at| self.plans[at].ids.clone()));
         while !counting.step(&mut self.bridge) {}
@@ -389,8 +389,8 @@ pub(crate) fn source_and_number(frame: &[u8]) -> (u32, u32) {
     (word(40), word(44))
 }
 
-/// What leaves in each round on either side, and what is counted, while others take over; where so many threads
-/// transmit. A round may be made otherwise.
+/// Returns the frames that leave in each round on either side, and the counts, across configuration changes and with
+/// this many transmit workers. A round may be replaced.
 fn fares(
     slots: Option<usize>,
     transmit: usize,
@@ -468,7 +468,7 @@ fn what_threads_transmit_leaves_as_it_does_from_one_thread_each_flow_in_its_orde
     is_alike((&alone, &counted), (&apart, &counted_so));
     let (three, counted_so) = fares(Some(SLOTS), 3, whole_round);
     assert_eq!(format!("{counted:?}"), format!("{counted_so:?}"));
-    // What has no source is too short to have one; so many lie elsewhere among the others.
+    // Frames without a source are too short to have one; this many are among the others.
     let of = |frames: &[Vec<u8>], source| -> Vec<Vec<u8>> {
         let of_source = |frame: &&Vec<u8>| {
             frame.len() < 48 && source == 16
@@ -520,7 +520,7 @@ fn a_ring_that_fills_before_a_worker_is_noticed_however_little_was_handed_on() {
     assert_eq!(noticed(&rig), [false; 2]);
     rig.workers[0].device.is_filling = true;
     rig.receive(Nanos::ZERO);
-    // What arrives inside leaves outside.
+    // A frame that arrives inside leaves outside.
     assert_eq!(noticed(&rig), [false, true]);
 }
 
@@ -577,7 +577,7 @@ fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() 
     all_is_counted(&mut rig);
 }
 
-/// Frames of each host, of so many sources.
+/// Frames of each host; the sources have this many in turn.
 const FRAMES: u32 = 20_000;
 const SOURCES: u32 = 16;
 
@@ -647,7 +647,7 @@ fn memory_goes_back_to_whoever_receives_by_way_of_whoever_transmits() {
             assert_eq!(handle.take(&mut classified, BATCH).unwrap(), BATCH);
             let mut batch = classified.into_iter().map(|it| it.frame).collect();
             assert_eq!(sending.transmit(&mut batch).unwrap(), BATCH);
-            // It drops what it sends.
+            // The wire drops the frames it sends.
             while sending.in_flight().unwrap() > 0 {
                 assert!(begun.elapsed() < PATIENCE);
                 thread::yield_now();
