@@ -1,13 +1,12 @@
-//! What a frame costs on its whole way through an idle site: received, read, classified, queued, taken
-//! out, accounted for and transmitted, with devices in memory.
+//! Cost of a frame on its whole path through an idle site: received, parsed, classified, enqueued, dequeued, accounted
+//! for and transmitted, with devices in memory.
 //!
-//! The site is the README's: a class with a ceiling, and one with a queue for each machine. One frame
-//! comes at a time. Without arguments, prints the time of a frame beyond what the devices take; with
-//! `site 100000`, or `devices 100000`, it only sends so many, for a tool that counts instructions. With
-//! `unseen 100000` and `seen 100000` they are segments of TCP with timestamps, each behind the one before,
-//! at which nobody looks in passing or somebody does. `classes 100000 10000` sends short datagrams to so many
-//! classes in turns, each of which has a filter and ends up idle again: for a tool that counts what is not found in
-//! the caches.
+//! The site is the README's: a class with a ceiling, and one with a queue per host. Frames arrive one at a time.
+//! Without arguments, prints the time per frame minus that of the devices; with `site 100000`, or `devices 100000`,
+//! only sends this many frames, for a tool that counts instructions. With `unseen 100000` and `seen 100000` the frames
+//! are successive TCP segments with timestamps, without and with passive TCP observation. `classes 100000 10000` sends
+//! short datagrams to this many classes in turn, each of which has a filter and becomes idle again: for a tool that
+//! counts cache misses.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -27,7 +26,7 @@ fn site() -> Site {
     Site::parse(text, "README.md").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A frame with an IPv4 datagram of so many bytes.
+/// Returns a frame with an IPv4 datagram of this many bytes.
 fn frame(source: [u8; 4], protocol: u8, dscp: u8, bytes: u16) -> Vec<u8> {
     let mut frame = vec![0; 14 + usize::from(bytes)];
     frame[12] = 8;
@@ -78,7 +77,7 @@ fn next_segment(frame: &mut [u8]) {
 /// The first port of those that the filters of many classes ask for.
 const PORTS: u16 = 10_000;
 
-/// A link for so many classes, each with room of its own, which may each take it all.
+/// Returns a link with this many classes, each with a buffer reservation, and each of which may use the whole link.
 fn many(classes: u16) -> Site {
     let mut text = String::from("[[link]]\nname = \"many\"\nto = \"outside\"\nrate = \"20gbit\"\n");
     for number in 0..classes {

@@ -25,8 +25,7 @@ const FEW: u64 = 2_000;
 /// are set beforehand. Rejected by queues of flows they say nothing: a flow that keeps to its share may have the same limit.
 const MANY: u64 = 8_000;
 
-/// What a limit lets through of a class at first, beside what waits by then, and at once; and the
-/// same of a flow.
+/// Packets that a limit admits of a class in addition to the backlog at its start, and at once; and the same of a flow.
 const OF_CLASS: (u32, u32) = (32, 256);
 const OF_FLOW: (u32, u32) = (2, 16);
 /// The part by which it is more than has to be, so that tables outlast small changes.
@@ -68,7 +67,7 @@ impl Port {
         }
     }
 
-    /// Changes the state, and puts what is to be dropped where frames arrive, if both are known.
+    /// Changes the state, and installs the tables where frames arrive, if both are known.
     fn change(&self, change: impl FnOnce(&mut State)) {
         // A panic of another holder leaves a state that is whole.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,17 +127,17 @@ impl Port {
     }
 }
 
-/// What may be dropped early of a link.
+/// The early-drop tables of a link.
 #[derive(Clone)]
 pub(crate) struct Tables {
     pub(crate) early: Arc<EarlyDrop>,
-    /// What a limit lets through at once of each class, or flow, by place.
+    /// The burst that a limit admits of each class, or flow, by place.
     most: Arc<[u32]>,
 }
 
 impl Tables {
-    /// Whether they are good for a link of the same classes and filters, of which those at these places have
-    /// other parameters by now: no class may bring less at once than what is kept for it, or much more.
+    /// Whether the tables still suit a link of the same classes and filters, after the parameters of the classes at
+    /// these places changed: no class's burst may be smaller than its buffer reservation, or much larger.
     pub(crate) fn outlast(&self, link: &Link, changed: &[usize]) -> bool {
         changed.iter().all(|&place| {
             let (_, needed) = limit(&link.classes[place].kind);
@@ -147,7 +146,7 @@ impl Tables {
     }
 }
 
-/// The filters of a link for what comes from one side.
+/// Returns the filters of a link for frames that arrive from one side.
 fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
     let origin = Origin {
         ingress: from.ingress(),
@@ -191,7 +190,7 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
     }
 }
 
-/// What a limit lets through of a class, or of each of its flows: at first, and at once.
+/// Returns the packets that a limit admits of a class, or of each of its flows: at first, and at once.
 fn limit(kind: &ClassKind) -> (u32, u32) {
     let ((first, most), room) = match kind {
         ClassKind::Inner(_) => (OF_CLASS, Room::NONE),
@@ -219,7 +218,7 @@ pub(crate) struct Guard {
     until: Nanos,
     /// A ring was filling in this epoch.
     filled: bool,
-    /// What had been dropped when it began.
+    /// The number of drops when it began.
     dropped: u64,
     /// Rejected frames at a time, and that time.
     rejected: (u64, Nanos),
@@ -269,7 +268,7 @@ impl Guard {
         let is_again = self.epoch > Nanos::ZERO && now.since(self.until) < AGAIN;
         match is_again {
             false => EPOCH,
-            // It goes on, with other tables: those were exchanged.
+            // It continues with the new tables.
             true if now < self.until => self.epoch,
             true => (self.epoch + self.epoch).min(LONGEST_EPOCH),
         }
@@ -291,7 +290,7 @@ impl Guard {
     }
 }
 
-/// What was dropped early of a class, by all the tables that it has been in.
+/// Early drops of a class, over all tables it has been in.
 #[derive(Clone, Default)]
 pub(crate) struct Early {
     /// By tables that are used no more.
@@ -310,7 +309,7 @@ impl Early {
         }
     }
 
-    /// What is told of `other` is its own.
+    /// Takes over the counts of `other`.
     pub(crate) fn inherit(&mut self, other: &Early) {
         self.before = self.before.plus(other.before);
         self.tables.splice(0..0, other.tables.iter().cloned());

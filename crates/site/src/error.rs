@@ -17,7 +17,7 @@ pub enum Error {
     /// a restart.
     #[error("{0}")]
     Unfit(String),
-    /// There is nothing of a name: the sentence says of which, and what there is.
+    /// No object of a given name exists; the message names it, and those that exist.
     #[error("{0}")]
     Missing(String),
     /// It cannot be done as things are now.
@@ -48,12 +48,12 @@ pub enum Error {
     /// Processes cannot attach.
     #[error(transparent)]
     Attach(#[from] ListenError),
-    /// The system refuses what is needed beside interfaces.
+    /// The system denies a resource other than an interface.
     #[error("{doing}: {reason}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
-        /// What the system says.
+        /// The system's error.
         reason: io::Error,
     },
 }
@@ -72,7 +72,7 @@ pub(crate) fn unfit<T>(sentence: impl Into<String>) -> Result<T> {
     Err(Error::Unfit(sentence.into()))
 }
 
-/// Says what the system refused.
+/// Adds the failed operation to a system error.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl Display) -> Result<T>;
 }

@@ -1,6 +1,6 @@
-//! The forwarding thread: rounds of the bridge, and between two of them a little of what the
-//! control thread has ordered. It reads no file, prints nothing and waits for no lock. Where each link has
-//! an arbiter on a thread of its own, that is done by two.
+//! The forwarding thread: rounds of the bridge, and between two rounds a small part of the control thread's orders. It
+//! reads no file, prints nothing and waits for no lock. If each link has an arbiter on a thread of its own, there are
+//! two forwarding threads.
 
 pub(crate) mod second;
 
@@ -36,8 +36,8 @@ fn attention(order: &Order) -> Nanos {
     }
 }
 
-/// Puts the calling thread before all that other programs would have its processor for, where that may
-/// be asked for. Not a real-time policy: a flood must not lock out everybody else.
+/// Raises the calling thread's priority above that of other programs, if that is permitted. Not a real-time policy: a
+/// flood must not lock out everything else.
 pub(crate) fn before_all_others() {
     let _ = setpriority_process(None, FIRST);
 }
@@ -55,7 +55,7 @@ const IDLING: Idling = Idling {
     ..Idling::USUAL
 };
 
-/// What the forwarding thread shares with the control thread.
+/// State shared by the forwarding thread and the control thread.
 pub(crate) struct Forwarding {
     pub(crate) clock: Clock,
     pub(crate) stop: Arc<Stop>,
@@ -70,16 +70,16 @@ pub(crate) struct Forwarding {
     pub(crate) has_workers: bool,
     /// Whether each link has an arbiter on a thread of its own.
     pub(crate) has_second: bool,
-    /// What another process forwards until this one begins.
+    /// A process that forwards until this one takes over.
     pub(crate) taking: Option<Taking>,
 }
 
 impl Forwarding {
-    /// Forwards until `end`, or until it is told to stop and has sent what is queued, [before all
-    /// others](before_all_others). What was ordered by then is done.
+    /// Forwards until `end`, or until it is stopped and has sent the backlog, with [raised
+    /// priority](before_all_others). Completes the orders received by then.
     pub(crate) fn run(mut self, bridge: &mut SiteBridge, end: Nanos) -> io::Result<()> {
         before_all_others();
-        // Before anything is taken from another process, which goes on if this cannot be.
+        // Before taking anything from another process, which continues if this fails.
         let mut second = match self.has_second {
             true => Some(Second::start(self.clock, self.clock.now())?),
             false => None,
@@ -161,7 +161,7 @@ impl Forwarding {
     }
 }
 
-/// Has the kernel drop early what is to leave by a device, where that is done and too much comes.
+/// Makes the kernel drop packets for a device's egress early during overload, if early drop is in use.
 fn guard_early(
     bridge: &SiteBridge,
     leaves_by: Side,
@@ -175,7 +175,7 @@ fn guard_early(
         && let Some(early) = classifier.early()
     {
         if arbiter.is_open() {
-            // Nothing is classified: nobody takes more than his share.
+            // Without shaping nothing is classified, so no class exceeds its share.
             guard.rest(early);
             return;
         }
@@ -208,7 +208,7 @@ pub(crate) struct Rounds<'a> {
     has_workers: bool,
     /// The thread has waited since the last round.
     has_waited: bool,
-    /// What was just taken from one of them.
+    /// Frames just taken from one of the devices.
     classified: Vec<ClassifiedFrame>,
 }
 
@@ -319,8 +319,8 @@ impl Steps for Rounds<'_> {
     }
 }
 
-/// Whether there is another round: until it is told to stop, and then as long as something is queued
-/// and there is time for it, which ends at `draining`.
+/// Returns whether there is another round: until stopped, and then while packets are queued and time remains, which
+/// ends at `draining`.
 fn goes_on(stop: &Stop, bridge: &mut SiteBridge, now: Nanos, draining: &mut Option<Nanos>) -> bool {
     if !stop.is_asked() {
         return true;

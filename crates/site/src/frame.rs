@@ -81,7 +81,7 @@ impl ByteLen for Frame {
     }
 }
 
-/// What a frame was in, for frames to come.
+/// An emptied frame buffer, for reuse.
 #[derive(Debug)]
 pub(crate) enum Emptied {
     Bytes(Vec<u8>),
@@ -98,7 +98,7 @@ impl Emptied {
     }
 }
 
-/// What a thread owes to another one that receives: what the frames are in that it has had from there.
+/// Emptied buffers that a thread is to return to the thread that receives.
 #[derive(Debug, Default)]
 pub(crate) struct OwedRoom {
     bytes: Owed,
@@ -122,7 +122,7 @@ impl OwedRoom {
     }
 }
 
-/// A received frame, and what its bytes do not say: what waits in a class.
+/// A received frame with its metadata: the packet that a class queues.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) frame: Frame,

@@ -1,11 +1,10 @@
 //! A site as a running daemon: the frames that pass between two interfaces, in the classes of its
 //! configuration.
 //!
-//! A [`Daemon`] opens what the configuration names, forwards until it is [stopped](Handle::stop),
-//! and hands out its state as a [`Report`] at an interval: for each class its rate, share and delays,
-//! recent and over the whole run, what was dropped and why, and what the class is guaranteed. Another
-//! configuration [takes over](Handle::reload) while frames pass. Other events are
-//! [`Notice`]s, and events of `tracing`; the thread that forwards emits none.
+//! A [`Daemon`] opens the configured interfaces, forwards until it is [stopped](Handle::stop), and delivers its state
+//! as a [`Report`] at an interval: for each class its rate, share and delays, recent and over the whole run, its drops
+//! by reason, and its guarantees. Another configuration [replaces](Handle::reload) it while frames pass. Other events
+//! are [`Notice`]s, and events of `tracing`; the forwarding thread emits none.
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -16,12 +16,12 @@ use crate::plan::Plan;
 /// Frames that a device holds at once.
 const ROOM: usize = 64;
 
-/// What frames go through from one device to the other.
+/// The path of frames from one device to the other.
 #[derive(Clone, Copy, Debug)]
 pub enum Through<'a> {
     /// Nothing.
     Nothing,
-    /// The link of a site that leads outside, where nobody looks at TCP in passing.
+    /// The link of a site that leads outside, without passive TCP observation.
     Link(&'a Site),
     /// The same, where it is looked at.
     Watched(&'a Site),
@@ -32,7 +32,7 @@ pub enum Through<'a> {
 ///
 /// # Errors
 ///
-/// None: what is in memory does not break.
+/// None: devices in memory do not fail.
 ///
 /// # Panics
 ///
@@ -63,7 +63,7 @@ pub fn pass(
 
 type Memory = MemoryBackend<Frame>;
 
-/// What carries frames from the one device to the other, at a time.
+/// Returns the stage that forwards frames from one device to the other at a given time.
 fn through(
     way: Through<'_>,
     mut left: Memory,

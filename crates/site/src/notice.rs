@@ -1,4 +1,4 @@
-//! What a running site tells beside its reports.
+//! Events of a running site, in addition to its reports.
 
 use std::fmt;
 use std::io;
@@ -12,8 +12,8 @@ use tracing::{info, warn};
 
 use crate::error::Error;
 
-/// What happened, for whoever does something about it; displayed, it is one line. Who only keeps a log has
-/// the same as events of `tracing`, each with its interface, error and so on as fields.
+/// An event. Displayed, it is one line. The same events are emitted through `tracing` for logs, with interface, error
+/// and so on as fields.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
@@ -34,7 +34,7 @@ pub enum Notice {
         /// Bytes of the longest frame of the link that leaves by it, if there is one: that does not change.
         longest: Option<u32>,
     },
-    /// An interface was deleted. What is to leave by it is dropped until there is one of that name.
+    /// An interface was deleted. Packets for it are dropped until an interface of that name appears.
     Gone(String),
     /// An interface that was deleted is there again, and used.
     Back(String),
@@ -45,8 +45,7 @@ pub enum Notice {
         /// Why.
         error: Error,
     },
-    /// An interface was let go of, as was asked for. What is to leave by it is dropped until one is
-    /// attached in its place.
+    /// An interface was detached on request. Packets for it are dropped until another is attached.
     Detached(String),
     /// An interface was attached, as was asked for.
     Attached(String),
@@ -54,7 +53,7 @@ pub enum Notice {
     NoEarlyDrop {
         /// Its name.
         interface: String,
-        /// What the system says.
+        /// The system's error.
         reason: io::Error,
     },
     /// Many frames of a link are of a protocol that no filter looks into. Logged once a link.
@@ -96,12 +95,12 @@ pub enum Notice {
         /// How long neither of both made a round.
         stood: Duration,
     },
-    /// Another process was to take over and has not: this one goes on.
+    /// Another process failed to take over: this one continues.
     NotHandedOver(u32),
 }
 
 impl Notice {
-    /// Tells whoever keeps a log of it: an event, as a warning where something is not as it should be.
+    /// Logs the event through `tracing`, as a warning if it reports a problem.
     fn log(&self) {
         match self {
             Notice::Warning(_) => warn!(name: "warning", "{self}"),
@@ -230,7 +229,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Writes that a configuration was applied, which classes changed, and what was discarded.
+/// Writes that a configuration was applied, which classes changed, and which packets were dropped.
 fn reloaded(
     f: &mut fmt::Formatter<'_>,
     file: Option<&Path>,

@@ -1,5 +1,5 @@
-//! What the way through the daemon adds to the delays of the algorithms, as far as it can be said before it runs: the
-//! terms of PSPAT's Eq. 1. `docs/internals/pipeline.md` derives them.
+//! The delay that the path through the daemon adds to that of the algorithms, as far as it is known before the daemon
+//! runs: the terms of PSPAT's Eq. 1. `docs/internals/pipeline.md` derives them.
 
 use fairlane_config::link_report::PipelineTerms;
 use fairlane_config::{Backend, Interfaces, Link, Near, Role, Site};
@@ -19,14 +19,13 @@ pub(crate) const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
 /// the one that releases it and transmits at once.
 const DEPARTURE_ROUNDS: usize = 2;
 
-/// In how many rounds each frame is taken in that one of so many workers at an interface holds: that in which it came,
-/// and then as many as it takes to empty what all of them may hold. In turns each has a batch in as many batches as
-/// there are workers.
+/// Returns within how many rounds each frame that one of this many workers at an interface holds is taken: the round in
+/// which it arrived, and then those it takes to empty all that the workers may hold. Each worker gets a batch in turn.
 pub(crate) const fn arrival_rounds(workers: usize) -> usize {
     1 + (workers * HELD.div_ceil(BATCH)).div_ceil(MOST_TAKEN_IN / BATCH)
 }
 
-/// What a site's interfaces and workers are, by side.
+/// A site's interfaces and workers, by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pipeline {
     /// How many workers receive there.
@@ -39,7 +38,7 @@ pub(crate) struct Pipeline {
     budgets: [u64; 2],
     /// Frames of these at most whose overhead it does not count.
     bare_frames: [u64; 2],
-    /// The speed of the interfaces, where the file says it.
+    /// The interfaces' speed, if configured.
     speed: Option<Rate>,
     /// How long a round may take.
     longest_round: Nanos,
@@ -93,13 +92,13 @@ impl Pipeline {
             longest_round: interfaces.longest_round,
             budgets: match interfaces.near {
                 Near::Inside(_) => [bytes, bytes],
-                // A tap device sends at once, and nothing is sent to nobody.
+                // A tap device sends at once, and without an interface nothing is sent.
                 Near::Tap(_) | Near::Nothing => [0, bytes],
             },
         }
     }
 
-    /// What it adds to the delays of this link.
+    /// Returns the terms that it adds to the delays of this link.
     pub(crate) fn terms(&self, link: &Link) -> PipelineTerms {
         let side = match link.to {
             Role::Outside => Side::Right,
@@ -131,9 +130,9 @@ impl Pipeline {
     }
 }
 
-/// What the way through a daemon on this machine adds to the delays of a link of a site, if it has interfaces. The
-/// number of workers that the file leaves to the machine is that of this one; at an interface that is not here, as many
-/// as it has cores for beside the thread that forwards, 16 at most.
+/// Returns the terms that a daemon on this machine adds to the delays of a link of a site, or `None` if the site has no
+/// interfaces. If the file leaves the number of workers to the machine, it is that of this machine; for an interface
+/// that does not exist here, as many as there are cores next to the forwarding thread, at most 16.
 ///
 /// ```
 /// use fairlane_config::Site;

@@ -1,8 +1,8 @@
 //! Another configuration while frames pass.
 //!
-//! One that is refused changes nothing. One that is accepted is read, checked, compared with
-//! the running one and made on a thread of its own; the forwarding thread then goes over to it
-//! in small steps (`order`). What did not change is not touched.
+//! A rejected configuration changes nothing. An accepted one is read, checked, compared with the running one and built
+//! on a separate thread; the forwarding thread then switches to it in small steps (`order`). Unchanged parts are not
+//! touched.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::plan::{Next, Running};
 
 const MTU: MtuOf<'static> = &|name| interface::mtu(name).ok();
 
-/// Reads the file of a site whose interfaces are this machine's, as far as they are there. Of what
-/// is no regular file, a pipe say, it waits for the end.
+/// Reads the file of a site whose interfaces are on this machine, as far as they exist. Of a file that is not regular,
+/// such as a pipe, it waits for the end.
 ///
 /// # Errors
 ///
@@ -26,13 +26,13 @@ pub fn read(path: &Path) -> std::result::Result<Site, SiteError> {
     Site::read_for(path, MTU)
 }
 
-/// The same of a regular file, for who may wait for nobody.
+/// The same for a regular file, for callers that must not block.
 pub(crate) fn read_regular(path: &Path) -> std::result::Result<Site, SiteError> {
     Site::read_again(path, MTU, &[])
 }
 
-/// The MTUs of this machine's interfaces. Of one that is away it is what it was when `running` was read:
-/// nobody who changes something else meanwhile changes how long packets may be.
+/// Returns the MTUs of this machine's interfaces. An absent interface keeps the MTU it had when `running` was read, so
+/// that another change does not alter packet lengths meanwhile.
 ///
 /// For a configuration that is to take over from that one.
 pub fn mtu_beside(running: &Site) -> impl Fn(&str) -> Option<u32> {
@@ -47,7 +47,7 @@ pub enum Source {
     /// It was made, or read, elsewhere. One that was made with other grants than those it is to have is
     /// read again.
     Site(Box<Site>),
-    /// What a file might say.
+    /// The text of a file.
     Text(String),
     /// Any of these, with these grants instead of those that run.
     Granting(Box<Source>, Vec<Arc<Grant>>),
@@ -74,7 +74,7 @@ impl Source {
         }
     }
 
-    /// What it says, to take over from the one that runs with these grants.
+    /// Reads the site, to replace `running`, with these grants.
     ///
     /// # Errors
     ///
@@ -99,12 +99,12 @@ fn has_these(these: &[Arc<Grant>], those: &[Arc<Grant>]) -> bool {
     these.len() == those.len() && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
-/// What a configuration is compared with.
+/// The configuration to compare with.
 pub(crate) struct Former {
     pub(crate) site: Arc<Site>,
     /// Its interfaces as they are to be then.
     pub(crate) interfaces: Option<Interfaces>,
-    /// What the devices were opened for.
+    /// The needs for which the devices were opened.
     pub(crate) needs: Needs,
     pub(crate) links: Vec<Running>,
 }

@@ -13,7 +13,7 @@ use fairlane_runtime::{Arbiter, Queue, Straight};
 use crate::frame::{Frame, Received};
 use crate::plan::{Plan, Shaped};
 
-/// What orders the frames of a link.
+/// The arbiter of a link with devices in memory.
 pub(crate) type InMemory = Arbiter<Shaped, Straight<MemoryBackend<Frame>>>;
 
 /// An idle link, and the port that its frames come by.
@@ -25,7 +25,7 @@ pub(crate) fn start(link: &Arc<Link>) -> (Plan, InMemory, FlowId) {
     (plan, arbiter, port)
 }
 
-/// A frame of so many bytes in all from 10.x.x.x.
+/// Returns a frame of `bytes` bytes in all from 10.x.x.x.
 pub(crate) fn frame(source: u32, bytes: usize) -> Vec<u8> {
     let mut frame = vec![0; bytes];
     frame[12] = 8;

@@ -1,4 +1,4 @@
-//! The wire while nobody shapes it, for a process that watches over the daemon.
+//! The wire while no daemon shapes it, for a process that watches over the daemon.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -73,8 +73,8 @@ impl Standby {
         true
     }
 
-    /// Is ready for the next time, by the interfaces that the file names by then, if it is a regular one:
-    /// takes as long as the system takes to let go of the former ones.
+    /// Prepares for the next time, with the interfaces that the file names by then, if it is a regular file. Takes as
+    /// long as the system needs to release the former ones.
     pub fn rest(&mut self, file: &Path) {
         if let Some(interfaces) = read_regular(file).ok().and_then(|site| site.interfaces) {
             self.interfaces = interfaces;

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long after it was told to, and after what is queued was sent, a run ends at the latest, whatever
-/// does not go on.
+/// Time limit for the end of a run, after the stop request and the sending of the backlog, even if a part does not
+/// respond.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Shared by all threads of a run.
@@ -17,7 +17,7 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Not yet; then what is queued is sent for so long at most.
+    /// Creates the state of a run that is not stopped; once it is, the backlog is sent for at most `drain`.
     pub(crate) fn new(drain: Duration) -> Stop {
         Stop {
             asked: OnceLock::new(),
@@ -26,35 +26,35 @@ impl Stop {
         }
     }
 
-    /// How long what is queued is sent at most.
+    /// Returns the time limit for sending the backlog.
     pub(crate) fn drain(&self) -> Duration {
         self.drain
     }
 
-    /// Somebody wants it to end, whatever is queued.
+    /// Requests an end without sending the backlog.
     pub(crate) fn ask_at_once(&self) {
         self.at_once.store(true, Ordering::Relaxed);
         self.ask();
     }
 
-    /// Whether what is queued is of no interest any more. Waits for nobody.
+    /// Whether the backlog is to be abandoned. Does not block.
     #[inline]
     pub(crate) fn is_asked_at_once(&self) -> bool {
         self.at_once.load(Ordering::Relaxed)
     }
 
-    /// Somebody wants it to end.
+    /// Requests an end.
     pub(crate) fn ask(&self) {
         self.asked.get_or_init(Instant::now);
     }
 
-    /// Whether it is to end. Waits for nobody.
+    /// Whether an end was requested. Does not block.
     #[inline]
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.get().is_some()
     }
 
-    /// Whether nobody is waited for any more.
+    /// Whether the time limit has passed.
     pub(crate) fn is_overdue(&self) -> bool {
         let longest = self.drain.saturating_add(GRACE);
         self.asked.get().is_some_and(|at| at.elapsed() >= longest)

@@ -1,11 +1,11 @@
-//! How long the forwarding thread was kept by what it was asked for between two rounds.
+//! Time that orders between two rounds took from the forwarding thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// What a step between two rounds begins with.
+/// The kind of work that a step between two rounds begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     Count,
@@ -21,7 +21,7 @@ pub(crate) enum Doing {
     HandOver,
 }
 
-/// What is told of each, in order.
+/// The reported name of each, in order.
 const NAMES: [&str; 11] = [
     "counting",
     "adding classes",
@@ -39,7 +39,7 @@ const NAMES: [&str; 11] = [
 /// The longest that a kind of step took.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StepReport {
-    /// What the steps began with.
+    /// The kind of work that the steps began with.
     pub doing: &'static str,
     /// The longest time from round to round with such a step in between, whatever the time went to: other
     /// threads, another guest of the host.
@@ -70,13 +70,12 @@ fn microseconds(nanoseconds: &AtomicU64) -> f64 {
 }
 
 impl Longest {
-    /// From round to round it took so many nanoseconds.
+    /// Records that `whole` nanoseconds passed from one round to the next.
     pub(crate) fn took(&self, doing: Doing, whole: u64) {
         raise(&self.0[doing as usize].whole, whole);
     }
 
-    /// What `step` returns, which is one; it is noted how long the calling thread ran meanwhile. Two
-    /// system calls.
+    /// Runs `step` and returns its result; records how long the calling thread ran meanwhile. Two system calls.
     pub(crate) fn during<T>(&self, doing: Doing, step: impl FnOnce() -> T) -> T {
         let before = run_so_far();
         let done = step();

@@ -1,4 +1,4 @@
-//! The wire between two interfaces while nobody shapes it.
+//! The wire between two interfaces while no daemon shapes it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,9 +18,9 @@ const LONGEST_SLEEP: Nanos = Nanos::from_millis(1);
 /// Most rounds in which the last frames leave.
 const LAST_ROUNDS: usize = 1_000;
 
-/// Two interfaces whose frames pass as they come, in both directions and in their order, without a
-/// link's pace. For whoever watches over a daemon that shapes them: both interfaces are open beforehand
-/// and hear nothing, so that nothing has to be opened when the daemon has died.
+/// Two interfaces that forward frames in order of arrival in both directions, without shaping. For a process that
+/// watches over a shaping daemon: both interfaces are open beforehand and receive nothing, so that nothing has to be
+/// opened when the daemon has died.
 ///
 /// It does not hold the interfaces against other programs, and changes nothing of them.
 pub(crate) struct Unshaped {
@@ -52,8 +52,8 @@ impl Unshaped {
         })
     }
 
-    /// Passes frames on until `stop`, which it notices within a millisecond, and those that have arrived by
-    /// then. It is to be opened anew for the next time.
+    /// Forwards frames, including those that have arrived, until `stop`, which it checks every millisecond. It must be
+    /// reopened before the next use.
     ///
     /// # Errors
     ///
@@ -84,12 +84,12 @@ pub(crate) fn hear(bridge: &mut SiteBridge) -> io::Result<()> {
         .try_for_each(|side| bridge.device(side).hear(true))
 }
 
-/// Receives what has arrived at both devices, for nobody, unless nobody else has heard it.
+/// Receives and drops the frames that have arrived at both devices, unless no other receiver heard them.
 pub(crate) fn forget_arrived(bridge: &mut SiteBridge) -> io::Result<()> {
     let mut heard = Side::BOTH.into_iter();
     heard.try_for_each(|side| match bridge.device(side).hears_alone() {
         true => Ok(()),
-        // More keeps coming, and a batch that is not full was the last of what had.
+        // Frames keep arriving; a batch that is not full was the last of those that had arrived.
         false => device::forget(bridge.device_mut(side), BATCH).1,
     })
 }

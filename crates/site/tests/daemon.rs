@@ -50,7 +50,7 @@ fn wait(notices: &Receiver<Notice>, meant: impl Fn(&Notice) -> bool) -> Notice {
     }
 }
 
-/// Where all events of these tests go, with who told of them: message, name, fields and thread.
+/// All events of these tests, each with message, name, fields and the thread that emitted it.
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 struct Keep;
@@ -153,7 +153,7 @@ fn a_site_tells_its_state_and_takes_over_another_while_frames_pass_and_stops_whe
     let Outcome { report, result, .. } = std::thread::scope(|scope| {
         let running = scope.spawn(move || {
             daemon.run(|report| {
-                // Nobody waits for the last ones.
+                // The receiver may not wait for the last ones.
                 let _ = tell.send(Arc::clone(report));
             })
         });
@@ -228,7 +228,7 @@ fn a_change_is_answered_and_is_made_only_to_what_it_was_made_from() {
             "what is refused changes nothing"
         );
 
-        // Many at once: each is made, or told that another came first.
+        // Of many concurrent changes, each is applied or rejected because another came first.
         let changers: Vec<_> = (0..8)
             .map(|_| {
                 let (handle, second) = (handle.clone(), Arc::clone(&second));

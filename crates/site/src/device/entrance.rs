@@ -32,7 +32,7 @@ struct Entrance<D> {
     workers: Option<WorkerHandles<D>>,
     home: Home<D>,
     bell: Arc<Bell>,
-    /// They have ended; whoever lent them is told why.
+    /// The workers have ended; the lender gets their error.
     has_ended: bool,
     backend: String,
 }

@@ -10,15 +10,14 @@ use crate::frame::Frame;
 use crate::transmitting::{Fared, Idle, TransmitHandles, TransmitOptions, panicked};
 use crate::workers::{Bell, Waits};
 
-/// Devices that frames leave by at one interface: one, by which whoever has this transmits; or one for each of the
-/// threads that do, once these have [started](Self::start). While there are none frames go to the first device alone, and
-/// all are looked after.
+/// The transmit devices at one interface: one, by which the owner of this transmits; or one for each transmit worker,
+/// once these have [started](Self::start). Until then frames go to the first device only, and all devices are driven.
 pub(crate) struct Sending<D> {
     /// While there are no workers; at least one, unless a worker has panicked.
     devices: Vec<Idle<D>>,
     workers: Option<TransmitHandles<D>>,
     options: Option<TransmitOptions>,
-    /// Of the last workers, which tells of nothing here.
+    /// The bell of the last workers; it is not rung here.
     bell: Option<Arc<Bell>>,
     former_waits: Option<Waits>,
     former_most_in_flight: u64,
@@ -75,7 +74,7 @@ impl<D: Device + 'static> Sending<D> {
         first.device.transmit(batch)
     }
 
-    /// Goes on with what was to be sent, where nobody receives from the device: for every round.
+    /// Continues pending transmissions while the device is not receiving; for every round.
     ///
     /// # Errors
     ///
@@ -107,7 +106,7 @@ impl<D: Device + 'static> Sending<D> {
 
     pub(crate) fn go_on(&mut self) -> io::Result<u64> {
         match &self.workers {
-            // They go on by themselves.
+            // The workers continue without calls.
             Some(workers) => workers.unsent(),
             None => self.devices.iter_mut().map(|one| one.device.go_on()).sum(),
         }
@@ -173,7 +172,7 @@ impl<D: Device + 'static> Sending<D> {
         }
     }
 
-    /// Ends the workers, which first send what they have, as far as the devices take it. What they leave is here.
+    /// Ends the workers, which first send their frames as far as the devices take them. Their remains return here.
     pub(crate) fn rest(&mut self) {
         let Some(workers) = self.workers.take() else {
             return;
@@ -198,7 +197,7 @@ impl<D: Device + 'static> Sending<D> {
         }
     }
 
-    /// Ends the workers, and drops what they leave.
+    /// Ends the workers, and drops their remains.
     pub(crate) fn end(&mut self) {
         self.rest();
         let mut left = VecDeque::new();

@@ -20,13 +20,13 @@ pub(crate) struct Worked<D> {
     name: String,
     /// How frames are exchanged.
     backend: String,
-    /// Whether nobody else hears what arrives.
+    /// Whether no other receiver hears the arriving frames.
     hears_alone: bool,
     sender: Sending<D>,
     at: At<D>,
     /// Of the receivers here, the one that frames came from last.
     heard: usize,
-    /// What another process needs of the receiver, if it is alone, while that is a worker's.
+    /// The receiver's sockets for another process, if there is only one receiver, while a worker has it.
     sockets: Option<Sockets>,
     options: WorkerOptions,
     /// Of workers that have ended.
@@ -39,15 +39,15 @@ enum At<D> {
     Here(Vec<D>),
     /// At the workers.
     Workers(WorkerHandles<D>),
-    /// At the workers, so many, for another thread until they are back.
+    /// At the workers, of which there are this many, lent to another thread until they are back.
     Lent(Home<D>, usize),
-    /// Nowhere: a worker has panicked. What was lost is what they had told by then.
+    /// Nowhere: a worker has panicked. Holds the losses reported by then.
     Nowhere(Losses),
 }
 
 impl<D: Device + 'static> Worked<D> {
-    /// What is sent by a receiver, and arrives at a sender, is nothing. Of senders there is one, or as many as threads
-    /// are to transmit.
+    /// Creates the device from receivers and senders. Receivers transmit nothing, and nothing arrives at senders. There
+    /// is one sender, or one per transmit worker.
     pub(crate) fn new(
         name: &str,
         senders: Vec<D>,
@@ -67,7 +67,7 @@ impl<D: Device + 'static> Worked<D> {
         }
     }
 
-    /// What is had of the workers that have started.
+    /// Replaces the receivers by the workers that have started with them.
     #[cfg(test)]
     pub(crate) fn working(mut self, handles: WorkerHandles<D>) -> Worked<D> {
         self.at = At::Workers(handles);
@@ -255,7 +255,8 @@ impl<D: Device + 'static> Device for Worked<D> {
         }))
     }
 
-    /// Ends the workers: from here on frames arrive here, and what they had to send is sent, or here.
+    /// Ends the workers: from here on frames arrive here. The frames they had for transmission are sent, or returned
+    /// here.
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
         self.sender.rest();
         let mut waited = Duration::ZERO;

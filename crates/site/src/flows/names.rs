@@ -1,19 +1,18 @@
-//! What flows are called. The classes know them by keyed digests, which cannot be turned back: while
-//! somebody asks, the forwarding thread notes beside the digest of a frame what it was made of.
+//! Names of flows. Classes know flows by keyed digests, which cannot be inverted; while names are requested, the
+//! forwarding thread notes the flow key next to a frame's digest.
 //!
-//! A digest stands for one name as long as its class tells flows apart by the same, since the key of a
-//! link's digests stays whatever takes over: so no name is ever another flow's.
+//! A digest stands for one name as long as its class distinguishes flows by the same fields, since a link's digest key
+//! survives configuration changes. A name therefore never belongs to another flow.
 
 use fairlane_classify::{FlowKey, Per};
 
-/// Flows that are noted between two walks without being wanted. What comes beyond is not: a flood of
-/// flows costs no more, and whoever sends much is wanted from then on.
+/// The most unrequested flows noted between two walks. The limit bounds the cost of a flood of flows; a heavy sender is
+/// requested from then on.
 pub(crate) const UNASKED: usize = 4_096;
-/// Flows that are told apart; a power of two. Of those with the low bits of their digests in common
-/// one is wanted.
+/// Flows that can be distinguished; a power of two. Of flows whose digests share the low bits, one is requested.
 const SLOTS: usize = 8_192;
 
-/// What a digest stands for, in classes that tell flows apart by this.
+/// The flow key of a digest, in classes with flows per `per`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
     pub(crate) per: Per,
@@ -24,11 +23,11 @@ pub(crate) struct Note {
 /// Notes that the forwarding thread makes between two walks, with room for all of them.
 #[derive(Debug)]
 pub(crate) struct Naming {
-    /// By the low bits of the digest: who is to be named whatever comes, and who was named last.
+    /// By the low bits of the digest: the flow to be named regardless of the limit, and the flow named last.
     wanted: Vec<u64>,
     noted: Vec<u64>,
     pub(crate) notes: Vec<Note>,
-    /// Notes of those who were not wanted.
+    /// Number of notes of unrequested flows.
     unasked: usize,
 }
 
@@ -62,7 +61,7 @@ impl Naming {
         self.wanted[at] == flow || self.noted[at] != flow && self.unasked < UNASKED
     }
 
-    /// Notes what a flow is. O(1), in the room that there is.
+    /// Notes the key of a flow. O(1), in preallocated space.
     pub(crate) fn note(&mut self, note: Note) {
         let at = slot(note.flow);
         if self.wanted[at] == note.flow {

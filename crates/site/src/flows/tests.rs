@@ -1,4 +1,4 @@
-//! Flows are counted and named while somebody asks, in steps, however many there are.
+//! Flows are counted and named on request, in steps, however many there are.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -126,7 +126,7 @@ fn who_sends_most_is_told_first_by_what_all_its_packets_have_in_common() {
         (30, 30_000, 240_000.0)
     );
     assert!((flow.share - 0.5).abs() < 0.001, "{flow:?}");
-    // Whoever asks then is told at once; who sent nothing since is not.
+    // The next request is answered at once; flows that have sent nothing since are not listed.
     rig.pass(3, 5);
     rig.walk();
     let top = rig.ask().try_recv().unwrap();
@@ -231,7 +231,7 @@ fn in_a_flood_of_flows_no_step_does_more_and_who_sends_much_has_a_name() {
     rig.walk();
     let first = told.try_recv().unwrap();
     assert_eq!(first.flows.len(), OF_A_CLASS);
-    // What is not known is not guessed at.
+    // An unknown name is not guessed.
     let unknown = &first.flows[0];
     assert!(unknown.flow.starts_with('?'), "{unknown:?}");
     assert_eq!(unknown.packets, 50);

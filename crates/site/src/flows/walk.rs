@@ -1,5 +1,4 @@
-//! A walk over all flows: what each sent since the last one, and what they are called, taken a little
-//! between two rounds.
+//! A walk over all flows in small steps between two rounds: the counts of each since the last walk, and flow names.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -62,9 +61,9 @@ impl Top {
 pub(crate) struct ClassWalk {
     pub(crate) place: usize,
     pub(crate) id: ClassId,
-    /// What tells its flows apart.
+    /// The fields that distinguish its flows.
     pub(crate) per: Per,
-    /// To count in, where that begins with this walk; then what was counted in before.
+    /// The table to count in, if that begins with this walk; afterwards the former table.
     table: Option<Vec<FlowCount>>,
     begun: bool,
     /// Whether it was counted what its flows sent.
@@ -77,7 +76,7 @@ pub(crate) struct ClassWalk {
 }
 
 impl ClassWalk {
-    /// Over the class with this place and number, of which as many flows are told as `top` holds.
+    /// Creates a walk over the class with this place and number; `top` holds the flows to report.
     pub(crate) fn new(
         (place, id): (usize, ClassId),
         per: Per,
@@ -115,7 +114,7 @@ impl ClassWalk {
 #[derive(Default)]
 pub(crate) struct LinkWalk {
     pub(crate) classes: Vec<ClassWalk>,
-    /// What is noted from the end of this walk on; then what was since the last one.
+    /// Names to note from the end of this walk on; afterwards those noted since the last one.
     pub(crate) naming: Option<Box<Naming>>,
     next: usize,
     /// In the class that is next.

@@ -22,16 +22,16 @@ use crate::workers::Bell;
 
 /// The side that the lane leaves by which is lent.
 pub(crate) const LENT: Side = Side::Left;
-/// For how long nothing was ordered when the lane is lent: what is ordered seldom comes alone.
+/// Time without orders before the lane is lent, since an order is often followed by more.
 const SETTLED: Nanos = Nanos::from_millis(1);
 /// Longest time in which a thread that does not hang gives the lane back.
 const PATIENCE: Nanos = Nanos::from_millis(1_000);
 
-/// A lane, and what goes with it.
+/// A lane with its state.
 struct Half {
     bridge: SiteBridge,
     guard: Guard,
-    /// Of the first thread, which is told that the lane is back.
+    /// The first thread's bell, rung when the lane is back.
     bell: Arc<Bell>,
 }
 
@@ -72,7 +72,7 @@ impl Second {
             for mut half in lent {
                 let outcome = forward(&mut half, &clock, &called);
                 let bell = Arc::clone(&half.bell);
-                // Where nobody takes it, the run has ended.
+                // If the receiver is gone, the run has ended.
                 let _ = give.send((half, outcome));
                 bell.ring();
             }
@@ -92,7 +92,7 @@ impl Second {
     ///
     /// # Errors
     ///
-    /// What ended its rounds.
+    /// The error that ended its rounds.
     pub(crate) fn look(
         &mut self,
         bridge: &mut SiteBridge,
@@ -142,7 +142,7 @@ impl Second {
     ///
     /// # Errors
     ///
-    /// What ended its rounds.
+    /// The error that ended its rounds.
     pub(crate) fn end(
         mut self,
         bridge: &mut SiteBridge,

@@ -564,7 +564,7 @@ impl Told<'_> {
         let header = Header {
             leaves_by,
             came,
-            // No longer than what a ring or a socket gives.
+            // At most the length that a ring or a socket delivers.
             length: bytes.len() as u32,
         };
         self.buffer.extend(header.encode());

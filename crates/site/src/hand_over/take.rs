@@ -30,8 +30,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 const LONGEST: u32 = 1 << 17;
 /// Bytes that are read at once.
 const CHUNK: usize = 32 << 10;
-/// Frames that are taken in before what is due is sent: hundreds of short ones take longer than one of them
-/// takes on the link.
+/// Frames queued before eligible ones are sent: to queue hundreds of short frames takes longer than the link needs for
+/// one.
 const TURN: usize = 16;
 
 /// A site that another process runs, and is to hand over.
@@ -47,8 +47,8 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// Nobody holds the interface, or whoever does cannot hand over: the sentence says why. It goes on
-    /// as before.
+    /// No process holds the interface, or its holder cannot hand over; the message gives the reason. The holder
+    /// continues as before.
     pub fn ask(interfaces: &Interfaces) -> Result<Running> {
         let outside = &interfaces.outside;
         let path = socket_of_holder(outside)?;
@@ -93,7 +93,7 @@ impl Running {
         self.given.pid
     }
 
-    /// What others have handed over beside the site; nothing the second time.
+    /// Returns the state handed over in addition to the site; empty the second time.
     pub fn beside(&mut self) -> Beside {
         Beside {
             text: std::mem::take(&mut self.given.beside),
@@ -101,7 +101,7 @@ impl Running {
         }
     }
 
-    /// What it runs, with these grants.
+    /// Returns the site that it runs, with these grants.
     ///
     /// # Errors
     ///
@@ -167,12 +167,12 @@ impl Running {
     }
 }
 
-/// What a daemon is made of.
+/// The parts of a daemon.
 pub(crate) struct Parts {
     pub(crate) names: [String; 2],
     pub(crate) devices: [ToPass; 2],
     pub(crate) listener: Listener,
-    /// It tells the other's time.
+    /// A clock that agrees with the other process's.
     pub(crate) clock: Clock,
     /// The text of the site's file, and how many changes it does not have.
     pub(crate) file: (String, u64),
@@ -213,7 +213,7 @@ pub(crate) struct Taking {
     stood: Arc<AtomicU64>,
 }
 
-/// What is told of it when it is done.
+/// The report of a completed hand-over.
 pub(crate) struct Took {
     pub(crate) from: u32,
     stood: Arc<AtomicU64>,
@@ -227,8 +227,8 @@ impl Took {
 }
 
 impl Taking {
-    /// Says that all is ready, takes what waits and sends what is due of it, and then is the one who
-    /// receives.
+    /// Confirms that all is ready, queues the handed-over frames and sends the eligible ones, and then becomes the
+    /// receiver.
     pub(crate) fn take(self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
         self.take_all(bridge, clock).map_err(|error| {
             io::Error::new(
@@ -279,7 +279,7 @@ impl Taking {
     fn take_frames(&self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
         let mut stream = &self.stream;
         stream.set_nonblocking(true)?;
-        // What is left of a chunk is less than a frame.
+        // A chunk leaves less than one frame over.
         let mut buffer = vec![0; Header::BYTES + LONGEST as usize + CHUNK];
         let (mut begin, mut end, mut heard) = (0, 0, Instant::now());
         loop {
@@ -313,7 +313,7 @@ impl Taking {
     }
 }
 
-/// What was not taken in.
+/// The reason for which a frame was not queued.
 enum Left {
     /// More frames, perhaps.
     Frames,
@@ -323,7 +323,8 @@ enum Left {
     Nothing,
 }
 
-/// Takes in frames that are there whole, no more than a few: how many bytes they were, and what is left.
+/// Queues a few of the frames that are complete in `bytes`. Returns the number of bytes they took, and the reason for
+/// stopping.
 fn admit(bytes: &[u8], bridge: &mut SiteBridge, now: Nanos) -> io::Result<(usize, Left)> {
     let mut rest = bytes;
     for _ in 0..TURN {

@@ -16,8 +16,7 @@ use crate::stretch::run_so_far;
 
 /// Few, and sixteen times as many.
 const SIZES: [usize; 2] = [1_250, 20_000];
-/// How often each is done: what has nothing to do with it, an interrupt say, hardly meets the same step
-/// each time.
+/// Number of runs of each: a disturbance such as an interrupt rarely hits the same step in each.
 const TIMES: usize = 4;
 
 const LINK: &str = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n";
@@ -36,7 +35,7 @@ fn ordered_by(algorithm: &str) -> Arc<Link> {
 
 const REST: &str = "[[link.class]]\nname = \"rest\"\ndefault = true\n";
 
-/// A link of so many classes beside another one, with weights of a round.
+/// Returns a link with this many classes next to another one, with weights that depend on `round`.
 fn with_classes(classes: usize, round: usize) -> Arc<Link> {
     let mut text = REST.to_owned();
     for number in 0..classes {
@@ -113,7 +112,7 @@ impl Rig {
         self.arbiter.queue().classes().len() as usize
     }
 
-    /// The lengths of the next packets, so many at most.
+    /// Returns the lengths of the next packets, `most` at most.
     fn leave(&mut self, most: usize) -> Vec<u32> {
         let queue = self.arbiter.queue_mut();
         let next = || match queue.dequeue(Nanos::ZERO, drop) {
@@ -137,7 +136,7 @@ impl Rig {
     }
 }
 
-/// The longest step of some that are done several times, each as short as it was once.
+/// Returns the longest step of several runs, each step taken at its shortest.
 fn longest(steps: impl Fn() -> Vec<u64>) -> u64 {
     let mut least = steps();
     for _ in 1..TIMES {
@@ -150,8 +149,8 @@ fn longest(steps: impl Fn() -> Vec<u64>) -> u64 {
     least.into_iter().max().unwrap()
 }
 
-/// What is done to many may take longer for want of cache and for new pages of memory, which meet the same
-/// step each time; and not as many times as long.
+/// Asserts that steps on many are bounded by those on few. They may take longer for cache misses and for new memory
+/// pages, which hit the same step in each run, but not in proportion.
 fn is_bounded(what: &str, [few, many]: [u64; 2]) {
     eprintln!("{what}: {few} ns at most with {SIZES:?}, {many} ns");
     assert!(many < 4 * few + 150_000, "{what}: {few} and {many} ns");
@@ -185,7 +184,7 @@ const A_CHANGE: u64 = if cfg!(debug_assertions) {
 } else {
     50_000
 };
-/// Classes beside it.
+/// Classes next to it.
 const OTHERS: usize = 10_000;
 
 /// A link of many classes, its text to be changed, and what one of them and its filters may become.
@@ -283,7 +282,7 @@ fn no_step_is_longer_where_more_packets_go_over_to_new_queues() {
 /// Flows of a class.
 const EACH: usize = 250;
 
-/// Classes of flows, so many in all.
+/// Returns a link with classes of flows, this many in all.
 fn of_flows(flows: usize) -> Arc<Link> {
     let mut text = REST.to_owned();
     for number in 0..flows / EACH {
@@ -371,7 +370,7 @@ fn what_was_seen_in_passing_counts_for_nobody_once_numbers_of_classes_are_others
     }
 }
 
-/// What is told of a link a second after it last was.
+/// Returns the report of a link, a second after the last one.
 fn told(rig: &mut Rig, seconds: f64) -> LinkReport {
     let [_, mut count] = Counting::of([Vec::new(), rig.plan.ids.clone()]).links;
     assert!(count.step(rig.arbiter.queue(), &mut { STEP }));
@@ -380,8 +379,8 @@ fn told(rig: &mut Rig, seconds: f64) -> LinkReport {
     LinkReport::new(&mut rig.plan, count, &device, "".into(), times, 0, pipeline)
 }
 
-/// Whether the default class of a link is told to have been beyond its bound in the last second, though it
-/// kept to its rate.
+/// Returns whether the report shows late packets of the default class of a link in the last second, though it kept to
+/// its rate.
 fn is_beyond_its_bound(rig: &mut Rig, seconds: f64) -> bool {
     let report = told(rig, seconds);
     let mut classes = report.classes.iter();
@@ -421,7 +420,7 @@ fn classes_that_have_nothing_else_to_tell_are_shared_with_the_report_before() {
     let fourth = told(&mut rig, 4.0);
     assert_eq!(shared(&third, &fourth), [false, false]);
     assert_eq!(fourth.classes[OTHER].terms.rate_bps, Some(2_000_000));
-    // What the terms were before is kept for nobody.
+    // The former terms are not kept.
     let terms = |at: usize| &fourth.classes[at].terms;
     assert!((0..=OTHER).all(|at| rig.plan.terms.share(at).is(terms(at))));
 }
@@ -610,7 +609,7 @@ fn what_waits_in_classes_that_are_no_more_leaves_before_they_go() {
         let next = rig.plan.running().becomes(Arc::clone(link));
         rig.plan.draining(&next, Nanos::MAX)
     };
-    // Where there is one of its name, packets go on there.
+    // If a class of the same name exists, packets move there.
     let flows = "per = \"source-ip\"\nflows = { most = 9 }\n";
     for stays in [
         of("", ""),
@@ -624,7 +623,7 @@ fn what_waits_in_classes_that_are_no_more_leaves_before_they_go() {
         let mut rig = rig();
         let mut draining = draining(&rig, &goes).unwrap();
         assert!(draining.step(rig.arbiter.queue()) && !draining.is_done());
-        // What comes later is not waited for.
+        // Later packets are not waited for.
         let late = frame(1, 100);
         rig::put(rig.arbiter.queue_mut(), rig.port, late, Nanos::ZERO);
         let mut left = 0;

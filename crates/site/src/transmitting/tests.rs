@@ -1,4 +1,4 @@
-//! What threads transmit leaves whole, in order, and within the budget.
+//! Transmit workers send all frames, in order and within the budget.
 
 use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::rig;
 use crate::workers::tests::{PATIENCE, ROOM, frame, source_and_number, transmitting};
 use crate::workers::worker_options;
 
-/// A device in memory that frames leave by, and what can become of it.
+/// A device in memory that frames leave by, with a switchable state.
 struct Out {
     to: MemoryBackend<Frame>,
     fate: Arc<Fate>,
@@ -26,7 +26,7 @@ struct Fate {
     panics: AtomicBool,
     /// Takes nothing for now.
     is_full: AtomicBool,
-    /// Drops what it takes, as sockets do.
+    /// Drops the frames it takes, as sockets do.
     drops: AtomicBool,
     /// Frames of those that it took that the kernel has not.
     untaken: AtomicU64,
@@ -79,8 +79,7 @@ impl AsFd for Out {
     }
 }
 
-/// A device that has room for so many frames, none of them longer than 1,000 bytes; what can become of it, and its
-/// other end.
+/// Returns a device with space for `room` frames of at most 1,000 bytes, its switchable state, and its other end.
 fn out(room: usize) -> (Out, Arc<Fate>, MemoryBackend<Frame>) {
     let (to, from) = memory::pair(room);
     let fate = Arc::<Fate>::default();
@@ -92,7 +91,7 @@ fn out(room: usize) -> (Out, Arc<Fate>, MemoryBackend<Frame>) {
     (out, fate, from)
 }
 
-/// So many devices, and their other ends.
+/// Returns `count` such devices, and their other ends.
 fn outs(count: usize, room: usize) -> (Vec<Out>, Vec<MemoryBackend<Frame>>) {
     let one = |_| {
         let (out, _, from) = out(room);
@@ -117,14 +116,14 @@ fn one(device: Out, budget: u64, slots: usize) -> (Transmitter<Out>, TransmitHan
     (worker, TransmitHandles::over(vec![handle], &options))
 }
 
-/// Numbered frames of so many sources by turns.
+/// Returns numbered frames of `sources` sources in turn.
 fn frames(sources: u32, each: u32, bytes: usize) -> VecDeque<Frame> {
     let all = 0..sources * each;
     let made = all.map(|number| frame(number % sources, number / sources, bytes));
     made.map(Frame::from).collect()
 }
 
-/// What has arrived at the other end of a device.
+/// Returns the frames that have arrived at the other end of a device.
 fn heard(from: &mut MemoryBackend<Frame>) -> Vec<Frame> {
     let mut frames = Vec::new();
     from.receive(&mut frames, usize::MAX).unwrap();
@@ -148,7 +147,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn between_threads_no_frame_is_lost_doubled_or_passes_its_flow_and_none_exceeds_the_budget() {
-    // So many that each worker has some, but for once in 10^10 times.
+    // Enough sources that each worker gets some, except with probability 10^-10.
     const SOURCES: u32 = 64;
     const EACH: u32 = 400;
     const BYTES: usize = 100;
@@ -227,7 +226,7 @@ fn what_was_handed_over_is_in_flight_until_it_has_left_the_device_wherever_it_is
         (step.next, handles.unsent().unwrap()),
         (Next::WhenPushed, 0)
     );
-    // What the whole has no room for waits for nothing.
+    // A frame that exceeds the whole budget waits for nothing.
     let mut batch: VecDeque<Frame> = [frame(1, 1, 501), frame(1, 2, 500)].map(Frame::from).into();
     assert_eq!(handles.transmit(&mut batch).unwrap(), 1);
     assert_eq!((batch.len(), handles.too_long()), (0, 1));
@@ -331,7 +330,7 @@ fn what_devices_refuse_is_told_and_is_not_among_what_was_sent() {
     let (devices, mut from) = outs(2, ROOM);
     let mut sending = Sending::new(devices, Some(&transmitting(2, 1 << 20)));
     let long = |number| frame(number, 0, 1_001);
-    // By whoever has it, it does not count as taken.
+    // The frame does not count as taken, whether the worker or the forwarding thread holds it.
     let mut batch: VecDeque<Frame> = [long(1), frame(1, 0, 64)].map(Frame::from).into();
     assert_eq!(sending.transmit(&mut batch).unwrap(), 1);
     assert_eq!((sending.refused(), sending.unsent()), (1, 0));
@@ -443,7 +442,7 @@ fn an_ended_worker_has_sent_what_it_had_or_leaves_it_and_that_goes_first_later()
         came.len() == 310 && sending.unsent() == 0
     });
     assert!(came.into_iter().eq((0..310).map(|number| (0, number))));
-    // Or whoever hands over to another process takes it.
+    // Or the thread that hands over to another process takes it.
     fate.is_full.store(true, Ordering::Relaxed);
     let mut batch = frames(1, 7, 64);
     sending.transmit(&mut batch).unwrap();
@@ -504,7 +503,7 @@ fn a_flow_stays_with_its_device_when_workers_have_ended_and_start_again() {
         };
         [of(&mut from[0]), of(&mut from[1])]
     };
-    // What is left at one would be overtaken by what goes by the other.
+    // Frames left with one worker would be overtaken by those sent through another.
     let first = sources();
     assert!(first.iter().all(|sources| !sources.is_empty()));
     assert_eq!(first, sources());

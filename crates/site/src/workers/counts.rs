@@ -156,7 +156,7 @@ pub(crate) fn cores() -> usize {
 /// Whether as many workers as are asked for at each interface have a queue each, as AF_XDP needs.
 fn have_queues(interfaces: &Interfaces, workers: &Workers) -> Result<()> {
     for name in named(interfaces) {
-        // One that is not there is named by who opens it.
+        // An absent interface is reported when it is opened.
         let refused = |count, queues, that: &str, what: &str| {
             unfit(format!(
                 "[workers] asks for {count} threads{that} at each interface, and with the backend xdp each has {what} of \
@@ -195,8 +195,9 @@ pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     [near, Some(count(&interfaces.outside))]
 }
 
-/// How many threads decide for a site with so many that receive and that transmit at each interface: one for both links, or one for each. Where
-/// the site leaves that to the machine, one for each if all of these threads can have a core of their own.
+/// Returns the number of arbiter threads for a site with this many receive and transmit workers at each interface: one
+/// for both links, or one for each. If the site leaves that to the machine, it is one for each if all of these threads
+/// can have a core of their own.
 pub(crate) fn arbiters(site: &Site, receive: [Option<usize>; 2], transmit: [usize; 2]) -> usize {
     let (Some(workers), [Some(near), Some(outside)]) = (&site.workers, receive) else {
         return 1;
@@ -208,8 +209,8 @@ pub(crate) fn arbiters(site: &Site, receive: [Option<usize>; 2], transmit: [usiz
         .unwrap_or_else(|| if have_room() { 2 } else { 1 })
 }
 
-/// How many workers are to be at an interface with so many queues on a machine with so many cores, one of which
-/// the thread that forwards has.
+/// Returns the number of workers for an interface with this many queues on a machine with this many cores, one of which
+/// is the forwarding thread's.
 fn automatic(queues: usize, cores: usize) -> usize {
     queues.min(cores.saturating_sub(1)).clamp(1, Workers::MOST)
 }

@@ -14,13 +14,13 @@ use crate::pipeline::arrival_rounds;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub(crate) now: Nanos,
-    /// The thread has waited since the last round: what was handed on meanwhile has ended that.
+    /// The thread has waited since the last round, until a frame was handed on.
     pub(crate) has_waited: bool,
-    /// It takes as many frames as a round ever does. Where what leaves is not shaped, the device may hold up all.
+    /// The round takes as many frames as any round may. If egress is unshaped, the device may hold up all frames.
     pub(crate) takes_all: bool,
 }
 
-/// What was measured of the mailboxes at an interface.
+/// Measurements of the mailboxes at an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
     /// The longest time from look to look.
@@ -30,7 +30,7 @@ pub(crate) struct Waits {
     pub(crate) rounds: usize,
     /// The longest time until the beginning of the latter.
     pub(crate) longest: Nanos,
-    /// How often what came between two looks has waited for more rounds than are promised.
+    /// How often frames that arrived between two polls waited for more rounds than guaranteed.
     pub(crate) beyond: u64,
 }
 
@@ -49,7 +49,7 @@ impl Waits {
     }
 }
 
-/// What came to a mailbox between two looks.
+/// Arrivals at a mailbox between two polls.
 #[derive(Debug)]
 struct Mark {
     /// The frames that had come by then.
@@ -60,7 +60,7 @@ struct Mark {
     look: u64,
 }
 
-/// What waits in one mailbox, the oldest first.
+/// The backlog of one mailbox, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     waiting: VecDeque<Mark>,
@@ -77,7 +77,7 @@ impl Marks {
 /// The looks at all mailboxes of an interface.
 #[derive(Debug)]
 pub(crate) struct Looks {
-    /// What is promised.
+    /// The guaranteed number of rounds.
     most: usize,
     number: u64,
     /// The last one; none if not all were taken then.
@@ -90,17 +90,17 @@ pub(crate) struct Looks {
 pub(crate) struct Seen {
     /// When the round began that ends with it.
     ended: Nanos,
-    /// When what is new may have come; none where it is not to be measured.
+    /// The earliest arrival time of new frames; `None` if they are not to be measured.
     since: Option<Nanos>,
 }
 
 impl Looks {
-    /// At the mailboxes of so many workers that receive.
+    /// Creates the measurement for the mailboxes of this many receive workers.
     pub(super) fn among(workers: usize) -> Looks {
         Looks::within(arrival_rounds(workers))
     }
 
-    /// At mailboxes from which each frame is taken within so many rounds.
+    /// Creates the measurement for mailboxes from which each frame is taken within `most` rounds.
     pub(crate) fn within(most: usize) -> Looks {
         Looks {
             most,
@@ -125,7 +125,7 @@ impl Looks {
         }
     }
 
-    /// What that look sees of a mailbox that so many frames have come to.
+    /// Records a poll of a mailbox to which `handed` frames have been handed in all.
     pub(crate) fn see(&mut self, marks: &mut Marks, handed: u64, seen: Seen) {
         let Marks { waiting, taken } = marks;
         while let Some(mark) = waiting.front().filter(|mark| mark.until <= *taken) {

@@ -34,7 +34,7 @@ fn a_link_has_an_arbiter_of_its_own_where_it_is_asked_for_or_all_threads_have_a_
         let site = with("inside = 'i'", keys);
         assert_eq!(arbiters(&site, counts, transmit), count, "{keys}");
     }
-    // What comes from the host comes by no worker.
+    // Frames from the host pass no worker.
     let tap = with("tap = 't'", "");
     assert_eq!(arbiters(&tap, [None, Some(1)], [0, 0]), 1);
 }

@@ -1,13 +1,13 @@
-//! What frames were in goes back to the workers that receive.
+//! Emptied buffers return to the receive workers.
 
 use super::*;
 
-/// Brings frames of so many bytes without end, in memory that is kept, as sockets do, and notes where that is.
+/// Produces frames of this many bytes endlessly, in reused memory as sockets do, and notes its addresses.
 pub(super) struct Endless {
     pub(super) bytes: usize,
     /// Where frames lie, if in memory shared with a kernel; as many as there are free ones then.
     pub(super) umem: Option<Umem>,
-    /// How often it went on with what it was to transmit.
+    /// Number of calls to `attend`.
     pub(super) attended: Arc<AtomicU64>,
     pub(super) places: HashSet<usize>,
     pub(super) ready: OwnedFd,
@@ -87,8 +87,8 @@ impl Device for Endless {
     }
 }
 
-/// A worker on a thread of its own, which makes a step when it is told to: then in how many places its frames have
-/// been.
+/// Starts a worker on a thread of its own, which takes a step at each call of the returned function; that returns the
+/// number of buffers its frames have used so far.
 pub(super) fn endless(bytes: usize) -> (impl FnMut() -> usize, WorkerHandles<Endless>) {
     stepping(Endless::new(bytes))
 }
@@ -121,10 +121,10 @@ fn what_frames_were_in_goes_back_as_far_as_there_is_room_and_as_much_as_comes() 
         frames.clear();
     }
     handle.give_back();
-    // What there is no room for stays here.
+    // Buffers beyond the return mailbox's space stay here.
     let rest: Vec<_> = handle.each[0].owed.pay().collect();
     assert!((15 * BATCH..20 * BATCH).contains(&rest.len()));
-    // What came back is kept for the next frames.
+    // The returned buffers are reused for the next frames.
     assert_eq!([step(), step()], [21 * BATCH; 2]);
 }
 
@@ -143,7 +143,7 @@ fn memory_goes_back_to_whoever_receives_frames_of_its_length() {
             drop(frames);
             both.iter_mut().for_each(|(_, handle)| handle.give_back());
         }
-        // What is on its way, what is kept, and what the way back has room for.
+        // Buffers in transit, in store, and in the return mailbox.
         let few = places.iter().all(|&places| places <= ROUNDS * BATCH / 10);
         assert!(few, "{places:?} for {} frames each", ROUNDS * BATCH);
     }

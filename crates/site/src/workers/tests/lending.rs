@@ -46,7 +46,7 @@ impl Both {
         }
     }
 
-    /// A round; when one thread has made so many, the lane is called home, and `work` is done.
+    /// Makes a round; once one thread has made `most`, the lane is recalled, and `work` is done.
     fn step(&mut self, rig: &mut Rig, most: usize, work: impl FnOnce(&mut Rig, Nanos)) {
         let now = self.clock.now();
         rig.round(now);
@@ -113,7 +113,7 @@ fn lane_comes_home_from(gone: Side) {
         came.extend(rig.hosts[gone.other() as usize].heard());
     };
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
-    // What was taken in leaves all the same.
+    // Received frames leave nevertheless.
     while came.len() < 1_000 {
         assert!(begun.elapsed() < PATIENCE, "{} came", came.len());
         rig.bridge.send(clock.now()).unwrap();

@@ -16,7 +16,7 @@ pub(super) fn fan(count: u32, frames: u32) -> Vec<Wire> {
     (0..count).map(device).collect()
 }
 
-/// Workers without threads that have received all that they have room for, of so many frames each.
+/// Returns workers without threads that hold all they have space for, of this many frames each.
 pub(super) fn full(
     count: usize,
     frames: u32,
@@ -39,7 +39,7 @@ pub(super) fn receive(workers: &mut [Worker<Wire>], now: Nanos) {
     }
 }
 
-/// Makes sure that of each flow all numbers below so many have come, in order.
+/// Asserts that all numbers below `frames` of each flow have arrived, in order.
 pub(super) fn assert_whole(came: impl IntoIterator<Item = (u32, u32)>, flows: u32, frames: u32) {
     let mut next = vec![0; flows as usize];
     for (source, number) in came {
@@ -83,7 +83,7 @@ fn no_worker_has_more_than_its_share_while_all_have_frames_and_all_have_what_one
         }
         of_each
     };
-    // Who is first changes, and has one more.
+    // The first worker polled changes, and has one frame more.
     assert_eq!(
         [(); 3].map(|()| taken(7)),
         [[3, 3, 1], [1, 3, 3], [3, 1, 3]]
@@ -132,7 +132,7 @@ fn where_one_of_several_workers_ends_all_that_was_handed_on_is_taken_before_the_
     assert!(handles.each.iter().all(WorkerHandle::has_ended));
     assert!(!handles.may_wait(), "there is nothing to wait for");
 
-    // Those that would go on end too.
+    // The workers that could continue end too.
     let mut devices = fan(3, 0);
     devices[1].is_gone = true;
     let mut handles = working(devices, 16);

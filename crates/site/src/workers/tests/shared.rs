@@ -1,4 +1,4 @@
-//! Frames in memory shared with the kernel, and the way back to who receives them.
+//! Frames in memory shared with the kernel, and their return to the receiver.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn frames_that_are_dropped_go_back_to_who_received_them_without_the_list_that_al
                 assert_eq!(came, BATCH, "in round {round}");
             }
             if round > 0 {
-                // What is free for all is as it was.
+                // The pool of free frames has not changed.
                 assert_eq!(umem.free_frames(), 0, "in round {round}");
             }
             drop(frames);

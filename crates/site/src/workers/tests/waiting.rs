@@ -1,4 +1,4 @@
-//! How long what workers hold waits: within what is promised, and as it is measured.
+//! The time that frames wait with workers: within the guarantee, and as measured.
 
 use fairlane_runtime::bridge::MOST_TAKEN_IN;
 
@@ -47,8 +47,8 @@ fn what_workers_hold_is_taken_in_within_the_rounds_that_are_promised_and_not_bef
     }
 }
 
-/// What is measured of the frames at a site with so many workers, all of them full, after rounds that begin at these
-/// times. Unshaped at the beginning if it is to be.
+/// Returns the measured waits of frames at a site with this many workers, all of them full, after rounds that begin at
+/// these times; at first without shaping if `shaped` is false.
 fn measured(count: usize, times: &[u64], shaped: bool) -> Waits {
     let mut rig = Rig::new(&site("10mbit", 60_000, (false, false)), Some(SLOTS));
     let (handles, mut workers) = full(count, 4 * SLOTS as u32, SLOTS);
@@ -81,7 +81,7 @@ fn what_is_measured_of_frames_that_wait_is_within_what_is_promised() {
             waits.longest >= waits.longest_round && waits.beyond == 0,
             "{waits:?}"
         );
-        // All of a mailbox, but for what has gone from the worker's hand into it meanwhile.
+        // All of a mailbox, except the frames that have moved there from the worker's own batch meanwhile.
         let most = arrival_rounds(count);
         assert!(
             (most - count / 8 - 1..=most).contains(&waits.rounds),
