@@ -1,5 +1,5 @@
-//! Operations decoded from bytes, driven through an algorithm beside the model of the
-//! property tests. The first byte chooses the algorithm, the next ones how it starts.
+//! Operations decoded from bytes and applied to an algorithm and to the model of the property tests. The first byte
+//! chooses the algorithm, the next ones its initial state.
 //!
 //! `FUZZ_ONLY=qfq,qfq_plus` in the environment leaves the other algorithms out.
 

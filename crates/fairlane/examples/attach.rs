@@ -6,9 +6,9 @@
 //! cargo run --release -p fairlane --example attach -- client link.sock 80mbit 200
 //! ```
 //!
-//! The daemon lets every process attach, all with the same weight, and prints each second what each
-//! sent over the link, which ends nowhere. A client pushes packets of so many bytes at such a rate
-//! and prints what became of them. Kill any of them with -9, or stop it, and see that the others go on.
+//! The daemon lets every process attach, all with the same weight, and prints the throughput of each once per second;
+//! the link ends nowhere. A client pushes packets of the given size at the given rate and prints their fate. Kill any
+//! of them with -9, or stop it: the others continue.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {

@@ -1,12 +1,12 @@
-//! Packets come and leave in bursts, as devices have them, and each tells how long it waited:
-//! `cargo run -p fairlane --example bursts`
+//! Packets arrive and leave in bursts, as with devices, and each carries its arrival time, to show how long it was
+//! queued: `cargo run -p fairlane --example bursts`
 
 use std::error::Error;
 
 use fairlane::prelude::*;
 use fairlane::{Stamped, sched::Drr};
 
-/// What arrives in a millisecond, and what the link carries.
+/// Arrivals per millisecond, and the link's capacity.
 const COMES: u32 = 40;
 const LEAVES: usize = 32;
 
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let received = (0..COMES).map(|number| Packet {
             owner: flows[number as usize % flows.len()],
             len,
-            // Only who wants to know stores a time.
+            // The arrival time is stored only because this example needs it.
             payload: Stamped {
                 came: now,
                 payload: number,

@@ -8,7 +8,7 @@ use fairlane::aqm::{AqmConfig, CodelConfig, CodelParameters};
 use fairlane::prelude::*;
 use fairlane::tree::{ClassConfig, ClassId, LeafConfig, Payload, Tree};
 
-/// A packet that can be told of congestion, as one of IP with ECN, and whether it was.
+/// A packet that can be marked, as an IP packet with ECN, and whether it was.
 struct Markable(bool);
 
 impl Payload for Markable {

@@ -1,6 +1,6 @@
-//! A server of a language model with four places, and three tenants who always have more to ask. Nobody
-//! knows how long an answer will be: requests are charged by an estimate, and corrected after the answer.
-//! Shares of the tokens follow the weights, whatever the estimates: `cargo run -p fairlane --example inference`
+//! A language-model server with four slots, and three tenants with a constant backlog of requests. The length of an
+//! answer is not known in advance: requests are charged by an estimate, and corrected after the answer. Shares of the
+//! tokens follow the weights, whatever the estimates: `cargo run -p fairlane --example inference`
 
 use std::error::Error;
 
@@ -18,7 +18,7 @@ impl Unit for Tokens {
 const CONTEXT: u32 = 131_072;
 const PLACES: usize = 4;
 
-/// Weight, what it estimates, and how long its requests and answers are.
+/// Weight, estimate, and actual length of requests and answers.
 const TENANTS: [(u32, u32, u32); 3] = [
     (1, 2_000, 2_000),  // knows
     (2, 300, 9_000),    // says less

@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let now = Instant::now();
         if !senders.contains_key(&from) {
             senders.retain(|_, (_, heard)| now - *heard < SILENCE);
-            // Where there are as many as the link takes, nobody else is heard.
+            // With the maximum number of clients attached, datagrams of other senders are dropped.
             if let Ok(client) = link.client(Flow::weight(1).max_len(LONGEST)) {
                 senders.insert(from, (client, now));
             }
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 peer: upstream,
                 bytes: buffer[..bytes].to_vec(),
             };
-            // Whose queue is full has the datagram dropped, and nobody else's.
+            // If the client's queue is full, its datagram is dropped; other clients are not affected.
             let _ = client.push(len, datagram);
         }
     }

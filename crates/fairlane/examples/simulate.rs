@@ -1,5 +1,5 @@
-//! What a queue does to its senders, before it is deployed: a simulated second, packet by packet:
-//! `cargo run -p fairlane --example simulate --features sim`
+//! The effect of a queue on its senders before it is deployed, in a second simulated packet by packet: `cargo run -p
+//! fairlane --example simulate --features sim`
 
 use std::error::Error;
 

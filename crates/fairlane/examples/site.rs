@@ -1,5 +1,5 @@
-//! A link and its classes from a file: what each is guaranteed, and where a packet goes:
-//! `cargo run -p fairlane --example site --features config`
+//! A link and its classes from a file: the guarantee of each class, and the classification of a packet: `cargo run -p
+//! fairlane --example site --features config`
 
 use std::error::Error;
 

@@ -10,7 +10,7 @@ use fairlane::runtime::Refusal;
 use fairlane::{Flow, Length, Rate, spawn};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // A device in memory whose far end nobody reads: a real one is a UdpBackend, say.
+    // A device in memory whose far end is not read: a real one is a UdpBackend, say.
     let (near, _far) = memory::pair::<Vec<u8>, Vec<u8>>(1 << 20);
     let (link, handle) = spawn("200mbit".parse::<Rate>()?, near)?;
     let len = Length::try_from(1000u32)?;

@@ -30,10 +30,9 @@
 //!
 //! # You have requests that cost something else than bytes
 //!
-//! A [`CostScheduler`] orders requests by costs of 1 to 2^31 in a unit that you name: tokens, rows,
-//! milliseconds. A cost is an estimate, and [corrected](CostScheduler::correct) once it is known; how far
-//! shares by true cost may be off meanwhile, [`bounds::corrected`] says. A [`CostPace`] gives a server so
-//! many units in a time.
+//! A [`CostScheduler`] orders requests by costs of 1 to 2^31 in a unit that you name: tokens, rows, milliseconds. A
+//! cost is an estimate, and [corrected](CostScheduler::correct) once it is known; [`bounds::corrected`] returns how far
+//! shares by true cost may deviate meanwhile. A [`CostPace`] limits a server to a number of units per time.
 //!
 //! ```
 //! use fairlane::sched::Drr;
@@ -54,9 +53,9 @@
 //!
 //! # You have threads or tasks that send, and a link to pace
 //!
-//! With the feature `runtime`, [`spawn`] gives a link a thread of its own. Clients push packets, and never
-//! wait; what they pushed goes out through a [`Backend`](io::Backend) at the rate of the link, in fair order.
-//! The handle reads its counts, changes its flows and its rate, and ends it.
+//! With the feature `runtime`, [`spawn`] gives a link a thread of its own. Clients push packets without blocking; the
+//! packets leave through a [`Backend`](io::Backend) at the rate of the link, in fair order. The handle reads its
+//! counts, changes its flows and its rate, and ends it.
 //!
 //! ```
 //! use std::time::Duration;
@@ -134,7 +133,7 @@ pub use fairlane_core::*;
 /// Headers, rules, digests of flows, ECN marks.
 #[cfg(feature = "classify")]
 pub use fairlane_classify as classify;
-/// One TOML file to links, class trees and filters, and what they guarantee.
+/// Site files in TOML: links, class trees and filters, with their computed guarantees.
 #[cfg(feature = "config")]
 pub use fairlane_config as config;
 /// Packet I/O backends.
@@ -152,7 +151,7 @@ pub use fairlane_runtime::{Flow, LinkHandle, LinkStats, SpawnConfig, spawn, spaw
 #[cfg(feature = "sim")]
 pub use fairlane_sim as sim;
 
-/// What most programs use, to import at once.
+/// The items that most programs use, to import at once.
 ///
 /// ```
 /// use fairlane::prelude::*;
@@ -172,7 +171,7 @@ pub mod prelude {
     pub use fairlane_runtime::{Flow, spawn};
 }
 
-/// What README shows is true.
+/// The examples in README, as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

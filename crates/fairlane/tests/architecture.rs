@@ -1,4 +1,5 @@
-//! What ARCHITECTURE.md says of the crates is true of their files, and what it and other pages name is there.
+//! Checks that ARCHITECTURE.md's statements about the crates hold for their files, and that the names on it and on
+//! other pages exist.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -43,7 +44,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files(folder, "rs")
 }
 
-/// All files below `folder` with this extension, but for what is built there.
+/// Returns all files below `folder` with this extension, except build output.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -60,7 +61,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Crates of ours, by name: those that one is built of, and those that only its tests need beside them.
+/// Dependencies on our own crates, by name: those of a crate, and those that only its tests need in addition.
 #[derive(Debug, PartialEq)]
 struct Known {
     built: BTreeSet<String>,
@@ -68,7 +69,7 @@ struct Known {
 }
 
 impl Known {
-    /// What a manifest says.
+    /// Returns the dependencies in a manifest.
     fn by_manifest(name: &str) -> Known {
         let manifest = read(&crates().join(name).join("Cargo.toml"));
         let (mut built, mut tests) = (BTreeSet::new(), BTreeSet::new());
@@ -91,7 +92,7 @@ impl Known {
         Known { built, tests }
     }
 
-    /// What the page says in the column "knows".
+    /// Returns the dependencies in the page's column "knows".
     fn by_page(cell: &str) -> Known {
         let set = |names: &str| {
             let names = names.split([',', ';']).map(str::trim);
@@ -153,7 +154,7 @@ fn what_forwards_knows_of_no_log() {
     }
 }
 
-/// What two commands of the program share is in a module beside them.
+/// Code shared by two commands of the program is in a separate module.
 #[test]
 fn commands_import_nothing_of_one_another() {
     let folder = crates().join("cli/src");
@@ -286,7 +287,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
     }
 }
 
-/// A package shows what it is and whose, and names the versions that it goes with.
+/// A published package has a description and licenses, and names its dependencies' versions.
 #[test]
 fn what_is_published_is_whole() {
     let mut kept_back = Vec::new();
@@ -322,14 +323,14 @@ fn what_is_published_is_whole() {
     let unversioned: Vec<_> = ours
         .filter(|line| !line.ends_with(&format!("version = {version} }}")))
         .collect();
-    // Nobody who is published needs it but for tests.
+    // No published crate needs it except for tests.
     assert_eq!(
         unversioned,
         ["fairlane-testkit = { path = \"crates/testkit\" }"]
     );
 }
 
-/// What stands between backticks on a page, but for its blocks of code.
+/// Returns a page's text between backticks, except in code blocks.
 fn code_spans(page: &str) -> Vec<String> {
     let mut is_code = false;
     let prose = page.lines().filter(|line| {
@@ -342,7 +343,7 @@ fn code_spans(page: &str) -> Vec<String> {
     spans.map(str::to_owned).collect()
 }
 
-/// Whether it is the path of a source of ours, which may begin anywhere above its name. What else ends in
+/// Whether the text is the path of a source file of ours, which may omit leading folders. Other names that end in
 /// `.toml` may be a user's.
 fn is_path(span: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);

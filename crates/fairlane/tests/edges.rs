@@ -1,4 +1,4 @@
-//! What a program may rely on at the edges of the library.
+//! Guarantees of the library at its limits.
 
 use std::fmt::Debug;
 

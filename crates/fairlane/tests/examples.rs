@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! The examples do as their descriptions say.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The program that cargo builds of an example, beside this test: before this test, unless this is run alone.
+/// Returns the program of an example, which cargo builds next to this test: before it, unless this test is run alone.
 fn example(name: &str) -> Command {
     let test = std::env::current_exe().expect("the test's own path");
     let folder = test.ancestors().nth(2).expect("a folder of the profile");
@@ -37,8 +37,8 @@ fn example(name: &str) -> Command {
     command
 }
 
-/// Whether a program is there, and younger than all of our sources that cargo noted it was made of. Asking
-/// cargo would build more than that anew where several packages were built together.
+/// Whether a program exists and is newer than all of our sources listed by cargo as its inputs. To ask cargo would
+/// rebuild more than that if several packages were built together.
 fn is_fresh(program: &Path) -> bool {
     let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
     let Ok(built) = changed(program) else {
@@ -76,9 +76,9 @@ fn shares_of(name: &str) -> (Vec<f64>, String) {
 
 #[test]
 fn threads_share_the_link_by_weight() {
-    // However busy the machine is, a heavier sender has more, and the heaviest far more than the lightest.
-    // A thread that had no core for a while has less than its part, and where all stood still for the second
-    // that the example takes, nobody has any: then another one tells.
+    // Even on a busy machine a heavier sender has more, and the heaviest far more than the lightest. A thread that had
+    // no core for a while gets less than its share, and if all threads stood still during the example's second, none
+    // has any: then the next run decides.
     let mut texts = Vec::new();
     for _ in 0..5 {
         let (shares, text) = shares_of("threads");
@@ -162,7 +162,7 @@ fn a_proxy_passes_datagrams_on_whoever_else_sends_and_ends_by_a_signal() {
     assert!(rest.contains("datagrams sent"), "{rest}");
 }
 
-/// What an example prints that takes no arguments.
+/// Returns the output of an example without arguments.
 fn printed(name: &str) -> String {
     let output = example(name).output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -1,4 +1,4 @@
-//! What README teaches is true of the code that it shows.
+//! Checks README's statements against the code that it shows.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! Numbers, configurations and counts are written and read again, and what is out of range is refused.
+//! Numbers, configurations and counts survive serialization, and out-of-range values are rejected.
 
 use fairlane::tree::{ClassId, ClassStats};
 use fairlane::{Count, FlowConfig, FlowId, FlowStats, Length, Limits, Nanos, Rate, Weight};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// By numbers that nobody chooses to make it slow: they are digests, or count something.
+/// A map with a fast hash. An attacker cannot choose its keys: they are digests, or counters.
 pub(crate) type DigestMap<V> = HashMap<u64, V, BuildHasherDefault<Folded>>;
 
 /// A multiplication spreads numbers that are near each other; a digest is spread already.

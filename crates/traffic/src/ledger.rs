@@ -1,4 +1,4 @@
-//! What becomes of every packet of a simulated link, by class.
+//! Accounting of every packet of a simulated link, by class.
 
 use crate::digest_map::DigestMap;
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
@@ -9,10 +9,10 @@ use fairlane_sim::{ClassFlow, Completion, Delays, Now, Observer, PacketInfo, Pic
 
 const MICROSECOND: Picos = Picos::from_micros(1);
 
-/// What is counted of one class.
+/// Counts of one class.
 #[derive(Clone, Debug, Default)]
 struct Account {
-    /// All but what the queue alone knows.
+    /// All counts except those that only the queue has.
     stats: ClassStats,
     delays: Delays,
     /// Packets that took longer than the bound.
@@ -46,7 +46,7 @@ pub(crate) struct Ledger {
     places: Places,
     terms: List<ClassTerms>,
     accounts: Vec<Account>,
-    /// What the queue had counted when this began.
+    /// The queue's counts at the start.
     before: Vec<ClassStats>,
     clocks: Vec<Clocks>,
 }
@@ -65,8 +65,8 @@ impl Ledger {
         }
     }
 
-    /// Forgets what was counted, also by the queue; `before` is what that has of each class.
-    /// Packets on their way stay known.
+    /// Resets the counts, including the queue's, for which `before` has the current value of each class. Packets in
+    /// transit are still tracked.
     pub(crate) fn restart(&mut self, before: Vec<ClassStats>) {
         self.accounts.fill(Account::default());
         self.before = before;
@@ -78,7 +78,8 @@ impl Ledger {
         ids.map(|&id| queue.stats(id).unwrap_or_default()).collect()
     }
 
-    /// All classes of the link, over a time of this length, with what the queue alone knows.
+    /// Returns reports of all classes of the link over a period of this length, with the counts that only the queue
+    /// has.
     pub(crate) fn report<P>(&self, queue: &impl ClassQueue<P>, time: Picos) -> Vec<ClassReport> {
         let accounts = self.accounts.iter();
         let mut all: Vec<ClassStats> = accounts.map(|account| account.stats).collect();

@@ -1,8 +1,8 @@
-//! What comes to the simulated link of [`fairlane_sim`] from files, and what became of it: the
-//! packets of a capture or of a list of arrivals ([`replay`]), or the sources of a [`scenario`].
+//! Inputs from files for the simulated link of [`fairlane_sim`], and reports of the results: the packets of a capture
+//! or of a list of arrivals ([`replay`]), or the sources of a [`scenario`].
 //!
-//! Apart from the simulator, since that needs neither files of a site nor captures: who simulates a
-//! queue of his own has nothing of this to compile.
+//! It is separate from the simulator, which needs neither site files nor captures: a program that simulates its own
+//! queue need not compile this.
 #![forbid(unsafe_code)]
 
 mod digest_map;

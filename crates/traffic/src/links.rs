@@ -1,4 +1,4 @@
-//! Which link of a site is meant, and what comes to it from where.
+//! Selection of a link of a site, and of the interface its packets arrive at.
 
 use fairlane_config::{Link, Near, Role, Site, suggestion};
 
@@ -15,7 +15,7 @@ pub fn choose_link<'a>(site: &'a Site, name: Option<&str>) -> Result<&'a Link, S
     }
 }
 
-/// That nothing is called `name`: what is like it, or all there is.
+/// Returns the error for an unknown `name`: with similar names, or else all.
 pub(crate) fn no_such(what: &str, name: &str, names: &[&str]) -> String {
     let near = suggestion(name, names.iter().copied());
     match near.is_empty() {
@@ -27,7 +27,7 @@ pub(crate) fn no_such(what: &str, name: &str, names: &[&str]) -> String {
     }
 }
 
-/// Where packets that leave by `to` come from, unless somebody says otherwise.
+/// Returns the default side at which packets that leave by `to` arrive.
 pub fn other_side(site: &Site, to: Role) -> Role {
     let near = site.interfaces.as_ref().map(|interfaces| &interfaces.near);
     match (to, near) {

@@ -1,4 +1,4 @@
-//! What a program can name of a crate, as text.
+//! The public names of a crate, as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use syn::{
 use crate::source::{Found, Source, attributes, is_public, is_there, visible};
 use crate::text::text;
 
-/// What a crate offers.
+/// The public items of a crate.
 pub(crate) struct Listing {
     /// A text for each item, sorted.
     pub(crate) items: Vec<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Listing {
 struct Public {
     modules: BTreeSet<String>,
     items: BTreeMap<(usize, usize), BTreeSet<String>>,
-    /// What comes from other crates.
+    /// Items from other crates.
     others: BTreeSet<String>,
 }
 
@@ -63,7 +63,7 @@ impl Listing {
 }
 
 impl Public {
-    /// Adds what can be named below `path`, which leads to a module.
+    /// Adds the public items below `path`, which leads to a module.
     fn walk(&mut self, source: &Source, number: usize, path: &str) {
         if !self.modules.insert(path.to_owned()) {
             return;
@@ -131,7 +131,7 @@ fn is_hidden(attributes: &[Attribute]) -> bool {
     has(attributes, "doc(hidden)")
 }
 
-/// What is implemented for and by a public item: lines below it.
+/// Returns the implementations for and by a public item: lines below it.
 fn implementations(source: &Source, public: &Public) -> BTreeMap<(usize, usize), Vec<String>> {
     type Blocks = BTreeMap<String, BTreeSet<String>>;
     let mut blocks: BTreeMap<(usize, usize), Blocks> = BTreeMap::new();
@@ -164,7 +164,7 @@ fn implementations(source: &Source, public: &Public) -> BTreeMap<(usize, usize),
                 Type::Path(path) if path.qself.is_none() => found(&path.path),
                 _ => None,
             };
-            // What is implemented for a type of another crate is shown with the trait.
+            // An implementation for a type of another crate is shown with the trait.
             let place = match of_type {
                 Some(place) => Some(place),
                 None => of_trait.flatten(),
@@ -205,7 +205,7 @@ fn head(block: &ItemImpl) -> String {
     )
 }
 
-/// What an `impl` adds for others: public functions and constants, or a trait's types.
+/// Returns the public items of an `impl`: functions and constants, or a trait's types.
 fn inside(block: &ItemImpl) -> Vec<String> {
     let own = |visibility| block.trait_.is_none() && is_public(visibility);
     let lines = block.items.iter().filter_map(|item| match item {
@@ -242,7 +242,7 @@ fn signature(signature: &Signature) -> Signature {
 }
 
 trait AsParts {
-    /// What stands behind the name, and the bounds at the end.
+    /// Returns the generics after the name, and the bounds at the end.
     fn as_parts(&self) -> (String, String);
 }
 
@@ -265,7 +265,7 @@ fn condition(of: &[Attribute]) -> String {
         .collect()
 }
 
-/// What an item's attributes promise: traits, and that there may be more of it.
+/// Returns the guarantees in an item's attributes: traits, and non-exhaustiveness.
 fn promises(of: &[Attribute]) -> Vec<String> {
     let mut lines = Vec::new();
     for attribute in of {
@@ -365,7 +365,7 @@ fn fields(fields: &Fields) -> Vec<String> {
     lines
 }
 
-/// What a trait asks for, and what it has already.
+/// Returns a trait's required and provided items.
 fn of_trait(item: &TraitItem) -> String {
     let with = |tokens: TokenStream, is_there: bool| match is_there {
         true => format!("    {} {{ .. }}", text(tokens)),

@@ -1,9 +1,9 @@
-//! What programs can name of the library is what the files beside this test say, so that whoever changes it
-//! sees that he does; and what the facade offers has an example that runs. After a change that is meant:
-//! `FAIRLANE_WRITE_API=1 cargo test -p fairlane --test api`.
+//! Compares the library's public names with the files next to this test, so that a change of the API is noticed, and
+//! checks that each item of the facade has an example that runs. After an intended change: `FAIRLANE_WRITE_API=1 cargo
+//! test -p fairlane --test api`.
 //!
-//! Read are the sources, as no compiler of a stable release tells what is public. So what the compiler
-//! adds by itself (`Send`, `Sync`) is not there, nor what a macro repeats or implements for others.
+//! The test reads the sources, since no stable compiler lists public items. Automatic traits (`Send`, `Sync`), and
+//! items that a macro repeats or implements for other types, are therefore missing.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -17,7 +17,7 @@ mod text;
 
 use listing::Listing;
 
-/// What the facade gathers.
+/// The crates that the facade gathers.
 const GATHERED: [&str; 7] = [
     "classify", "config", "core", "io", "mailbox", "runtime", "sim",
 ];
@@ -92,13 +92,13 @@ fn all_that_the_facade_offers_has_an_example_that_runs() {
     let facade = folder("fairlane");
     let mut programs = examples::of_programs(&facade);
     programs.push(examples::of_crate(&facade));
-    // What the facade has by a name of its own is shown there.
+    // Items with a name of the facade's own are shown there.
     let at_root: BTreeSet<_> = programs.iter().flatten().cloned().collect();
     let (mut missing, mut known) = (Vec::new(), 0);
     for name in GATHERED {
         let mut shown = examples::of_crate(&folder(name));
         for program in &programs {
-            // What is of another part has its part's name before it.
+            // Items of another part are preceded by the part's name.
             if name == "core" || program.contains(name) {
                 shown.extend(program.iter().cloned());
             }

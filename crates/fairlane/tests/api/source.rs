@@ -27,7 +27,7 @@ pub(crate) struct Module {
     parent: Option<usize>,
 }
 
-/// What a name means: a module by its number, or an item of one.
+/// The meaning of a name: a module by its number, or an item of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Found {
     Module(usize),
@@ -94,7 +94,7 @@ impl Source {
         number
     }
 
-    /// What a path means in a module: nothing if it leads out of the crate.
+    /// Resolves a path in a module; returns nothing if it leads out of the crate.
     pub(crate) fn resolve(&self, module: usize, path: &[String]) -> Vec<Found> {
         self.resolve_within(module, path, 8)
     }
@@ -127,7 +127,7 @@ impl Source {
         self.named(at, last, steps)
     }
 
-    /// What a name means in a module: what it has itself, or else what it imports.
+    /// Resolves a name in a module: its own items first, then its imports.
     fn named(&self, number: usize, name: &str, steps: u32) -> Vec<Found> {
         let module = &self.modules[number];
         let own = module.items.iter().enumerate();
@@ -173,7 +173,7 @@ fn leaves(tree: &UseTree, before: &[String]) -> Vec<(String, Vec<String>)> {
     }
 }
 
-/// The items that the bodies of a `macro_rules!` show, without what they repeat; `$name` stands for itself.
+/// Returns the items in the bodies of a `macro_rules!`, without repetitions; `$name` stands for itself.
 fn made_by(definition: &ItemMacro) -> Vec<Item> {
     if definition.ident.is_none() {
         return Vec::new();
@@ -212,7 +212,7 @@ fn without_repetitions(tokens: TokenStream) -> TokenStream {
     kept.into_iter().collect()
 }
 
-/// Whether what has these attributes is there, by its `cfg`.
+/// Whether the `cfg` attributes of an item hold.
 pub(crate) fn is_there(attributes: &[Attribute]) -> bool {
     let conditions = attributes.iter().filter(|a| a.path().is_ident("cfg"));
     let mut conditions = conditions.map(|a| a.parse_args().expect("a condition"));
@@ -225,7 +225,7 @@ fn holds(condition: &Meta) -> bool {
             let absent = ["doctest", "fuzzing", "loom", "miri", "test"];
             !absent.iter().any(|absent| name.is_ident(absent))
         }
-        // A feature, Linux, or what is usual there.
+        // A feature, Linux, or a common platform property.
         Meta::NameValue(_) => true,
         Meta::List(list) => {
             let parts = Punctuated::<Meta, Token![,]>::parse_terminated;
@@ -260,12 +260,12 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// What an item that has a name is called.
+/// Returns an item's name, if it has one.
 pub(crate) fn ident(item: &Item) -> Option<&Ident> {
     visible(item).map(|(ident, _)| ident)
 }
 
-/// What an item that has a name is called, and who sees it.
+/// Returns an item's name and visibility, if it has a name.
 pub(crate) fn visible(item: &Item) -> Option<(&Ident, &Visibility)> {
     Some(match item {
         Item::Const(item) => (&item.ident, &item.vis),

@@ -279,7 +279,7 @@ impl Taking {
     fn take_frames(&self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
         let mut stream = &self.stream;
         stream.set_nonblocking(true)?;
-        // A chunk leaves less than one frame over.
+        // The remainder of earlier chunks is shorter than a frame.
         let mut buffer = vec![0; Header::BYTES + LONGEST as usize + CHUNK];
         let (mut begin, mut end, mut heard) = (0, 0, Instant::now());
         loop {
@@ -313,7 +313,7 @@ impl Taking {
     }
 }
 
-/// The reason for which a frame was not queued.
+/// The rest of the input after some frames were queued.
 enum Left {
     /// More frames, perhaps.
     Frames,
@@ -323,8 +323,8 @@ enum Left {
     Nothing,
 }
 
-/// Queues a few of the frames that are complete in `bytes`. Returns the number of bytes they took, and the reason for
-/// stopping.
+/// Queues a few of the frames that are complete in `bytes`. Returns the number of bytes they took, and the kind of the
+/// rest.
 fn admit(bytes: &[u8], bridge: &mut SiteBridge, now: Nanos) -> io::Result<(usize, Left)> {
     let mut rest = bytes;
     for _ in 0..TURN {

@@ -15,11 +15,11 @@ use super::in_order::{Disorder, InOrder, Late};
 pub struct Arrival<L, B> {
     /// In nanoseconds, never before that of the arrival before.
     pub time: u64,
-    /// Whose it is.
+    /// The flow or class that it belongs to.
     pub to: L,
     /// In bytes, without overhead.
     pub len: u32,
-    /// What leaves with the packet.
+    /// The part of the packet that is kept until it leaves.
     pub body: B,
 }
 
@@ -30,12 +30,12 @@ impl<L, B> Arrival<L, B> {
     }
 }
 
-/// What is kept of a packet's bytes while it waits.
+/// The part of a packet's bytes that is kept while it is queued.
 pub trait Body: Payload {
     /// Of these bytes; `headers` says where those are that can be marked, if anywhere.
     fn of(bytes: &[u8], headers: Option<(Layer, usize)>) -> Self;
 
-    /// What was kept.
+    /// Returns the bytes kept.
     fn bytes(&self) -> &[u8];
 }
 
@@ -85,7 +85,7 @@ pub trait Arrivals<L, B> {
     /// Where the last one stands, as errors say it.
     fn place(&self) -> String;
 
-    /// What was put in order.
+    /// Returns counts of the arrivals that were sorted.
     fn disorder(&self) -> Disorder;
 }
 

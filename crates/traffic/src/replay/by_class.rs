@@ -95,7 +95,7 @@ fn class_of(
     Ok(at)
 }
 
-/// Whose packets of attached processes are: a capture does not say.
+/// The owner of packets of attached processes: a capture does not contain it.
 const NOBODY: Owner = Owner {
     uid: u32::MAX,
     gid: u32::MAX,
@@ -178,17 +178,17 @@ impl<R: Read> Arrivals<ClassFlow, Frame> for Classified<R> {
     }
 }
 
-/// A link's classes as flows, for algorithms of flows: those that hold packets, in the order of the file. What each
-/// is entitled to is its weight, in millionths of the most that one is: what it is guaranteed. Where its link's
-/// algorithm promises nothing, that is its rate in the file, or else an equal part of what the class above has.
+/// A link's leaf classes as flows, for flow algorithms, in the order of the file. The weight of each is its entitlement
+/// in millionths of the largest one: its guaranteed rate. If its link's algorithm guarantees none, that is its
+/// configured rate, or else an equal part of its parent's.
 #[derive(Debug)]
 pub struct AsFlows {
-    /// What each is entitled to.
+    /// The entitlement of each.
     pub flows: Vec<Flow>,
-    /// What each is called.
+    /// The name of each.
     pub names: Vec<String>,
     places: Places,
-    /// Of the classes, by place; of one with children, nobody's.
+    /// The flow numbers of the classes, by place; unused for a class with children.
     numbers: Vec<u32>,
     /// Lengths that the link carries, without overhead.
     carried: RangeInclusive<u32>,
@@ -226,7 +226,7 @@ impl AsFlows {
             names,
             places: Places::new(ids),
             numbers,
-            // What is empty and has no overhead takes nothing on the link.
+            // An empty packet without overhead takes no time on the link.
             carried: u32::from(link.overhead == 0)..=longest.get(),
         }
     }
@@ -250,7 +250,7 @@ impl AsFlows {
     }
 }
 
-/// What each class is entitled to, in bit/s.
+/// Returns the entitlement of each class in bit/s.
 fn entitlements(link: &Link, terms: &List<ClassTerms>) -> Vec<u64> {
     let above = |at: usize| link.classes[at].parent;
     // Of each class, those below it included.
@@ -274,7 +274,7 @@ fn entitlements(link: &Link, terms: &List<ClassTerms>) -> Vec<u64> {
     entitled
 }
 
-/// What a replay did to each class; its keys are those of `fairlane replay --config --json`.
+/// The report of a replay by class; its keys are those of `fairlane replay --config --json`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The link's name.
@@ -283,7 +283,7 @@ pub struct Report {
     pub alg: String,
     /// Its rate in bit/s.
     pub rate_bps: u64,
-    /// Bytes that each packet takes beside its own.
+    /// Overhead in bytes per packet.
     pub overhead: u32,
     /// From the first arrival to the last departure.
     pub seconds: f64,

@@ -65,7 +65,7 @@ impl<R: Read> Packets<R> {
         header
     }
 
-    /// What was put in order.
+    /// Returns counts of the packets that were sorted.
     pub fn disorder(&self) -> Disorder {
         self.order.disorder
     }

@@ -20,7 +20,7 @@ pub struct Departure<'a> {
     pub len: u32,
     /// When it arrived.
     pub arrival: u64,
-    /// What was captured of it.
+    /// The captured bytes of it.
     pub bytes: &'a [u8],
 }
 
@@ -72,7 +72,7 @@ impl<W: Write> Departures for Rows<W> {
     }
 }
 
-/// In decimal digits: at a third of what the formatting of the standard library costs.
+/// Appends a number in decimal: at a third of the cost of the standard library's formatting.
 fn push_number(row: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut first = digits.len();
@@ -125,7 +125,7 @@ impl<W: Write> Departures for Captured<W> {
 /// Context of every error here.
 pub const WRITING: &str = "writing departures";
 
-/// The error of the writer itself, so that a reader who left is known as such.
+/// Returns the error of the writer itself, so that a broken pipe is recognized as such.
 fn unwritten(error: PcapError) -> anyhow::Error {
     match error {
         PcapError::IoError(error) => anyhow::Error::new(error),

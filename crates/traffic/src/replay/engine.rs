@@ -7,9 +7,9 @@ use fairlane_sim::{Completion, Label, Observer, Picos, Queue, Server, Step, Wait
 use super::arrivals::{Arrival, Arrivals, Body};
 use super::departures::{Departure, Departures};
 
-/// What packets go through on their way to the link: flows, or the classes of a site.
+/// The stage before the link: flows, or the classes of a site.
 pub(super) trait Course<Q, O, L, B> {
-    /// Bytes that each packet takes on the link beside its own.
+    /// Returns the overhead in bytes per packet on the link.
     fn overhead(&self) -> u32;
 
     /// A packet arrives at the queue.
@@ -22,8 +22,8 @@ pub(super) trait Course<Q, O, L, B> {
     fn name(&self, whose: L) -> String;
 }
 
-/// Sends all `arrivals` over the link, and says for how long: from the first arrival to the last
-/// departure. Holds what is queued and the flows, however many packets pass.
+/// Sends all `arrivals` over the link. Returns the time from the first arrival to the last departure. Memory depends on
+/// the backlog and the number of flows, not on the number of packets.
 pub(super) fn replay<Q, O, L, B>(
     server: &mut Server<Q, O, L, B>,
     course: &mut impl Course<Q, O, L, B>,

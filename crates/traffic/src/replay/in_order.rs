@@ -24,7 +24,7 @@ pub(super) struct InOrder<T> {
     pub disorder: Disorder,
 }
 
-/// What was put in order.
+/// Counts of the arrivals that were sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disorder {
     /// Arrivals that were earlier than one before them.
@@ -78,7 +78,7 @@ impl<T> InOrder<T> {
         }
     }
 
-    /// Takes one more in, as it was read. O(1) in order, else O(log of those within the window).
+    /// Adds the next arrival in input order. O(1) if in time order, else O(log n) in the number within the window.
     pub(super) fn push(&mut self, time: u64, arrival: T) -> Result<(), Late> {
         let early = self.latest.saturating_sub(time);
         if early > WINDOW {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::records::PCAPNG;
 
-/// What an input is.
+/// The format of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Rows of CSV.
@@ -20,9 +20,9 @@ pub enum Format {
 /// An input that has been looked at.
 pub struct Input {
     file: File,
-    /// What was read of it to know the format.
+    /// The bytes read to detect the format.
     beginning: Vec<u8>,
-    /// What it is.
+    /// The detected format.
     pub format: Format,
     /// Its size, where that is known.
     pub bytes: Option<u64>,
@@ -49,7 +49,7 @@ impl Input {
             | [0xa1, 0xb2, 0x3c, 0x4d]
             | [0x4d, 0x3c, 0xb2, 0xa1]
             | PCAPNG => Format::Capture,
-            // What is called a capture and is none: it is told so, not that it lacks columns.
+            // A file named as a capture that is none gets an error that says so, instead of one about missing columns.
             _ if is_capture(path) => Format::Capture,
             _ => Format::Rows,
         };

@@ -1,7 +1,7 @@
 //! Replay: the arrivals of a capture or of a list go over a simulated link, in the order of an
 //! algorithm ([`by_flow`]) or of a site's classes ([`by_class`]), and come out as departures.
 //!
-//! A pure function: the same input gives the same output. What is queued is held, not what passes.
+//! A pure function: the same input gives the same output. It holds the backlog in memory, not the whole input.
 
 mod arrivals;
 pub mod by_class;

@@ -9,7 +9,7 @@ use super::arrivals::{Arrival, Arrivals};
 use super::by_flow::{self, Found, Report, Setup};
 use super::in_order::Disorder;
 
-/// Packets between two words to whoever follows a replay.
+/// Packets between two progress reports of a replay.
 const STEP: usize = 4096;
 
 /// A packet that arrives.

@@ -14,7 +14,7 @@ use super::digest_key;
 use super::source::Source;
 use crate::ledger::{Ledger, Places};
 
-/// What each class sent over time.
+/// The throughput of each class over time.
 #[derive(Clone, Debug)]
 pub struct Rates {
     /// Of each class that sent, its name and (seconds, Mbit/s).
@@ -38,11 +38,11 @@ pub(super) struct LinkRun<'a> {
     classes: Vec<Vec<usize>>,
 }
 
-/// Who counts what happens: of each class, and what it sent over time where that is to be drawn.
+/// Observers of the run: counts of each class and, for drawing, its throughput over time.
 type Watch = (Ledger, Option<ClassMeter>);
 
 impl<'a> LinkRun<'a> {
-    /// Measured from `begin` to `end`; `drawn`: what is needed for [`Rates`] is kept.
+    /// Creates a run measured from `begin` to `end`; with `drawn`, it keeps the data for [`Rates`].
     pub(super) fn new(
         link: &'a Link,
         sources: &'a [Source],
@@ -116,7 +116,7 @@ impl<'a> LinkRun<'a> {
         self.simulation.observer_mut().0.restart(before);
     }
 
-    /// What became of the classes; `scenario` is what the report calls it.
+    /// Returns the results of the classes; `scenario` is the scenario's name in the report.
     pub(super) fn outcome(&self, scenario: String, seed: u64) -> LinkOutcome {
         let link = self.link;
         let time = self.simulation.clock() - self.begin;
@@ -150,7 +150,7 @@ impl<'a> LinkRun<'a> {
         }
     }
 
-    /// What was kept for it.
+    /// Returns the data kept for drawing.
     pub(super) fn rates(&self) -> Option<Rates> {
         let meter = self.simulation.observer().1.as_ref()?;
         let link = self.link;
@@ -177,10 +177,10 @@ fn step(link: &Link) -> Picos {
     Picos(picos).min(Picos::from_millis(100))
 }
 
-/// What a simulation of a link showed; its keys are those of `fairlane sim --json`.
+/// The result of a simulation of a link; its keys are those of `fairlane sim --json`.
 #[derive(Debug, Serialize)]
 pub struct LinkOutcome {
-    /// What was simulated.
+    /// The simulated scenario.
     pub scenario: String,
     /// The link's name.
     pub link: String,
@@ -188,7 +188,7 @@ pub struct LinkOutcome {
     pub algorithm: String,
     /// Its rate in bit/s.
     pub rate_bps: u64,
-    /// Bytes that each packet takes beside its own.
+    /// Overhead in bytes per packet.
     pub overhead: u32,
     /// That were measured.
     pub seconds: f64,
@@ -209,7 +209,7 @@ pub struct LinkOutcome {
 /// Sources alike.
 #[derive(Debug, Serialize)]
 pub struct SourceOutcome {
-    /// What the scenario calls them.
+    /// Their name in the scenario.
     pub name: String,
     /// How many they are.
     pub count: u32,

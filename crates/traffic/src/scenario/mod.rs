@@ -1,5 +1,5 @@
-//! A scenario: a site's link and who sends through it, or a network and who sends from where to where. What is
-//! wrong with one is said as of a site's file, with line and column.
+//! A scenario: a site's link with sources, or a network with sources and destinations. Errors in one are reported as
+//! for a site's file, with line and column.
 
 mod link_run;
 mod network;
@@ -43,9 +43,9 @@ pub struct Scenario {
     pub warnings: Vec<String>,
 }
 
-/// What is simulated.
+/// The simulated system.
 pub(crate) enum Plan {
-    /// A site's link, and who sends through it.
+    /// A site's link, and its sources.
     Link(Box<Link>, Vec<Source>),
     /// A network.
     Network(network::Plan),
@@ -65,7 +65,7 @@ impl Scenario {
         }
     }
 
-    /// Reads a file; `asked` is the link to simulate in place of the scenario's.
+    /// Reads a file; `asked` is the link to simulate instead of the scenario's.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Scenario {
         Scenario::parse(&fairlane_config::read_text(path)?, path, asked)
     }
 
-    /// Reads `text`, as if it were in `path`: a site's file is looked for beside it.
+    /// Parses `text` as the content of `path`; a relative path of a site's file starts at its folder.
     fn parse(text: &str, path: &Path, asked: Option<&str>) -> Result<Scenario, SiteError> {
         let name = path.display().to_string();
         let mut report = Report::new(&name, text);
@@ -175,7 +175,7 @@ fn read(
     }))
 }
 
-/// The sources of a link; what is wrong with them is reported.
+/// Returns the sources of a link; errors in them are reported.
 fn sources(
     written: &written::Scenario,
     link: &Link,

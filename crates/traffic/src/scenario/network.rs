@@ -1,4 +1,4 @@
-//! A scenario of a network: nodes, wires between them, and who sends from where to where.
+//! A scenario of a network: nodes, wires between them, and sources with destinations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -15,14 +15,14 @@ use crate::links::no_such;
 
 /// A packet's bytes unless the scenario says otherwise.
 const USUAL_LENGTH: u32 = 1500;
-/// What may wait at a port, likewise.
+/// The limits of a port's queue, unless the scenario says otherwise.
 const USUAL_LIMITS: SchedulerLimits = SchedulerLimits {
     packets: 1000,
     bytes: 1 << 30,
     per_flow: Limits::NONE,
 };
 const MOST_NODES: usize = 65_535;
-/// A delay from end to end is told up to 213 days.
+/// An end-to-end delay is reported up to 213 days.
 const MOST_DELAY: Nanos = Nanos::from_millis(3_600_000);
 
 /// A network that was found to be sound.
@@ -58,7 +58,7 @@ impl Plan {
         network
     }
 
-    /// Reads the tables of a network; or what is wrong with them is reported.
+    /// Reads the tables of a network; reports errors in them.
     pub(super) fn read(written: &written::Scenario, report: &mut Report) -> Option<Plan> {
         let before = report.errors();
         let mut reader = Reader::default();
@@ -68,7 +68,7 @@ impl Plan {
         for wire in &written.wire {
             reader.wire(wire, report);
         }
-        // Where a wire is missing, who cannot be reached is no news.
+        // If a wire has an error, unreachable nodes are not reported as well.
         let sound = report.errors() == before;
         let network = sound.then(|| reader.plan.network(0));
         let mut total = 0;
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nobody can reach a node without a wire.
+    /// Reports nodes without a wire, which are unreachable.
     fn lonely(&self, nodes: &[written::Node], report: &mut Report) {
         let ends: BTreeSet<u16> = (self.joined.iter())
             .flat_map(|&(from, to)| [from, to])

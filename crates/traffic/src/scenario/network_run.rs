@@ -123,10 +123,10 @@ fn micros(time: Picos) -> f64 {
     time.0 as f64 / Picos::from_micros(1).0 as f64
 }
 
-/// What a simulation of a network showed; its keys are those of `fairlane sim --json`.
+/// The result of a simulation of a network; its keys are those of `fairlane sim --json`.
 #[derive(Debug, Serialize)]
 pub struct NetworkOutcome {
-    /// What was simulated.
+    /// The simulated scenario.
     pub scenario: String,
     /// That were measured.
     pub seconds: f64,
@@ -140,11 +140,11 @@ pub struct NetworkOutcome {
     pub wires: Vec<WireReport>,
 }
 
-/// What became of the packets of sources alike. What was on its way before and what was sent was received,
-/// rejected, displaced, or is on its way.
+/// The packets of sources that are alike. Packets in transit at the start and packets sent were received, rejected,
+/// evicted, or are in transit.
 #[derive(Debug, Serialize)]
 pub struct FlowsReport {
-    /// What the scenario calls them.
+    /// Their name in the scenario.
     pub name: String,
     /// How many they are.
     pub count: u32,
@@ -205,16 +205,16 @@ impl DelaysReport {
     }
 }
 
-/// What became of packets on a wire, one way.
+/// The packets on a wire in one direction.
 #[derive(Debug, Serialize)]
 pub struct WireReport {
     /// The node whose output port it is.
     pub from: String,
     /// The node at its other end.
     pub to: String,
-    /// Who is next at the port.
+    /// The scheduling algorithm of the port.
     pub algorithm: &'static str,
-    /// What the port sends, in bit/s.
+    /// The rate of the port in bit/s.
     pub rate_bps: u64,
     /// How long a bit is on its way, in microseconds.
     pub delay_us: f64,

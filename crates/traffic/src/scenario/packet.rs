@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use etherparse::{IpHeaders, IpNumber, Ipv4Header, Ipv6Header, PacketBuilder};
 use fairlane_classify::{Dscp, Family, PortRange, Prefix, Protocol, VlanId};
 
-/// What the headers of a source's packets say. Sources alike spread over the prefixes and the
-/// ranges of ports.
+/// The header fields of a source's packets. Sources that are alike spread over the prefixes and the ranges of ports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Headers {
     pub source: Prefix,
@@ -106,7 +105,7 @@ pub(super) fn host(address: IpAddr) -> Prefix {
     Prefix::new(address, bits).expect("a whole address has no bits to spare")
 }
 
-/// What stands for an address that nobody named: in the blocks for documentation.
+/// Returns the placeholder for an unspecified address, from the documentation blocks.
 pub(super) fn unnamed(family: Family, source: bool) -> Prefix {
     let last = if source { 1 } else { 2 };
     host(match family {

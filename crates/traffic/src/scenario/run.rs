@@ -20,7 +20,7 @@ enum Course<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Of so many seconds beside the warm-up; `drawn`: what is needed for [`Rates`] is kept.
+    /// Creates a run of this many seconds after the warm-up; with `drawn`, it keeps the data for [`Rates`].
     ///
     /// # Errors
     ///
@@ -40,8 +40,7 @@ impl<'a> Run<'a> {
         Ok(Run { course, seed })
     }
 
-    /// Until the end, or as long as `go_on` says, which is told from time to time what part is
-    /// done.
+    /// Runs to the end, or while `go_on` returns true; that is called from time to time with the part completed.
     pub fn run(&mut self, go_on: impl FnMut(f64) -> bool) {
         self.run_while(go_on, || true);
     }
@@ -54,7 +53,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What became of what was sent; `scenario` is what the report calls it.
+    /// Returns the result; `scenario` is the scenario's name in the report.
     pub fn outcome(&self, scenario: String) -> Outcome {
         match &self.course {
             Course::Link(run) => Outcome::Link(run.outcome(scenario, self.seed)),
@@ -62,7 +61,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What was kept for it, of a link.
+    /// Returns the data kept for drawing, for a link.
     pub fn rates(&self) -> Option<Rates> {
         match &self.course {
             Course::Link(run) => run.rates(),
@@ -71,7 +70,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a simulation showed; its keys are those of `fairlane sim --json`.
+/// The result of a simulation; its keys are those of `fairlane sim --json`.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Outcome {

@@ -1,4 +1,4 @@
-//! What a scenario's sources send, and when: the same to a link's classes and through a network.
+//! Packet sources of a scenario and their timing, the same for a link's classes and for a network.
 
 use fairlane_config::{At, Report, Text, Time};
 use fairlane_core::{Length, Nanos, Rate};
@@ -12,17 +12,17 @@ const MOST_SOURCES: usize = 1_000_000;
 /// Packets that a backlogged source keeps in the queue, unless the scenario says otherwise.
 const WINDOW: u32 = 32;
 const MOST_RTT: Nanos = Nanos::from_millis(100_000);
-/// Packets that a source in a closed loop has on their way at most, likewise: what a common
-/// receiver has room for.
+/// The most packets that a closed-loop source has in flight, unless the scenario says otherwise: a common receive
+/// window.
 const TCP_WINDOW: u32 = 4096;
 /// A backlogged source that sees none of its packets leave for so long sends one more.
 const PATIENCE: Picos = Picos::from_millis(200);
-/// Spans of sending that a packet may take: each is drawn, and meanwhile nobody looks at Ctrl-C.
+/// The most sending spans per packet: each is drawn, and Ctrl-C is not checked meanwhile.
 const MOST_SPANS: u128 = 10_000;
 /// Shape of the spans of an on-off source: their variance is infinite, as measured of real ones.
 const SHAPE: f64 = 1.5;
 
-/// What a source sends, or several alike, and when.
+/// The packets of a source, or of several alike, and their timing.
 pub(crate) struct Sends {
     pub name: String,
     pub count: u32,
@@ -68,26 +68,26 @@ impl Sends {
     }
 }
 
-/// A time, where there is one; what is none is reported.
+/// Returns a time, if present; an invalid one is reported.
 pub(super) fn time(key: &str, text: &Option<Text>, report: &mut Report) -> Option<Nanos> {
     let time: Time = text.as_ref()?.read(key, report)?;
     Some(time.0)
 }
 
-/// What a source sends on its way from the file.
+/// A source as read from the file, with its context.
 pub(super) struct Form<'a> {
     pub source: &'a written::Source,
-    /// Bytes that a packet takes beside its own.
+    /// Overhead in bytes per packet.
     pub overhead: u32,
     /// A packet with that, unless the scenario says otherwise, and the longest.
     pub usual: Length,
     pub longest: Length,
-    /// How long a round trip takes beside transmission, where wires say so and not the source.
+    /// Round-trip time without transmission, if given by wires and not by the source.
     pub round: Option<Picos>,
 }
 
 impl Form<'_> {
-    /// The `number`-th of the file; or what is wrong with it is reported.
+    /// Reads the source with this number in the file; reports errors in it.
     pub(super) fn read(&self, number: usize, report: &mut Report) -> Option<Sends> {
         let source = self.source;
         let before = report.errors();

@@ -90,7 +90,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The `number`-th of the file; or what is wrong with it is reported.
+    /// Reads the source with this number in the file; reports errors in it.
     pub(super) fn read(&self, number: usize, report: &mut Report) -> Option<Source> {
         let source = self.source;
         let before = report.errors();

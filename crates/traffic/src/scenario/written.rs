@@ -34,7 +34,7 @@ pub(super) struct Node {
     pub limit: Option<Limit>,
 }
 
-/// What two of them are joined by.
+/// The link between two nodes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Wire {
@@ -48,7 +48,7 @@ pub(super) struct Wire {
     pub one_way: bool,
 }
 
-/// What may wait at an output port.
+/// The limits of the queue at an output port.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Limit {
@@ -66,7 +66,7 @@ pub(super) enum Place {
 }
 
 impl<'de> Deserialize<'de> for Place {
-    /// By hand: an untagged enum would lose the places of what is inside.
+    /// Written by hand: an untagged enum would lose the positions of nested values.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Place, D::Error> {
         struct Either;
         impl<'de> Visitor<'de> for Either {

@@ -27,8 +27,7 @@ const ANY: Flow = Flow {
 pub struct Capture<'a, R: Read> {
     packets: Packets<R>,
     per: Per,
-    /// What flows are entitled to, in the order of their appearance; without it any
-    /// number of them may appear.
+    /// The entitlements of flows, in the order of their appearance; without it any number of them may appear.
     declared: Option<&'a [Flow]>,
     overhead: u32,
     /// By digest.
@@ -40,8 +39,8 @@ pub struct Capture<'a, R: Read> {
 }
 
 impl<'a, R: Read> Capture<'a, R> {
-    /// Flows are told apart by the source address or by the 5-tuple, as `per` says. Row n of `declared` is for the n-th
-    /// flow to appear; without it any number may.
+    /// Distinguishes flows by the source address or by the 5-tuple, according to `per`. Row n of `declared` is for the
+    /// n-th flow to appear; without it any number may.
     pub fn new(packets: Packets<R>, per: Per, declared: Option<&'a [Flow]>, overhead: u32) -> Self {
         Capture {
             packets,
@@ -60,7 +59,7 @@ impl<'a, R: Read> Capture<'a, R> {
         &self.packets
     }
 
-    /// What the packets of each flow have in common, by its number.
+    /// Returns the fields that the packets of each flow share, by its number.
     pub fn names(self) -> Vec<String> {
         self.names
     }

@@ -1,4 +1,4 @@
-//! The flows of a replay: what each is entitled to.
+//! The flows of a replay and their entitlements.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,10 +11,10 @@ use fairlane_core::{Length, Weight};
 
 use crate::replay::csv::Rows;
 
-/// What one flow is entitled to.
+/// The entitlement of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Its share of the link, beside those of others.
+    /// Its share of the link relative to the others.
     pub weight: Weight,
     /// Longest packet it may bring, without overhead.
     pub max_len: Length,

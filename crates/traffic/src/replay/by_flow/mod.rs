@@ -34,16 +34,16 @@ const LIMITS: SchedulerLimits = SchedulerLimits {
     per_flow: Limits::NONE,
 };
 
-/// The link, and who may use it.
+/// The link, and its flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
-    /// Who is next.
+    /// The scheduling algorithm.
     pub algorithm: Algorithm,
     /// Most flows in an aggregate, for algorithms over those.
     pub aggregate: NonZeroU32,
     /// Of the link.
     pub rate: Rate,
-    /// Bytes that each packet takes on the link beside its own.
+    /// Overhead in bytes per packet on the link.
     pub overhead: u32,
     /// All flows, by number.
     pub flows: &'a [Flow],
@@ -99,7 +99,7 @@ pub(super) fn in_all(setup: &Setup<'_>, arrivals: &mut dyn Arrivals<FlowId, ()>)
     Ok(Report::new(setup, &meters))
 }
 
-/// Sends all `arrivals`, and returns who watched: with nobody, nothing is reckoned for one.
+/// Sends all `arrivals`, and returns the observer, which may be one that computes nothing.
 fn watched<B: Body + Send, O: Observer>(
     setup: &Setup<'_>,
     arrivals: &mut (impl Arrivals<FlowId, B> + ?Sized),

@@ -1,11 +1,11 @@
-//! What the packets of a captured flow have in common, in words.
+//! Names of captured flows: the fields that their packets share, as text.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fairlane_classify::{Family, Fragment, Headers, Per, Protocol};
 
-/// The flow of a packet with these headers, where flows are told apart by `per`: by the source
-/// address, else by the 5-tuple.
+/// Returns the name of the flow of a packet with these headers, with flows per `per`: the source address, else the
+/// 5-tuple.
 pub(super) fn flow_name(headers: &Headers, per: Per) -> String {
     let address = |bits: u128| match headers.family {
         Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(bits as u32)),

@@ -1,4 +1,4 @@
-//! What a replay did to each flow, beside what its algorithm promises.
+//! The report of a replay by flow: measurements next to the guarantees of the algorithm.
 
 use fairlane_config::class_report::DelayReport;
 use fairlane_core::bounds::Guarantees;
@@ -17,13 +17,13 @@ pub(super) type Meters = (WfiMeter, Option<DelayMeter>, Service);
 
 /// The meters of a link of this rate; with `each`, of the delays of each flow.
 pub(super) fn meters(rate: Rate, each: bool) -> Meters {
-    // What the bounds are proved for.
+    // The definition for which the bounds are proved.
     let wfi = WfiMeter::reading(rate, Backlogged::UntilDequeued);
     (wfi, each.then(DelayMeter::new), Service::new(rate))
 }
 
-/// What each flow sends, overhead included, and what is its due: its share, by weight, of what the link could
-/// send, among those that have something to send, while it has. O(1) a packet.
+/// The service of each flow, overhead included, and its due service: its share, by weight, of the link's capacity among
+/// the backlogged flows, while it is backlogged. O(1) per packet.
 #[derive(Debug)]
 pub(super) struct Service {
     flows: Vec<Served>,
@@ -31,7 +31,7 @@ pub(super) struct Service {
     speed: f64,
     /// Of those that have something to send.
     weights: u64,
-    /// What was due to each unit of weight that had something to send all the time until `clock`.
+    /// Service due per unit of weight to a flow that was backlogged all the time until `clock`.
     due: f64,
     clock: Picos,
     /// Of all packets.
@@ -68,7 +68,7 @@ impl Service {
         self.clock = to;
     }
 
-    /// Jain's index of what flows sent in parts of what was due to them, 1 at most; 1 of no flow.
+    /// Returns Jain's index of the flows' service relative to their due service, each ratio at most 1; 1 without flows.
     fn jain(&self) -> f64 {
         let (mut flows, mut sum, mut squares) = (0.0, 0.0, 0.0);
         for flow in self.flows.iter().filter(|flow| flow.due > 0.0) {
@@ -121,7 +121,7 @@ impl Observer for Service {
     }
 }
 
-/// What a replay did to each flow; its keys are those of `fairlane replay --json`.
+/// The report of a replay by flow; its keys are those of `fairlane replay --json`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The algorithm.
@@ -134,7 +134,7 @@ pub struct Report {
     /// The same.
     #[serde(skip)]
     pub rate: Rate,
-    /// Bytes that each packet takes beside its own.
+    /// Overhead in bytes per packet.
     pub overhead: u32,
     /// Most flows in an aggregate.
     pub aggregate: u32,
@@ -146,8 +146,8 @@ pub struct Report {
     pub oversized: u64,
     /// Of all packets, from arrival to the end of transmission.
     pub delay_ns: DelayReport,
-    /// Jain's index of what flows sent in parts of their share of the link among those that had something to
-    /// send, while they had, each part 1 at most: 1 where nobody had less than the share.
+    /// Jain's index of the flows' service relative to their share of the link among the backlogged flows, while they
+    /// were backlogged, each ratio at most 1: 1 if no flow had less than its share.
     pub jain: f64,
     /// By number.
     pub flows: Vec<FlowReport>,
@@ -158,7 +158,7 @@ pub struct Report {
 pub struct FlowReport {
     /// Its number.
     pub flow: u32,
-    /// What its packets have in common, in a capture.
+    /// The fields that its packets share, in a capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Its weight.
@@ -171,7 +171,7 @@ pub struct FlowReport {
     pub bytes: u64,
     /// How long a packet waited beyond its flow's share, at most.
     pub t_wfi_ns: f64,
-    /// What that cannot exceed.
+    /// The bound of that.
     pub t_wfi_bound_ns: Option<u64>,
     /// How far it fell behind its share, at most.
     pub b_wfi_bytes: f64,
@@ -186,8 +186,7 @@ pub struct FlowReport {
 }
 
 impl FlowReport {
-    /// How much of what was promised was used up; without a promise, how far the flow
-    /// fell behind.
+    /// Returns the used part of the bound; without a bound, how far the flow fell behind.
     pub fn badness(&self) -> f64 {
         match self.t_wfi_bound_ns {
             Some(bound) => self.t_wfi_ns / bound as f64,
