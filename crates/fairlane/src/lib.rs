@@ -119,7 +119,7 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `classify` | [`classify`]: from a packet's bytes to its class and flow |
-//! | `config` | [`config`]: a link and its classes from a file, and what they are guaranteed |
+//! | `config` | [`config`]: a link and its classes from a file, and their guarantees |
 //! | `io` | [`io`]: sockets, devices and memory as ways in and out |
 //! | `runtime` | [`spawn`] and [`runtime`]: a link that threads, tasks and processes share; [`mailbox`] and `io` |
 //! | `sim` | [`sim`]: a simulated link, sources of packets and meters |

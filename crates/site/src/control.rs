@@ -1,5 +1,5 @@
-//! The control thread: requests from outside ([`Handle`]), configurations that take over, orders to the
-//! forwarding thread, counts and reports. The forwarding thread waits for nothing that is done here.
+//! The control thread: requests through [`Handle`], configuration changes, orders to the forwarding thread, counts and
+//! reports. The forwarding thread never waits for the control thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -38,7 +38,7 @@ use crate::task::{Asking, Attaching, Waiting};
 
 /// Events that the control thread waits for.
 pub(crate) enum Event {
-    /// Another configuration is to take over.
+    /// A request to apply another configuration.
     Change(Request),
     /// It was read.
     Prepared(Box<Result<Prepared>>),
@@ -46,26 +46,26 @@ pub(crate) enum Event {
     Wrote,
     /// A request for the flows that send most.
     Flows(Hear),
-    /// Something else is to be done.
+    /// Another task.
     Do(Asking),
-    /// The interface was opened, or could not be, that a configuration is to take over with.
+    /// The interface that a new configuration names was opened, or could not be.
     Opened(Result<Box<Opened>>),
     /// Another process is about to take over and asks for the interfaces and state.
     Give(SyncSender<Result<Box<Gave>>>),
-    /// It is ready.
+    /// The other process is ready to take over.
     HandOver(Box<Handing>, SyncSender<Result<u64>>),
-    /// It does not take over after all.
+    /// The other process does not take over after all.
     Keep(u32),
     /// The forwarding thread has ended.
     Ended(Box<Ended>),
 }
 
-/// A configuration that is to take over.
+/// A requested configuration change.
 pub(crate) struct Request {
     pub(crate) source: Source,
     /// The configuration that it was derived from, if that must still be running.
     pub(crate) base: Option<Arc<Site>>,
-    /// It is only asked whether it could.
+    /// Whether to check the change without applying it.
     pub(crate) dry: bool,
     /// The interface that is attached with it.
     pub(crate) attach: Option<Attaching>,
@@ -84,11 +84,11 @@ pub(crate) struct Ended {
 const LOOK: Duration = Duration::from_millis(1);
 /// The same at first: most orders are soon done.
 const FIRST_LOOK: Duration = Duration::from_micros(50);
-/// The same while nothing was asked.
+/// The same without a pending request.
 const IDLE: Duration = Duration::from_millis(200);
 /// Minimum interval between two reports, however much changes.
 const CHANGED: Nanos = Nanos::from_millis(100);
-/// The part of the time that telling states may take where much changes: changes wait meanwhile.
+/// The part of the time that reporting may take under frequent changes, which wait meanwhile.
 const TELLING: u64 = 10;
 
 /// Maximum time for which a configuration waits until classes that it removes have drained.
@@ -105,13 +105,13 @@ pub(crate) enum Asked {
     #[default]
     Nothing,
     Counts,
-    /// For what flows sent.
+    /// For the flows' counts.
     Flows,
     /// Whether the classes that this link removes have drained.
     Drained(Box<Next>),
-    /// To add the classes that come with this link.
+    /// To add the new classes of this link.
     Classes(Box<Next>),
-    /// To change parameters alone, as this link says.
+    /// To change only the parameters that differ in this link.
     Parameters(Box<Next>),
     /// To run this plan.
     Plan(Box<Plan>),
@@ -133,7 +133,7 @@ pub(crate) struct Control {
     pub(crate) handle: Handle,
     pub(crate) notify: Notify,
     pub(crate) attach: Option<Attach>,
-    /// The longest times between two rounds that the forwarding thread had for an order.
+    /// The longest times between two rounds that the forwarding thread spent on an order.
     pub(crate) longest: Arc<Longest>,
     /// The needs for which the devices were opened.
     pub(crate) needs: Needs,
@@ -143,7 +143,7 @@ pub(crate) struct Control {
     pub(crate) devices: [Interface; 2],
     /// The delay that the path between the interfaces adds to every class.
     pub(crate) pipeline: Pipeline,
-    /// Where others are opened in their place, if they may be.
+    /// The keepers that open replacements for the devices, if permitted.
     pub(crate) keepers: [Option<ToKeeper>; 2],
     /// Which of them are detached.
     pub(crate) detached: [bool; 2],
@@ -155,7 +155,7 @@ pub(crate) struct Control {
     pub(crate) state: State,
 }
 
-/// How far it is.
+/// Progress of requests and reports.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) asked: Asked,
@@ -163,26 +163,26 @@ pub(crate) struct State {
     ordered: Nanos,
     /// The interval that the cost of the last report requires before the next.
     telling: Nanos,
-    /// The configuration that is being read, or taken over then.
+    /// The configuration that is being read or applied.
     pub(crate) request: Option<Asker>,
-    /// Those that are to be read after it.
+    /// Configurations to be read after it.
     requests: VecDeque<Request>,
-    /// The site that is being taken over, and its links that are not yet.
+    /// The site that is being applied, and its links that are not applied yet.
     next: Option<Arc<Site>>,
     waiting: VecDeque<Next>,
-    /// The first of these, which waits for classes that it does not have.
+    /// The first of these, while classes that it removes drain.
     draining: Option<(Box<Draining>, Box<Next>)>,
     /// The change that waits for an interface to be opened, and that interface once it is open.
     pub(crate) prepared: Option<Prepared>,
     pub(crate) opened: Option<(Side, Box<Opened>)>,
     /// Tasks still to be carried out.
     pub(crate) tasks: VecDeque<Asking>,
-    /// Whether another process takes over.
+    /// Progress of a hand-over to another process.
     pub(crate) stage: Stage,
     /// The process that this one took over from, until that is reported.
     pub(crate) took: Option<Took>,
     reloads: u32,
-    /// The protocol that no filter looks into of which the log said so last, by link.
+    /// By link, the protocol unknown to the filters that was last logged.
     opaque_links: HashMap<Arc<str>, Arc<str>>,
     /// The last attempt to load the file.
     last_reload: LastReload,
@@ -200,9 +200,9 @@ pub(crate) struct State {
 
 /// Recipient of the result of a configuration change.
 pub(crate) struct Asker {
-    /// The file that it is read from.
+    /// The file that the configuration is read from.
     path: Option<PathBuf>,
-    /// Changes that are not in that file may be lost.
+    /// Whether changes that are not in that file may be discarded.
     discards: bool,
     dry: bool,
     /// On which side which interface is attached with it.
@@ -213,7 +213,7 @@ pub(crate) struct Asker {
 /// Classes that a notice names at most.
 const NAMED: usize = 3;
 
-/// The classes that differ between two configurations: how many, and the names of the first ones. O(classes).
+/// Returns the number of classes that differ between two configurations, and the names of the first ones. O(classes).
 fn changed_classes(before: &Site, after: &Site) -> (usize, Vec<String>) {
     let (mut count, mut names) = (0, Vec::new());
     for link in &after.links {
@@ -384,7 +384,7 @@ impl Control {
         }
     }
 
-    /// How long an event may be waited for.
+    /// Returns the longest time to wait for an event.
     fn patience(&self) -> Duration {
         match self.state.asked {
             Asked::Nothing => {
@@ -410,7 +410,7 @@ impl Control {
         self.read_next();
     }
 
-    /// Reads a configuration on a thread of its own, which may take as long as it likes.
+    /// Reads a configuration on a separate thread, for which there is no time limit.
     fn read_next(&mut self) {
         if self.state.request.is_some() {
             return;
@@ -464,7 +464,7 @@ impl Control {
 
     /// Reports that a configuration cannot be applied.
     pub(crate) fn refuse(&mut self, asker: Asker, error: Error) {
-        // A change that came first is no fault of the file.
+        // A concurrent change is no fault of the file.
         if asker.path.is_some() && !asker.dry && !matches!(error, Error::Outdated) {
             self.state.last_reload.error = Some(error.to_string().into());
             self.state.changed = true;
@@ -531,15 +531,15 @@ impl Control {
         }
     }
 
-    /// The links of a site are to take over.
+    /// Applies the links of a site.
     pub(crate) fn go_on_as(&mut self, prepared: Prepared) {
         self.state.next = Some(prepared.site);
         self.state.waiting = prepared.links.into();
     }
 
-    /// Says so, if all links of the new site have taken over.
+    /// Reports the change once all links of the new site are applied.
     pub(crate) fn taken_over(&mut self) {
-        // Where the forwarding thread has nothing to do, nothing is asked of it.
+        // Links that need nothing of the forwarding thread are skipped.
         while self.state.waiting.front().is_some_and(Next::is_same) {
             if let Some(next) = self.state.waiting.pop_front()
                 && let Some(plan) = self.plan_mut(next.side)
@@ -577,7 +577,7 @@ impl Control {
         }
     }
 
-    /// Whether something is being changed, or waits for it.
+    /// Whether a change is in progress or pending.
     pub(crate) fn is_busy(&self) -> bool {
         let State {
             asked,
@@ -637,7 +637,7 @@ impl Control {
 
     pub(crate) fn order(&mut self, order: Order) {
         self.state.ordered = self.clock.now();
-        // One at a time has room. After the forwarding thread it does not matter.
+        // There is space for the one order at a time. If the forwarding thread has ended, the order does not matter.
         let _ = self.orders.push(order);
     }
 
@@ -664,7 +664,7 @@ impl Control {
         self.order(Order::Drain(draining));
     }
 
-    /// Classes that are to go were looked at: they go, or are looked at again.
+    /// Handles a poll of draining classes: removes them, or polls again.
     fn drained(&mut self, draining: Box<Draining>, next: Box<Next>) {
         if draining.is_done() || self.clock.now() >= draining.until {
             self.go_over(*next);
@@ -734,7 +734,7 @@ impl Control {
                 (Order::Exchange(side, _), Asked::Attach(interface)) => {
                     self.attached(side, interface);
                 }
-                // Nothing else is asked.
+                // No other requests return here.
                 _ => {}
             }
         }
@@ -754,7 +754,7 @@ impl Control {
         }
     }
 
-    /// Classes have other parameters; with `refused`, one of them has not.
+    /// Handles a completed change of parameters; with `refused`, one class rejected its change.
     fn changed(&mut self, refused: bool, next: Next) {
         let Some(plan) = self.plan_mut(next.side) else {
             return;

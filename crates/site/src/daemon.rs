@@ -53,9 +53,9 @@ pub(crate) struct Maker {
 /// How a site is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long it runs; until it is stopped without.
+    /// Duration of the run; without one it runs until stopped.
     pub time: Option<Duration>,
-    /// How often its state is reported.
+    /// Interval between reports.
     pub interval: Duration,
     /// Behavior when an interface is deleted.
     pub on_loss: OnLoss,
@@ -93,10 +93,10 @@ pub enum OnLoss {
     Fail,
 }
 
-/// An interface as it is used.
+/// An interface in use.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Its name; empty where nothing but processes is on this side.
+    /// Its name; empty if only processes are on this side.
     pub name: Arc<str>,
     /// How frames are exchanged with it, fixed when it was opened: `packet`, or `xdp` with its mode and, if there are
     /// several, its queues, either followed by the workers, if any; `tap` or `none`.
@@ -167,8 +167,8 @@ impl Handle {
         self.stop.ask_at_once();
     }
 
-    /// How many rounds the thread that forwards has made. It makes one in 20 ms at least: a number that
-    /// stays says that it hangs, or has ended.
+    /// Returns the number of rounds of the forwarding thread. It makes at least one every 20 ms: if the number does not
+    /// change, the thread hangs or has ended.
     #[must_use]
     pub fn rounds(&self) -> u64 {
         self.rounds.get()
@@ -188,7 +188,7 @@ impl Handle {
         }));
     }
 
-    /// What runs.
+    /// Returns the running site.
     #[must_use]
     pub fn site(&self) -> Arc<Site> {
         Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
@@ -245,17 +245,17 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// The configuration is not valid, or cannot take over without a restart: the running one is
-    /// kept. Something else runs than `base`; the run has ended.
+    /// The configuration is invalid, or cannot be applied without a restart: the running one is kept. The running site
+    /// is not `base`; or the run has ended.
     pub fn change(&self, source: Source, base: Option<Arc<Site>>) -> Result<Arc<Site>> {
         self.ask(source, base, false, None)
     }
 
-    /// Whether a configuration [could take over](Handle::change), and what would run then.
+    /// Checks whether a configuration [could be applied](Handle::change). Returns the site that would then run.
     ///
     /// # Errors
     ///
-    /// As a change. Nothing changes either way.
+    /// As for [`change`](Handle::change). Nothing changes either way.
     pub fn consider(&self, source: Source) -> Result<Arc<Site>> {
         self.ask(source, None, true, None)
     }
@@ -496,7 +496,7 @@ impl Daemon {
         self.control.plans.iter().map(|plan| &*plan.link)
     }
 
-    /// Frames that arrive are its own from now on, if it was [deaf](Options::deaf).
+    /// Starts to receive, if it was [deaf](Options::deaf).
     ///
     /// # Errors
     ///
@@ -531,9 +531,8 @@ impl Daemon {
         self.control.handle.site()
     }
 
-    /// Forwards, on a thread of its own, until it is stopped, its time is over, or an interface
-    /// fails. `report` hears of the state from time to time, on this thread; while it takes its
-    /// time, frames pass, and nothing else happens.
+    /// Forwards on a separate thread, until it is stopped, its time is over, or an interface fails. `report` is called
+    /// at the report interval, on this thread. While it runs, frames pass, but other requests wait.
     pub fn run(self, report: impl FnMut(&Arc<Report>)) -> Outcome {
         let Daemon {
             mut control,
@@ -623,7 +622,7 @@ fn ports(interfaces: &Interfaces, notify: &Notify) -> Ports {
     ]
 }
 
-/// The filters for workers at each device, where there are any.
+/// The filters for the workers at each device, if any.
 type AllFilters = [Option<Arc<SharedFilters>>; 2];
 
 /// Both directions of a site, as they are made.
@@ -660,7 +659,7 @@ impl Lanes<'_> {
             self.registrar = Some((arbiter.registrar(), link.longest));
         }
         self.plans.push(plan);
-        // How long a frame may be, its class knows.
+        // The class limits the frame length.
         let frames = FlowConfig::new(Weight::ONE, Length::MAX);
         Lane::Shaped(Box::new(arbiter), frames)
     }
@@ -727,7 +726,7 @@ fn let_attach(
                 pid: process.peer.pid,
             }),
         },
-        // From here on its delay is measured: a process has its own clock.
+        // The delay is measured from here on: a process has its own clock.
         came: clock.now(),
         losing: false,
         verdict: Cell::default(),

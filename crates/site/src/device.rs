@@ -42,7 +42,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Ok(Losses::default())
     }
 
-    /// Whether a good part of the places is taken in which frames wait to be received. O(1).
+    /// Whether a good part of the receive ring is occupied. O(1).
     fn is_filling(&self) -> bool {
         false
     }
@@ -52,7 +52,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         None
     }
 
-    /// Hears what arrives from now on, or nothing more, where that can be chosen.
+    /// Starts or stops receiving, for devices that support this.
     fn hear(&self, anything: bool) -> io::Result<()> {
         let _ = anything;
         Ok(())
@@ -67,12 +67,13 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     /// received; the device still reports its [losses](Self::losses). Takes tens of milliseconds for each of its
     /// sockets.
     fn end(&mut self) -> u64 {
-        // One that is gone hears nothing in any case.
+        // A device that is gone receives nothing in any case.
         let _ = self.hear(false);
         forget(self, 1).0
     }
 
-    /// Frames that it was given to transmit, and that the kernel has not taken up: they go nowhere once it is dropped.
+    /// Returns the number of frames given to it for transmission that the kernel has not taken: they are lost once it
+    /// is dropped.
     fn untaken(&self) -> u64 {
         0
     }
@@ -80,7 +81,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     /// How frames are exchanged with the interface.
     fn backend(&self) -> String;
 
-    /// The same as it is now, where that may change; nothing is built for it.
+    /// Returns the current backend, if it may change. Does not allocate.
     fn backend_now(&self) -> Option<Arc<str>> {
         None
     }
@@ -91,7 +92,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         let _ = opened;
     }
 
-    /// Where another interface is opened in its place, if that may be.
+    /// Returns the keeper that opens replacements, if permitted.
     fn keeper(&self) -> Option<ToKeeper> {
         None
     }
@@ -106,15 +107,15 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         true
     }
 
-    /// Frames that arrived and are neither received nor where another process would find them; how long
-    /// they have waited.
+    /// Moves frames that have arrived, and that neither this process nor its successor would receive, to `into`.
+    /// Returns how long they have waited.
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
         let _ = into;
         Duration::ZERO
     }
 
-    /// Frames that threads of its own were to send and had not when they came to [rest](Self::rest), of each the
-    /// oldest first.
+    /// Moves frames that its transmit workers had not sent when they came to [rest](Self::rest) to `into`, oldest first
+    /// for each worker.
     fn take_unsent(&mut self, into: &mut VecDeque<Frame>) {
         let _ = into;
     }
@@ -129,12 +130,12 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         let _ = position;
     }
 
-    /// Whether its interface is this process's from now on, or another's that has it too.
+    /// Notes whether the interface belongs to this process from now on, or to another that has it too.
     fn own(&mut self, ours: bool) {
         let _ = ours;
     }
 
-    /// Has threads of its own receive and transmit from now on, where any are to.
+    /// Starts its workers, if it is to have any.
     fn start(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -144,7 +145,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Ok(())
     }
 
-    /// Appends at most `most` frames that threads of its own have received, of each the oldest first; how many.
+    /// Appends at most `most` frames received by its workers, oldest first for each, and returns their number.
     fn take_classified(
         &mut self,
         into: &mut Vec<ClassifiedFrame>,
@@ -154,20 +155,20 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Ok(0)
     }
 
-    /// Gives those threads back what frames were in that this one has dropped.
+    /// Returns emptied buffers to its workers.
     fn give_back(&mut self) {}
 
-    /// A round begins, which looks at what those threads have received.
+    /// Starts a round: polls its workers' mailboxes.
     fn look(&mut self, look: Look) {
         let _ = look;
     }
 
-    /// How long frames have waited with those threads, if there are any.
+    /// Returns how long frames have waited with its receive workers, if any.
     fn waits(&self) -> Option<Waits> {
         None
     }
 
-    /// The same of threads that transmit.
+    /// Returns the same for transmit workers.
     fn transmit_waits(&self) -> Option<Waits> {
         None
     }
@@ -177,13 +178,13 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         true
     }
 
-    /// Whether frames that arrive may be [lent](Self::lend) now.
+    /// Whether its receive side may be [lent](Self::lend) now.
     fn may_lend(&self) -> bool {
         false
     }
 
-    /// Gives away where frames arrive, if it may: from now on none do here, and nothing but frames that leave is to
-    /// be asked of this until it [has that back](Self::have_back).
+    /// Lends out its receive side, if permitted. From then on no frame arrives here, and only transmission may be
+    /// requested until [`have_back`](Self::have_back).
     fn lend(&mut self) -> Option<Lent> {
         None
     }
@@ -201,7 +202,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
 pub(crate) struct Lent {
     /// Where frames arrive.
     pub(crate) entrance: AnyDevice,
-    /// Ends a wait for them.
+    /// Ends a wait for frames.
     pub(crate) bell: Arc<Bell>,
 }
 
@@ -242,7 +243,8 @@ pub(crate) struct ToPass {
 pub(crate) struct Losses {
     /// Frames not sent because the interface was absent, or was released first.
     pub(crate) away: u64,
-    /// Taken to be sent, and not sent, or not yet: else they are refused, or away, or were handed over.
+    /// Frames accepted for transmission and not sent, or not yet; not counting those rejected, dropped as absent, or
+    /// handed over.
     pub(crate) unsent: u64,
     /// Frames not received in time, or before the interface was released.
     pub(crate) lost: u64,
@@ -255,7 +257,7 @@ impl Losses {
     fn since(self, before: Losses) -> Losses {
         Losses {
             away: self.away.saturating_sub(before.away),
-            // It is less where some were sent since.
+            // Decreases when frames were sent since.
             unsent: self.unsent.wrapping_sub(before.unsent),
             lost: self.lost.saturating_sub(before.lost),
             uncut: self.uncut.saturating_sub(before.uncut),
@@ -272,17 +274,16 @@ impl AddAssign for Losses {
     }
 }
 
-/// A device of whatever kind.
+/// Any device.
 pub(crate) type AnyDevice = Box<dyn Device>;
 
-/// Bytes of the ring of an interface through packet sockets: some 10,000 frames of an MTU of 1,500,
-/// whatever their lengths.
+/// Bytes of an interface's packet socket ring: some 10,000 frames with an MTU of 1,500, whatever their lengths.
 const PACKET_RING: usize = 16 << 20;
 
 /// Requirements of a site's frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
-    /// Frames that may wait in all links.
+    /// The most frames queued in all links.
     pub(crate) frames: u64,
     /// Bytes of the longest.
     pub(crate) longest: u32,
@@ -314,10 +315,10 @@ pub(crate) fn named(interfaces: &Interfaces) -> impl Iterator<Item = &String> {
     near.into_iter().chain([&interfaces.outside])
 }
 
-/// The early drop at each of both devices, where there is to be one.
+/// The early drop at each of both devices, if enabled.
 pub(crate) type Ports = [Option<Arc<Port>>; 2];
 
-/// The near device and the one outside, with their names. Nothing is open after an error.
+/// Opens the near device and the outside one, and returns them with their names. Nothing is open after an error.
 pub(crate) fn open(
     interfaces: &Interfaces,
     needs: Needs,
@@ -410,9 +411,9 @@ struct Opener {
     memory: Option<xdp::Memory>,
     notify: Notify,
     port: Option<Arc<Port>>,
-    /// How a thread of its own receives, if one is to.
+    /// Options of its receive workers, if any.
     workers: Option<WorkerOptions>,
-    /// The tap device that has its addresses while it is open, if one has.
+    /// The tap device that has its addresses while it is open, if any.
     moves_to: Option<String>,
 }
 
@@ -489,7 +490,7 @@ impl Opener {
         Ok(Opened::new(device, hold))
     }
 
-    /// The device whose frames arrive at these: as many as there are workers, or the one.
+    /// Returns a device that receives by these backends: one for each worker, or the only one.
     fn received_by(&self, backends: Vec<PacketBackend<Frame>>) -> Result<AnyDevice> {
         let Some(workers) = &self.workers else {
             return Ok(Box::new(backends.into_iter().next().ok_or(Error::Ended)?));
@@ -500,8 +501,8 @@ impl Opener {
         Ok(Box::new(worked))
     }
 
-    /// The device whose frames are in this memory, with its queues divided among the workers, if there are any: as many
-    /// of those that receive, and of those that transmit, as there are queues for. The mode that the interface offers.
+    /// Opens a device with frames in this memory. Its queues are divided among the workers, if any: as many receive
+    /// workers, and transmit workers, as there are queues for. Also returns the mode that the interface offers.
     fn shared(&self, memory: &xdp::Memory, deaf: bool) -> Result<(AnyDevice, XdpMode)> {
         let Some(workers) = &self.workers else {
             let whole = Shared::bind(memory, &self.name, deaf)?;
@@ -577,7 +578,7 @@ pub(crate) fn unheld(name: &str) -> Result<AnyDevice> {
     Ok(Box::new(PacketBackend::open(name, &of_packets(true))?))
 }
 
-/// The tap device, with the same Ethernet address at each start. One that was made to persist keeps its own.
+/// Opens the tap device, with the same Ethernet address at each start. A persistent device keeps its own.
 fn tap(name: &str, outside: &str) -> Result<(String, AnyDevice)> {
     let persists = interface::mtu(name).is_ok();
     let tap = TunBackend::open(name, Layer::Ethernet)?;

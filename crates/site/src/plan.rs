@@ -21,9 +21,8 @@ use crate::order::{Adding, Draining, Gone, Moved, Taking};
 use crate::passing::{Finding, Findings, What};
 use crate::workers::SharedFilters;
 
-/// Mailboxes of processes that a round looks at, and packets that it takes from each: about as many
-/// in all as it takes in from a device, so that processes that push as fast as they can leave the
-/// thread the time for what arrives there.
+/// Mailboxes of processes that a round polls, and packets that it takes from each: in all about as many as it receives
+/// from a device, so that processes which push as fast as they can leave the thread time for received frames.
 const SCAN_LIMIT: usize = 8;
 const DRAIN_LIMIT: usize = 16;
 
@@ -60,9 +59,9 @@ struct Aside {
 pub(crate) struct Passing {
     /// Round-trip times since the last report.
     pub(crate) trips: Delays,
-    /// Segments that came again.
+    /// Retransmitted segments.
     pub(crate) again: u64,
-    /// Segments that were marked before they came.
+    /// Segments that arrived with a CE mark.
     pub(crate) marked: u64,
 }
 
@@ -96,7 +95,7 @@ impl Passing {
 /// State of a class, including its descendants, as last reported.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
-    /// Nothing before the first time.
+    /// `None` before the first report.
     pub(crate) report: Option<Shared<ClassReport>>,
     pub(crate) delays: meter::Told,
 }
@@ -109,7 +108,7 @@ impl Told {
 }
 
 impl Account {
-    /// Its own counts, by those of its queues.
+    /// Returns its own counts, given those of its queues.
     pub(crate) fn own(&self, counted: &ClassStats) -> ClassStats {
         match &self.aside {
             Some(aside) => counted.plus(&aside.carried).minus(&aside.foreign),
@@ -139,22 +138,22 @@ pub(crate) struct Plan {
     rules: Arc<Classifier<u32>>,
     /// Where its frames arrive.
     port: Option<Arc<Port>>,
-    /// Tables of frames that may be dropped before they are received.
+    /// Tables for early drop of its frames.
     early: Option<Tables>,
     /// Passive TCP observations.
     pub(crate) findings: Option<Findings>,
-    /// How long packets may wait for the daemon's rounds, next to their delay.
+    /// How long packets may wait for the daemon's rounds, in addition to their delay.
     rounds: Nanos,
-    /// Where workers find its filters, if there are any where its frames arrive.
+    /// Where its workers find the filters, if its frames arrive at an interface with workers.
     shared_filters: Option<Arc<SharedFilters>>,
 }
 
-/// A link that is to take over, with all of it that takes time made.
+/// A link to be applied, with all of its costly parts already built.
 pub(crate) struct Next {
     pub(crate) side: Side,
     link: Arc<Link>,
     terms: List<ClassTerms>,
-    /// Its classes have no numbers yet. None where it is not known yet that they are wanted.
+    /// Its classes have no numbers yet. `None` until it is known that the filters are needed.
     filters: Option<LinkClassifier>,
     /// The digest key and the rules of its filters.
     key: DigestKey,
@@ -165,7 +164,7 @@ pub(crate) struct Next {
 }
 
 enum How {
-    /// No class comes, goes or changes, no filter either.
+    /// No class is added, removed or changed, and no filter either.
     Same,
     /// Only the link's rate or the parameters of the classes at these places change: no class is added, removed or
     /// moved, and packets are classified as before.
@@ -237,7 +236,7 @@ impl Running {
 }
 
 impl Next {
-    /// Whether the forwarding thread has nothing to do.
+    /// Whether the forwarding thread need not do anything.
     pub(crate) fn is_same(&self) -> bool {
         matches!(self.how, How::Same)
     }
@@ -274,7 +273,7 @@ fn contract(terms: &ClassTerms, rounds: Nanos) -> Option<Contract> {
     })
 }
 
-/// The filters of a link whose classes have no numbers yet.
+/// Returns the filters of a link whose classes have no numbers yet.
 fn unnumbered(link: &Link, rules: &Arc<Classifier<u32>>, key: DigestKey) -> LinkClassifier {
     let numbers = vec![ClassId::ROOT; link.classes.len()];
     link.classifier_by(Arc::clone(rules), &numbers, key)
@@ -391,7 +390,7 @@ impl Plan {
         }
     }
 
-    /// Packets may wait so long for the daemon's rounds, next to their delay, before they are late.
+    /// Sets how long packets may wait for the daemon's rounds, in addition to their delay, before they count as late.
     pub(crate) fn allow(&mut self, rounds: Nanos) {
         if self.rounds != rounds {
             self.rounds = rounds;
@@ -399,7 +398,7 @@ impl Plan {
         }
     }
 
-    /// Notes at each meter what its class is guaranteed by now.
+    /// Notes the current guarantee of each class at its meter.
     fn note_guarantees(&self) {
         let longest = u64::from(self.link.longest.get());
         for (account, terms) in self.accounts.iter().zip(self.terms.iter()) {
@@ -438,7 +437,7 @@ impl Plan {
         (!ids.is_empty()).then(|| Draining::new(self.side, ids, until))
     }
 
-    /// The classes that are to be added first, if there are any.
+    /// Returns the classes that must be added first, if any.
     pub(crate) fn adding(&self, next: &Next) -> Option<Adding> {
         let How::Steps(steps) = &next.how else {
             return None;
@@ -534,7 +533,7 @@ impl Plan {
             rules: Arc::clone(filters.rules()),
             port: self.port.clone(),
             early,
-            // They come with the plan that takes over.
+            // They come with the plan that replaces this one.
             findings: None,
             rounds: self.rounds,
             shared_filters: self.shared_filters.clone(),

@@ -31,7 +31,7 @@ pub struct Report {
     pub links: Vec<LinkReport>,
     /// Directions without a link.
     pub open: Vec<OpenReport>,
-    /// Ways of the kernel past the site, a sentence each: see [`bypasses`](crate::bypasses).
+    /// Kernel paths that bypass the site, a sentence each: see [`bypasses`](crate::bypasses).
     pub bypasses: Vec<Arc<str>>,
     /// Processes attached now.
     pub attached: usize,
@@ -44,7 +44,7 @@ pub struct Report {
     pub longest_step_us: f64,
     /// The same by kind of work, and the part that the thread itself used.
     pub longest_steps: Vec<StepReport>,
-    /// How the thread that forwards fares.
+    /// Timing of the forwarding thread.
     pub forwarding: ForwardingReport,
 }
 
@@ -84,7 +84,7 @@ pub struct ForwardingReport {
     /// Time from when a packet is eligible until the round begins that sends it: Delta_D. Either this thread transmits
     /// itself, without a hand-off to another, or transmit workers do; [`PipelineReport`] covers those.
     pub delta_d_us: Option<SpanReport>,
-    /// Rounds that took longer than they may: what bounds from interface to interface allow for.
+    /// Rounds longer than the interface-to-interface bounds allow for.
     pub round_violations: u64,
 }
 
@@ -133,7 +133,8 @@ pub struct PipelineReport {
     pub handed_us: Option<f64>,
     /// The guaranteed number of these workers' longest rounds: the rest of Delta_D, as budgeted.
     pub transmit_us: Option<f64>,
-    /// How often frames have waited with a worker for more rounds than `arrival_rounds`, or `transmit_rounds`.
+    /// Number of times that frames have waited with a worker for more rounds than `arrival_rounds`, or
+    /// `transmit_rounds`.
     pub violations: u64,
     /// The most bytes that the device has held, including those of transmit workers, to compare with `device_bytes`; 0
     /// where they are not counted.
@@ -150,7 +151,7 @@ impl PipelineReport {
         let micros = |span: Nanos| span.0 as f64 / 1e3;
         let longest = |spans: Spans| (spans.count() > 0).then(|| spans.longest());
         let RoundStats { scan, late, .. } = thread.rounds;
-        // From look to look there may be a little more than a round.
+        // The time between two polls may be slightly more than a round.
         let round = longest(scan).max(waits.map(|waits| waits.longest_round));
         let of = |rounds: usize| Some(micros(round?) * rounds as f64);
         let transmit_us = |waits: Waits| {
@@ -179,20 +180,20 @@ impl PipelineReport {
 /// Counters of an interface that the link reports do not include.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct InterfaceReport {
-    /// Its name; empty where processes alone are on this side.
+    /// Its name; empty if only processes are on this side.
     pub name: Arc<str>,
-    /// How frames are exchanged with it, by how many queues and threads; `away` while it is gone, and `detached` until it
-    /// is attached again.
+    /// How frames are exchanged with it, by how many queues and threads; `away` while it is absent, and `detached`
+    /// until an interface is attached again.
     pub backend: String,
-    /// Whether it is used: it was not detached.
+    /// Whether it is in use, that is, not detached.
     pub attached: bool,
     /// Whether its egress is shaped: a link leads there, and shaping is on.
     pub shaped: bool,
-    /// Arrived and not received: no room, no time, or it was detached or deleted first.
+    /// Frames that arrived and were not received: the ring was full, or the interface was detached or deleted first.
     pub lost: u64,
     /// Of these, since the last report.
     pub recently_lost: u64,
-    /// Dropped as they arrived, for their classes had more than their share of an overload.
+    /// Frames dropped on arrival, because their classes exceeded their share of an overload.
     pub early: u64,
     /// Of these, since the last report.
     pub recently_early: u64,
@@ -215,7 +216,7 @@ pub struct OpenReport {
     pub bytes: u64,
 }
 
-/// A link, and what became of its packets.
+/// A link and its counters.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkReport {
     /// Its name.
@@ -233,8 +234,8 @@ pub struct LinkReport {
     pub overhead: u32,
     /// Bytes of the longest frame that it carries.
     pub longest_frame: u32,
-    /// The MTU that this follows from: that of its interface when the file was read. Null where the file says it, or
-    /// nothing was known of the interface.
+    /// The MTU of its interface when the file was read, from which this follows. Null if the file gives the length, or
+    /// the interface was unknown.
     pub longest_mtu: Option<u32>,
     /// The rate that it carried, overhead included.
     pub carried_bps: f64,
@@ -242,7 +243,7 @@ pub struct LinkReport {
     pub utilisation: f64,
     /// The rate in the last interval, not over the whole run.
     pub recent_bps: f64,
-    /// Whether it is shaped now; else frames pass by its classes as they come.
+    /// Whether it is shaped now; else frames bypass its classes in order of arrival.
     pub shaped: bool,
     /// Frames that passed by its classes, and are in no count of theirs.
     pub passed_frames: u64,
@@ -252,25 +253,25 @@ pub struct LinkReport {
     pub received_frames: u64,
     /// Frames longer than the link can ever carry.
     pub oversized: u64,
-    /// Frames that are not what their headers say; in the default class.
+    /// Frames with malformed headers; they are in the default class.
     pub malformed: u64,
     /// Frames that no filter matched; in the default class.
     pub unmatched: u64,
     /// Frames of protocols that no filter looks into: neither IP nor link-layer control.
     pub opaque_frames: u64,
-    /// The protocol of most of them, where at least 100 frames and more than a hundredth of the last minute's are of such
-    /// protocols; null elsewhere.
+    /// The protocol of most of them, if at least 100 frames and more than a hundredth of the last minute's are of such
+    /// protocols; else null.
     pub opaque_protocol: Option<Arc<str>>,
     /// Frames that the interface took.
     pub transmitted: u64,
-    /// Packets that wait.
+    /// Queued packets.
     pub queued_packets: u64,
     /// The delay that the path through the daemon adds to every class.
     pub pipeline: PipelineReport,
     /// Classes, children after their parents, in the order of the file. Pieces without a change are shared with the
     /// previous report.
     pub classes: List<ClassReport>,
-    /// The delays of each of them, since the start.
+    /// The delays of each class, since the start.
     #[serde(skip)]
     pub delays: Vec<Arc<Delays>>,
 }

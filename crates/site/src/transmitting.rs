@@ -1,5 +1,5 @@
-//! Threads that transmit. Each has a device that frames leave by at one interface, and takes them from a mailbox of
-//! its own, which the thread that forwards fills; what frames were in comes back by another.
+//! Transmit workers. Each has a device that frames leave by at one interface, and takes frames from its own mailbox,
+//! which the forwarding thread fills; emptied buffers return through another mailbox.
 //!
 //! Frames in the mailboxes and frames that the devices have not sent share one budget, that of the interface. The
 //! transmit queue is therefore no longer than if the forwarding thread transmitted itself. All frames of a flow use the
@@ -33,24 +33,24 @@ use crate::workers::{
     Bell, Look, Looks, Marks, Waits, cores, lock, queues_to_transmit, thread_for,
 };
 
-/// Frames that may wait for a worker, as far as the budget has room: of the shortest it has for little more.
+/// Places of a worker's mailbox. The budget has space for few more even of the shortest frames.
 pub(crate) const SLOTS: usize = 256;
 
 /// The most frames a worker holds, not counting those its device took: a batch and a full mailbox.
 pub(crate) const HELD: usize = BATCH + WAITING;
 const WAITING: usize = most_waiting::<Frame>(SLOTS);
 
-/// In how many rounds of a worker the device has each frame that was handed over, if it has room: that in which it
-/// came, and then as many as it takes to empty a full mailbox.
+/// Within how many of a worker's rounds the device takes each frame that was handed over, if it has space: the round in
+/// which the frame arrived, and then those it takes to empty a full mailbox.
 pub(crate) const ROUNDS: usize = 1 + WAITING.div_ceil(BATCH);
 
 /// How frames are transmitted at an interface by threads of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct TransmitOptions {
     pub(crate) clock: Clock,
-    /// How many, at least one.
+    /// Number of workers, at least one.
     pub(crate) count: usize,
-    /// Where each of them stays; none, or as many.
+    /// The core of each worker; empty, or one each.
     pub(crate) cores: Vec<usize>,
     /// Key of the flow digest that selects a worker. Workers started after others with frames left over use the same
     /// key.
@@ -106,7 +106,7 @@ struct Told {
     refused: AtomicU64,
     /// It has ended, or is about to.
     has_ended: AtomicBool,
-    /// As [`Waits`] has them, written when they change.
+    /// The values of [`Waits`], written when they change.
     longest_round: AtomicU64,
     rounds: AtomicU64,
     longest: AtomicU64,
@@ -137,7 +137,7 @@ impl Told {
     }
 }
 
-/// How many frames are in the mailbox, or were: the thread that forwards writes here, once a batch.
+/// Number of frames ever put into the mailbox. The forwarding thread writes it, once per batch.
 #[derive(Default)]
 #[repr(align(64))]
 struct Handed(AtomicU64);
@@ -146,7 +146,7 @@ struct Handed(AtomicU64);
 struct Shared {
     handed: Handed,
     told: Told,
-    /// Where the worker waits for frames.
+    /// The worker waits for frames here.
     frames: Room,
     /// Asks the worker to send its frames and end.
     stop: AtomicBool,
@@ -164,8 +164,7 @@ impl Drop for Ending {
     }
 }
 
-/// A device that frames leave by while no worker has it, and the frames that its last one had and that it has not
-/// taken, oldest first.
+/// A transmit device without a worker, and the frames of its last worker that it has not taken, oldest first.
 pub(crate) struct Idle<D> {
     pub(crate) device: D,
     pub(crate) left: VecDeque<Frame>,
@@ -235,21 +234,22 @@ struct TransmitHandle<D> {
     lent: Lent,
     /// Budget consumed by all frames handed over.
     taken: u64,
-    /// How many they are, and how many the worker knows of.
+    /// Number of frames handed over, and the number the worker was notified of.
     handed: u64,
     known: u64,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Option<Left<D>>>>,
 }
 
-/// The workers that transmit at an interface, to the thread that forwards. Dropping it ends them, and waits for that.
+/// The forwarding thread's handle of the transmit workers at an interface. Dropping it ends them and waits for their
+/// end.
 pub(crate) struct TransmitHandles<D> {
     each: Vec<TransmitHandle<D>>,
-    /// Which of them has a flow, by its digest.
+    /// Key of the flow digest that selects a worker.
     key: DigestKey,
     budget: u64,
     cost: fn(usize) -> u64,
-    /// Frames that the whole budget has no room for.
+    /// Number of frames longer than the whole budget.
     too_long: u64,
     most_in_flight: u64,
 }
@@ -322,7 +322,7 @@ impl<D: Device> Transmitter<D> {
     fn run(mut self, clock: &Clock, core: Option<usize>) -> Left<D> {
         before_all_others();
         if let Some(core) = core {
-            // It was there when the site was opened; if it is not any more, any other will do.
+            // The core existed when the site was opened; if it does not any more, any other will do.
             let _ = pin_to_core(core);
         }
         let ending = Ending(Arc::clone(&self.shared));
@@ -359,7 +359,7 @@ impl<D: Device> Transmitter<D> {
         Ok(())
     }
 
-    /// Takes frames out of the mailbox, as many as it has room for: how many.
+    /// Takes frames from the mailbox while the batch has space. Returns their number.
     fn take(&mut self) -> usize {
         let room = BATCH.saturating_sub(self.batch.len());
         let took = self.frames.pop_batch(room, |frame| {
@@ -400,7 +400,7 @@ impl<D: Device> Transmitter<D> {
         Ok(())
     }
 
-    /// Waits until there are frames, or it is to end; no longer than this, and not at all if that is so.
+    /// Waits for frames or the stop request, for at most `longest`; returns at once if either is present.
     fn wait(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
         let (frames, shared) = (&self.frames, &self.shared);
         let nothing = || frames.is_empty() && !shared.stop.load(Ordering::Acquire);
@@ -485,7 +485,7 @@ impl<D> TransmitHandle<D> {
         self.shared.bell.ring();
     }
 
-    /// Hands a frame over that takes so much of the budget. It comes back if there is no place.
+    /// Hands over a frame with this cost against the budget. Returns the frame if the mailbox is full.
     #[inline]
     fn hand_over(&mut self, frame: Frame, cost: u64) -> Result<(), Frame> {
         if let Frame::Bytes(bytes) = &frame {
@@ -516,8 +516,8 @@ impl<D> TransmitHandle<D> {
         }
     }
 
-    /// Waits until the worker has ended, which was to [stop](Self::stop): its device, with the frames that it has not
-    /// sent, and how many that has taken. Nothing of one that has panicked.
+    /// Waits for the end of a worker that was asked to [stop](Self::stop). Returns its device with the frames not sent,
+    /// and the number of frames that the device has taken, or `None` if the worker has panicked.
     fn end(mut self) -> Option<(Idle<D>, u64)> {
         let Left {
             mut idle,
@@ -540,8 +540,8 @@ impl<D> Drop for TransmitHandle<D> {
 }
 
 impl<D: Device + 'static> TransmitHandles<D> {
-    /// A worker for each of the devices, all of one interface of this name. Where one cannot start none does: the
-    /// devices come back.
+    /// Starts a worker for each of the devices, all of the interface `name`. If one cannot start, none does, and the
+    /// devices are returned.
     pub(crate) fn start(
         devices: Vec<Idle<D>>,
         options: &TransmitOptions,
@@ -581,7 +581,7 @@ impl<D: Device + 'static> TransmitHandles<D> {
         let with_threads = handles.each.iter_mut().zip(devices).zip(threads);
         for ((handle, device), (thread, ends)) in with_threads {
             handle.begins_with(&device, options.cost);
-            // It waits for this alone.
+            // The thread waits for its worker only.
             let _ = thread.send(Transmitter::new(device, options.cost, ends));
         }
         Ok(handles)
@@ -589,7 +589,7 @@ impl<D: Device + 'static> TransmitHandles<D> {
 }
 
 impl<D: Device + 'static> TransmitHandle<D> {
-    /// A thread of this name, for the worker that it is given; without one it ends.
+    /// Starts a thread with this name. The thread waits for its worker, and ends if it gets none.
     fn spawn(
         &mut self,
         name: String,
@@ -623,11 +623,12 @@ impl<D> TransmitHandles<D> {
         }
     }
 
-    /// Hands over from the front of `batch`, in order, as far as the budget and the mailboxes have room: how many.
+    /// Hands over frames from the front of `batch`, in order, while the budget and the mailboxes have space. Returns
+    /// their number.
     ///
     /// # Errors
     ///
-    /// Why one of the workers has ended by itself. Nothing was handed over.
+    /// The error with which a worker ended. Nothing was handed over then.
     pub(crate) fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
         if self.has_one_ended() {
             return Err(self.reason());
@@ -675,7 +676,7 @@ impl<D> TransmitHandles<D> {
     fn take_back(&mut self) {
         for TransmitHandle { back, lent, .. } in &mut self.each {
             back.pop_batch(usize::MAX, |piece| match piece {
-                // It is freed where more comes than was lent.
+                // Buffers beyond those lent are freed.
                 Emptied::Bytes(bytes) => drop(lent.took_back(bytes)),
                 Emptied::Shared(frame) => frame.keep(),
             });
@@ -723,7 +724,7 @@ impl<D> TransmitHandles<D> {
         self.most_in_flight
     }
 
-    /// Frames that the budget has no room for.
+    /// Returns the number of frames longer than the whole budget.
     pub(crate) fn too_long(&self) -> u64 {
         self.too_long
     }
@@ -741,13 +742,13 @@ impl<D> TransmitHandles<D> {
         }
     }
 
-    /// How long frames have waited in the mailboxes.
+    /// Returns how long frames have waited in the mailboxes.
     pub(crate) fn waits(&self) -> Option<Waits> {
         let each = self.each.iter().map(|worker| worker.shared.told.waits());
         each.fold(None, |all, waits| Waits::of_both(all, Some(waits)))
     }
 
-    /// By which the first of them is woken.
+    /// Returns the bell that wakes the first of them.
     pub(crate) fn bell(&self) -> Option<Arc<Bell>> {
         let first = self.each.first();
         first.map(|worker| Arc::clone(&worker.shared.bell))
@@ -786,8 +787,9 @@ impl<D> Drop for TransmitHandles<D> {
     }
 }
 
-/// How many frames workers were given, and how many the kernel has taken of them, modulo 2^64: neither goes back while they
-/// send. Frames that the last workers have left are given to none again, and count as sent when they are.
+/// The number of frames given to workers, and the number of those that the kernel has taken, modulo 2^64. Neither
+/// decreases while they transmit. Frames left by the last workers are not counted as given again; they count as sent
+/// when they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fared {
     handed: u64,

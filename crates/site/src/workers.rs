@@ -1,5 +1,5 @@
-//! Threads that receive. Each takes the frames of one interface, finds out which class each is of, and hands
-//! both on to the thread that forwards, by a mailbox of its own; what frames were in comes back by another.
+//! Receive workers. Each takes the frames of one interface, classifies them, and hands them with their classes to the
+//! forwarding thread through its own mailbox; emptied buffers return through another mailbox.
 //!
 //! A worker's notes come from an immutable, numbered copy of the filters. If a frame's number differs from that of the
 //! filters in force when it is queued, the frame is classified again there. A frame is therefore classified as if the
@@ -38,14 +38,14 @@ pub(crate) use counts::{
 };
 pub(crate) use waits::{Look, Looks, Marks, Waits};
 
-/// Frames that may wait for the thread that forwards: a millisecond of a million a second. Where there are more,
-/// the worker leaves them in the ring of the interface, and they are lost there when that is full.
+/// Places of the mailbox to the forwarding thread: a millisecond at a million frames per second. Further frames stay in
+/// the interface's ring, and are lost there when that is full.
 pub(crate) const SLOTS: usize = 1_024;
 
 /// Interval at which a worker reports its interface's losses.
 const TELLS: Nanos = Nanos::from_millis(10);
 
-/// Numbers of tables; a worker's note has room for as many.
+/// Number of distinct table numbers that fit into a worker's note.
 const NUMBERS: u32 = 1 << (u32::BITS - TABLE);
 /// Bits of a note below the table's number.
 const TABLE: u32 = 1 + Found::BITS;
@@ -60,7 +60,7 @@ struct Table {
 /// Location of the filters for the workers at one interface: those of the link that its frames go to.
 #[derive(Default)]
 pub(crate) struct SharedFilters {
-    /// Of the table; 0 while there is none.
+    /// The table's number; 0 without a table.
     number: AtomicU32,
     table: Mutex<Option<Arc<Table>>>,
 }
@@ -73,7 +73,7 @@ impl fmt::Debug for SharedFilters {
     }
 }
 
-/// Nothing that is done under these locks panics half-way.
+/// No code under these locks panics half-way.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -89,7 +89,7 @@ impl SharedFilters {
         number
     }
 
-    /// The table, if it is another than the one that is known. One load where it is the same.
+    /// Updates `known` if the table has changed. One load if it has not.
     fn renew(&self, known: &mut Option<Arc<Table>>) {
         let number = known.as_ref().map_or(0, |known| known.number);
         if self.number.load(Ordering::Acquire) != number {
@@ -101,14 +101,14 @@ impl SharedFilters {
 /// A worker's classification of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// By the table of this number; 0 for none, and nothing is known.
+    /// The number of the table used; 0 for none, with no class.
     pub(crate) table: u32,
     pub(crate) to: ClassFlow,
     pub(crate) found: Found,
 }
 
 impl Note {
-    /// Where there is no table.
+    /// The note without a table.
     const NONE: Note = Note {
         table: 0,
         to: ClassFlow {
@@ -165,7 +165,7 @@ impl ClassifiedFrame {
     }
 }
 
-/// An event that ends a wait.
+/// An eventfd that ends a wait.
 pub(crate) struct Bell(OwnedFd);
 
 impl Bell {
@@ -199,11 +199,11 @@ impl Wake for Bell {
 
 /// State shared by a worker and the forwarding thread, in addition to the two mailboxes. Written rarely.
 struct Shared {
-    /// Where the thread that forwards waits for frames.
+    /// The forwarding thread waits for frames here.
     frames: Room,
     /// Frames that are in the mailbox, or were.
     handed: AtomicU64,
-    /// The worker is to end, and its wait with it.
+    /// Asks the worker to end, and ends its wait.
     stop: AtomicBool,
     bell: Bell,
     /// State and counts that the device reports.
@@ -224,10 +224,10 @@ pub(crate) struct Worker<D> {
     /// Frames that found the mailbox full: at most a batch.
     classified: VecDeque<ClassifiedFrame>,
     scratch: Scratch,
-    /// On those that have just come.
+    /// Notes on the frames that have just arrived.
     notes: Vec<Note>,
     frames: Producer<ClassifiedFrame>,
-    /// How many it has handed on.
+    /// Number of frames handed on.
     handed: u64,
     /// Emptied buffers, returned by the forwarding thread.
     back: Consumer<Emptied>,
@@ -244,13 +244,13 @@ struct WorkerHandle<D> {
     back: Producer<Emptied>,
     /// Emptied buffers that the mailbox had no room for.
     owed: OwedRoom,
-    /// Of the frames that wait in the mailbox.
+    /// Polls of the mailbox.
     marks: Marks,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Option<Left<D>>>>,
 }
 
-/// The workers at an interface, to the thread that forwards. Dropping it ends them, and waits for that.
+/// The forwarding thread's handle of the workers at an interface. Dropping it ends them and waits for their end.
 pub(crate) struct WorkerHandles<D> {
     each: Vec<WorkerHandle<D>>,
     /// Index of the worker that is polled first.
@@ -259,7 +259,7 @@ pub(crate) struct WorkerHandles<D> {
     waker: Waker,
     /// It has waited, or was to, since it looked for frames last.
     has_waited: bool,
-    /// Why the first of them has ended by itself, while the others have not.
+    /// The error with which the first of them ended, until all have ended.
     failed: Option<io::Error>,
     looks: Looks,
 }
@@ -349,11 +349,11 @@ impl<D: Device> Worker<D> {
         worker
     }
 
-    /// Receives until it is to end, or the device is gone.
+    /// Receives until it is stopped or the device is gone.
     fn run(mut self, clock: &Clock, core: Option<usize>) -> Left<D> {
         before_all_others();
         if let Some(core) = core {
-            // It was there when the site was opened; if it is not any more, any other will do.
+            // The core existed when the site was opened; if it does not any more, any other will do.
             let _ = pin_to_core(core);
         }
         let goes_on = |worker: &mut Self, _, _: &Step| !worker.shared.stop.load(Ordering::Relaxed);
@@ -387,7 +387,7 @@ impl<D: Device> Worker<D> {
         count
     }
 
-    /// Finds out where the frames go that have just come.
+    /// Classifies the frames that have just arrived.
     fn classify(&mut self, now: Nanos) {
         self.filters.renew(&mut self.table);
         let origin = Origin {
@@ -477,7 +477,7 @@ impl<D: Device> Steps for Worker<D> {
 }
 
 impl<D: Device + 'static> WorkerHandle<D> {
-    /// A thread of this name, for the worker that it is given; without one it ends.
+    /// Starts a thread with this name. The thread waits for its worker, and ends if it gets none.
     fn spawn(
         &mut self,
         name: String,
@@ -522,7 +522,7 @@ impl<D> WorkerHandle<D> {
         self.shared.bell.ring();
     }
 
-    /// Appends at most `most` frames, the oldest first; how many.
+    /// Appends at most `most` frames, oldest first, and returns their number.
     fn take(&mut self, into: &mut Vec<ClassifiedFrame>, most: usize) -> usize {
         let took = self.frames.pop_batch(most, |classified| {
             self.owed.took(&classified.frame);
@@ -532,12 +532,12 @@ impl<D> WorkerHandle<D> {
         took
     }
 
-    /// Whether the worker has ended, and all that it had handed on was taken.
+    /// Whether the worker has ended and all frames that it handed on were taken.
     fn has_ended(&self) -> bool {
         self.frames.is_abandoned() && self.frames.is_empty()
     }
 
-    /// Whether no frame waits: then the waker is woken when one does.
+    /// Whether no frame is queued; if so, the waker is woken for the next one.
     fn may_wait(&self, waits: &mut Context<'_>) -> bool {
         let frames = &self.frames;
         let nothing = || frames.is_empty() && !frames.is_abandoned();
@@ -556,8 +556,8 @@ impl<D> Drop for WorkerHandle<D> {
 }
 
 impl<D: Device + 'static> WorkerHandles<D> {
-    /// A worker for each of the devices, all of one interface of this name. Where one cannot start none does: the
-    /// devices come back.
+    /// Starts a worker for each of the devices, all of the interface `name`. If one cannot start, none does, and the
+    /// devices are returned.
     pub(crate) fn start(
         devices: Vec<D>,
         options: &WorkerOptions,
@@ -590,7 +590,7 @@ impl<D: Device + 'static> WorkerHandles<D> {
             Err(error) => return Err((error, devices)),
         };
         for ((thread, device), ends) in threads.into_iter().zip(devices).zip(ends) {
-            // It waits for this alone.
+            // The thread waits for its worker only.
             let _ = thread.send(Worker::new(device, options, ends));
         }
         Ok(handles)
@@ -610,7 +610,7 @@ impl<D> WorkerHandles<D> {
         self.each.iter().for_each(WorkerHandle::stop);
     }
 
-    /// How many there are.
+    /// Returns the number of workers.
     pub(crate) fn count(&self) -> usize {
         self.each.len()
     }
@@ -621,8 +621,8 @@ impl<D> WorkerHandles<D> {
         &mut self.each[at]
     }
 
-    /// Appends at most `most` frames, of each worker the oldest first; how many. Each has an equal share, and what
-    /// one has not is the others'.
+    /// Appends at most `most` frames, oldest first for each worker, and returns their number. Each worker has an equal
+    /// share; unused shares go to the others.
     ///
     /// # Errors
     ///
@@ -661,7 +661,7 @@ impl<D> WorkerHandles<D> {
         self.failed = Some(failed);
     }
 
-    /// One has ended: the others are to. Whether they have.
+    /// Stops all workers after one has ended. Returns whether all have ended.
     fn have_ended(&mut self) -> bool {
         self.stop();
         let ended = self.each.iter().filter(|worker| worker.has_ended());
@@ -682,12 +682,12 @@ impl<D> WorkerHandles<D> {
         }
     }
 
-    /// How long frames have waited in the mailboxes that rounds since have taken.
+    /// Returns how long frames have waited in the mailboxes.
     pub(crate) fn waits(&self) -> Waits {
         self.looks.waits()
     }
 
-    /// Gives back what frames were in that this thread has dropped, as far as there is room.
+    /// Returns emptied buffers to the workers, as far as there is space.
     pub(crate) fn give_back(&mut self) {
         for turn in 0..self.each.len() {
             let WorkerHandle { back, owed, .. } = self.turn(turn);
@@ -695,7 +695,7 @@ impl<D> WorkerHandles<D> {
         }
     }
 
-    /// Whether no frame waits: then the [bell](Self::bell) is rung when one does.
+    /// Whether no frame is queued; if so, the [bell](Self::bell) is rung for the next one.
     pub(crate) fn may_wait(&mut self) -> bool {
         let mut waits = Context::from_waker(&self.waker);
         let waiting = self

@@ -1,4 +1,4 @@
-//! A device whose interface may go, and come back.
+//! A device whose interface may disappear and reappear.
 //!
 //! While the interface is absent nothing is received, and packets for it are dropped and counted, as on an interface
 //! whose cable was pulled: packets held longer would only leave late. Everything else continues. A separate thread
@@ -27,18 +27,18 @@ use crate::notice::Notice;
 use crate::task::Waiting;
 use crate::workers::{ClassifiedFrame, Look, Waits};
 
-/// How often an interface that is away is looked for.
+/// Interval of the search for an absent interface.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A device that stays when its interface goes, if it is to.
+/// A device that outlives its interface, if so configured.
 pub(super) struct Lasting {
-    /// None while it is away, or detached.
+    /// `None` while it is absent or detached.
     opened: Option<Opened>,
     /// It was detached, and is not reopened automatically.
     detached: bool,
     /// Another process has received the open sockets.
     passed: Cell<bool>,
-    /// Whether it is waited for when it is gone; else that is an error.
+    /// Whether to wait for a lost interface; else its loss is an error.
     waits: bool,
     keeper: Keeper,
     /// Never readable: waited for while the interface is absent.
@@ -49,7 +49,7 @@ pub(super) struct Lasting {
     former_most_in_flight: u64,
     former_waits: Option<Waits>,
     former_transmit_waits: Option<Waits>,
-    /// Frames dropped while it was away.
+    /// Frames dropped while it was absent.
     away: u64,
     lending: Lending,
     /// Its backend name while it is absent, and while it is detached.
@@ -70,13 +70,13 @@ pub(crate) type ToKeeper = Sender<ToKeep>;
 
 /// Requests to the keeper.
 pub(crate) enum ToKeep {
-    /// It is gone: it is to be opened again once it is back.
+    /// The interface is gone: reopen it once it is back.
     Lost(Opened),
     /// Release the interface and do not reopen it; then answer the caller.
     LetGo(Option<Opened>, Option<Waiting>),
     /// Open an interface of this name as a replacement, and call this with the result.
     Open(String, Box<dyn FnOnce(Result<Opened>) + Send>),
-    /// Says in a note whose the interface is.
+    /// Record the interface's owner in its note.
     Note(Box<dyn FnOnce() -> io::Result<()> + Send>),
     /// The interface is no longer needed.
     End,
@@ -92,8 +92,8 @@ struct Keeper {
 }
 
 impl Lasting {
-    /// Opens an interface, now, to hear nothing yet perhaps, and whenever it is back. The thread that
-    /// does the latter says so.
+    /// Opens an interface now, possibly without receiving yet, and again whenever it reappears. The keeper thread
+    /// reports the latter.
     pub(super) fn open(opener: Opener, on_loss: OnLoss, deaf: bool) -> Result<Lasting> {
         Lasting::over(opener.open(deaf)?, opener, on_loss)
     }
@@ -118,7 +118,7 @@ impl Lasting {
         })
     }
 
-    /// Whether an error says that the interface is gone, and that it is waited for.
+    /// Whether an error means that the interface is gone and is to be waited for.
     fn is_away(&self, error: &io::Error) -> bool {
         let gone = [io::ErrorKind::NotFound, io::ErrorKind::NetworkDown];
         self.waits && gone.contains(&error.kind())
@@ -191,7 +191,7 @@ fn keep(
     back: &Sender<Opened>,
     ended: &Sender<Losses>,
 ) {
-    // While it is looked for: why it could not be used when that was last said.
+    // The last reported reason why the absent interface could not be used.
     let mut missing: Option<String> = None;
     loop {
         let next = match missing {
@@ -243,7 +243,7 @@ fn keep(
     }
 }
 
-/// Opens the interface again if it is there; whether it is used. Says once why it cannot be.
+/// Reopens the interface if it exists. Returns whether it is in use. A reason why it cannot be is reported once.
 fn look_for(opener: &Opener, said: &mut String, back: &Sender<Opened>) -> bool {
     let Opener { name, notify, .. } = opener;
     match opener.open_again() {
@@ -579,7 +579,7 @@ mod tests {
             Ok(0)
         }
 
-        /// As many as it has lost.
+        /// Returns the same number as its losses.
         fn refused(&self) -> u64 {
             self.lost.load(Ordering::Relaxed)
         }
