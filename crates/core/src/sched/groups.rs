@@ -352,7 +352,10 @@ impl<S: Scale> Members<S> {
         let changed = entity.group < 0;
         let pending = self.pending.get(&id).filter(|_| changed).copied();
         let own = pending.map_or(entity.own_group, |terms| terms.slot);
-        if own.max(lowest) != group {
+        let lowest_of_own = own.max(lowest);
+        // In a higher group than it needs it stays until its share changes or it is idle: each move costs an entity
+        // its lateness, and others decide how often the lowest group changes.
+        if lowest_of_own > group || changed && lowest_of_own < group {
             return false;
         }
         if let Some(terms) = pending {
@@ -368,7 +371,7 @@ impl<S: Scale> Members<S> {
         }
         entity.mark = lowest as u8;
         // The sum of weights may have changed so far that it must move after all.
-        own.max(lowest).max(self.floor) == group
+        lowest_of_own.max(self.floor) <= group
     }
 
     /// The entity, which is in no group any more, is inactive from now on.

@@ -28,6 +28,8 @@
 //!   or idle, it counts up to F_b of Eq. 29 and the end of the slot after V's. Once V went half
 //!   round the circle since, it does not count, as it may be a finish time to come.
 //! * Groups finer than a 32nd of L / (sum of weights) are not used.
+//!   Where the lowest group falls, a backlogged entity stays in its higher one: each move costs it its lateness, and
+//!   others decide how often the lowest group changes.
 //! * A change of share takes effect when the entity is charged next. If it becomes heavier,
 //!   F < V, and it stays in its group, S is then after F by so much that it is late by the
 //!   same work as before, but no later than F_b. In another group it starts at V, or at F_b,
@@ -315,6 +317,12 @@ impl<S: Scale> Qfq<S> {
         if idle {
             self.members.start_busy_period();
         }
+        self.place(entities, id, idle);
+        self.aim();
+    }
+
+    /// Puts an entity into its group; where that is the only one, the scheduler was `idle`.
+    fn place(&mut self, entities: &mut [impl Holds<GroupedEntity<S>>], id: EntityId, idle: bool) {
         let entity = entities.entity_mut(id);
         let group = self.members.group_of(entity);
         let i = group as u32;
@@ -337,9 +345,7 @@ impl<S: Scale> Qfq<S> {
                     entity.start = last;
                 }
                 let slot = entity.start.units() >> i;
-                self.push(entities, id, i * SLOTS, slot);
-                self.look();
-                return;
+                return self.push(entities, id, i * SLOTS, slot);
             }
             // The group's start moves back, so it lies after V: it is ineligible.
             debug_assert_eq!((self.er | self.eb) >> i & 1, 0);
@@ -350,7 +356,6 @@ impl<S: Scale> Qfq<S> {
         group.first = slot;
         self.push(entities, id, i * SLOTS, slot);
         self.sets_with(i);
-        self.aim();
     }
 
     /// The first bucket of group `i` is empty: the group starts at its next one, or
@@ -368,13 +373,18 @@ impl<S: Scale> Qfq<S> {
             self.aim();
             return;
         }
-        self.er &= !bit;
+        self.regroup(i, finish, backlogged);
+        self.keep_work_conserving();
+        self.aim();
+    }
+
+    /// Group `i`, which finished at `finish`, has other first entities or none.
+    fn regroup(&mut self, i: u32, finish: VirtualTime, backlogged: bool) {
+        self.er &= !(1 << i);
         if backlogged {
             self.sets_with(i);
         }
         self.unblock(i, finish);
-        self.keep_work_conserving();
-        self.aim();
     }
 
     /// The same as [`reschedule`](Scheduler::reschedule) does, where V made a lower group than that
@@ -458,6 +468,9 @@ impl<S: Scale> Qfq<S> {
         let first = &mut self.buckets[bucket as usize % BUCKETS];
         debug_assert_eq!(first.get(), Some(id), "it is the selected one");
         *first = rest;
+        if again {
+            return self.move_to_own_group(entities, id, i);
+        }
         if rest == MaybeEntity::NONE {
             self.move_on(i);
         } else {
@@ -466,11 +479,30 @@ impl<S: Scale> Qfq<S> {
         let idle = self.is_idle();
         let entity = entities.entity_mut(id);
         self.members.adopt_pending(entity, id, idle);
-        if !again {
-            return self.members.leave(entity, idle);
+        self.members.leave(entity, idle);
+    }
+
+    /// The selected entity, which was taken out of group `i`, goes to the group that its share asks for. It is
+    /// backlogged meanwhile: V jumps to the first start only once its own is among them.
+    fn move_to_own_group(
+        &mut self,
+        entities: &mut [impl Holds<GroupedEntity<S>>],
+        id: EntityId,
+        i: u32,
+    ) {
+        let bucket = self.first_bucket(i);
+        if self.buckets[bucket as usize % BUCKETS] == MaybeEntity::NONE {
+            let group = &mut self.groups[(i % 64) as usize];
+            let finish = group.end(i);
+            let backlogged = group.skip_first(i);
+            self.regroup(i, finish, backlogged);
         }
+        let entity = entities.entity_mut(id);
+        self.members.adopt_pending(entity, id, false);
         entity.mark = self.members.clock.quarter();
-        self.insert(entities, id);
+        self.place(entities, id, false);
+        self.keep_work_conserving();
+        self.aim();
     }
 
     #[cold]
