@@ -14,6 +14,7 @@ pub mod numbers;
 pub mod operations;
 pub mod scale;
 mod statements;
+pub mod tape;
 
 pub use adversary::{Adversary, Index, Nearest};
 pub use broken::{Broken, Sentence};

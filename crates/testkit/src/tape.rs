@@ -1,0 +1,224 @@
+//! Adversaries whose decisions are a short list of numbers, and a search for the list that does most harm.
+
+use crate::flows::Random;
+
+/// Most numbers of a tape.
+const LONGEST: usize = 96;
+/// Random tapes of which the worst is climbed from.
+const STARTS: u32 = 8;
+/// Changes in a row that lead no higher, after which the search starts again.
+const PATIENCE: u32 = 40;
+/// Tapes that making one simpler may take.
+const SIMPLIFYING: u32 = 2_000;
+
+/// The decisions of an adversary: numbers that a play draws one by one.
+///
+/// A play draws its setting first, and then marks the [loop](Self::repeat): at the end of the tape, reading continues
+/// there. So a short tape is a strategy that repeats, such as "after each packet of mine, leave and come back".
+///
+/// ```
+/// use fairlane_testkit::tape::Tape;
+///
+/// let mut tape = Tape::of(vec![7, 1, 2]);
+/// let flows = tape.below(5);
+/// tape.repeat();
+/// let turns: Vec<u32> = (0..4).map(|_| tape.below(flows)).collect();
+/// assert_eq!((flows, turns), (2, vec![1, 0, 1, 0]));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tape {
+    numbers: Vec<u32>,
+    at: usize,
+    start: usize,
+}
+
+impl Tape {
+    /// A tape of these numbers.
+    pub fn of(numbers: Vec<u32>) -> Tape {
+        Tape {
+            numbers,
+            at: 0,
+            start: 0,
+        }
+    }
+
+    /// The next decision: 0 to `count` - 1. On an empty tape it is 0.
+    pub fn below(&mut self, count: u32) -> u32 {
+        if self.at >= self.numbers.len() {
+            self.at = self.start;
+        }
+        let number = self.numbers.get(self.at).copied().unwrap_or(0);
+        self.at += 1;
+        number % count.max(1)
+    }
+
+    /// One of several.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u32) as usize]
+    }
+
+    /// The loop begins with the next number.
+    pub fn repeat(&mut self) {
+        self.start = self.at.min(self.numbers.len());
+    }
+
+    fn random(random: &mut Random) -> Tape {
+        let length = 8 + random.below(LONGEST as u32 - 8);
+        Tape::of((0..length).map(|_| draw(random)).collect())
+    }
+
+    /// The same with up to three changes.
+    fn mutated(&self, random: &mut Random) -> Tape {
+        let mut numbers = self.numbers.clone();
+        for _ in 0..1 + random.below(3) {
+            let length = numbers.len() as u32;
+            let at = random.below(length + 1) as usize;
+            match (random.below(8), at < numbers.len()) {
+                (0, _) if numbers.len() < LONGEST => numbers.insert(at, draw(random)),
+                (1, true) => drop(numbers.remove(at)),
+                (2, true) => numbers.truncate(at.max(8)),
+                (3, true) => numbers[at] = numbers[at].wrapping_add(1),
+                (4, true) => numbers[at] = numbers[at].wrapping_sub(1),
+                (5, true) => numbers[at] = numbers[random.below(length) as usize],
+                (_, true) => numbers[at] = draw(random),
+                _ => {}
+            }
+        }
+        Tape::of(numbers)
+    }
+
+    /// Simpler ones, the simplest first.
+    fn simpler(self) -> impl Iterator<Item = Tape> {
+        let numbers = self.numbers;
+        let shorter = [2, 8].map(|part| numbers.len() - numbers.len() / part);
+        let cuts = shorter.into_iter().map(|length| (length, None));
+        let places = 0..numbers.len();
+        let without = places.clone().map(|at| (at, Some(None)));
+        let smaller = places.flat_map(|at| (0..3).map(move |how| (at, Some(Some(how)))));
+        let all = cuts.chain(without).chain(smaller);
+        all.filter_map(move |(at, change)| {
+            let mut less = numbers.clone();
+            match change {
+                None => less.truncate(at),
+                Some(None) => drop(less.remove(at)),
+                Some(Some(how)) => {
+                    let number = less[at];
+                    less[at] = [0, number / 2, number.saturating_sub(1)][how];
+                }
+            }
+            (less != numbers).then(|| Tape::of(less))
+        })
+    }
+}
+
+/// Small numbers are likely.
+fn draw(random: &mut Random) -> u32 {
+    let most = 1 << (2 + random.below(10));
+    random.below(most)
+}
+
+/// The worst that a search found.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Worst {
+    /// The largest ratio of a measured index to its bound.
+    pub ratio: f64,
+    /// The tape that reached it.
+    pub tape: Vec<u32>,
+    /// Tapes played.
+    pub tried: u64,
+}
+
+/// Plays `tries` tapes, and climbs from the best of some random ones by small changes to larger ratios.
+///
+/// `play` returns the ratio of the measured index to its bound, and an error if something else is wrong. The same seed
+/// makes the same search.
+///
+/// # Errors
+///
+/// The shortest tape found with which `play` fails or returns more than 1, and the reason.
+pub fn climb(
+    seed: u64,
+    tries: u64,
+    mut play: impl FnMut(&mut Tape) -> Result<f64, String>,
+) -> Result<Worst, String> {
+    let mut random = Random(seed);
+    let mut worst = Worst {
+        ratio: f64::NEG_INFINITY,
+        tape: Vec::new(),
+        tried: 0,
+    };
+    while worst.tried < tries {
+        let mut top = Tape::default();
+        let (mut highest, mut in_vain) = (f64::NEG_INFINITY, 0);
+        for n in 0.. {
+            if worst.tried >= tries || in_vain > PATIENCE {
+                break;
+            }
+            let climbs = n >= STARTS;
+            let next = match climbs {
+                true => top.mutated(&mut random),
+                false => Tape::random(&mut random),
+            };
+            worst.tried += 1;
+            let ratio = play(&mut next.clone()).unwrap_or(f64::INFINITY);
+            if is_broken(ratio) {
+                return Err(simplest(next, &mut play));
+            }
+            in_vain = if climbs && ratio <= highest {
+                in_vain + 1
+            } else {
+                0
+            };
+            if ratio >= highest {
+                (highest, top) = (ratio, next);
+            }
+        }
+        if highest > worst.ratio {
+            (worst.ratio, worst.tape) = (highest, top.numbers);
+        }
+    }
+    Ok(worst)
+}
+
+fn is_broken(ratio: f64) -> bool {
+    ratio.is_nan() || ratio > 1.0 + 1e-9
+}
+
+fn simplest(mut tape: Tape, play: &mut impl FnMut(&mut Tape) -> Result<f64, String>) -> String {
+    let mut left = SIMPLIFYING;
+    let mut breaks = |tape: &Tape, play: &mut dyn FnMut(&mut Tape) -> Result<f64, String>| {
+        left = left.saturating_sub(1);
+        left > 0 && is_broken(play(&mut tape.clone()).unwrap_or(f64::INFINITY))
+    };
+    while let Some(less) = tape.clone().simpler().find(|less| breaks(less, play)) {
+        tape = less;
+    }
+    let numbers = tape.numbers.clone();
+    match play(&mut tape) {
+        Ok(ratio) => format!("{ratio:.4} of the bound, with the tape {numbers:?}"),
+        Err(what) => format!("{what}, with the tape {numbers:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tape_that_breaks_a_bound_is_found_and_shortened() {
+        let play = |tape: &mut Tape| {
+            let sum: u32 = (0..4).map(|_| tape.below(50)).sum();
+            Ok(f64::from(sum) / 180.0)
+        };
+        let broken = climb(1, 20_000, play).unwrap_err();
+        assert!(broken.contains("with the tape"), "{broken}");
+        let within = climb(1, 300, |tape| Ok(play(tape)? * 0.9)).unwrap();
+        assert!(within.ratio > 0.7 && within.tried == 300, "{within:?}");
+        assert_eq!(climb(1, 300, |tape| Ok(play(tape)? * 0.9)), Ok(within));
+    }
+}
