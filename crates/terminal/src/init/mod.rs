@@ -67,8 +67,8 @@ pub struct Options {
 
 /// What stands for rates that nobody gave.
 const EXAMPLES: [Rate; 2] = [example(20_000_000), example(100_000_000)];
-/// Less is no line to share: a tenth of it is a class's, and a long packet takes 0.2 seconds.
-const LEAST: u64 = 64_000;
+/// The least rate of a line: below it a link has no class for link-layer control, and a long packet takes 0.12 seconds.
+const LEAST: u64 = 100_000;
 
 const fn example(bps: u64) -> Rate {
     Rate::from_bps(bps).expect("within their range")
@@ -83,7 +83,7 @@ fn rate(text: &str) -> Result<Rate> {
     let rate: Rate = text.parse()?;
     ensure!(
         rate.bps() >= LEAST,
-        "a line to share carries 64kbit at least"
+        "the rate of a line is at least 100kbit"
     );
     Ok(rate)
 }
@@ -272,10 +272,10 @@ mod tests {
 
     #[test]
     fn rates_that_are_none_and_names_that_none_has_are_refused() {
-        for text in ["20", "fast", "0mbit", "63kbit", "2tbit", "-1mbit", ""] {
+        for text in ["20", "fast", "0mbit", "99kbit", "2tbit", "-1mbit", ""] {
             assert!(rate(text).is_err(), "{text}");
         }
-        assert_eq!(rate("64kbit").unwrap().bps(), LEAST);
+        assert_eq!(rate("100kbit").unwrap().bps(), LEAST);
         for text in ["", "a b", "a/b", "..", "sixteen-bytes-xx"] {
             assert!(interface_name(text).is_err(), "{text}");
         }

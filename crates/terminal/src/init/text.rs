@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn every_first_file_is_a_site_without_a_warning() {
         let rates = [
-            "64kbit",
+            "100kbit",
             "999kbit",
             "20mbit",
             "18500kbit",
