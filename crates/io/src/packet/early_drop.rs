@@ -70,6 +70,7 @@ fn dropping() -> io::Result<EarlyDrop> {
         flows: None,
         first: 0,
         most: 1,
+        longest: u32::MAX,
     };
     let early = EarlyDrop::new(&Rules {
         rules: Default::default(),
