@@ -54,7 +54,7 @@ pub(crate) enum Do {
     Set = 0xb0,
 }
 
-/// When a jump is taken. Without a sign, but for the last.
+/// When a jump is taken. Unsigned, except for the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum If {
@@ -70,7 +70,7 @@ pub(crate) enum If {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label(usize);
 
-// The classes of instructions, and where operands come from.
+// The classes of instructions, and the sources of operands.
 const LD_IMM_DOUBLE: u8 = 0x18;
 const LDX: u8 = 0x61;
 const ST: u8 = 0x62;

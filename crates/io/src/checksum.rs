@@ -9,10 +9,9 @@ use fairlane_classify::offload::{fold, internet_sum};
 
 use crate::unsummed::Unsummed;
 
-/// Completes the checksum of an Ethernet frame that carries TCP or UDP over IP, if its sender has
-/// left that undone; whether it had. VLAN tags are passed over; fragments, IPv6 extension headers
-/// and whatever else it does not know leave a frame as it is. O(length) for a frame that is changed,
-/// else O(1).
+/// Completes the checksum of an Ethernet frame that carries TCP or UDP over IP, if its sender has left
+/// that undone; whether it had. VLAN tags are skipped; fragments, IPv6 extension headers and anything
+/// unknown leave a frame unchanged. O(length) for a frame that is changed, else O(1).
 ///
 /// # Example
 ///

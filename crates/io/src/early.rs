@@ -125,7 +125,7 @@ const MIXES: [(u32, usize); 2] = [(32, 0), (29, 1)];
 /// A rule's condition on the words of a packet: `value` under `mask`, and both ports within their ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// The bits that are asked about; of a range of ports, those in which its ends agree.
+    /// The bits to test; of a range of ports, those in which its ends agree.
     pub mask: [u64; WORDS],
     /// Required values of the masked bits; zero elsewhere.
     pub value: [u64; WORDS],
@@ -683,8 +683,8 @@ mod tests {
         }
     }
 
-    /// Neighbours, as the flows of one host and the hosts of one network are, share a limit no more
-    /// often than others do, whatever the numbers are: 100 of them with a tenth, on average.
+    /// Neighbours, such as the flows of one host and the hosts of one network, share a limit no more often than others
+    /// do, for any random numbers: 100 of them with a tenth, on average.
     #[test]
     fn few_neighbours_share_a_limit_whatever_the_numbers() {
         let bits = [!0; WORDS];

@@ -229,10 +229,10 @@ impl Hold {
         self.turn_off(name, &[Joins::Device])
     }
 
-    /// Moves the IPv4 and IPv6 addresses of the interface, but for those of its link alone, and its routes to the
-    /// interface `to`; dropping the hold gives them back. Meanwhile the interface neither answers for these addresses
-    /// (`arp_ignore`) nor speaks IPv6 (`disable_ipv6`), and neighbours hear of both moves. Where the interface is gone by then,
-    /// `to` keeps them, and the next hold of an interface of the same name gives them back.
+    /// Moves the IPv4 and IPv6 addresses of the interface, except those of its link alone, and its routes to the
+    /// interface `to`; dropping the hold moves them back. Meanwhile the interface neither answers for these addresses
+    /// (`arp_ignore`) nor speaks IPv6 (`disable_ipv6`), and both moves are announced to neighbours. If the interface is
+    /// gone by then, `to` keeps them, and the next hold of an interface of the same name moves them back.
     ///
     /// # Errors
     ///
@@ -393,8 +393,7 @@ impl Note {
             .into_iter()
     }
 
-    /// Returns the addresses and routes that a former holder had moved, as far as its note is of this start of the
-    /// machine.
+    /// Returns the addresses and routes that a former holder had moved, if its record is of the current boot.
     fn left_moved(&self, former: &str) -> Option<Moved> {
         let boot = value(former, "boot");
         boot.filter(|&boot| boot == self.boot)?;

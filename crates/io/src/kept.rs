@@ -33,7 +33,7 @@ thread_local! {
 }
 
 impl Kept {
-    /// One of the frames that may become free is here no more, but for its memory; false if there was none.
+    /// Records that one of the frames that may become free is gone, except for its memory; false if there was none.
     #[inline]
     fn is_back(&mut self, number: usize) -> bool {
         let left = self.out[number].checked_sub(1);
@@ -41,7 +41,7 @@ impl Kept {
         left.is_some()
     }
 
-    /// Keeps memory for frames to come.
+    /// Keeps memory for later frames.
     #[inline]
     fn keep(&mut self, number: usize, mut bytes: Vec<u8>) {
         bytes.clear();
@@ -169,7 +169,7 @@ impl Lent {
         }
     }
 
-    /// Keeps a piece of memory that has come back, unless more come than were lent; whether it does. O(1).
+    /// Keeps returned memory, unless more is returned than was lent; returns whether it does. O(1).
     pub fn took_back(&mut self, bytes: Vec<u8>) -> bool {
         let Some(number) = number_of(bytes.capacity()) else {
             return false;
@@ -277,7 +277,7 @@ impl Drop for KeptBytes {
             return;
         };
         with_kept(|kept| {
-            // Or one of these, of which more may come than is ever received here.
+            // Or one of these, which may be more than are ever received here.
             if kept.is_back(number) {
                 kept.keep(number, bytes);
             }

@@ -126,8 +126,8 @@ impl Moved {
         Ok(())
     }
 
-    /// Gives them back to the interface `name`, as far as the kernel takes them. Where the interface is gone, the
-    /// other one keeps them.
+    /// Moves them back to the interface `name`, as far as the kernel allows. If the interface is gone, the other
+    /// one keeps them.
     pub(crate) fn give_back(&self, name: &str) {
         let (Ok(socket), Ok(target)) = (Socket::open(Protocol::ROUTE), index(name)) else {
             return;

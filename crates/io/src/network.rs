@@ -192,8 +192,8 @@ impl Network {
         device?.hardware
     }
 
-    /// Returns the addresses of the interface of this name, with the lengths of their prefixes, but for
-    /// those that are valid on its link alone.
+    /// Returns the addresses of the interface of this name, with the lengths of their prefixes, except those
+    /// that are valid on its link alone.
     #[must_use]
     pub fn addresses(&self, name: &str) -> Vec<(IpAddr, u8)> {
         let index = self.index(name);

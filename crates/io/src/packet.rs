@@ -204,20 +204,20 @@ pub struct PacketBackend<F = Vec<u8>> {
     /// Socket for frames that lack their checksums, with all others of the same call: its `virtio_net_hdr` costs the
     /// kernel time for every frame.
     unsummed: OwnedFd,
-    /// That one had frames in flight when last heard of.
+    /// Whether the socket `unsummed` had frames in flight at the last query.
     is_summing: AtomicBool,
     ring: Ring,
-    /// Others hear what arrives too, each a part of it.
+    /// Whether other backends share the arrivals.
     is_sharing: bool,
     budget: Budget,
     most_in_flight: u64,
     /// Calls of `receive` running that found nothing, modulo [`LOOKS_PER_QUESTION`].
     vain: u32,
-    /// The interface was down when last heard of.
+    /// The interface was down at the last check.
     down: bool,
     refused: u64,
     discarded: u64,
-    /// Some were, since the losses were last asked for.
+    /// Some were, since the losses were last queried.
     discarding: bool,
     cutter: Cutter,
     /// When the frame that is being segmented arrived, and whether frames were lost then.
@@ -329,7 +329,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
         let mut group = group?;
         let sockets: Vec<_> = group.iter().map(|one| one.ring.as_fd()).collect();
         let share = || -> io::Result<()> {
-            // Each would hear every frame until it has joined the others.
+            // Each would receive every frame until it has joined the others.
             for (one, socket) in group.iter().zip(&sockets) {
                 packet::let_none_pass(*socket)?;
                 packet::bind(*socket, one.interface.index(), Hears::Everything)?;
@@ -403,7 +403,7 @@ impl<F> PacketBackend<F> {
         }))
     }
 
-    /// Where it has come to, once it has given out [the rest](Self::rest).
+    /// Returns its position, once [the rest](Self::rest) has been received.
     pub fn position(&self) -> Position {
         let (block, at) = self.ring.next();
         Position { block, at }
@@ -484,20 +484,19 @@ impl<F> PacketBackend<F> {
         Ok(self.lost)
     }
 
-    /// Frames received and thrown away, since this backend was made: cut short by the kernel, for
-    /// being longer than any IP packet, or because too many long ones waited.
+    /// Returns the number of received frames that were dropped since this backend was made: truncated by the kernel,
+    /// for being longer than any IP packet, or because too many long ones were queued.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }
 
-    /// Frames received and thrown away, since this backend was made, because they were left to be
-    /// cut into segments and cannot be: tunnels, most likely. See [`segment`].
+    /// Returns the number of received frames that were dropped since this backend was made because they need
+    /// segmentation and cannot be segmented: tunnels, most likely. See [`segment`].
     pub fn uncut(&self) -> u64 {
         self.cutter.uncut()
     }
 
-    /// Returns whether a quarter of the ring is taken: more arrives than is taken in, or nothing
-    /// was for a while. O(1).
+    /// Returns whether a quarter of the ring is full: more arrives than is received, or reception was paused. O(1).
     pub fn is_filling(&self) -> bool {
         self.ring.is_filling()
     }

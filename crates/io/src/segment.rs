@@ -79,10 +79,10 @@ fn piece<F: PacketFrame>(cut: &Cut, whole: &[u8], number: usize) -> F {
     }
 }
 
-/// The frames of one that is cut, given out as there is room for them.
+/// The segments of one frame, handed out as space permits.
 ///
-/// Until all are, the whole is kept here, so that one long frame never makes more work in a turn
-/// than as many short ones would.
+/// Until all are, the whole frame is kept here, so that one long frame never causes more work in a round than
+/// as many short ones would.
 #[derive(Debug, Default)]
 pub(crate) struct Cutter {
     whole: Vec<u8>,

@@ -220,7 +220,7 @@ fn derived(address: [u8; 6], name: &str) -> [u8; 6] {
     derived
 }
 
-/// Where the kernel gives out virtual interfaces.
+/// The kernel's device for virtual interfaces.
 const DEVICE: &str = "/dev/net/tun";
 
 /// Returns the sentence for an error met while opening.
@@ -256,7 +256,7 @@ fn explain(name: &str, error: io::Error) -> io::Error {
     io::Error::new(kind, sentence)
 }
 
-/// Returns an error met later, with a sentence if the interface is gone.
+/// Returns a later error, as a message if the interface is gone.
 fn while_running(name: &str, error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::EBADFD | libc::ENODEV) => io::Error::new(

@@ -195,15 +195,15 @@ impl<F: Frame> UdpBackend<F> {
         possible
     }
 
-    /// Returns whether the kernel cuts messages into datagrams: not after
-    /// [`set_segmentation`](Self::set_segmentation) said so, nor once a way out did not do it at all (`EIO`,
-    /// as under IPsec).
+    /// Returns whether the kernel segments messages into datagrams: not after
+    /// [`set_segmentation`](Self::set_segmentation) disabled it, nor once a route did not support it at all (`EIO`, as
+    /// under IPsec).
     pub fn is_segmenting(&self) -> bool {
         self.segmentation.is_on()
     }
 
-    /// Datagrams received and thrown away, since this backend was made: cut by the kernel, or from
-    /// no Internet address. Neither is known to happen.
+    /// Returns the number of received datagrams that were dropped since this backend was made: truncated by the kernel,
+    /// or from no Internet address. Neither is known to happen.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }

@@ -87,10 +87,10 @@ pub(crate) fn transmit<F>(
     Ok(accepted)
 }
 
-/// Receives until `max` datagrams are there or no more wait, by repeated calls of `take`.
+/// Receives until `max` datagrams are there or the queue is empty, by repeated calls of `take`.
 ///
-/// `take(room)` is to make one attempt at up to `room` datagrams and to say how many it asked the
-/// kernel for, how many came, and how many of those were delivered.
+/// `take(room)` must make one attempt at up to `room` datagrams and return how many it requested,
+/// how many arrived, and how many of those were delivered.
 pub(crate) fn receive(
     max: usize,
     mut take: impl FnMut(usize) -> io::Result<Taken>,
@@ -102,7 +102,8 @@ pub(crate) fn receive(
             Ok(taken) => {
                 delivered += taken.delivered;
                 complaints = 0;
-                // Fewer than asked for: the queue is empty, and another call would only say so.
+                // Fewer than requested: the queue is empty, and another call would only confirm
+                // that.
                 if taken.came < taken.asked {
                     break;
                 }
@@ -124,7 +125,7 @@ pub(crate) fn receive(
 pub(crate) struct Taken {
     pub(crate) asked: usize,
     pub(crate) came: usize,
-    /// At most `came`: the others were thrown away.
+    /// At most `came`: the others were dropped.
     pub(crate) delivered: usize,
 }
 

@@ -61,14 +61,14 @@ impl Waits {
         }
     }
 
-    /// All that had come before `look` has been received.
+    /// Records that all arrivals before `look` have been received.
     pub(crate) fn emptied(&mut self, look: Look) {
         self.empty = look.steady;
     }
 }
 
 impl Look {
-    /// Returns how long a packet has waited that came at `note`.
+    /// Returns how long a packet with the timestamp `note` has waited.
     pub(crate) fn waited(self, note: Duration) -> Duration {
         self.now.saturating_sub(note).min(self.most)
     }

@@ -213,18 +213,18 @@ const HEADER: usize = 14;
 const TAG: usize = 4;
 /// Tags that may stand one behind the other.
 const MOST_TAGS: usize = 2;
-/// While nothing arrives, how often the kernel is asked whether the interface is still there.
+/// Interval of checks for the interface's existence while nothing arrives.
 const ATTENTION: Duration = Duration::from_millis(10);
-/// Calls in vain for one look at the clock, which costs more than the rest of such a call.
+/// Empty calls for one reading of the clock, which costs more than the rest of such a call.
 const CALLS: u32 = 8;
 
 /// The sockets on all queues of an interface or on one, that send and receive [`XdpFrame`]s.
 ///
-/// No call blocks. [`receive`](Backend::receive) makes no system call while packets arrive, and
-/// two every ten milliseconds while none does; [`transmit`](Backend::transmit) makes one for as
-/// many frames as the kernel takes at once. Neither allocates, but for the room in the caller's
-/// vector. [`arrivals`](Backend::arrivals) says how long packets lay in the receive ring, where the
-/// driver leaves room for a note before a packet, as in generic mode and with veth.
+/// No call blocks. [`receive`](Backend::receive) makes no system call while packets arrive, and two every ten
+/// milliseconds while none does; [`transmit`](Backend::transmit) makes one for as many frames as the kernel takes at
+/// once. Neither allocates, except for the space in the caller's vector. [`arrivals`](Backend::arrivals) says how long
+/// packets lay in the receive ring, where the driver leaves room for a note before a packet, as in generic mode and
+/// with veth.
 ///
 /// It may be moved to another thread, as its frames may; it cannot be cloned, and one thread uses it at a time, unless
 /// it is [split](Self::split). A thread with nothing else to do may wait for it with a [`Waiter`](crate::Waiter). If
@@ -286,7 +286,7 @@ impl Bound {
 struct Attention {
     /// Last.
     at: Instant,
-    /// Calls in vain since the clock was looked at.
+    /// Empty calls since the clock was last read.
     in_vain: u32,
 }
 
@@ -298,7 +298,7 @@ impl Attention {
         }
     }
 
-    /// Returns whether it is time again; a call in vain.
+    /// Returns whether a check is due; called on an empty call.
     fn is_due(&mut self) -> bool {
         self.in_vain += 1;
         if self.in_vain < CALLS {
@@ -349,8 +349,8 @@ impl XdpBackend {
         self.receiver.hear(anything)
     }
 
-    /// Returns whether at one of the queues a quarter of the frames that may be received into is
-    /// full: more arrives than is taken in, or nothing was for a while. O(queues).
+    /// Returns whether at one of the queues a quarter of the receive frames are full: more arrives than is received, or
+    /// reception was paused. O(queues).
     pub fn is_filling(&self) -> bool {
         self.receiver.is_filling()
     }
@@ -361,9 +361,9 @@ impl XdpBackend {
         self.receiver.gate()
     }
 
-    /// By how many queues of the interface it can send, once it is [split](Self::split): as many of those that it
-    /// receives from as there are transmit queues, and at least 1. A backend of a single queue sends nothing if there is
-    /// no such transmit queue. O(1).
+    /// Returns by how many queues of the interface it can transmit, once it is [split](Self::split): as many of those
+    /// that it receives from as there are transmit queues, and at least 1. A backend of a single queue sends nothing if
+    /// there is no such transmit queue. O(1).
     pub fn tx_queues(&self) -> usize {
         1 + self.beside.len()
     }
@@ -451,8 +451,7 @@ impl Backend for XdpBackend {
         self.receiver.arrivals()
     }
 
-    /// Returns the bytes of frames that the kernel has not yet given back: never more than the
-    /// budget.
+    /// Returns the bytes of frames that the kernel has not yet returned: never more than the budget.
     ///
     /// A device that copies gives a frame back when it is done with the copy: veth, when the other
     /// side has received it.

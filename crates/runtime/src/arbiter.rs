@@ -49,8 +49,8 @@ pub struct ArbiterStats {
     pub woken: u64,
 }
 
-/// One arbiter: a [`Shaper`] with the mailboxes of its clients before it, each a flow. It can be
-/// asked for all that a shaper can.
+/// One arbiter: a [`Shaper`] with the mailboxes of its clients before it, each a flow. It offers all methods of a
+/// shaper.
 ///
 /// Not to be shared: one thread makes its steps.
 pub struct Arbiter<Q: Queue, R, P = Pacer> {
@@ -311,7 +311,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         if !self.is_empty() {
             return false;
         }
-        // Behind this, only a push that has not come to its end may be out of sight.
+        // After this, only a push in progress may be invisible.
         self.clients.settle();
         self.is_empty()
     }
@@ -383,7 +383,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
         self.stats = ArbiterStats::default();
     }
 
-    /// Clients taken in and not gone.
+    /// Registered clients that are not gone.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }

@@ -17,7 +17,7 @@ use crate::client::{Client, ClientId, Pushed, Refusal, Refused};
 pub(crate) struct Waiting(pub(crate) Arc<Room>);
 
 impl Drop for Waiting {
-    /// No more room comes: the task is woken to learn it. The mailbox is left by then.
+    /// There will be no more space: the task is woken to learn it. The mailbox is left by then.
     fn drop(&mut self) {
         self.0.freed();
     }
@@ -71,8 +71,8 @@ impl<P: Send> AsyncClient<P> {
     ///
     /// # Errors
     ///
-    /// A packet comes back if it is too long, if the link ends, or if the arbiter is gone: this one, or
-    /// one that was held back.
+    /// A packet is returned if it is too long, if the link ends, or if the arbiter is gone: this one,
+    /// or one that was held back.
     pub async fn send(&mut self, len: Length, packet: P) -> Result<(), Refused<P>> {
         poll_fn(|cx| self.poll_held(cx)).await?;
         self.accept(len, packet)?;

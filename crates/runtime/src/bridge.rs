@@ -79,13 +79,13 @@ use crate::driver::{Next, Step, Steps};
 use crate::queue::Queue;
 use crate::release::Straight;
 
-/// Frames taken in at once.
+/// Frames received at once.
 pub const BATCH: usize = 64;
 
-/// Fewer frames that came at once are queued one by one.
+/// Below this number, frames that arrived together are queued one by one.
 const TOGETHER: usize = 8;
 
-/// Most frames taken in from one device in a round: as long as that takes, nothing is sent.
+/// Most frames received from one device in a round: nothing is sent meanwhile.
 pub const MOST_TAKEN_IN: usize = 16 * BATCH;
 
 /// A step in which nothing happened.
@@ -148,7 +148,7 @@ impl Frames {
     }
 }
 
-/// How a frame came.
+/// Metadata of a frame's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
     /// The arrival time, if its device reports how long it waited there; otherwise the time of reception.
@@ -202,7 +202,7 @@ pub enum Lane<Q: Queue, D: Backend> {
     /// In the order of a queue, at the pace of a link. Received frames are packets of one flow with this
     /// configuration.
     Shaped(Box<Arbiter<Q, Straight<D>>>, FlowConfig),
-    /// As it comes.
+    /// In order of arrival.
     Open(D),
 }
 
@@ -253,7 +253,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         )
     }
 
-    /// Most batches of frames that it takes in a round.
+    /// Most batches of frames that it receives in a round.
     #[inline]
     fn batches(&self) -> usize {
         match self {
@@ -264,8 +264,8 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         }
     }
 
-    /// Returns whether all that was taken in has left, as far as can be known: nothing is queued,
-    /// and the device has nothing that is on its way.
+    /// Returns whether all received frames have left, as far as is known: nothing is queued, and the device has
+    /// nothing in flight.
     fn is_drained(&self) -> bool {
         let waits = match self {
             Way::Shaped(arbiter, ..) => {
@@ -340,13 +340,13 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     changed: bool,
     /// A request is likely to follow soon.
     is_attentive: bool,
-    /// Nothing more is taken in.
+    /// Nothing more is received.
     is_closed: bool,
     rounds: RoundStats,
     /// How long a round may take.
     longest_round: Nanos,
-    /// By the side that it leaves by: when something may leave that the last round has left, as far as can be known;
-    /// [`Nanos::MAX`] if nothing is there.
+    /// By egress side: when a frame that the last round left is eligible, as far as is known; [`Nanos::MAX`] if
+    /// there is none.
     due: [Nanos; 2],
 }
 
@@ -434,8 +434,8 @@ where
         Ok(round)
     }
 
-    /// Takes in a frame that is to leave by this device, and that came as `came` says: what another
-    /// process had taken in, say. It is counted as received.
+    /// Takes in a frame that leaves by this device, with the metadata `came`: one received by another process, for
+    /// example. It is counted as received.
     pub fn admit(&mut self, frame: F, leaves_by: Side, came: Came, now: Nanos) {
         let Bridge {
             ways, stats, make, ..
@@ -461,8 +461,8 @@ where
         }
     }
 
-    /// Returns how many frames at most are to be [taken in](Self::take_in_by) now that are to leave by this
-    /// device: none while the device has not taken all that was to leave before.
+    /// Returns the most frames to [take in](Self::take_in_by) now for this device: none while the device has yet to
+    /// accept earlier ones.
     pub fn room(&self, leaves_by: Side) -> usize {
         match self.is_closed {
             true => 0,
@@ -470,9 +470,8 @@ where
         }
     }
 
-    /// Takes in a frame that another thread has received, as a round does one that it has received itself:
-    /// where it is shaped, `put` queues it, a packet of the flow given of which the link carries as many bytes as
-    /// are given.
+    /// Takes in a frame that another thread has received, as a round does with its own: if it is shaped, `put`
+    /// queues it, as a packet of the given flow with the given length on the link.
     #[inline]
     pub fn take_in_by(
         &mut self,
@@ -542,7 +541,7 @@ where
         Ok(batches > 0)
     }
 
-    /// Receives nothing from a device, which may have to look after itself, if its frames are taken in elsewhere.
+    /// Receives nothing from a device whose frames are taken in elsewhere, but lets it do its periodic work.
     #[cold]
     #[inline(never)]
     fn look_after(&mut self, side: Side) -> io::Result<()> {
@@ -664,8 +663,8 @@ where
         }
     }
 
-    /// Returns whether all that was taken in has left: nothing is queued, and neither device has
-    /// anything that is on its way. O(1), a system call for each device where nothing is queued.
+    /// Returns whether all received frames have left: nothing is queued, and neither device has anything in flight.
+    /// O(1), a system call for each device where nothing is queued.
     pub fn is_drained(&self) -> bool {
         self.ways.iter().all(Way::is_drained)
     }
@@ -688,8 +687,8 @@ where
     /// Cuts off the lane that leaves by this device, with all that waits in it, for another thread to make its
     /// rounds: a bridge of that lane alone. Of the devices each is in one of the two bridges, by which its lane
     /// leaves; in the other something stands in for it, by which nothing leaves there and at which frames arrive.
-    /// `here` stands in for the device that goes, and `there` for the one that stays. O(1), but for the room that a
-    /// bridge needs for a batch.
+    /// `here` stands in for the device that goes, and `there` for the one that stays. O(1), except for the space
+    /// that a bridge needs for a batch.
     ///
     /// [`join`](Self::join) undoes it.
     pub fn split_off(&mut self, leaves_by: Side, here: D, there: D) -> Self
@@ -754,7 +753,7 @@ where
     }
 }
 
-/// Counts a frame that is to leave by a device by which nothing leaves here.
+/// Counts a frame for a device whose egress is handled elsewhere.
 #[cold]
 fn refuse(stats: &mut LaneStats, bytes: usize) {
     stats.received.add(bytes);
@@ -785,7 +784,7 @@ fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend, F: ByteLen>(
     }
 }
 
-/// Counts a frame that has come: how many bytes the link carries of it, if it can.
+/// Counts an arrival, by its length on the link, if the link can carry it.
 #[inline]
 fn carried<Q: Queue<Payload: Into<D::Tx>>, D: Backend>(
     arbiter: &Arbiter<Q, Straight<D>>,
@@ -809,7 +808,7 @@ fn reject(stats: &mut LaneStats, bytes: usize, reason: Rejection) {
     }
 }
 
-/// Frames that came go out in the order in which they came: how many.
+/// Sends frames in order of arrival; returns how many.
 #[inline]
 fn hand_over<B: Backend>(arrived: &mut Vec<B::Tx>, out: &mut Straight<B>) -> Frames
 where
@@ -838,7 +837,7 @@ where
 
     fn nap(&mut self, span: Duration) -> io::Result<()> {
         let devices: [Option<BorrowedFd<'_>>; 2] = Side::BOTH.map(|side| {
-            // Where frames are held up, or not to be taken in, they would end the wait at once.
+            // Where frames are held up, or must not be received, they would end the wait at once.
             let held_up = self.is_closed || self.ways[side.other().index()].is_held_up();
             (!held_up).then(|| self.ways[side.index()].device().as_fd())
         });

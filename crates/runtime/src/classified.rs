@@ -31,8 +31,7 @@ pub trait Classify<P> {
         to.extend(packets.map(|(payload, len)| self.classify(payload, len, now)));
     }
 
-    /// A packet of `class` that came was not accepted for want of room, or one that waited has
-    /// given way.
+    /// Reports that an arrival of `class` was rejected for lack of space, or that a queued packet was evicted.
     fn no_room(&mut self, class: ClassId, payload: &P) {
         let _ = (class, payload);
     }
@@ -43,7 +42,7 @@ pub trait Classify<P> {
     }
 }
 
-/// A packet, and the port that it came by.
+/// A packet, and its port.
 pub struct FromPort<P> {
     port: FlowId,
     payload: P,
@@ -104,12 +103,12 @@ pub struct Classified<P, C, K> {
     classes: C,
     classify: K,
     ports: Ports,
-    /// Packets that came while nothing may change the order, and whether that is so.
+    /// Packets that arrived while the order must not change, and whether that is so.
     held: VecDeque<(Length, FromPort<P>)>,
     holding: bool,
-    /// Of these, those that came since some of them were queued.
+    /// Of these, those that arrived since some of them were queued.
     came: Option<usize>,
-    /// Where those go that come together.
+    /// The classes of packets that arrive together.
     to: Vec<ClassFlow>,
 }
 
@@ -245,9 +244,8 @@ where
         &mut self.classes
     }
 
-    /// Queues a packet that was taken out of classes, these or others, where `to` says by the
-    /// class that it was in. One that is not accepted there, or that gives way to another, is
-    /// discarded, and counted.
+    /// Queues a packet that was taken out of classes, these or others, where `to` says by the class that it was in.
+    /// One that is rejected there, or evicted, is discarded, and counted.
     #[inline]
     pub fn adopt(
         &mut self,
@@ -259,8 +257,7 @@ where
         self.place(to, taken.len, taken.payload, now);
     }
 
-    /// Counts a packet that was taken out of the classes and will not be sent, and drops it: the port
-    /// that it came by.
+    /// Counts and drops a packet that was taken out of the classes and will not be sent; returns its port.
     #[inline]
     pub fn discard(&mut self, taken: tree::Discarded<FromPort<P>>) -> FlowId {
         let port = taken.payload.port;
@@ -312,12 +309,12 @@ where
         !self.holding
     }
 
-    /// The same as [`enqueue`](Queue::enqueue) where something else says where the packet goes: `to`, which is
-    /// asked at once, or the classifier later if packets are [held](Self::hold).
+    /// The same as [`enqueue`](Queue::enqueue) with another source of the packet's class: `to`, which is called at
+    /// once, or later the classifier if packets are [held](Self::hold).
     ///
     /// # Errors
     ///
-    /// The packet comes back with the reason, and is counted.
+    /// The packet is returned with the reason, and is counted.
     #[inline]
     pub fn enqueue_by(
         &mut self,

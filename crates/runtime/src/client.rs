@@ -59,7 +59,7 @@ impl Counters {
 pub(crate) struct ClientLine {
     pub(crate) pushed: AtomicU64,
     pub(crate) refused: AtomicU64,
-    /// The client is gone; said where its mailbox does not say it.
+    /// The client is gone; for mailboxes that do not report it.
     pub(crate) left: AtomicBool,
 }
 
@@ -106,7 +106,7 @@ pub struct Pushed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The mailbox is full: the arbiter has not come round yet.
+    /// The mailbox is full: the arbiter has not visited it yet.
     #[error("the mailbox is full")]
     MailboxFull,
     /// Longer than the flow's declared maximum.
@@ -117,7 +117,7 @@ pub enum Refusal {
         /// The flow's maximum.
         max: Length,
     },
-    /// The link ends, and takes no more packets.
+    /// The link ends, and accepts no more packets.
     #[error("the link takes no more packets")]
     Ending,
     /// The arbiter was dropped.

@@ -75,7 +75,7 @@ pub(crate) enum Visit {
     Silent,
     /// It found this many packets.
     Heard(usize),
-    /// Neither a client nor packets of it: it is to be forgotten.
+    /// Neither a client nor packets of it exist: it can be removed.
     Gone,
 }
 
@@ -148,7 +148,7 @@ impl<P: Send> Clients<P> {
         self.active.len()
     }
 
-    /// A new client is active: it may have pushed before it was taken in.
+    /// A new client is active: it may have pushed before its registration was processed.
     pub(crate) fn insert(&mut self, mut client: Registered<P>, now: Nanos) {
         let number = client.id.0 as usize;
         client.heard_at = now;
@@ -284,7 +284,7 @@ impl<P: Send> Clients<P> {
         }
     }
 
-    /// The arbiter slept: all active clients are to be looked at before it may again.
+    /// The arbiter slept: all active clients must be visited before it may sleep again.
     pub(crate) fn slept(&mut self) {
         self.silent = 0;
     }

@@ -11,7 +11,7 @@ pub struct ArbiterConfig {
     pub link: Link,
     /// How much may wait in all flows, and in each.
     pub limits: SchedulerLimits,
-    /// Most clients at a time, 1 to 2^24. Memory is taken as they come, and not before.
+    /// Most clients at a time, 1 to 2^24. Memory is allocated as they register, and not before.
     pub max_clients: usize,
     /// Slots of a client's mailbox: a power of two.
     pub mailbox_slots: usize,
@@ -32,10 +32,10 @@ pub struct ArbiterConfig {
     /// that is Delta_A of Eq. 1, measured by [`ArbiterStats::looks`](crate::ArbiterStats::looks).
     /// `docs/internals/arbiter.md` explains the benefit of fewer visits.
     pub scan_limit: usize,
-    /// Most packets released in one step. As long as more can be taken in, queues build up
-    /// when the arbiter is the bottleneck, and weights keep their meaning (Section 6.5).
+    /// Most packets released in one step. As long as more can be drained, queues build up when the
+    /// arbiter is the bottleneck, and weights keep their meaning (Section 6.5).
     pub release_limit: usize,
-    /// A client that was silent for so long is looked at no more until it rings.
+    /// A client that was silent for this long is visited no more until it rings.
     pub linger: Nanos,
 }
 

@@ -16,7 +16,7 @@ pub struct Step {
     pub released: usize,
     /// Packets that the backend accepted.
     pub transmitted: usize,
-    /// When there is more to do, as far as can be known now.
+    /// When there is more to do, as far as is known now.
     pub next: Next,
 }
 

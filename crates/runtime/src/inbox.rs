@@ -53,8 +53,8 @@ pub trait Source<P>: Send {
     /// between.
     fn is_empty(&self) -> bool;
 
-    /// The arbiter looks no more (`true`): the other side has to ring from now on; or it
-    /// does again (`false`).
+    /// Whether visits have stopped (`true`), so that the other side must ring, or have resumed
+    /// (`false`).
     fn doze(&mut self, dozing: bool);
 
     /// The arbiter has taken the client in, and knows it by this number.
@@ -68,7 +68,7 @@ pub trait Source<P>: Send {
     }
 }
 
-/// No more wait in one: of another process, a mailbox has at most as many slots.
+/// Upper bound of its packets: another process's mailbox has at most this many slots.
 const MOST_IN_A_SOURCE: usize = 1 << 16;
 
 /// A mailbox as the arbiter sees it.

@@ -90,7 +90,7 @@ pub trait Pace {
     /// There is nothing to release at `now`: nothing waits, or ceilings hold all that does.
     fn idled(&mut self, now: Nanos);
 
-    /// The way out takes no more at present: nothing is released until it does.
+    /// The output accepts nothing more at present: nothing is released until it does.
     fn held_up(&mut self) {}
 
     /// When more may be released, while packets wait that nothing else holds.

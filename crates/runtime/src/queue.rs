@@ -65,8 +65,8 @@ pub trait Queue {
     /// There is no such flow.
     fn remove_flow(&mut self, flow: FlowId) -> Result<(), ChangeError>;
 
-    /// Accepts a packet of a flow, or hands it back with the reason. Packets that were accepted
-    /// before and give way to it go to `discard`, which owns them from then on.
+    /// Accepts a packet of a flow, or hands it back with the reason. Accepted packets that are evicted for it go to
+    /// `discard`, which owns them from then on.
     fn enqueue(
         &mut self,
         flow: FlowId,
@@ -76,9 +76,9 @@ pub trait Queue {
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Result<(), Rejected<Self::Payload>>;
 
-    /// Accepts packets of a flow that come together, in order, as [`enqueue`](Self::enqueue) does each: those that it
-    /// hands back go to `rejected`. `packets` is empty afterwards. A queue that has to look at packets may have that done
-    /// for all of them sooner than one by one. Costs what [`enqueue`](Self::enqueue) does for each, or less.
+    /// Enqueues packets of a flow that arrive together, in order, as [`enqueue`](Self::enqueue) does each: rejected
+    /// ones go to `rejected`. `packets` is empty afterwards. A queue that has to look at packets may have that done for
+    /// all of them sooner than one by one. Costs what [`enqueue`](Self::enqueue) does for each, or less.
     #[inline]
     fn enqueue_all(
         &mut self,
@@ -103,8 +103,8 @@ pub trait Queue {
         discard: impl FnMut(Packet<Self::Payload>),
     ) -> Dequeue<Self::Payload>;
 
-    /// Returns how many packets of a flow are worth taking from its mailbox now: those that would
-    /// be accepted, as far as that is known before they are seen.
+    /// Returns how many packets of a flow should be taken from its mailbox now: those that would be accepted, as far as
+    /// is known before they are seen.
     fn room(&self, flow: FlowId) -> u32;
 
     /// Returns the counts of a flow's packets, or `None` if there is no such flow.

@@ -1,4 +1,4 @@
-//! How clients come and go: the registrations between registrars and the arbiter.
+//! Registration and removal of clients, between registrars and the arbiter.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ pub enum RegisterError {
     /// With the link's overhead, packets of this length exceed 65,535 bytes.
     #[error("packets of {max} and {overhead} bytes of overhead are longer than 65535 bytes")]
     TooLong {
-        /// The maximum length asked for.
+        /// The requested maximum length.
         max: Length,
         /// The link's overhead.
         overhead: u32,
@@ -38,7 +38,7 @@ pub enum RegisterError {
     /// No flow is like this.
     #[error(transparent)]
     Flow(#[from] FlowError),
-    /// The link ends, and takes no more clients.
+    /// The link ends, and accepts no more clients.
     #[error("the link takes no more clients")]
     Ending,
     /// The arbiter was dropped.
@@ -46,7 +46,7 @@ pub enum RegisterError {
     ArbiterGone,
 }
 
-/// A client that waits to be taken in.
+/// A client whose registration is pending.
 pub(crate) struct Arrival<P> {
     pub(crate) client: Registered<P>,
     pub(crate) config: FlowConfig,
@@ -63,7 +63,7 @@ pub(crate) struct Registrations<P> {
 
 struct Inner<P> {
     arrivals: Vec<Arrival<P>>,
-    /// Numbers that were given and given back.
+    /// Numbers that were assigned and released.
     free: BTreeSet<u32>,
     /// The lowest number that was never given, and the first that never is.
     next: u32,

@@ -76,7 +76,7 @@ pub struct Shaper<Q: Queue, R, P = Pacer> {
 pub(crate) struct Left {
     /// Packets taken from the queue.
     pub(crate) released: usize,
-    /// Packets that the way out accepted.
+    /// Packets that the output accepted.
     pub(crate) transmitted: usize,
     /// When there is more to release.
     pub(crate) next: Next,
@@ -236,7 +236,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
                 next
             }
             None => match self.pace.next(now) {
-                // While nothing waits a pace may say so for ever: it is asked once more at most.
+                // With an empty queue a pace may repeat that forever: it is asked at most once more.
                 Next::Now if released > 0 => Next::Now,
                 _ if self.queue.is_empty() => {
                     self.pace.idled(now);
@@ -394,7 +394,7 @@ where
     ///
     /// # Errors
     ///
-    /// The packet comes back with the reason, and the queue has counted it.
+    /// The packet is returned with the reason, and the queue has counted it.
     #[inline]
     pub fn enqueue_by(
         &mut self,

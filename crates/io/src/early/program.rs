@@ -133,7 +133,7 @@ const ICMPV6: i32 = 58;
 const PPPOE_SESSION: i32 = 0x8864;
 /// ARP and PPPoE discovery.
 const CONTROL_TYPES: [i32; 2] = [0x0806, 0x8863];
-/// The addresses that IEEE 802.1D reserves, but for four bits.
+/// The addresses that IEEE 802.1D reserves, except for four bits.
 const RESERVED: u64 = 0x0180_c200_0000 >> 4;
 
 /// Returns the place of a word on the stack.
@@ -217,7 +217,7 @@ impl Writer<'_> {
         asm.store(Size::Double, R10, OFFSET, R2);
     }
 
-    /// `to` = two bytes of the stack that came from the network.
+    /// `to` = two bytes of the stack in network order.
     fn half(&mut self, to: Register, at: i16) {
         self.asm.load(Size::Half, to, R10, at);
         self.asm.order_from_network(to, 16);
@@ -668,7 +668,7 @@ impl Writer<'_> {
         asm.load(Size::Double, R9, R0, 0);
         asm.load(Size::Double, R2, R7, EPOCH);
         asm.go_if(If::Equal, R2, 0, self.on);
-        // An epoch that is over says nothing: identifications come again.
+        // An entry of an earlier epoch is ignored: identifications repeat.
         asm.calculate_by(Do::Set, R1, R9);
         asm.calculate(Do::ShiftRight, R1, 32);
         asm.go_if_by(If::Differs, R1, R2, known);

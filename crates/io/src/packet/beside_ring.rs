@@ -52,7 +52,7 @@ fn listen(link: &Link, ring: usize) -> PacketBackend {
     link.namespace().run(open)
 }
 
-/// Receives until nothing has come for a while.
+/// Receives until there are no arrivals for a while.
 fn collect(backend: &mut PacketBackend, room: usize) -> Vec<Vec<u8>> {
     let mut arrived = Vec::new();
     let mut waiter = Waiter::new();
@@ -197,7 +197,7 @@ fn two_backends_with_the_same_sockets_receive_by_turns_and_miss_nothing() {
                 .map(|&number| whole(number, length, length as u16 / 2)),
         );
         let mut arrived = Vec::new();
-        // In the middle of a frame that is being cut, but for the last.
+        // In the middle of a frame that is being segmented, except for the last.
         while arrived.len() < 3 {
             one.receive(&mut arrived, 3).unwrap();
         }

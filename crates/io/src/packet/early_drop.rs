@@ -11,7 +11,7 @@ use crate::{EarlyDrop, Umem, XdpBackend, XdpOptions};
 
 const FLOWS: u64 = 64;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// After which nothing more comes.
+/// No frame arrives after it.
 const SILENCE: Duration = Duration::from_millis(100);
 
 /// Sockets that receive on an interface, and a sender to it.

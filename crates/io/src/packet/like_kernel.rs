@@ -67,7 +67,7 @@ pub(super) fn listen<F: PacketFrame>(link: &Link, prompt: bool) -> PacketBackend
     link.namespace().run(open)
 }
 
-/// Receives until `count` frames are there, by at most `room` at once, or no more come.
+/// Receives until `count` frames are there, at most `room` at once, or no more arrive.
 pub(super) fn collect<F: PacketFrame>(
     backend: &mut PacketBackend<F>,
     count: usize,
@@ -219,7 +219,7 @@ fn the_longest_frames_are_cut_as_the_kernel_cuts_them() {
 }
 
 /// Returns a frame of TCP over IPv4 as it is cut from a whole with the number 0. The host counts, and
-/// where it has come to 0 again, the kernel alone knows that the frames after it have numbers.
+/// after its counter has wrapped to 0, only the kernel knows that the following frames are numbered.
 fn unnumbered(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[18..20].fill(0);
@@ -229,7 +229,7 @@ fn unnumbered(frame: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Megabytes over a connection through the bridge, which comes to it in long frames.
+/// Megabytes over a connection through the bridge, which receives them in long frames.
 fn compare_connection(lab: &Lab, prompt: bool) {
     let mut ears: [PacketBackend; 2] = [listen(&lab.far, true), listen(&lab.inside, prompt)];
     let mut uncut: PacketBackend = listen(&lab.inside, false);
@@ -248,7 +248,7 @@ fn compare_connection(lab: &Lab, prompt: bool) {
         stream.read_to_end(&mut received).unwrap();
         assert!(received == sent);
     });
-    // All that was received has been heard.
+    // All received frames are in the receivers' rings.
     let [kernels, ours] = ears
         .each_mut()
         .map(|ear| collect(ear, usize::MAX, usize::MAX));

@@ -326,7 +326,7 @@ fn extension_headers_without_end_are_left() {
     };
     let (header, bytes) = six(1);
     assert!(cut(&header, &bytes).is_ok());
-    // Each names itself as the next: zeros, the number of the one that may come first.
+    // Each names its successor: zeros, the number of the one that may come first.
     let (mut header, mut bytes) = six(0);
     bytes[20] = 0;
     bytes.truncate(54);

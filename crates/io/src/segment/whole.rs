@@ -101,7 +101,7 @@ impl Whole {
         }
     }
 
-    /// Into how many frames it is to be cut.
+    /// Returns the number of its segments.
     pub(crate) fn frames(&self) -> usize {
         let size = self.size.map_or(usize::MAX, usize::from);
         self.payload.len().div_ceil(size).max(1)

@@ -41,9 +41,9 @@ pub(crate) const XDP_PASS: i32 = 2;
 /// The purpose of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramKind {
-    /// To say how much of a packet a socket hears.
+    /// The number of bytes of a packet that a socket receives.
     SocketFilter,
-    /// To say what becomes of a packet that arrives at an interface.
+    /// The verdict on a packet that arrives at an interface.
     Xdp,
 }
 
@@ -354,7 +354,7 @@ pub(crate) struct Filtered {
 }
 
 impl Filtered {
-    /// Returns a socket that hears all.
+    /// Returns a socket that receives all frames.
     pub(crate) fn new(socket: OwnedFd) -> Self {
         Self {
             socket,

@@ -156,7 +156,7 @@ impl Interface {
             Ok(true) => Ok(LinkState::Up),
             Ok(false) => Ok(LinkState::Down),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(LinkState::Gone),
-            // Not to be asked now; it is asked again.
+            // Temporarily unavailable; the query is repeated.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(LinkState::Down),
             Err(error) => Err(error),
         }
@@ -291,9 +291,9 @@ impl Interface {
         })
     }
 
-    /// Returns the answer to a question that the kernel takes for a name only. It is asked again
-    /// where the interface had another name when the answer came, so that one that is renamed is
-    /// not taken for the one that has got its name.
+    /// Returns the answer to a question that the kernel takes for a name only. The query is repeated if the
+    /// interface's name changed meanwhile, so that a renamed interface is not confused with the one that took
+    /// its name.
     ///
     /// `WouldBlock` while it is being renamed: for some milliseconds the kernel then knows it by
     /// no name at all. `ENODEV` if it is gone.

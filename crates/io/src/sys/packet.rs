@@ -20,7 +20,7 @@ use crate::segment::{self, Offload};
 /// Milliseconds after which the kernel hands over a block that is not empty. It accepts no shorter time.
 const HAND_OVER_MILLISECONDS: c_uint = 1;
 
-/// Returns a packet socket that hears nothing yet.
+/// Returns a packet socket that receives nothing yet.
 pub(crate) fn open() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointer.
@@ -30,7 +30,7 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-/// Which frames a bound socket hears.
+/// The frames that a bound socket receives.
 #[derive(Clone, Copy)]
 pub(crate) enum Hears {
     Nothing,
@@ -69,7 +69,7 @@ pub(crate) fn leave_to_hardware(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::PACKET_VNET_HDR, 1 as c_int)
 }
 
-/// Makes the interface of this index hear frames to any address, while the socket is open.
+/// Makes the interface of this index receive frames to any address, while the socket is open.
 pub(crate) fn hear_all_addresses(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: index as c_int,
@@ -80,7 +80,7 @@ pub(crate) fn hear_all_addresses(socket: BorrowedFd<'_>, index: u32) -> io::Resu
     set(socket, libc::PACKET_ADD_MEMBERSHIP, membership)
 }
 
-/// Hears no frame from now on, whatever it is bound to, until it [hears](let_pass) again.
+/// Receives no frame from now on, whatever it is bound to, until [`let_pass`](let_pass) resumes.
 pub(crate) fn let_none_pass(socket: BorrowedFd<'_>) -> io::Result<()> {
     // `ret 0`: of no frame a byte.
     let mut none = libc::sock_filter {
@@ -179,7 +179,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) offload: Offload,
     /// When the kernel put it there, by the clock of the world, since 1970.
     pub(crate) came: Duration,
-    /// Frames found no room since the losses were last asked for.
+    /// Frames found no space since the losses were last queried.
     pub(crate) losing: bool,
 }
 
@@ -453,7 +453,7 @@ impl Ring {
         self.memory.part(ahead, at, length).is_ours(status)
     }
 
-    /// Returns the socket, to be had for as long as this has it.
+    /// Returns the socket, which lives as long as this has it.
     pub(crate) fn socket(&self) -> &Arc<Filtered> {
         &self.socket
     }

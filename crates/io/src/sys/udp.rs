@@ -213,8 +213,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) truncated: bool,
 }
 
-/// Receives at most `max`, and at most [`BATCH`], datagrams into consecutive buffers of `size`
-/// bytes in `memory`, shows each to `deliver` in order of arrival, and returns how many came.
+/// Receives at most `max`, and at most [`BATCH`], datagrams into consecutive buffers of `size` bytes in
+/// `memory`, shows each to `deliver` in order of arrival, and returns their number.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Making files with exactly the permissions that were asked for.
+//! Creating files with exactly the requested permissions.
 
 use std::io;
 use std::thread;

@@ -422,7 +422,7 @@ pub struct XdpFrame {
     length: u16,
     /// Offset in the packet at which the checksummed part begins, if the packet lacks its checksum; otherwise 0.
     summed_from: u8,
-    /// How far behind that the checksum is to be written.
+    /// Offset of the checksum field from there.
     field: u8,
 }
 

@@ -36,8 +36,8 @@ pub(crate) use sending::Sending;
 /// `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17: frames that one call sends in copy mode, 32 without.
 const MAX_TX_SKB_BUDGET: c_int = 9;
 
-// The note on a frame that the kernel has: what for, by which socket (in six bits, which a link of
-// the free list leaves at zero, as it does these two), and how many bytes are to be sent.
+// The note on a frame that the kernel has: the purpose, the socket (in six bits, which a link of the free list leaves
+// at zero, as it does these two), and the number of bytes to transmit.
 const POSTED: u32 = 1 << 31;
 const SENDING: u32 = 1 << 30;
 const TENANT_SHIFT: u32 = 24;

@@ -369,7 +369,7 @@ mod tests {
             prop_assert_eq!(with.kernel.arrived, without.kernel.arrived);
         }
 
-        /// Reports come when they come, so that only sums can be the same.
+        /// The times of reports vary, so only sums can be equal.
         #[test]
         fn reports_between_calls_cost_no_datagram(
             datagrams in prop::collection::vec((0..2_u8, 7..9_usize), 1..150),

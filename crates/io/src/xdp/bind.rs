@@ -42,11 +42,10 @@ enum Step {
 }
 
 impl XdpBackend {
-    /// Takes over all receive queues of the interface with the name `interface`, as
-    /// [`bind`](Self::bind) does one: a socket on each, with rings of its own, all over `umem`.
-    /// Packets arrive once all are bound; if one cannot be, those before it are let go again. A queue
-    /// that the interface is given later (`ethtool -L`) goes to the kernel's own stack; the kernel lets
-    /// none be taken away that has a socket.
+    /// Takes over all receive queues of the interface with the name `interface`, as [`bind`](Self::bind) does one: a
+    /// socket on each, with rings of its own, all over `umem`. Packets arrive once all are bound; if one cannot be,
+    /// those before it are closed again. A queue that the interface is given later (`ethtool -L`) goes to the kernel's
+    /// own stack; the kernel lets none be taken away that has a socket.
     ///
     /// A memory has at most 64 sockets, of all its backends; each counts the whole memory once against
     /// the limit of pinned memory.
@@ -135,7 +134,7 @@ impl XdpBackend {
 
 /// The halves of sockets on some queues, by queue.
 struct Opened {
-    /// Of which nothing is heard yet.
+    /// Sockets that do not receive yet.
     receiving: Vec<Receiving>,
     /// The transmitting half of the first queue, and those of the others.
     first: Sending,
@@ -208,7 +207,7 @@ struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// Both halves of a socket that is bound, of which nothing is heard yet.
+    /// Opens both halves of a bound socket, which do not receive yet.
     fn open(&mut self, queue: u32) -> Result<(Receiving, Sending, XdpMode), (Step, io::Error)> {
         let (device, options) = (self.device, self.options);
         let at = |step| move |error| (step, error);

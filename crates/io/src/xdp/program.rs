@@ -8,8 +8,8 @@
 use crate::bpf::{Assembler, Do, If, Instruction, Register::*, Size};
 use crate::sys::bpf::XDP_PASS;
 
-/// Bytes before a packet that say when it came: nanoseconds since the start of the machine
-/// (`CLOCK_MONOTONIC`), as the processor has numbers. Not there if the driver has no room for it.
+/// Bytes before a packet for its arrival time: nanoseconds since boot (`CLOCK_MONOTONIC`), in the
+/// processor's byte order. Not there if the driver has no room for it.
 pub(crate) const STAMP: usize = 8;
 
 // The kernel's functions.

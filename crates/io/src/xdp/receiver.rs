@@ -49,7 +49,7 @@ impl XdpReceiver {
         })
     }
 
-    /// Offers the kernel as many frames as there is room for.
+    /// Offers the kernel as many frames as it has space for.
     pub(super) fn fill(&mut self) {
         for socket in &mut self.sockets {
             socket.refill(1);
@@ -133,8 +133,8 @@ impl XdpReceiver {
     }
 
     /// Appends at most `max` received packets to `into`, oldest first of each queue, and returns how many. While more
-    /// waits than is asked for, every queue is received from in
-    /// its turn, and none twice before the others have had as much, if they have it.
+    /// is queued than requested, every queue is served in turn, and none twice before the others have had as much, if
+    /// they have it.
     ///
     /// # Errors
     ///

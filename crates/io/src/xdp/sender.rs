@@ -12,9 +12,9 @@ use crate::sys::interface::LinkState;
 use crate::sys::xdp::Sending;
 use crate::{Backend, Budget};
 
-/// While the link is down, how often the kernel is asked whether it is up again.
+/// Interval of checks whether the link is up again, while it is down.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// Most packets that are asked for before they are handed over.
+/// Most packets that are prefetched before they are handed over.
 const AT_ONCE: u32 = 64;
 
 /// A sender of [`XdpFrame`]s on one queue of an interface, of a backend that was [split](super::XdpBackend::split).
@@ -232,7 +232,7 @@ impl Backend for XdpSender {
                 Err(error) if accepted == 0 => return Err(error),
                 Err(_) => return Ok(accepted),
             }
-            // The kernel takes some frames a call, so it is called until it takes no more.
+            // The kernel takes some frames a call, so it is called until it takes none.
             if self.socket.pending() == pending {
                 self.socket.reap();
                 return Ok(accepted);
@@ -253,8 +253,7 @@ impl Backend for XdpSender {
         Ok(0)
     }
 
-    /// Returns the bytes of frames that the kernel has not yet given back: never more than the
-    /// budget.
+    /// Returns the bytes of frames that the kernel has not yet returned: never more than the budget.
     fn in_flight(&self) -> io::Result<u64> {
         self.bound.is_there()?;
         Ok(self.socket.unsent_bytes_now())

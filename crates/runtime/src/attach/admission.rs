@@ -11,7 +11,7 @@ use super::daemon::{AttachConfig, ListenError};
 use super::mapping::{Class, Mapping};
 use crate::link::Link;
 
-/// Connections that are to be refused and may still wait for their hello, at a time.
+/// Connections that will be rejected and may still wait for their hello, at a time.
 pub const MOST_PENDING_REFUSALS: usize = 64;
 
 /// Those of them that are of one user.

@@ -47,7 +47,7 @@ pub enum ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushRefused {
-    /// The arbiter has not come round yet.
+    /// The arbiter has not visited it yet.
     #[error("the mailbox is full")]
     Full,
     /// Empty, or longer than the class allows.
@@ -151,8 +151,8 @@ impl ProcessClient {
     ///
     /// # Errors
     ///
-    /// [`PushRefused`]. That the daemon is gone is seen when the mailbox is full; a daemon that is
-    /// alive empties it.
+    /// [`PushRefused`]. A daemon that is gone is noticed when the mailbox is full; a live one
+    /// empties it.
     pub fn push(&mut self, packet: &[u8]) -> Result<(), PushRefused> {
         match self.sender.push(packet) {
             Ok(()) => {

@@ -126,7 +126,7 @@ pub struct AttachStats {
     pub refused: u64,
     /// Had a mailbox and are gone: closed, died, or cut off.
     pub left: u64,
-    /// Times that a client's bell was heard.
+    /// Rings of clients' bells that were handled.
     pub rings: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The thread that lets clients in, hears them ring, and sees them go.
+//! The thread that admits clients, handles their rings, and notices their end.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -24,7 +24,7 @@ use super::source::{Allowance, Line, Part, ProcessSource, Shared};
 use crate::client::ClientId;
 use crate::registrar::{Registrar, Remote};
 
-/// Rings of one client, or new connections, that are heard in a [`PERIOD`]. An arbiter that spins
+/// Rings of one client, or new connections, that are handled in a [`PERIOD`]. An arbiter that spins
 /// before it sleeps goes to doze less often than that.
 pub const RINGS_PER_PERIOD: u32 = 256;
 
@@ -96,7 +96,7 @@ impl RateLimit {
     }
 }
 
-/// How far a connection has come.
+/// The state of a connection.
 enum State {
     /// It has yet to say hello, and will be rejected with this reason.
     ToRefuse(String, PendingRefusal),
@@ -252,7 +252,7 @@ where
         Timespec::try_from(wait).ok()
     }
 
-    /// Asks the kernel for other events than before. A bell that was rung meanwhile is heard.
+    /// Asks the kernel for other events than before. A ring in the meantime is handled then.
     fn listen_to(&self, topic: Topic, flags: EventFlags) {
         let file = match topic {
             Topic::Listener => self.listener.socket(),
@@ -318,7 +318,7 @@ where
         self.connections.insert(number, connection);
         match added {
             Ok(()) => {
-                // A time that never comes is no deadline.
+                // A time that never arrives is no deadline.
                 if let Some(deadline) = Instant::now().checked_add(self.hello_timeout) {
                     self.deadlines.push_back((deadline, number));
                 }
@@ -523,7 +523,7 @@ where
                 let _ = epoll::delete(&self.epoll, &bell);
                 self.status.left(number);
                 left.store(true, Ordering::Release);
-                // The arbiter looks once more.
+                // The arbiter visits it once more.
                 drop(remote);
             }
             State::AwaitingHello(slot) => {

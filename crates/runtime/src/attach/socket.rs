@@ -12,7 +12,7 @@ use rustix::net::{
 
 use super::message::LONGEST;
 
-/// Handles that come with a message.
+/// Handles that arrive with a message.
 const MOST_HANDLES: usize = 2;
 
 /// Messages with boundaries, in order, and an end that is seen: `SOCK_SEQPACKET`.
@@ -38,8 +38,8 @@ pub(super) fn send(socket: &OwnedFd, message: &[u8], handles: &[BorrowedFd<'_>])
     Ok(())
 }
 
-/// Receives a message and perhaps handles; waits as long as the socket's timeout allows. Nothing
-/// means that the other side is gone.
+/// Receives a message and perhaps handles; waits as long as the socket's timeout allows. An empty
+/// message means that the peer is gone.
 pub(super) fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut message = vec![0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];

@@ -64,8 +64,8 @@ pub(super) struct Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // Where the thread is gone, its part is too. A write fails only if the thread was woken
-        // 2^64 times before.
+        // If the thread is gone, its share is too. A write fails only if the thread was woken 2^64
+        // times before.
         if self.returned.send(self.connection).is_ok() {
             let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
         }
@@ -74,7 +74,7 @@ impl Drop for Part {
 
 /// How many slots the arbiter will look into.
 pub(super) enum Allowance {
-    /// Whatever comes.
+    /// For any input.
     Any,
     /// So many: the client has left.
     Last(usize),

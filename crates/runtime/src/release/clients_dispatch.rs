@@ -334,8 +334,8 @@ impl<T> DispatchingClient<T> {
         self.pending.len() + self.batch.len()
     }
 
-    /// Packets that the arbiter dropped, as far as [`next_cleared`](Self::next_cleared) has
-    /// come.
+    /// Packets that the arbiter dropped, up to the position of
+    /// [`next_cleared`](Self::next_cleared).
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -64,8 +64,8 @@ struct Way<P> {
 struct Settled(AtomicU64);
 
 impl<P: Send> Dispatchers<P> {
-    /// One dispatcher for each backend, with a TX mailbox of `slots` slots: a power of two.
-    /// Each is to be driven by a thread of its own ([`drive`](crate::drive)).
+    /// One dispatcher for each backend, with a TX mailbox of `slots` slots: a power of two. Each
+    /// must be driven by a thread of its own ([`drive`](crate::drive)).
     ///
     /// # Panics
     ///
@@ -252,7 +252,7 @@ impl<B: Backend<Tx: Send>> Steps for Dispatcher<B> {
     }
 
     fn is_done(&self) -> bool {
-        // In this order: an empty mailbox means no more only after its producer has gone.
+        // In this order: an empty mailbox is final only after its producer has gone.
         self.mailbox.is_abandoned() && self.mailbox.is_empty() && self.batch.is_empty()
     }
 }

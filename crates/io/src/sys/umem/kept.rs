@@ -66,7 +66,7 @@ impl Kept {
         }
     }
 
-    /// Gives as many frames to the list, those that were kept first.
+    /// Returns this many frames to the list, those that were kept first.
     fn give(&mut self, count: usize) {
         let Some(shared) = self.shared.filter(|_| count > 0) else {
             return;
@@ -113,7 +113,7 @@ impl Drop for Kept {
     }
 }
 
-/// Keeps frames that have become free here, as far as they are of others: how many, the first ones.
+/// Keeps frames freed here, as far as they are of others; returns how many, the first ones.
 ///
 /// # Safety
 ///

@@ -75,7 +75,7 @@ impl Receiving {
         let layout = umem.layout();
         umem.take(room as usize, |frame| {
             umem.note(frame, mark);
-            // There is room for as many as are taken.
+            // There is space for as many as are taken.
             fill.write(layout.start(frame).into());
             *posted += 1;
         });

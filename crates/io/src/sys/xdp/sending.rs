@@ -128,7 +128,7 @@ impl Sending {
         }
     }
 
-    /// Returns the longest packet that it sends: there is to be room before it.
+    /// Returns the length of the longest packet that it transmits: there must be headroom.
     pub(crate) fn longest(&self) -> usize {
         self.umem().frame_size() as usize - TOLD
     }
