@@ -14,7 +14,7 @@ use crate::controller::{Dequeued, Packets};
 pub struct Blocks {
     memory: Vec<u8>,
     stride: usize,
-    /// The first of those that came back, by number; the header of each names the next.
+    /// The first of the returned blocks, by number; the header of each names the next.
     free: u32,
     /// Blocks that were never handed out begin here.
     fresh: u32,

@@ -53,7 +53,7 @@ pub struct Case {
     pub warm_up: u64,
     /// Requests to make, enqueues and dequeues together.
     pub loops: u64,
-    /// In which order packets come.
+    /// The order in which packets arrive.
     pub arrivals: Arrivals,
     /// Of the random numbers.
     pub seed: u64,

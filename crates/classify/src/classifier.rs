@@ -51,9 +51,9 @@ pub(crate) struct Begin {
 ///
 /// # Cost
 ///
-/// A look into each table that a list of rules comes to, and a comparison with the rules that
-/// share all bits that can be hashed ([`Effort`]): 25 to 65 ns a packet for usual lists of 10 to
-/// 10,000 rules. `docs/internals/classifier.md` has the figures.
+/// One look-up in each table of a list of rules, and a comparison with the rules that share all bits that can be hashed
+/// ([`Effort`]): 25 to 65 ns a packet for usual lists of 10 to 10,000 rules. `docs/internals/classifier.md` has the
+/// figures.
 #[derive(Clone, Debug)]
 pub struct Classifier<T = u32> {
     rules: usize,

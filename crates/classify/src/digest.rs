@@ -72,7 +72,7 @@ impl SipHash13 {
 pub enum Per {
     /// The source address; of an Ethernet frame that is not IP, its source MAC address.
     SourceIp,
-    /// The destination address, likewise.
+    /// The destination address, as above.
     DestinationIp,
     /// Addresses, protocol and ports, in this direction: replies are another flow.
     ///

@@ -22,7 +22,7 @@ const NETWORK: u32 = 64;
 /// A datagram of which the first fragment was seen.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Of source, destination, protocol and identification, and of where it came from.
+    /// A hash of source, destination, protocol, identification and origin.
     datagram: u64,
     to: ClassFlow,
     /// When it is forgotten; zero is free.

@@ -88,7 +88,7 @@ pub struct Ports {
     pub destination: u16,
 }
 
-/// Where a packet came from, which its bytes do not say.
+/// The origin of a packet, which its bytes do not contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// The caller's number of the interface that received it, or [`Origin::ATTACHED`].
@@ -98,7 +98,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The `ingress` of what did not come in by an interface but from a process.
+    /// The `ingress` of packets from a process instead of an interface.
     pub const ATTACHED: u16 = u16::MAX;
 }
 

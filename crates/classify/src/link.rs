@@ -269,8 +269,8 @@ impl LinkClassifier {
         to
     }
 
-    /// The same for packets that come together, as [`find_all`](Self::find_all) finds them: appends to `to` where each goes,
-    /// in order. Costs what [`classify`](Self::classify) does for each, or less where the filters are many.
+    /// The same for packets that arrive together, as in [`find_all`](Self::find_all): appends the class of each to
+    /// `to`, in order. Costs what [`classify`](Self::classify) does for each, or less where the filters are many.
     ///
     /// ```
     /// use fairlane_classify::{DigestKey, Layer, LinkClassifier, Match, Origin, Rule, Scratch};
@@ -353,7 +353,7 @@ impl LinkClassifier {
         self.each(packets, layer, scratch, |_, to, what| found(to, what));
     }
 
-    /// The same, with the headers of each packet and where it came from.
+    /// The same, with the headers and the origin of each packet.
     #[inline]
     fn each<'a>(
         &self,

@@ -59,7 +59,7 @@ pub struct Offload {
     pub segments: Option<Segments>,
 }
 
-/// The pieces that a frame is to be cut into.
+/// The segments of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments {
     /// The protocol of the payload; `None` for one that this version does not know.
@@ -85,7 +85,7 @@ pub enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Uncut {
-    /// Its headers are not those of the packet that is to be cut: a tunnel, or none.
+    /// Its headers are not those of the packet to segment: a tunnel, or none.
     Headers,
     /// It would be pieces of no bytes or longer than any IP packet, or more than [`MOST_FRAMES`].
     Pieces,
@@ -382,8 +382,8 @@ impl Transport {
         }
     }
 
-    /// Writes the fields that differ from frame to frame, but for the checksum. The payload begins `from`
-    /// bytes into that of the whole.
+    /// Writes the fields that differ from segment to segment, except the checksum. The payload begins
+    /// `from` bytes into that of the whole.
     fn adapt(self, frame: &mut [u8], from: usize, first: bool, last: bool) {
         match self {
             Transport::Tcp {

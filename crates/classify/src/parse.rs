@@ -16,7 +16,7 @@ const ETHERTYPE_ARP: u16 = 0x0806;
 const ETHERTYPE_PPPOE_DISCOVERY: u16 = 0x8863;
 const ETHERTYPE_PPPOE_SESSION: u16 = 0x8864;
 
-/// The addresses that IEEE 802.1D reserves for the protocols of a link, but for their low four bits.
+/// The addresses that IEEE 802.1D reserves for the protocols of a link, except for their low four bits.
 const RESERVED: u128 = 0x0180_c200_0000;
 /// Where the number of its protocol begins in a PPPoE session's frame, behind the Ethernet header. A
 /// number from 0x8000 on is of a control protocol (RFC 1661, 2).
@@ -52,7 +52,7 @@ fn u16_at<const N: usize>(header: &[u8; N], place: usize) -> u16 {
     u16::from_be_bytes([header[place], header[place + 1]])
 }
 
-/// Returns the four bytes of a field, likewise.
+/// Returns the four bytes of a field at `place`.
 #[inline]
 fn u32_at<const N: usize>(header: &[u8; N], place: usize) -> u32 {
     u32::from_be_bytes([
@@ -63,7 +63,7 @@ fn u32_at<const N: usize>(header: &[u8; N], place: usize) -> u32 {
     ])
 }
 
-/// Returns an IPv6 address at `place`, likewise.
+/// Returns an IPv6 address at `place`.
 #[inline]
 fn u128_at(header: &[u8; IPV6], place: usize) -> u128 {
     let word = |number: usize| u128::from(u32_at(header, place + 4 * number));

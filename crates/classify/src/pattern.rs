@@ -99,7 +99,7 @@ pub(crate) fn set_addresses<const N: usize>(words: &mut [u64; N], source: u128, 
 /// A rule within one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pattern<const N: usize> {
-    /// The bits that are asked about. Of a range of ports: those in which its ends agree.
+    /// The bits to test. Of a range of ports: those in which its ends agree.
     pub(crate) mask: [u64; N],
     /// Required values of the masked bits; zero elsewhere.
     pub(crate) value: [u64; N],

@@ -75,7 +75,7 @@ impl Match {
         self.source_port.is_some() || self.destination_port.is_some()
     }
 
-    /// Returns whether it asks where the packet came from.
+    /// Returns whether it tests the packet's origin.
     pub(crate) fn asks_origin(&self) -> bool {
         self.ingress.is_some() || self.uid.or(self.gid).or(self.pid).is_some()
     }

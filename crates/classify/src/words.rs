@@ -19,7 +19,7 @@ const MAC: u64 = (1 << 48) - 1;
 /// ports within their ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The bits that are asked about; of a range of ports, those in which its ends agree.
+    /// The bits to test; of a range of ports, those in which its ends agree.
     pub mask: [u64; WORDS],
     /// Required values of the masked bits; zero elsewhere.
     pub value: [u64; WORDS],
@@ -40,7 +40,7 @@ impl Asked {
 }
 
 impl<const N: usize> From<&Pattern<N>> for Asked {
-    /// Of a pattern that asks nothing of where packets came from.
+    /// Converts a pattern without conditions on the origin.
     fn from(pattern: &Pattern<N>) -> Self {
         let wide = |words: &[u64; N]| {
             let mut wide = [0; WORDS];

@@ -64,8 +64,7 @@ const PUBLISH: Nanos = Nanos::from_millis(100);
 /// Slots of a dispatcher's mailbox: packets there can no longer be overtaken.
 const TX_SLOTS: usize = 64;
 
-/// The arbiter's way out: one type for all, as each copy of the arbiter takes its time to
-/// compile.
+/// The arbiter's output: one type for all, as each copy of the arbiter takes time to compile.
 type Exit = Box<dyn Release<Box<Outgoing>> + Send>;
 
 /// Opens flows: a client with its arbiter, a socket with the sink.
@@ -365,7 +364,7 @@ fn arbiter_config(options: &Options, link: Link) -> ArbiterConfig {
     }
 }
 
-/// Returns the arbiter's way out, and the dispatchers on it.
+/// Returns the arbiter's output, and its dispatchers.
 fn ways_out(count: u32, clock: Clock, flows: &Flows) -> Result<(Exit, Vec<Dispatcher<Metered>>)> {
     let open = || {
         let socket = UdpBackend::bind(SocketAddr::new(LISTEN.ip(), 0));

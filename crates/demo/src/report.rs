@@ -89,7 +89,7 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// T-WFI of each flow, while those that have come so far all stay.
+    /// T-WFI of each flow, while the present flows all stay.
     fn bounds(&self, flows: &[Arc<Flow>], vitals: &Vitals) -> Vec<Option<Nanos>> {
         let sent = flows.iter().map(|flow| flow.sent.bytes()).sum();
         let configs: Vec<FlowConfig> = flows.iter().map(|flow| flow.config()).collect();

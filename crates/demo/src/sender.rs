@@ -10,12 +10,12 @@ use fairlane_runtime::{Client, Clock, Refusal};
 
 use crate::flow::{Flow, OVERHEAD, Outgoing};
 
-/// Packets a sender sends at a time. Equal for all, so that a sender with a higher load comes more
+/// Packets a sender sends at a time. Equal for all, so that a sender with a higher load pushes more
 /// often, and finds space in a full queue proportionally more often.
 const BURST: u64 = 8;
 
-/// Most packets made at a time: a sender that comes late falls behind its offer
-/// rather than keep a core busy with packets that cannot pass.
+/// Most packets made at a time: a late sender falls behind its load rather than keep a core busy
+/// with packets that cannot pass.
 const MOST: u64 = 1000;
 
 /// Longest sleep: on a slow link the next burst may be minutes away, the end is not.

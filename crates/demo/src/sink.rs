@@ -12,7 +12,7 @@ use fairlane_io::{Backend, Datagram, UdpBackend, Waiter};
 
 use crate::flow::Flow;
 
-/// Receive buffer asked for, in bytes; the system may grant less.
+/// Requested receive buffer, in bytes; the system may grant less.
 const BUFFER: usize = 4 << 20;
 
 /// A socket that no flow has yet.

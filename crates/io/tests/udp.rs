@@ -31,7 +31,7 @@ fn datagram(peer: SocketAddr, number: u32) -> Datagram {
     }
 }
 
-/// Receives until `count` have come, and none that had to be thrown away.
+/// Receives until `count` have arrived, without drops.
 fn collect(socket: &mut UdpBackend<Datagram>, count: usize) -> Vec<Datagram> {
     let arrived = support::collect(socket, count);
     assert_eq!(socket.discarded(), 0);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Host, LabError};
 
-/// An answer's length that says that no more are to be given.
+/// An answer length that stops the server.
 const OVER: usize = usize::MAX;
 
 /// How long a port may be held by a process that is being started.

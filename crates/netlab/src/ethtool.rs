@@ -39,7 +39,7 @@ const FIXED: usize = 4;
 
 /// Turns the features off that this thread's namespace's interface has at `index`.
 pub(crate) fn turn_offloads_off(index: u32) -> io::Result<()> {
-    // A bit that is named without a value is to be off; those not named stay.
+    // A bit that is named without a value is turned off; the others stay.
     let mut bits = Message::default();
     for feature in FEATURES {
         let name = Message::default().with_text(BIT_NAME, feature);

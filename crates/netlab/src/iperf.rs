@@ -15,8 +15,8 @@ const IPERF: &str = "iperf3";
 /// Time between two counts of arrivals, in seconds: the shortest that iperf3 has.
 const INTERVAL: &str = "0.1";
 
-/// How the sender controls congestion (RFC 9438): it fills a queue and gives way to losses and
-/// marks, whatever this machine would choose by itself.
+/// The sender's congestion control (RFC 9438): it fills a queue and reacts to losses and marks,
+/// whatever this machine's default is.
 const CONGESTION_CONTROL: &str = "cubic";
 
 /// How long the sender waits for a connection, in milliseconds.

@@ -13,7 +13,7 @@
 //! forwards their traffic. A [`Transfer`] is a TCP flow between two hosts, an [`Echo`] measures
 //! round trips, a [`Probe`] the delay of each datagram of a thin stream.
 //!
-//! The kernel is asked through netlink. No program is called but iperf3, for a [`Transfer`].
+//! All changes go through netlink. No program is called but iperf3, for a [`Transfer`].
 //!
 //! # Example
 //!

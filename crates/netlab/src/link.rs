@@ -166,7 +166,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// If that does not come within two minutes, or the link has been deleted.
+    /// If that does not happen within two minutes, or the link has been deleted.
     pub fn wait_for_carrier(&self) -> Result<(), LabError> {
         let deadline = Instant::now() + Duration::from_secs(120);
         let state = || -> Result<Option<u8>, LabError> {

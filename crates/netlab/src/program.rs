@@ -82,8 +82,8 @@ impl Program {
         })
     }
 
-    /// Returns the next line that it prints on standard output, and when it came; `None` if none
-    /// comes in time, or it has ended.
+    /// Returns the next line of its standard output, and its time; `None` on a timeout, or at its
+    /// end.
     pub fn line(&self, patience: Duration) -> Option<(Instant, String)> {
         self.lines.recv_timeout(patience).ok()
     }

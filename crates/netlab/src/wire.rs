@@ -28,7 +28,7 @@ impl Host {
         let namespace = link.namespace();
         // Else a connection begins with what an earlier one found of the way.
         namespace.set_parameter("ipv4/tcp_no_metrics_save", "1")?;
-        // ARP is asked once for a measurement, not again in the middle of it.
+        // ARP resolves once for a measurement, not again in the middle of it.
         let reachable = format!("ipv4/neigh/{}/base_reachable_time_ms", link.name());
         namespace.set_parameter(&reachable, "3600000")?;
         Ok(Host { link, address })
@@ -90,8 +90,8 @@ impl Wire {
         Wire::made(senders, true, mtu, queues)
     }
 
-    /// The same with devices as they come: they leave checksums, and the cutting of segments into
-    /// frames, to hardware that does not exist.
+    /// The same with the devices' default offloads: they leave checksums, and segmentation, to hardware that does
+    /// not exist.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl Wire {
         bridge(self.middle(), "bridge", &[&self.inside, &self.outside])
     }
 
-    /// Waits until all senders reach the receiver and it them; whether that came in time.
+    /// Waits until all senders and the receiver reach each other; returns whether they did in time.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl Wire {
         let deadline = Instant::now() + patience;
         for sender in &self.senders {
             let mut echo = Echo::between(sender, &self.receiver, 7)?;
-            // An answer that comes late is none: on a busy machine it may take as long each time.
+            // A late answer counts as none: on a busy machine it may take as long each time.
             let mut wait = Duration::from_millis(50);
             while echo.round_trip(1, 1, wait).is_none() {
                 if Instant::now() > deadline {
@@ -194,7 +194,7 @@ impl Wire {
     }
 }
 
-/// Returns a cable that is up, whose frames are whole if that is asked for.
+/// Returns a cable that is up, without offloads if requested.
 fn cable((one, other): (Link, Link), whole: bool) -> Result<(Link, Link), LabError> {
     for link in [&one, &other] {
         if whole {

@@ -145,7 +145,7 @@ fn a_closed_bridge_takes_in_nothing_and_sends_what_it_holds_at_the_pace_of_the_l
     send(&mut here, [vec![2; 1_000]]);
     send(&mut there, [vec![3; 1_000]]);
     let mut came = Vec::new();
-    // A millisecond each; the first left as it came.
+    // A millisecond each; the first left on arrival.
     for now in 1..=9 {
         assert!(!bridge.is_drained(), "{now} ms");
         bridge.round(ms(now)).unwrap();

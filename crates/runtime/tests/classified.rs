@@ -400,7 +400,7 @@ fn clients_that_fill_the_link_take_nothing_from_a_class_within_its_own() {
     }
     let stats = arbiter.flow_stats(own).unwrap();
     assert_eq!((stats.accepted.packets, stats.discarded.packets), (102, 0));
-    // Of the clients' packets some gave way after they were accepted, and each was counted.
+    // Some of the clients' packets were evicted after they were accepted, and each was counted.
     let total = arbiter.total_stats();
     assert!(total.discarded.packets > 50, "{total:?}");
     let sum = total.sent.packets + total.discarded.packets + total.queued.packets;
@@ -507,7 +507,7 @@ fn packets_that_come_together_become_what_they_would_one_by_one() {
         .collect();
     let mut too_long = many.clone();
     too_long[3].0 = length(1_001);
-    // Of one there are more than it has room for; then the link is full, and it gives way to the other.
+    // One of them overfills its queue; then the link is full, and it is evicted for the other.
     let (full_class, full_link) = ((10_000, 100), (100, 10_000));
     for (flow, packets, room, at_once) in [
         (known, &many, full_class, true),

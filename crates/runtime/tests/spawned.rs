@@ -68,7 +68,7 @@ fn what_was_pushed_is_sent_before_a_drained_link_ends_and_nothing_after() {
         }
     }
     let ending = handle.drain(PATIENCE);
-    // Refused by the time that it has ended, and before, once the thread heard of it.
+    // Rejected once it has ended, and before, once the thread learned of it.
     let left = ending.wait().unwrap();
     assert_eq!(
         (left.total.sent.packets, left.total.queued.packets),

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// for the writer has none for these polls either.
 const LOOKS: u32 = 90;
 
-/// Looks that an output has at least, whatever came before: 0.25 s.
+/// Polls that an output gets at least, whatever happened before: 0.25 s.
 const LEAST: u32 = 25;
 
 /// Polls in all before the wait for a writing thread is given up, whatever it waits for: 10 s. Not measured from
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a pipe that takes no more.
+    /// Returns a full pipe.
     fn full() -> (PipeReader, PipeWriter) {
         let (reader, mut writer) = pipe().unwrap();
         writer.write_all(&[b'.'; 65_536]).unwrap();

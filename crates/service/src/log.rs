@@ -142,7 +142,7 @@ impl Line {
     }
 }
 
-/// Leaves out lines of a kind that come too often, and says how many.
+/// Leaves out lines of a kind that is too frequent, and reports their number.
 #[derive(Debug, Default)]
 pub struct Limit {
     windows: Vec<Window>,
@@ -154,13 +154,13 @@ struct Window {
     began: Instant,
     said: u32,
     left_out: u32,
-    /// The last that came.
+    /// The last line's time.
     last: Line,
 }
 
 impl Limit {
-    /// Returns whether a line that comes at `now` is said. Of each kind, the first few of a span of ten
-    /// seconds are. O(kinds).
+    /// Returns whether a line at `now` is written. Of each kind, the first few of a span of ten seconds
+    /// are. O(kinds).
     pub fn admits(&mut self, line: &Line, now: Instant) -> bool {
         let mut windows = self.windows.iter_mut();
         let Some(window) = windows.find(|window| window.last.kind == line.kind) else {
@@ -200,7 +200,7 @@ impl Limit {
         left_out.map(Window::left_out).collect()
     }
 
-    /// Returns when [`over`](Limit::over) is to be asked next; never where nothing was left out.
+    /// Returns when [`over`](Limit::over) must be called next; never if nothing was left out.
     pub fn next(&self) -> Option<Instant> {
         let left_out = self.windows.iter().filter(|window| window.left_out > 0);
         left_out.map(|window| window.began + SPAN).min()

@@ -22,8 +22,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// How often it is looked whether the daemon has begun its work.
 const LOOK: Duration = Duration::from_millis(5);
-/// Looks in the time after which the manager takes the daemon for dead: one that comes late, for the
-/// machine has others to run, is not the last.
+/// Checks in the period after which the manager considers the daemon dead: one that is late, since the
+/// machine runs other programs, is not the last.
 const LOOKS: u32 = 4;
 /// How long a manager may take to make room for a datagram.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -83,9 +83,9 @@ impl Manager {
         )
     }
 
-    /// Returns the manager that hears at a socket: a path, or the name of an abstract socket behind
-    /// an `@`. With `watchdog` it takes the daemon for dead when it has heard nothing for so long.
-    /// None of another kind of name.
+    /// Returns the manager at a socket: a path, or the name of an abstract socket behind an `@`. With
+    /// `watchdog` it considers the daemon dead after this long without a notification. None of another
+    /// kind of name.
     #[must_use]
     pub fn at(socket: &OsStr, watchdog: Option<Duration>) -> Option<Manager> {
         let address = match socket.as_bytes() {

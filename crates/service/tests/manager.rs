@@ -1,5 +1,5 @@
-//! A service manager hears that a daemon is ready, reads its configuration again, lives and ends, in
-//! this order, by the socket that it names.
+//! A service manager receives that a daemon is ready, reloads its configuration, lives and ends, in
+//! this order, at the socket that it names.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -51,8 +51,8 @@ impl Hears {
         }
     }
 
-    /// Returns how many it has heard, and nothing else among them, until there is a pause of so
-    /// long.
+    /// Returns how many watchdog signals it has received, and checks that there is nothing else
+    /// among them, until a pause of this length.
     fn beats_until(&self, pause: Duration) -> u32 {
         self.socket.set_read_timeout(Some(pause)).unwrap();
         let mut buffer = [0; 4_096];
@@ -113,7 +113,7 @@ fn it_hears_that_the_daemon_lives_as_long_as_it_makes_progress() {
     let manager = Manager::at(hears.path.as_os_str(), Some(watchdog)).unwrap();
     let rounds = Arc::new(AtomicU64::new(1));
     let made = Arc::clone(&rounds);
-    // Before the first beat, which does not wait for this thread to have heard of it.
+    // Before the first signal, which does not wait for its reception.
     let begun = Instant::now();
     let telling = manager.serve("", move || made.load(Ordering::Relaxed));
     let telling = telling.unwrap();
@@ -128,7 +128,7 @@ fn it_hears_that_the_daemon_lives_as_long_as_it_makes_progress() {
     // It continues.
     rounds.fetch_add(1, Ordering::Relaxed);
     assert_eq!(hears.next(), "WATCHDOG=1\n");
-    // At the end there is no more progress, and that is no fault.
+    // At the end there is no more progress, which is no fault.
     telling_ends(telling, &hears);
 }
 

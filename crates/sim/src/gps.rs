@@ -150,8 +150,8 @@ impl Gps {
         }
     }
 
-    /// A packet arrives; `number` will be given back with its finish. Without effect if
-    /// there is no such flow.
+    /// Adds a packet; `number` will be returned with its finish. Without effect if there is no such
+    /// flow.
     pub fn arrive(&mut self, at: Picos, flow: FlowId, len: Length, number: u64) {
         self.advance(at);
         let idle = self.order.is_empty();

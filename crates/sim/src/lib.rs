@@ -6,8 +6,8 @@
 //! * [`Observer`]: the interface of meters of a run. [`WfiMeter`] measures the worst-case fair indexes against a
 //!   flow's share, [`LagMeter`] completions against the ideal fluid server [`Gps`], [`DelayMeter`] delays;
 //!   [`ClassMeter`] counts each class's transmitted bytes.
-//! * [`Simulation`]: a run of a server with seeded [`Source`]s: of flows that come, change and go,
-//!   or of classes. [`sharing`] is an experiment with classes.
+//! * [`Simulation`]: a run of a server with seeded [`Source`]s: of flows that are added, changed and removed, or
+//!   of classes. [`sharing`] is an experiment with classes.
 //! * [`Network`]: nodes with such a server at each output port, wires with a delay between them, and the same
 //!   sources, whose packets take the shortest path; end-to-end delays.
 //!

@@ -18,7 +18,7 @@ pub enum TransmitQueue {
 }
 
 impl TransmitQueue {
-    /// Nothing: the scheduler is asked for a packet when the link is free.
+    /// No queue: the scheduler is asked for a packet when the link is free.
     pub const NONE: TransmitQueue = TransmitQueue::Packets(0);
 
     /// Most bytes that wait, if no packet is longer than `longest`.
@@ -202,7 +202,7 @@ impl<P> Link<P> {
         self.packets.front().map(|(len, payload)| (*len, payload))
     }
 
-    /// Returns the packet that came last, if it is still here. O(1).
+    /// Returns the last packet, if it is still here. O(1).
     #[inline]
     pub fn newest(&self) -> Option<&P> {
         self.packets.back().map(|(_, payload)| payload)

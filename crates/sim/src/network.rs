@@ -96,7 +96,7 @@ pub struct Carried {
     pub received: Count,
     /// Packets that a full queue on their way did not accept.
     pub rejected: u64,
-    /// Packets that were queued and gave way to others when the queues of a port were full.
+    /// Packets that were evicted when the queues of a port were full.
     pub displaced: u64,
     /// From when a packet was sent until its last bit arrived at its end.
     pub delays: Delays,
@@ -116,7 +116,7 @@ pub struct PortCount {
     pub sent: Count,
     /// Packets that were not accepted.
     pub rejected: u64,
-    /// Packets that were queued and gave way to others.
+    /// Packets that were evicted.
     pub displaced: u64,
 }
 
@@ -261,7 +261,7 @@ impl Network {
         self.run_until_while(until, || true);
     }
 
-    /// The same, as long as `go_on` says so, which is asked at every event: whether it came to
+    /// The same, as long as `go_on` returns true, which is called at every event; returns whether it reached
     /// `until`. Where it did not, the clock is at the last event.
     pub fn run_until_while(&mut self, until: Picos, mut go_on: impl FnMut() -> bool) -> bool {
         self.senders.any().run_until(until, &mut go_on)
@@ -380,7 +380,7 @@ struct Flow {
 /// Internal events of the network; in this order at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// A packet comes to the end of a wire.
+    /// Handles a packet's arrival at the end of a wire.
     Arrives(Tag, Length),
     /// A port continues.
     Port(usize),
@@ -433,7 +433,7 @@ impl Ports {
         &mut self.groups[self.flows[tag.source].group]
     }
 
-    /// A packet comes to the next port on its way: whether it is accepted there.
+    /// Handles a packet's arrival at the next port of its path; returns whether it was accepted there.
     fn enter(&mut self, len: Length, tag: Tag) -> bool {
         let (number, class) = self.flows[tag.source].hops[usize::from(tag.hop)];
         let port = &mut self.ports[number];
@@ -446,7 +446,7 @@ impl Ports {
         outcome.is_ok()
     }
 
-    /// A packet comes to the end of a wire.
+    /// A packet arrives at the end of a wire.
     fn come(&mut self, len: Length, tag: Tag) -> Went {
         if usize::from(tag.hop) < self.flows[tag.source].hops.len() {
             self.enter(len, tag);

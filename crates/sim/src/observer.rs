@@ -46,11 +46,11 @@ pub struct Completion<L = FlowId> {
     pub end: Moment,
 }
 
-/// Watches a run over flows, or over classes (`L`). Events come in the order of time; at one
-/// instant, changes of flows come first, then arrivals, then completions, then what starts.
-/// Nothing is asked back.
+/// Watches a run over flows, or over classes (`L`). Events are reported in order of time; at one
+/// instant, changes of flows come first, then arrivals, then completions, then starts. Observers
+/// return nothing.
 pub trait Observer<L: Label = FlowId> {
-    /// A flow came, idle.
+    /// A flow was added, idle.
     fn flow_added(&mut self, at: Now, flow: FlowId, config: &FlowConfig) {
         let _ = (at, flow, config);
     }
@@ -75,8 +75,8 @@ pub trait Observer<L: Label = FlowId> {
         let _ = (at, flow, len, reason);
     }
 
-    /// A packet was accepted and is thrown away: its flow is being removed, queue management
-    /// dropped it, or it gave way to another.
+    /// An accepted packet is dropped: its flow is being removed, queue management dropped it, or it
+    /// was evicted.
     fn discarded(&mut self, at: Now, packet: &PacketInfo<L>) {
         let _ = (at, packet);
     }

@@ -108,7 +108,7 @@ pub trait Queue<L: Label, P> {
     }
 }
 
-/// A queue of flows that come, change and go.
+/// A queue of flows that are added, changed and removed.
 ///
 /// ```
 /// use fairlane_core::{AnyScheduler, ChangeError, FlowConfig, Length, Weight, sched::Algorithm};

@@ -118,7 +118,7 @@ pub(crate) trait Carrier {
 struct Running {
     plan: SourcePlan<()>,
     source: Source,
-    /// The span it is in, and those to come.
+    /// The present span, and later ones.
     span: Range<Picos>,
     later: Vec<Range<Picos>>,
     /// Of the next span.
@@ -241,8 +241,8 @@ impl Senders<dyn Carrier + '_> {
         self.carrier.clock()
     }
 
-    /// Lets everything happen that is due before `until`, and sets the clock to it, as long as `go_on` says
-    /// so, which is asked at every event: whether it came to `until`.
+    /// Processes all events before `until`, and sets the clock to it, as long as `go_on` returns true,
+    /// which is called at every event; returns whether it reached `until`.
     pub(crate) fn run_until(&mut self, until: Picos, go_on: &mut dyn FnMut() -> bool) -> bool {
         let came = self.work_until(until, go_on);
         if came {
@@ -286,7 +286,7 @@ impl Senders<dyn Carrier + '_> {
         true
     }
 
-    /// A source in a closed loop will hear of a packet that reached its end.
+    /// A closed-loop source will learn of a packet that arrived.
     fn acknowledge(&mut self, tag: Tag, marked: bool, sent: Picos) {
         let running = self.sources[tag.source].as_ref();
         if let Some(tcp) = running.and_then(|running| running.tcp.as_ref()) {
@@ -340,7 +340,7 @@ impl Senders<dyn Carrier + '_> {
         if let Ok(source) = source {
             running.source = source;
         }
-        // In each span the same packets would come: another seed for each.
+        // Another seed for each span, which would otherwise have the same packets.
         running.seed = running.seed.wrapping_add(1);
         running.tcp = running.plan.tcp.map(Sender::new);
         running.moved = clock;
@@ -479,8 +479,8 @@ impl Senders<dyn Carrier + '_> {
         accepted
     }
 
-    /// A packet gave way to another. A greedy source sends the next when one of its packets leaves,
-    /// or tries again if it has none.
+    /// A packet was evicted. A greedy source sends the next when one of its packets leaves, or tries again
+    /// if it has none.
     fn lost(&mut self, len: Length, tag: Tag) {
         if let Some(running) = &mut self.sources[tag.source] {
             running.queued -= 1;

@@ -47,7 +47,7 @@ pub struct Server<Q, O, L = FlowId, B = ()> {
     /// Something happened at the clock, and the queue, of which the link would take a packet, was
     /// not asked since.
     unsettled: bool,
-    /// When the queue is asked again, as it wished.
+    /// The time at which the queue wants to be asked again.
     wake: Option<Picos>,
     accepted: u64,
     discarded: Vec<Held<L, B>>,
@@ -204,8 +204,8 @@ where
         outcome
     }
 
-    /// When the next packet ends, or the queue is to be asked again. `None` if nothing
-    /// will happen unless the caller makes it.
+    /// The end of the next packet, or the time to ask the queue again. `None` if nothing will
+    /// happen unless the caller makes it.
     #[inline]
     pub fn next_event(&self) -> Option<Picos> {
         if self.unsettled {
@@ -278,7 +278,7 @@ where
         }
     }
 
-    /// Something happened: the queue is asked, if the link would take a packet.
+    /// After an event: asks the queue, if the link accepts a packet.
     #[inline]
     fn unsettle(&mut self) {
         self.unsettled = !self.link.is_full();
@@ -335,7 +335,7 @@ where
         let discard = discard(at, &mut self.observer, &mut self.discarded);
         let answer = self.queue.dequeue(now, discard);
         self.wake = match answer {
-            // A time that has come already is not waited for: it would be now for ever.
+            // A time that has passed causes no wait: it would be now forever.
             Next::NotBefore(time) => {
                 let soonest = Picos::from(now) + Picos::from_nanos(1);
                 Some(Picos::from(time).max(soonest))

@@ -1,4 +1,5 @@
-//! The share of a flow while flows come and go: the clock in which guarantees are counted.
+//! The share of a flow while flows are added and removed: the clock in which guarantees are
+//! counted.
 
 use crate::time::Work;
 

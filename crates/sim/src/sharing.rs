@@ -2,10 +2,10 @@
 //! Figs. 12 to 15).
 //!
 //! Each agency has a class of interactive traffic, of high priority, and one of bulk traffic. All
-//! four try to fill the link, but for an idle time of each. An agency should have its share of
-//! the link all the time: what one of its classes leaves, the other gets. With CBQ, the
-//! paper's *class-4*, of high priority and a small share, got more than its share while it
-//! competed with its sibling, and less so with equal priorities.
+//! four try to fill the link, except for an idle time of each. An agency should have its share of
+//! the link all the time: what one of its classes leaves, the other gets. With CBQ, the paper's
+//! *class-4*, of high priority and a small share, got more than its share while it competed with
+//! its sibling, and less so with equal priorities.
 //!
 //! The paper's figures give no numbers in its text; the shares and times here are our own.
 
@@ -139,8 +139,8 @@ pub fn tree(algorithm: Algorithm) -> Result<(Tree<ClassPacket>, [ClassId; 4]), T
     Ok((tree, leaves))
 }
 
-/// Returns the sources: each leaf keeps [`WINDOW`] packets in its queue, but for its idle time, as
-/// a TCP does that has much to send; and as one, it sends a packet again that waits for more than
+/// Returns the sources: each leaf keeps [`WINDOW`] packets in its queue, except for its idle time,
+/// like a TCP sender with much data; and like one, it retransmits a packet that waits for more than
 /// 200 ms.
 pub fn sources(leaves: [ClassId; 4]) -> [ClassSource; 4] {
     let at = Picos::from_secs;

@@ -1,4 +1,5 @@
-//! A run over one link: sources of packets in front of a server, and flows that come, change and go.
+//! A run over one link: sources of packets in front of a server, and flows that are added, changed
+//! and removed.
 
 use crate::link::TransmitQueue;
 use crate::observer::Observer;
@@ -104,8 +105,8 @@ enum Life {
 }
 
 /// A run of a [`Server`] with its sources: of classes ([`add_source`](Self::add_source),
-/// [`run_until`](Self::run_until)), or of flows that come, change and go ([`add`](Self::add),
-/// [`run`](Self::run)).
+/// [`run_until`](Self::run_until)), or of flows that are added, changed and removed
+/// ([`add`](Self::add), [`run`](Self::run)).
 ///
 /// Events are processed in order of time. At the same time flows are removed first, then changed,
 /// then added; then packets arrive, in the order of their sources, then one ends, then the queue is
@@ -266,8 +267,8 @@ impl<Q: ClassQueue<ClassPacket>, O: Observer<ClassFlow>> Simulation<Q, O, ClassF
         self.run_until_while(until, || true);
     }
 
-    /// The same, as long as `go_on` says so, which is asked at every event: whether it came to
-    /// `until`. Where it did not, the clock is at the last event.
+    /// The same, as long as `go_on` returns true, which is called at every event; returns whether it
+    /// reached `until`. Where it did not, the clock is at the last event.
     pub fn run_until_while(&mut self, until: Picos, mut go_on: impl FnMut() -> bool) -> bool {
         self.senders.any().run_until(until, &mut go_on)
     }

@@ -74,7 +74,7 @@ pub struct Wfi {
     pub packets: u64,
 }
 
-/// A packet on its way: when it came, and the backlog it found, itself included.
+/// A packet in flight: its arrival time, and the backlog it found, itself included.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     work: Work,

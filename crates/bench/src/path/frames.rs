@@ -44,7 +44,7 @@ pub(super) struct Classified {
     pub(super) frame: Frame,
 }
 
-/// The bytes of all frames, one after the other, each at the beginning of a cache line; and where they came from.
+/// The bytes of all frames, one after the other, each at the beginning of a cache line; and their origins.
 #[derive(Debug)]
 pub(super) struct Memory {
     bytes: Vec<u8>,
@@ -109,7 +109,7 @@ fn shuffled(count: usize, seed: &mut u64) -> Vec<usize> {
     order
 }
 
-/// Returns where a frame came from of which this is asked.
+/// Returns an origin that matches these conditions.
 fn origin_for(asked: &Match, ingress: u16) -> Origin {
     let ingress = asked.ingress.unwrap_or(ingress);
     let from_process = ingress == Origin::ATTACHED;

@@ -36,7 +36,7 @@ const MEASUREMENTS: u32 = 9;
 pub struct Case<'a> {
     /// Of the link, in any order.
     pub rules: &'a [Rule],
-    /// Where frames come from of which no rule asks that.
+    /// The origin of frames for which no rule tests it.
     pub ingress: u16,
     pub classifier: LinkClassifier,
     /// Makes empty queues, with the numbers of classes that the classifier knows.

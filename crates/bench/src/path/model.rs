@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn of_two_the_arbiters_transmits() {
-        // Out of the mailbox, decided, transmitted, given back; the other takes 88.
+        // Out of the mailbox, decided, transmitted, returned; the other takes 88.
         predicts(COSTS, 2, (1, 0), 117.0, Limit::Arbiter);
         let slow = Costs {
             classify: 160.0,

@@ -22,7 +22,7 @@ const LOOKS: u32 = 1_024;
 /// Two threads that go through rounds together.
 pub(super) struct Pair {
     cores: Option<[usize; 2]>,
-    /// How often one of them came to where they meet.
+    /// Arrivals of either thread at the barrier.
     arrived: AtomicUsize,
     goes_on: AtomicBool,
 }
@@ -71,7 +71,7 @@ impl Pair {
         }
     }
 
-    /// Waits for the other thread to come here, too. All that either did before is seen by both.
+    /// Waits for the other thread at the barrier. All that either did before is seen by both.
     fn meet(&self) {
         let here = self.arrived.fetch_add(1, Ordering::AcqRel) + 1;
         let both = here.next_multiple_of(2);
@@ -213,8 +213,8 @@ pub(super) fn one_core(front: &mut Front<'_>, back: &mut Back, amount: Amount) -
     })
 }
 
-/// Everything up to the arbiter's mailbox on one core, the arbiter and all behind it on another, from where frames
-/// that were sent are given back.
+/// Measures all stages up to the arbiter's mailbox on one core, and the arbiter and all later ones on another,
+/// which returns transmitted frames.
 ///
 /// # Errors
 ///

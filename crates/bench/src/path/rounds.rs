@@ -33,7 +33,7 @@ impl Rounds {
         }
     }
 
-    /// Returns whether there is another round, which is to be made then.
+    /// Returns whether there is another round, which the caller then makes.
     pub(super) fn more(&mut self) -> bool {
         let counted = self.done.saturating_sub(1);
         let enough = match self.amount {

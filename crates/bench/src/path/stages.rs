@@ -358,7 +358,7 @@ mod tests {
             arbiter.pass(burst, &mut out);
         }
         assert_eq!(out.len(), classified.len());
-        // A packet of 88 bytes takes 0.8 ms, but for those of the first burst.
+        // A packet of 88 bytes takes 0.8 ms, except those of the first burst.
         let millis = arbiter.now.0 / 1_000_000;
         assert!((5_500..6_600).contains(&millis), "{millis}");
     }

@@ -48,8 +48,8 @@ pub(super) fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
     }
 }
 
-/// A way out that is not the clients': one type for both, as each copy of the arbiter takes
-/// its time to compile.
+/// An output other than the clients': one type for both, as each copy of the arbiter takes time to
+/// compile.
 type Exit = Box<dyn Release<Of> + Send>;
 
 /// An arbiter of any algorithm. A step has code of its own for each algorithm, and is one

@@ -18,7 +18,7 @@ use super::case::{Case, Transmit};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Of(pub u32);
 
-/// A way out for packets of any client.
+/// An output for packets of any client.
 pub(super) type Device = Box<dyn Backend<Tx = Of, Rx = ()> + Send>;
 
 /// Most sockets that receive: clients beyond them share.

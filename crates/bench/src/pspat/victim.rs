@@ -105,7 +105,7 @@ impl Watch {
     }
 }
 
-/// A way out that watches one flow.
+/// An output that watches one flow.
 pub(super) struct Watched<R> {
     inner: R,
     watch: Option<Watch>,

@@ -151,8 +151,8 @@ fn an_orphan_goes_by_the_filters_and_is_counted() {
     assert_eq!(of(&mut link, third, 0, 3_000), 6);
 }
 
-/// A flood of 200,000 lone first fragments a second, by one source or with forged ones, and datagrams of 100 hosts that begin
-/// during it and whose fragments come 2 ms apart: each datagram is known to its end.
+/// A flood of 200,000 lone first fragments a second, from one source or with forged ones, and datagrams of 100 hosts
+/// that begin during it and whose fragments arrive 2 ms apart: each datagram is known to its end.
 #[test]
 fn no_flood_of_first_fragments_takes_a_datagram_of_another_source() {
     const GAP: u64 = 2_000;

@@ -255,7 +255,7 @@ fn prefixes_add_up() {
         ],
         &[(2, &[0, 1])],
     );
-    // The second half comes too late.
+    // The second half arrives too late.
     claim(
         &["dst=10.0.0.0/9", "dst=10.0.0.0/8", "dst=10.128.0.0/9"],
         &[(2, &[1])],

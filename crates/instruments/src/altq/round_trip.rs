@@ -102,7 +102,7 @@ pub(super) fn measure(options: &Options, stop: &AtomicBool) -> Result<Measured> 
     Ok(Measured { sizes })
 }
 
-/// Returns the median of what round trips take in `time`, or of the first that comes back after it.
+/// Returns the median of the round trips within `time`, or the first one that ends after it.
 fn median_us(bed: &mut Bed, (request, reply): (usize, usize), time: Duration) -> Result<f64> {
     let mut echo = Echo::between(bed.sender(0), bed.receiver(), PORT)?;
     let end = Instant::now() + time;
@@ -110,7 +110,7 @@ fn median_us(bed: &mut Bed, (request, reply): (usize, usize), time: Duration) ->
     loop {
         bed.goes_on()?;
         trips.extend(echo.round_trip(request, reply, PATIENCE));
-        // One at least, unless nothing comes back at all.
+        // At least one, unless no reply arrives at all.
         let now = Instant::now();
         if now >= end && (!trips.is_empty() || now >= end + BEGIN) {
             break;

@@ -19,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The result of one round of a loop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Round {
-    /// Packets that came in.
+    /// Received packets.
     pub came: usize,
     /// Completed packets, which count.
     pub done: usize,
-    /// Packets that came in are not all done with.
+    /// Some received packets are not finished.
     pub unfinished: bool,
 }
 

@@ -42,7 +42,7 @@ pub(super) trait Subject: Send {
     fn measure(&mut self, what: What, until: Until) -> Result<Sample>;
 }
 
-/// Where packets come from.
+/// The source of packets.
 pub(super) struct Inlet<W: Wire> {
     pub backend: W::Backend,
     /// Sends to that backend.

@@ -86,7 +86,7 @@ pub(super) struct Part {
     pub worst_off: Option<f64>,
     pub decisions: u64,
     pub batches: u64,
-    /// Looks in vain: the link was promised enough; another shard was too far behind.
+    /// Empty visits: enough of the link was claimed; another shard was too far behind.
     pub looks_wire: u64,
     pub looks_others: u64,
     pub went_idle: u64,
@@ -96,10 +96,10 @@ pub(super) struct Part {
 /// From when the first shard went idle, until the others took the whole link's rate.
 #[derive(Debug, Serialize)]
 pub(super) struct LeftToOthers {
-    /// They are to take it for so long, but for two batches.
+    /// They should take it for this long, except for two batches.
     pub window_us: f64,
     pub times: u64,
-    /// How often they did not before it came in again.
+    /// How often they did not before it resumed.
     pub not_reached: u64,
     pub p50_us: f64,
     pub p90_us: f64,
@@ -114,7 +114,7 @@ pub(super) struct Costs {
     pub decision_ns: f64,
     /// A look that took a batch.
     pub look_ns: f64,
-    /// All looks, also those in vain, over the batches.
+    /// All visits, including empty ones, over the batches.
     pub looks_ns_a_batch: f64,
     pub clock_ns: u64,
 }

@@ -100,7 +100,7 @@ impl Options {
         (bytes * 8_000_000_000).div_ceil(self.rate.bps().max(1).into()) as u64
     }
 
-    /// For all that one shard can take and give back, with room for batches that are cut short.
+    /// For all that one shard can take and return, with space for truncated batches.
     fn records(&self) -> usize {
         let batches = self.rate.bps() as f64 / 8.0 / f64::from(self.batch) * self.seconds;
         (batches * 1.25) as usize + (1 << 16)
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn shards_on_threads_lose_nothing_and_take_no_more_than_the_link_has() {
-        // Fails by itself if a packet was lost, or came before another of its flow.
+        // Fails if a packet was lost, or overtook another of its flow.
         let outcome = measured(&options(&[1, 2, 3], None));
         assert_eq!(outcome.parts.len(), 3);
         assert!(outcome.decisions > 0 && outcome.predicted.over_one > 0.0);

@@ -27,12 +27,12 @@ pub(super) struct Load {
     pub records: usize,
 }
 
-/// Something was taken of the link, or given back.
+/// Part of the link was taken, or returned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     /// By the clock that the look went by.
     pub at: u64,
-    /// Below 0 where it was given back.
+    /// Below 0 where it was returned.
     pub bytes: i64,
     /// Duration of the visit; 0 where the shard went idle.
     pub look_ns: u64,
@@ -214,7 +214,7 @@ impl Release<u64> for Out {
     }
 }
 
-/// An arbiter with flows that have more to send always, but while it is to be idle.
+/// An arbiter with permanently backlogged flows, except in its idle periods.
 pub(super) struct Part {
     arbiter: Arbiter<PacketScheduler<Qfq, u64>, Out, Recorded>,
     clock: Clock,

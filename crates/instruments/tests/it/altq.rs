@@ -36,7 +36,7 @@ fn without_iperf3_one_sentence_says_where_it_is_to_be_had() {
     };
     let nothing = tempfile::tempdir().unwrap();
     let mut command = program::command();
-    // Where no program is to be found.
+    // A place without programs.
     let output = command.args(TCP).env("PATH", nothing.path()).output();
     refuses(&output.unwrap(), &["iperf3 is not installed", "Debian"]);
 }

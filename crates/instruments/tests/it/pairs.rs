@@ -28,7 +28,7 @@ fn pairs(alg: &str, options: &str) -> Report {
 fn flows_swing_between_nothing_and_thirty_packets() {
     for arrivals in ["smooth", "bursty"] {
         let options = format!("--flowsets 1:60:40,4:1700:8 --arrivals {arrivals} --aggregate 3");
-        // 48 flows: 1440 packets come, and leave.
+        // 48 flows: 1440 packets arrive, and leave.
         let report = pairs("qfq+", &format!("{options} -n 3000"));
         assert_eq!(
             (&*report.alg, report.flows, report.qmax),

@@ -1,4 +1,4 @@
-//! Sockets that share what arrives, and those that hear nothing for now.
+//! Sockets that share arrivals, and stopped ones.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -25,8 +25,8 @@ fn datagram(flow: u16, number: u32) -> Vec<u8> {
     frame
 }
 
-/// Receives from each of a group all that comes, until it is as much as this or nothing does for a while: the
-/// frames of each.
+/// Receives all arrivals of each socket of a group, until there are this many or a pause; returns the frames
+/// of each.
 fn gather(group: &mut [PacketBackend], count: usize) -> Vec<Vec<Vec<u8>>> {
     let mut came = vec![Vec::new(); group.len()];
     let mut last = Instant::now();

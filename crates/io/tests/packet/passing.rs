@@ -110,7 +110,7 @@ fn receiving_less_than_waits_leaves_the_rest_and_keeps_what_was_there() {
         let mut waiter = Waiter::new();
         assert_eq!(receiver.receive(&mut arrived, 0).unwrap(), 0);
         for max in [1, 2, 7] {
-            // On a busy machine the last of them may come later than the first.
+            // On a busy machine the last of them may arrive later than the first.
             let mut left = max;
             while left > 0 {
                 assert!(

@@ -49,7 +49,7 @@ pub(crate) fn numbered(numbers: std::ops::Range<u32>) -> VecDeque<Vec<u8>> {
     numbers.map(|number| frame(0, number, 60)).collect()
 }
 
-/// Receives until `count` have come, and then makes sure that no more do.
+/// Receives until `count` have arrived, and then checks that no more do.
 pub(crate) fn collect(backend: &mut PacketBackend, count: usize) -> VecDeque<Vec<u8>> {
     crate::support::collect(backend, count).into()
 }
@@ -74,7 +74,7 @@ pub(crate) fn transmit_all(
     sched_setaffinity(None, &cores).unwrap();
 }
 
-/// Receives until each of the frames that were sent has come or is counted as lost: how many are lost.
+/// Receives until each transmitted frame has arrived or is counted as lost; returns the number of lost ones.
 pub(crate) fn receive_rest(
     backend: &mut PacketBackend,
     arrived: &mut Vec<Vec<u8>>,

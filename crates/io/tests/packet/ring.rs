@@ -26,7 +26,7 @@ fn frames_that_find_no_room_in_the_ring_are_lost_by_count_and_the_rest_arrive() 
         assert!(lost > 0 && !arrived.is_empty());
         assert_eq!(arrived.len() as u64 + lost, 1_000);
         assert_eq!(receiver.lost().unwrap(), lost, "the count stays");
-        // The first came, and after the gap the ring works again.
+        // The first arrived, and after the gap the ring works again.
         assert!(
             arrived
                 .iter()

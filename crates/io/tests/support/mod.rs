@@ -8,10 +8,10 @@ use fairlane_io::{Backend, Waiter};
 
 /// Long enough never to matter on a machine that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// Long enough for a packet that should not come, to come.
+/// Long enough for a packet that should not arrive, to arrive.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
-/// Receives until `count` have come, and then makes sure that no more do.
+/// Receives until `count` have arrived, and then checks that no more do.
 pub(crate) fn collect<B>(backend: &mut B, count: usize) -> Vec<B::Rx>
 where
     B: Backend<Rx: Debug> + AsFd,

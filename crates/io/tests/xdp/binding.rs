@@ -22,7 +22,7 @@ fn left_open_the_mode_is_the_best_that_the_interface_offers() {
         "{sentence}"
     );
 
-    // A device that reads frames itself wants them aligned: unaligned ones are copied, and no device is asked.
+    // A device that reads frames itself needs them aligned: unaligned ones are copied, without a device.
     let unaligned = Umem::unaligned(2_048, 2_048).unwrap();
     let error = bind(&unaligned, &lab.near_link, &options(XdpMode::ZeroCopy)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);

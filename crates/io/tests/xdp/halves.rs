@@ -369,7 +369,7 @@ fn what_the_half_that_sends_leaves_in_the_ring_is_the_kernels_until_the_other_is
             .collect();
         if goes_up {
             halves.links.0.up().unwrap();
-            // To wait for what arrives is to have the kernel send.
+            // A wait for arrivals makes the kernel transmit.
             let patience = Instant::now() + PATIENCE;
             let (mut waiter, mut came) = (Waiter::new(), Vec::new());
             while came.len() < 40 {

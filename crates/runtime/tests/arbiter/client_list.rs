@@ -37,7 +37,7 @@ fn of_a_thousand_clients_a_step_looks_at_the_five_that_send() {
     );
     let mut remotes = remotes(&rig, 1000);
     rig.step();
-    // Any of them may have pushed before it was taken in.
+    // Any of them may have pushed before its registration was processed.
     assert_eq!(
         (rig.arbiter.clients(), rig.arbiter.active_clients()),
         (1000, 1000)
@@ -183,7 +183,7 @@ fn a_step_looks_at_no_more_mailboxes_than_the_scan_limit_and_the_next_goes_on_th
                 .map(|remote| remote.name)
                 .collect();
             assert_eq!(looked_at.len(), limit.min(clients), "{clients} clients");
-            // In the order in which they came, from where the last step ended.
+            // In order of arrival, from the end of the last step.
             if let Some(&last) = seen.last()
                 && limit < clients
             {

@@ -227,7 +227,7 @@ impl Model {
         self.step(self.setup.read_interval + us(1));
         let fullest = self.clients.iter().map(|c| c.pushed - c.arrived).max();
         let looks = fullest.unwrap_or(0).div_ceil(self.setup.drain_limit as u32);
-        // One more for those that leave, and for those that the list goes past as they come in.
+        // One more for clients that leave, and for those that the list skips as they arrive.
         for _ in 0..(looks + 2) * (Self::MOST as u32).div_ceil(self.setup.scan_limit as u32) {
             self.step(self.setup.read_interval + us(1));
             self.check();

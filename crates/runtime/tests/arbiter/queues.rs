@@ -15,8 +15,8 @@ use fairlane_runtime::{
 
 use crate::rig::{Packet, Population, Rig, config, fast, length, link, ms, names, on, us, weight};
 
-/// A packet scheduler that thinks better of every `nth` packet when its turn comes, and lets none
-/// leave before it `opens`.
+/// A packet scheduler that discards every `nth` packet when its turn comes, and lets none leave
+/// before it `opens`.
 struct Fickle<P> {
     inner: PacketScheduler<Qfq, P>,
     opens: Nanos,

@@ -360,7 +360,7 @@ fn an_arbiter_that_holds_packets_back_naps_while_the_link_is_busy() {
     assert!(steps < 200, "{steps} steps");
 }
 
-/// Takes note of when packets come, which are the times of their pushes.
+/// Records the arrival times of packets, which are the times of their pushes.
 struct Stopwatch {
     clock: Clock,
     latencies: Vec<Nanos>,

@@ -69,7 +69,7 @@ fn a_client_that_goes_on_writing_after_it_has_left_is_forgotten() {
     }
     rustix::net::shutdown(&raw.socket, rustix::net::Shutdown::Both).unwrap();
     daemon.wait_until_left(1);
-    // Whatever the arbiter takes is there again before it looks once more.
+    // All packets that the arbiter takes are replaced before its next visit.
     let mut place = geometry.slots();
     let mut arrived = 0;
     for _ in 0..1_000 {
@@ -114,7 +114,7 @@ fn a_flood_of_rings_is_heard_by_a_quota() {
     let periods = elapsed.as_nanos() / PERIOD.as_nanos() + 2;
     let most = u128::from(RINGS_PER_PERIOD) * periods + u128::from(number);
     assert!(rings <= most, "{rings} rings in {elapsed:?}");
-    // It is heard again.
+    // Its rings are handled again.
     thread::sleep(Duration::from_millis(5));
     flooding.write(0, &packet(0));
     flooding.ring();

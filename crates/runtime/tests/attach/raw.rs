@@ -23,7 +23,7 @@ const SLOTS: usize = 16;
 
 pub(crate) fn dial(path: &Path) -> OwnedFd {
     let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-    // A test that waits in vain is to fail.
+    // Limit after which a waiting test fails.
     set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(30))).unwrap();
     connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
     socket

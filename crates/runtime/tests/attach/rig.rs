@@ -211,10 +211,10 @@ impl Still {
     }
 }
 
-/// The packets of each process, in the order in which they came out.
+/// The packets of each process, in order of departure.
 pub(crate) type ByProcess = HashMap<u32, Vec<Vec<u8>>>;
 
-/// A daemon whose arbiter runs, and the order in which each process's packets came out.
+/// A daemon with a running arbiter, and the order in which each process's packets left.
 pub(crate) struct Running {
     pub path: Path,
     pub attach: Option<Attach>,

@@ -118,7 +118,7 @@ impl Sender {
     }
 }
 
-/// A thread with up to [`CROWD`] clients, which come and go.
+/// A thread with up to [`CROWD`] clients, which attach and leave.
 pub(crate) fn crowd(
     registrar: &Registrar<Packet>,
     ledger: &Arc<Ledger>,

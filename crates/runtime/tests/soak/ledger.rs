@@ -118,7 +118,7 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    /// It has come out at the far end.
+    /// It has left at the far end.
     pub(crate) fn arrive(self) {
         let account = &self.account;
         let next = account.next.swap(self.number + 1, Ordering::Relaxed);

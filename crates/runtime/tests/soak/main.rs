@@ -66,7 +66,7 @@ fn qfq_plus() -> Plus<Qfq> {
     Plus::new(AUTOMATIC_MEMBERS)
 }
 
-/// Drives an arbiter until all of its clients have come and gone.
+/// Drives an arbiter until all of its clients have left.
 fn run<P: Send, R: Release<P>>(
     arbiter: &mut Arbiter<impl Queue<Payload = P>, R>,
     everybody_left: &AtomicBool,

@@ -1,5 +1,5 @@
-//! No flow ever falls further behind than its algorithm's bound says, whatever weights,
-//! lengths, arrivals, transmit queue, and flows that come, change and go.
+//! No flow ever falls further behind than its algorithm's bound says, for all weights, lengths,
+//! arrivals, transmit queues, and flows that are added, changed and removed.
 //!
 //! Each test runs the cases of seeds 0, 1, 2, .. A failure prints the command that runs its
 //! case alone. For a longer search:
@@ -301,7 +301,7 @@ fn any_traffic(random: &mut SmallRng, own: Rate, packet: u128) -> Traffic {
     }
 }
 
-/// Flows come late, go early, are removed or change.
+/// Flows are added late, removed early, or changed.
 fn disturb(random: &mut SmallRng, plans: &mut [FlowPlan], until: Picos) {
     for _ in 0..random.random_range(1..8) {
         let at = Picos(random.random_range(0..until.0));
@@ -393,7 +393,7 @@ fn pick<'a, T>(random: &mut SmallRng, from: &'a [T]) -> &'a T {
     &from[random.random_range(0..from.len())]
 }
 
-/// A flow from when it came until it went.
+/// A flow from its addition to its removal.
 #[derive(Clone)]
 struct Life {
     /// Its configuration, at first and after each change.
@@ -616,7 +616,7 @@ fn no_flow_exceeds<A: Scheduler>(name: &str, algorithm: fn() -> A, late: Late, b
         assert!(ratio <= 1.0 + 1e-9, "{name}: {ratio} of the bound, {what}");
     });
     println!("{name}: at most {tightest} of the bound");
-    // A bound, or an allowance, that nothing comes near could hide a fault.
+    // A bound, or an allowance, far from all measurements could hide a fault.
     let chosen = ["FAIRLANE_SEED", "FAIRLANE_CASES"].map(std::env::var_os);
     assert!(
         tightest > 0.94 || chosen.iter().any(Option::is_some),

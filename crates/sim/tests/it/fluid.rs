@@ -197,12 +197,12 @@ fn b_wfis(terms: &Terms, work: u64) -> [f64; 2] {
 /// H(t) = max over s <= t of  A(s, t) - phi W(s, t)
 /// ```
 ///
-/// Let s be when the flow last became backlogged in a packet scheduler, where at most the
-/// rest of one packet of it was on the link. So it was served A(s) - L_k at least until s,
-/// and phi W(s, t) less its B-WFI since: in all, A(t) - H(t) - L_k - B-WFI. No server can give
-/// it more than A(t). So of two servers none is ahead of the other by more than
-/// `H(t) + L_k` and the B-WFI of the other. For a flow that asks for no more than its share,
-/// H is no more than its burst, at any load. W is the same for both, as neither idles.
+/// Let s be when the flow last became backlogged in a packet scheduler, where at most the rest of one
+/// packet of it was on the link. So it was served A(s) - L_k at least until s, and phi W(s, t) less its
+/// B-WFI since: in all, A(t) - H(t) - L_k - B-WFI. No server can give it more than A(t). So of two
+/// servers none is ahead of the other by more than `H(t) + L_k` and the B-WFI of the other. For a flow
+/// that sends no more than its share, H is no more than its burst, at any load. W is the same for both,
+/// as neither idles.
 #[test]
 fn qfq_and_wf2q_plus_are_apart_by_no_more_than_a_server_for_the_flow_alone_leaves() {
     let name = "qfq_and_wf2q_plus_are_apart_by_no_more_than_a_server_for_the_flow_alone_leaves";

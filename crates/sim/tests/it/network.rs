@@ -199,7 +199,7 @@ fn nothing_is_lost_but_what_is_said_to_be() {
         network.run_until(Picos::from_secs(4));
         for (group, before) in on_their_way.into_iter().enumerate() {
             let carried = network.carried(group);
-            // The closed loop sends as often as it hears, which under FIFO is seldom.
+            // The closed loop sends as often as it gets acknowledgements, which under FIFO is seldom.
             let least = if group == 3 { 1 } else { 20 };
             let sent = carried.sent.packets;
             assert!(sent >= least, "{algorithm:?}: {group}: {sent}");
@@ -265,7 +265,7 @@ fn strict_priority_goes_by_weight() {
 fn under_fifo_who_comes_last_is_not_accepted() {
     let wires = [wire(8_000_000, 10, Algorithm::Fifo, 5)];
     let mut network = row(&wires, 3);
-    // Ten at once: all of them come before the first is sent, and five may wait.
+    // Ten at once: all of them arrive before the first is sent, and five may wait.
     let burst = Traffic::Trace(vec![(Picos::ZERO, length(1000)); 10]);
     network
         .add_source(source(way(0, 1, 1), burst, 1000), 0)

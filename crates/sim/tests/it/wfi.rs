@@ -90,8 +90,8 @@ fn on_a_skewed_set_drr_exceeds_the_bound_of_qfq_and_fifo_is_worst() {
         ];
         let round = Round::of(set.iter().map(|c| (c.weight, c.max_length))).unwrap();
         let of_drr = bounds::drr(&round, set[0].weight, own, Transmit::Direct).unwrap();
-        // Half of the heavy flow's share, so that it is often newly backlogged: a packet
-        // that comes after its turn waits for a round of all others.
+        // Half of the heavy flow's share, so that it is often newly backlogged: a packet that
+        // arrives after its turn waits for a round of all others.
         let poisson = Traffic::Poisson(rate(BPS / 8));
         let none = TransmitQueue::NONE;
         let qfq = measure(Qfq::new(), &set, &poisson, none, packets)[0].t_wfi;

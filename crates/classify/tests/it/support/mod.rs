@@ -128,7 +128,7 @@ pub(crate) fn addresses(family: Family) -> Vec<u128> {
     }
 }
 
-/// Any packet of the world, and where it came from.
+/// Any packet of the small world, and its origin.
 pub(crate) fn seen() -> impl Strategy<Value = (Headers, Origin)> {
     let fragment = prop::sample::select(vec![Fragment::No, Fragment::First, Fragment::Later]);
     let owner = of((0..2u32, 0..2u32, 0..2u32));
