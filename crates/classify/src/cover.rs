@@ -75,8 +75,8 @@ impl<const N: usize> Covers<N> {
             }
         }
         let [by_destination, by_source] = alike;
-        // A single part is looked up by its destination ports, except if the parts that it was made of
-        // were looked up by source ports.
+        // A single part is looked up by its destination ports, except one made of ranges of source ports,
+        // which are looked up by source ports.
         let is_known = |of: &[u32], source: bool| match *of {
             [one] => source || parts[one as usize].made == Made::Ranges(true),
             _ => false,

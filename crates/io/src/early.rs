@@ -7,9 +7,9 @@
 //!
 //! # Limits
 //!
-//! Nothing, unless the owner reports an overload ([`EarlyDrop::start`]). During an overload, frames of a class or flow
-//! whose *limit* is used up. A limit is a window, as of a sender that waits for acknowledgements: the number of frames
-//! that may be in the receive queue and the scheduler together.
+//! Nothing is dropped unless the owner reports an overload ([`EarlyDrop::start`]). During an overload, the program
+//! drops frames of a class or flow whose *limit* is used up. A limit is a window, as of a sender that waits for
+//! acknowledgements: the number of frames that may be in the receive queue and the scheduler together.
 //!
 //! - A class or flow gets a limit when the scheduler has no space for one of its frames ([`EarlyDrop::no_room`]): its
 //!   backlog and a few more frames. One that always finds space never gets a limit.
@@ -28,11 +28,11 @@
 //! # Undecided frames
 //!
 //! Malformed frames are of the default class and share one limit: that of the class, if it has one queue. A later
-//! fragment takes the class of the first fragment of its datagram, if [rules say so](Rules::follows_fragments) and that is among
-//! the last 16,384 first fragments; after a dropped fragment, the rest of the datagram is dropped too. A frame of
-//! uncertain class passes: one that is yet to be segmented, or one that the rules leave open. For each family, rules
-//! that test the same bits share a hash table, up to 16 tables, and 64 other rules are compared one by one; further
-//! rules are ignored, and a frame that only they could classify passes.
+//! fragment takes the class of the first fragment of its datagram, if [rules say so](Rules::follows_fragments) and
+//! that is among the last 16,384 first fragments; after a dropped fragment, the rest of the datagram is dropped too. A
+//! frame of uncertain class passes: one that is yet to be segmented, or one that the rules leave open. For each
+//! family, rules that test the same bits share a hash table, up to 16 tables, and 64 other rules are compared one by
+//! one; further rules are ignored, and a frame that only they could classify passes.
 //!
 //! # Cost
 //!

@@ -433,7 +433,7 @@ impl Backend for XdpBackend {
         self.sender.transmit(batch)
     }
 
-    /// As of [`XdpReceiver`].
+    /// As for [`XdpReceiver`].
     ///
     /// # Errors
     ///

@@ -95,7 +95,7 @@ impl Wire {
     ///
     /// # Errors
     ///
-    /// Those of [`new`](Self::new).
+    /// As for [`new`](Self::new).
     pub fn with_offloads(senders: u8) -> Result<Wire, LabError> {
         Wire::made(senders, false, MTU, 1)
     }

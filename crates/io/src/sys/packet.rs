@@ -80,7 +80,7 @@ pub(crate) fn hear_all_addresses(socket: BorrowedFd<'_>, index: u32) -> io::Resu
     set(socket, libc::PACKET_ADD_MEMBERSHIP, membership)
 }
 
-/// Receives no frame from now on, whatever it is bound to, until [`let_pass`](let_pass) resumes.
+/// Receives no frame from now on, whatever it is bound to, until [`let_pass`] resumes.
 pub(crate) fn let_none_pass(socket: BorrowedFd<'_>) -> io::Result<()> {
     // `ret 0`: of no frame a byte.
     let mut none = libc::sock_filter {

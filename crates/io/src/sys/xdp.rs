@@ -81,7 +81,7 @@ pub(crate) struct Socket {
     socket: OwnedFd,
     umem: Umem,
     tenancy: Tenancy,
-    /// As of [`Common`], once it is bound.
+    /// As for [`Common`], once it is bound.
     zero_copy: bool,
     fill: Outgoing<u64>,
     received: Incoming<xdp_desc>,

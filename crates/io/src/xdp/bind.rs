@@ -52,7 +52,7 @@ impl XdpBackend {
     ///
     /// # Errors
     ///
-    /// Those of [`bind`](Self::bind); `QuotaExceeded` where the memory would have more sockets.
+    /// As for [`bind`](Self::bind); `QuotaExceeded` where the memory would have more sockets.
     pub fn bind_all(umem: &Umem, interface: &str, options: &XdpOptions) -> io::Result<Self> {
         Self::bind_queues(umem, interface, None, options)
     }

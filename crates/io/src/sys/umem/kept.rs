@@ -55,7 +55,7 @@ impl Kept {
     ///
     /// # Safety
     ///
-    /// As of [`is_of`](Self::is_of).
+    /// As for [`is_of`](Self::is_of).
     #[inline]
     unsafe fn turn_to(&mut self, shared: NonNull<Shared>) {
         // SAFETY: by the caller's promise.
@@ -132,7 +132,7 @@ pub(super) unsafe fn keep_freed(shared: NonNull<Shared>, frames: &[u32]) -> usiz
 ///
 /// # Safety
 ///
-/// As of [`keep_freed`].
+/// As for [`keep_freed`].
 #[inline]
 pub(super) unsafe fn keep_dropped(shared: NonNull<Shared>, frame: u32) -> bool {
     let kept = with_kept(|kept| {
