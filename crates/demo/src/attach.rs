@@ -39,7 +39,7 @@ pub struct Allow {
 pub struct Attachments {
     /// The Unix socket.
     pub path: PathBuf,
-    /// Who may; the first that matches counts.
+    /// Rules of access; the first match applies.
     pub rules: Vec<Allow>,
     /// Most processes of one user at a time. A quarter of all without; all of them if each rule
     /// names one user.

@@ -1,4 +1,4 @@
-//! Anybody's datagrams: a flow of weight 1 for each source address.
+//! The relay of other programs' datagrams: a flow of weight 1 for each source address.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -40,7 +40,7 @@ pub(crate) struct Options {
     seconds: f64,
 }
 
-/// Who accesses.
+/// The accessing side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Side {

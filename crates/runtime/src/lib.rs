@@ -12,7 +12,7 @@
 //!                                       |--------- Shaper ---------|
 //!  Client        --mailbox--\                                       / Straight: a Backend
 //!  AsyncClient   --mailbox---> drain -> Queue ---------> Pacer --> <  Dispatchers: threads
-//!  process       --shared---/           (who is next?)   (when?)    \ ClientsDispatch: counts
+//!  process       --shared---/           (which next?)    (when?)    \ ClientsDispatch: counts
 //! ```
 //!
 //! A [`Shaper`] is any [`Queue`] with the pace of a link and a release; an arbiter is one with mailboxes in front, and

@@ -159,7 +159,7 @@ where
         &mut self.queue
     }
 
-    /// Who watches.
+    /// Returns the observer.
     pub fn observer(&self) -> &O {
         &self.observer
     }
@@ -169,7 +169,7 @@ where
         &mut self.observer
     }
 
-    /// Who watched.
+    /// Returns the observer, and drops the rest.
     pub fn into_observer(self) -> O {
         self.observer
     }

@@ -306,7 +306,7 @@ where
         self.senders.carrier.server.expire_idle();
     }
 
-    /// Who watches.
+    /// Returns the observer.
     pub fn observer(&self) -> &O {
         self.senders.carrier.server.observer()
     }
@@ -316,7 +316,7 @@ where
         self.senders.carrier.server.observer_mut()
     }
 
-    /// Who watched.
+    /// Returns the observer, and drops the rest.
     pub fn into_observer(self) -> O {
         self.senders.carrier.server.into_observer()
     }

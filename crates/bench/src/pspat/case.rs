@@ -12,14 +12,14 @@ use super::{arbiter, lock, none};
 use fairlane_core::bounds::Guarantees;
 use fairlane_core::sched::Algorithm;
 
-/// Who decides.
+/// The deciding component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// An arbiter that clients reach by mailboxes
     Pspat,
     /// The clients themselves, behind one spinlock
     Lock,
-    /// Nobody: clients transmit as they like
+    /// None: clients transmit as they like
     None,
 }
 

@@ -193,7 +193,7 @@ impl Interface {
             .namespace()
             .run(|| XdpBackend::bind(&umem, near.name(), 0, &XdpOptions::default()))?;
         let mut packet = vec![0; case.packet.get() as usize];
-        // An experimental protocol, to whom it concerns.
+        // An experimental protocol.
         packet[..6].copy_from_slice(&far.mac());
         packet[6..12].copy_from_slice(&near.mac());
         packet[12..14].copy_from_slice(&0x88b5_u16.to_be_bytes());

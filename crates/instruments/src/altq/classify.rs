@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// The site with the filters; its interfaces need not exist
     #[arg(long, value_name = "FILE")]
     site: PathBuf,
-    /// Who searches
+    /// Search algorithm
     #[arg(long, value_name = "S", value_enum, default_value = "ours")]
     search: Search,
     /// Seconds to search
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-/// Who searches.
+/// The search algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Search {
     /// The classifier

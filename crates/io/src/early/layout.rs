@@ -1,15 +1,15 @@
 //! The memory that a program shares with this process, by bytes.
 //!
 //! ```text
-//! header             epoch, 0 while nobody has a limit .. at TOTAL, frames dropped .. at PROBE, not
-//!                    0 where the next frame beyond its limit passes
-//! 32 for each class  where its limits are | frames dropped | their bytes | bytes of its longest frame
-//! 16 for each limit  the epoch it was last set in | what it lets through
+//! header             epoch, 0 while no limit is set .. at TOTAL, frames dropped .. at PROBE, not
+//!                    0 if the next frame above its limit passes
+//! 32 for each class  place of its limits | frames dropped | their bytes | bytes of its longest frame
+//! 16 for each limit  the epoch it was last set in | its window
 //! ```
 //!
-//! Where the limits of a class are is one word, from the highest bit: 16 bits by how much the hash
-//! of a flow is shifted to the right to be the number of its limit; 8 bits of nothing; 8 bits that
-//! say what its flows are, 0 if it has none; 32 bits of the number of its first limit.
+//! The place of a class's limits is one word, from the highest bit: 16 bits with the right shift that turns
+//! a flow's hash into the number of its limit; 8 unused bits; 8 bits with the definition of its flows, 0 if
+//! it has none; 32 bits with the number of its first limit.
 
 pub(super) const HEADER: usize = 128;
 pub(super) const EPOCH: i16 = 0;

@@ -577,7 +577,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Returns the word at this offset, which says whose the part is.
+    /// Returns the status word at this offset, which names the owner of the part.
     fn status(&self, at: usize) -> &'a AtomicU32 {
         let word = self.start.wrapping_add(at).cast::<u32>();
         assert!(at + size_of::<u32>() <= self.length && word.is_aligned());

@@ -90,7 +90,7 @@ impl Pace {
     }
 }
 
-/// Fewest users among whom those that have nothing any more are looked for.
+/// Fewest users at which those without resources are removed.
 const FEW_USERS: usize = 64;
 
 /// Gives the places.

@@ -86,7 +86,7 @@ pub enum ListenError {
     /// No mailbox has that many slots, or slots of that size.
     #[error("the class \"{class}\": {error}")]
     Geometry {
-        /// Whose mailbox.
+        /// The class of the mailbox.
         class: String,
         /// The permitted sizes.
         error: GeometryError,
@@ -96,7 +96,7 @@ pub enum ListenError {
         "the class \"{class}\": a mailbox takes {bytes} bytes, and all of them may take {most}"
     )]
     Memory {
-        /// Whose mailbox.
+        /// The class of the mailbox.
         class: String,
         /// The size of the mailbox.
         bytes: u64,
@@ -108,7 +108,7 @@ pub enum ListenError {
         "the class \"{class}\": packets of {max} and {overhead} bytes of overhead are longer than 65535 bytes"
     )]
     TooLong {
-        /// Whose packets.
+        /// The class of the packets.
         class: String,
         /// Their longest.
         max: Length,

@@ -28,7 +28,7 @@ pub enum Who {
     Uid(u32),
     /// A group: the process's effective one, not its supplementary groups.
     Gid(u32),
-    /// Everybody.
+    /// All processes.
     Any,
 }
 
@@ -144,7 +144,7 @@ impl Mapping {
         Ok(self)
     }
 
-    /// With one rule more, behind all others: `who` belongs to the class of that name, unless an
+    /// Appends a rule: `who` belongs to the class of that name, unless an
     /// earlier rule says otherwise.
     ///
     /// # Errors

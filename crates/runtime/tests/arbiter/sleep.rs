@@ -143,7 +143,7 @@ fn what_was_pushed_before_the_sleep_is_not_slept_over() {
     let (mut awake, mut dozing) = (rig.join(weight(1)), rig.join(weight(1)));
     let mut remote = RemoteSender::join(&rig.registrar, weight(1), 2, &rig.population);
     rig.step();
-    // Everybody dozes.
+    // All clients doze.
     let registered = rig.arbiter.sleep(Duration::ZERO);
     assert_eq!(registered, Some(Woken::Nudged));
     assert_eq!(rig.arbiter.sleep(Duration::ZERO), Some(Woken::TimedOut));

@@ -288,7 +288,7 @@ impl Running {
         });
     }
 
-    /// The arbiter ends as soon as no client is left, whom it would otherwise wait for asleep.
+    /// Makes the arbiter end with its last client, instead of sleeping until the next one.
     pub(crate) fn end_with_the_last_client(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
