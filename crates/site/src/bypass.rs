@@ -9,8 +9,8 @@ use fairlane_io::network::{Network, Watch, Way};
 use crate::error::{Doing, Result, unfit};
 use crate::notice::{Notice, Notify};
 
-/// Packets that the kernel passes between the interfaces of a site, or sends and receives by one of them, and
-/// that are not shaped; displayed, it is one sentence.
+/// Packets that the kernel forwards between the interfaces of a site, or sends and receives by one of them, without
+/// shaping; displayed, it is one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bypass {
     sentence: String,
@@ -217,7 +217,7 @@ impl NetworkWatch {
         let now: Vec<Arc<str>> = now.into_iter().map(|it| it.sentence.into()).collect();
         let before = std::mem::replace(&mut self.found, now.clone());
         for sentence in before.iter().filter(|it| !now.contains(it)) {
-            // The rest says what to change.
+            // The rest of the sentence recommends a change.
             let (fact, _) = sentence.split_once(": ").unwrap_or((sentence, ""));
             notify(Notice::BypassEnded(fact.to_owned()));
         }

@@ -1,4 +1,4 @@
-//! Which class a frame belongs to, and how long it stayed there.
+//! Classification of frames, and measurement of their delays.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::meter::{Meter, Recorder, duration};
 use crate::passing::Watch;
 use crate::workers::Note;
 
-/// Classifies the frames of one link, and measures how long they stay. Made off the forwarding
-/// thread and exchanged whole.
+/// Classifies the frames of one link, and measures their delays. Built off the forwarding thread and replaced as a
+/// whole.
 pub(crate) struct FrameClassifier {
     pub(crate) filters: LinkClassifier,
     scratch: Scratch,
     /// By the number of the class.
     recorders: Vec<Option<Recorder>>,
     early: Option<Arc<EarlyDrop>>,
-    /// During an overload, whether each class keeps to its guarantee, by number; empty where nothing is dropped early.
+    /// For each class, by number, whether it conforms to its guarantee during an overload; empty without early drop.
     conduct: Vec<Conduct>,
-    /// Frames of classes of one queue that found no room, or gave way to others.
+    /// Frames of single-queue classes that were rejected or evicted.
     pub(crate) rejected: u64,
-    /// Bytes that a frame takes on the wire besides its own.
+    /// Overhead on the wire in bytes per frame.
     pub(crate) overhead: u32,
     /// The passive TCP observer.
     pub(crate) watch: Option<Box<Watch>>,
@@ -41,7 +41,7 @@ pub(crate) struct FrameClassifier {
     pub(crate) table: u32,
 }
 
-/// Classes whose recorders are in a near cache in any case.
+/// The number of classes whose recorders are in a near cache in any case.
 const NEAR: usize = 256;
 
 /// Returns a secret random key, so that no sender can choose flows whose digests collide.
@@ -110,8 +110,8 @@ impl FrameClassifier {
         self.places.get(class.number() as usize).copied()?
     }
 
-    /// Notes by a frame that has come whether its class keeps to its guarantee: by when it came to the interface, however
-    /// long the thread has stood still since. By itself: there is an overload.
+    /// Updates, for an arriving frame, whether its class conforms to its guarantee: by the frame's arrival at the
+    /// interface, however long the thread has stood still since. Out of line, since it is only needed in an overload.
     #[cold]
     #[inline(never)]
     fn judge(&mut self, class: ClassId, received: &Received) {
@@ -127,7 +127,7 @@ impl FrameClassifier {
         }
     }
 
-    /// Whether a class has sent no more than it is guaranteed, as far as is known since the overload began.
+    /// Whether a class has sent no more than its guarantee since the overload began, as far as is known.
     fn keeps_to_guarantee(&self, class: ClassId) -> bool {
         let number = class.number() as usize;
         let guaranteed = match self.recorders.get(number) {
@@ -197,10 +197,10 @@ impl FrameClassifier {
         }
     }
 
-    /// The same of a frame of which a worker has said it, if that was by these filters.
+    /// Uses a worker's classification of a frame, if it was made by these filters.
     #[inline]
     pub(crate) fn classified(&mut self, received: &Received, note: Note) -> ClassFlow {
-        // Which datagram a fragment is of is known here alone.
+        // Only this thread knows the datagram of a fragment.
         let is_known = note.table == self.table && !note.found.has(Found::FRAGMENT);
         let to = match note.table != 0 && is_known {
             true => {
@@ -213,7 +213,7 @@ impl FrameClassifier {
         to
     }
 
-    /// A frame that goes there has come.
+    /// Records the arrival of a frame in a class.
     #[inline]
     fn comes(&mut self, to: ClassFlow, received: &Received) {
         let bytes = received.frame.bytes().len() as u64 + u64::from(self.overhead);
@@ -242,19 +242,19 @@ impl FrameClassifier {
     }
 }
 
-/// How a class has sent during an overload, as a virtual schedule (GCRA, ITU-T I.371): when all that has come will have
-/// left at the guaranteed rate.
+/// The arrivals of a class during an overload, as a virtual schedule (GCRA, ITU-T I.371): the time when all of them
+/// will have left at the guaranteed rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Conduct {
     done: Nanos,
-    /// When the last frame came, of those seen.
+    /// Time of the last observed arrival.
     last: Nanos,
-    /// When the first frame came since all that was there would have left.
+    /// Time of the first arrival since all earlier ones would have left.
     began: Nanos,
 }
 
 impl Conduct {
-    /// A frame has come that takes `span` at the guaranteed rate, at which the burst takes `burst`.
+    /// Records the arrival of a frame that takes `span` at the guaranteed rate, at which the burst takes `burst`.
     pub(crate) fn arrive(&mut self, span: Nanos, burst: Nanos, came: Nanos) {
         if came < self.began {
             // By a receiver that lags behind another one: all of its time would have been over by then.
@@ -275,7 +275,7 @@ impl Conduct {
     }
 }
 
-/// How long a flood counts after its end, at least.
+/// Minimum time for which a flood counts after its end.
 const FORGET: Nanos = Nanos::from_secs(1);
 
 /// Indexes values by class number.
@@ -318,8 +318,8 @@ impl Classify<Received> for FrameClassifier {
         }
     }
 
-    /// A class that keeps to its guarantee and finds no room has met this thread standing still, or the link: a limit
-    /// would take more of it.
+    /// If a class conforms to its guarantee and its queue is full, the cause is a pause of this thread, or of the link:
+    /// a limit would drop more of the class.
     fn no_room(&mut self, class: ClassId, received: &Received) {
         if let (Some(early), Some(place)) = (&self.early, self.place(class)) {
             self.rejected += u64::from(!early.has_flows(place));

@@ -1,4 +1,4 @@
-//! Early drop on a site's interfaces: whose frames may go before they are taken in, and when.
+//! Early drop on a site's interfaces: the frames that may be dropped before they are received, and when.
 
 #[cfg(test)]
 mod tests;
@@ -13,22 +13,23 @@ use fairlane_io::early::{Class, EarlyDrop, Family, Gate, Pattern, Rules, WORDS};
 
 use crate::notice::{Notice, Notify};
 
-/// How long limits hold at least, and the time after which an overload may be over. Twice as long where the last one was over
-/// [not long ago](AGAIN), and no longer than the longest: a thread that loses its core now and then
-/// is overloaded for moments, and at each of them the ring would be full before there are limits.
+/// Minimum duration of limits, after which an overload may be over. Doubled if the last overload was [recent](AGAIN),
+/// up to the longest: a thread that loses its core now and then is overloaded for moments, and in each the ring would
+/// be full before limits are set.
 const EPOCH: Nanos = Nanos::from_secs(1);
 const LONGEST_EPOCH: Nanos = Nanos::from_secs(64);
 const AGAIN: Nanos = Nanos::from_secs(120);
-/// Dropped in that time, they might as well have been taken in.
+/// With fewer drops than this in an epoch, those frames might as well have been received.
 const FEW: u64 = 2_000;
-/// Rejected by queues of classes in a second, they would fill the ring in a second in which the thread stands still: limits
-/// are set beforehand. Rejected by queues of flows they say nothing: a flow that keeps to its share may have the same limit.
+/// Frames rejected by queues of classes per second, at which the ring would fill in a second if the thread stood still:
+/// limits are set beforehand. Rejections by queues of flows do not count: a flow within its share may have the same
+/// limit.
 const MANY: u64 = 8_000;
 
 /// Packets that a limit admits of a class in addition to the backlog at its start, and at once; and the same of a flow.
 const OF_CLASS: (u32, u32) = (32, 256);
 const OF_FLOW: (u32, u32) = (2, 16);
-/// The part by which it is more than has to be, so that tables outlast small changes.
+/// The fraction by which limits exceed the minimum, so that tables outlast small changes.
 const SPARE: u32 = 8;
 
 const FAMILIES: [(classify::Family, Family); 3] = [
@@ -37,8 +38,7 @@ const FAMILIES: [(classify::Family, Family); 3] = [
     (classify::Family::Other, Family::Other),
 ];
 
-/// The interface that frames of a link arrive at, as far as its early drop goes. It may go and come
-/// back.
+/// The interface where frames of a link arrive, with its early drop. It may disappear and reappear.
 pub(crate) struct Port {
     role: Role,
     notify: Notify,
@@ -51,7 +51,7 @@ struct State {
     name: String,
     gate: Option<Gate>,
     early: Option<Arc<EarlyDrop>>,
-    /// It was said that there is none.
+    /// The lack of early drop was reported.
     complained: bool,
 }
 
@@ -160,7 +160,7 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
     };
     let of_family = |(family, _): (classify::Family, Family)| {
         let control = link.link_control.map(|class| (Asked::LINK_CONTROL, class));
-        // Of IPv4 nothing is.
+        // No IPv4 frame is link control.
         let control = control.filter(|_| family != classify::Family::V4);
         let asked = filters.rules().asked(family, &origin).into_iter();
         let asked = control.into_iter().chain(asked);
@@ -209,10 +209,10 @@ pub(crate) fn words(frame: &[u8]) -> Option<(Family, [u64; WORDS])> {
     Some((family, classify::words(&headers)))
 }
 
-/// Says when there is an overload; of the forwarding thread.
+/// Detects overload; owned by the forwarding thread.
 #[derive(Default)]
 pub(crate) struct Guard {
-    /// How long an epoch is; before the first overload 0.
+    /// Length of an epoch; 0 before the first overload.
     epoch: Nanos,
     /// The epoch ends, or the last one has ended.
     until: Nanos,
@@ -225,8 +225,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// A look between two rounds; `is_filling` says whether frames wait to be taken in that fill a
-    /// good part of their place, and `rejected` how many frames queues have rejected so far. O(1).
+    /// Checks for overload between two rounds; `is_filling` says whether frames occupy a good part of the receive ring,
+    /// and `rejected` is the number of frames rejected by queues so far. O(1).
     #[inline]
     pub(crate) fn look(&mut self, early: &EarlyDrop, is_filling: bool, rejected: u64, now: Nanos) {
         if is_filling || !early.is_on() && self.would_fill(rejected, now) {
@@ -263,7 +263,7 @@ impl Guard {
         rejected - before >= MANY
     }
 
-    /// How long epochs are of an overload that begins now.
+    /// Returns the epoch length of an overload that begins now.
     fn epoch_at(&self, now: Nanos) -> Nanos {
         let is_again = self.epoch > Nanos::ZERO && now.since(self.until) < AGAIN;
         match is_again {
@@ -274,7 +274,7 @@ impl Guard {
         }
     }
 
-    /// Nothing is to be dropped, whatever fills. O(1).
+    /// Stops early drop, regardless of the backlog. O(1).
     #[inline]
     pub(crate) fn rest(&mut self, early: &EarlyDrop) {
         if early.is_on() {
@@ -293,14 +293,14 @@ impl Guard {
 /// Early drops of a class, over all tables it has been in.
 #[derive(Clone, Default)]
 pub(crate) struct Early {
-    /// By tables that are used no more.
+    /// Counts of former tables.
     before: Count,
     /// With its number there; the last may still be used.
     tables: Vec<(Arc<EarlyDrop>, u32)>,
 }
 
 impl Early {
-    /// It is in these tables from now on.
+    /// Adds a table to count by.
     pub(crate) fn enter(&mut self, early: Option<&Arc<EarlyDrop>>, place: usize) {
         if let Some(early) = early {
             // Of thousands of classes each has one.
@@ -315,7 +315,7 @@ impl Early {
         self.tables.splice(0..0, other.tables.iter().cloned());
     }
 
-    /// Frames and their bytes. Forgets tables that are used no more.
+    /// Returns the number of frames and their bytes. Releases former tables.
     pub(crate) fn count(&mut self, overhead: u32) -> Count {
         let counted = |&(ref early, place): &(Arc<EarlyDrop>, u32)| {
             let dropped = early.dropped(place);

@@ -13,8 +13,7 @@ pub enum Error {
     /// The file cannot be read, or is not valid.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// The configuration is valid, and asks for what cannot be run here, or cannot change without
-    /// a restart.
+    /// The configuration is valid, but cannot be run here, or cannot be applied without a restart.
     #[error("{0}")]
     Unfit(String),
     /// No object of a given name exists; the message names it, and those that exist.
@@ -26,7 +25,7 @@ pub enum Error {
     /// It was made from a configuration that runs no longer.
     #[error("the configuration has changed meanwhile: look again, and change what runs now")]
     Outdated,
-    /// The file does not have all changes of what runs: they would be lost.
+    /// The file lacks changes of the running site, which would be lost.
     #[error(
         "{}: a reload would discard {} (save {2} first: fairlane ctl save, or reload with --discard)",
         .file.display(),
@@ -36,7 +35,7 @@ pub enum Error {
     Unsaved {
         /// The file.
         file: PathBuf,
-        /// How many changes.
+        /// Number of such changes.
         changes: u64,
     },
     /// The run has ended.

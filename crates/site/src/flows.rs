@@ -37,7 +37,7 @@ const OF_ALL: usize = 16_384;
 const OF_ANY: usize = 16;
 /// The most flows of a link whose TCP observations are counted between two walks.
 const PASSED: usize = 16_384;
-/// Flows that a table has room for beyond those that there are.
+/// Spare entries of a flow table, beyond the current number of flows.
 const MORE: usize = 64;
 
 /// The flows that offered most recently.
@@ -45,8 +45,7 @@ const MORE: usize = 64;
 pub struct TopFlows {
     /// The length in seconds of the interval covered: the last one.
     pub seconds: f64,
-    /// The one with the highest offered rate first: of each class up to 1,000, and fewer where there are more
-    /// than 16 classes of flows.
+    /// Highest offered rate first: up to 1,000 of each class, and fewer if there are more than 16 classes of flows.
     pub flows: Vec<FlowReport>,
 }
 
@@ -74,12 +73,12 @@ pub struct FlowReport {
     pub bps: f64,
     /// Its part of the bytes that the class sent.
     pub share: f64,
-    /// Round trips of its TCP that were seen in passing: from when a segment came until what acknowledges
-    /// it came back. Null where none was.
+    /// Round-trip times of its TCP, observed passively: from the arrival of a segment to the arrival of its
+    /// acknowledgment. Null without any.
     pub rtt_us: Option<DelayReport>,
-    /// Its segments of TCP that came again, or later than those behind them.
+    /// Its TCP segments that were retransmitted or arrived out of order.
     pub came_again: u64,
-    /// Its segments of TCP that came marked, congestion experienced.
+    /// Its TCP segments that arrived with a CE mark.
     pub came_marked: u64,
 }
 
@@ -92,7 +91,7 @@ pub(crate) struct Watch {
     waiting: Vec<Hear>,
     /// When the last request came.
     asked: Option<Nanos>,
-    /// When the last walk was begun; none while nothing is counted.
+    /// When the last walk began; `None` while flows are not counted.
     walked: Option<Nanos>,
     latest: Option<Arc<TopFlows>>,
     /// By side.
@@ -102,7 +101,7 @@ pub(crate) struct Watch {
 /// Observations of the flows of a link.
 #[derive(Default)]
 struct Seen {
-    /// Of classes whose flows are counted.
+    /// State of the classes whose flows are counted.
     since: HashMap<ClassId, Since>,
     /// Names of the flows reported or noted last.
     names: HashMap<(Per, u64), FlowKey>,
@@ -261,7 +260,7 @@ impl Seen {
                     packets,
                     bytes,
                     bps: bps(bytes, seconds),
-                    // The flow was come to after the class.
+                    // The walk reached the flow after the class.
                     share: part(bytes, sent.max(bytes)),
                     rtt_us: seen.round_trips(),
                     came_again: seen.again,

@@ -24,11 +24,11 @@ use crate::stretch::{Doing, Longest};
 use crate::workers::{ClassifiedFrame, Look};
 use second::Second;
 
-/// The priority before all others, as `nice` counts: a guarantee of 20 ms is worth nothing in a
-/// thread that waits for as long behind a dozen processes that never sleep.
+/// The highest priority, as `nice` counts: a guarantee of 20 ms is worth nothing if the thread waits as long behind a
+/// dozen processes that never sleep.
 const FIRST: i32 = -20;
 
-/// For how long it looks for orders more often after this one.
+/// Returns how long to poll for orders more often after this one.
 fn attention(order: &Order) -> Nanos {
     match order {
         Order::Count(_) => ATTENTIVE_TO_COUNTS,
@@ -42,11 +42,11 @@ pub(crate) fn before_all_others() {
     let _ = setpriority_process(None, FIRST);
 }
 
-/// How long an idle bridge may not look for orders.
+/// The longest time that an idle bridge does not poll for orders.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
-/// For how long after an order it looks for the next one more often: changes seldom come alone.
+/// How long after an order to poll more often: one change is often followed by another.
 const ATTENTIVE: Nanos = Nanos::from_millis(100);
-/// After an order to count, which comes once a second.
+/// The same after an order to count, which comes once per second.
 const ATTENTIVE_TO_COUNTS: Nanos = Nanos::from_millis(5);
 
 /// How threads that forward idle.
@@ -91,7 +91,7 @@ impl Forwarding {
         let mut failed = None;
         let mut doing = None;
         let mut guards = [Guard::default(), Guard::default()];
-        // When the last round began, if part of an order was done after it, and what.
+        // When the last round began, and the kind of work, if part of an order was done after it.
         let mut worked_at: Option<(Nanos, Doing)> = None;
         let mut rounds = 0;
         let mut draining = None;
@@ -184,25 +184,25 @@ fn guard_early(
     }
 }
 
-/// Whether frames wait to be taken in that fill a good part of their place: those that are to leave by a device.
+/// Whether frames for a device's egress occupy a good part of the receive ring.
 pub(crate) fn is_filling(
     bridge: &SiteBridge,
     leaves_by: Side,
     has_workers: bool,
     round: &Step,
 ) -> bool {
-    // Where fewer than a batch came there are no others, but before a worker that takes as long for them.
+    // Without workers, less than a full batch means that the ring is empty.
     let may_be_more = has_workers || round.moved() >= BATCH;
     may_be_more && bridge.device(leaves_by.other()).is_filling()
 }
 
-/// Workers begin to receive, where any are to and do not yet.
+/// Starts the workers that are configured and not running.
 pub(crate) fn start_workers(bridge: &mut SiteBridge) -> io::Result<()> {
     let mut sides = Side::BOTH.into_iter();
     sides.try_for_each(|side| bridge.device_mut(side).start())
 }
 
-/// The rounds of a bridge, each with what workers have received by then.
+/// The rounds of a bridge, including the frames from receive workers.
 pub(crate) struct Rounds<'a> {
     pub(crate) bridge: &'a mut SiteBridge,
     has_workers: bool,
@@ -222,8 +222,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Takes in what workers have received, as much as a round does: how many frames, and whether there may
-    /// be more.
+    /// Queues frames from receive workers, up to the limit of a round. Returns their number, and whether there may be
+    /// more.
     fn take_in(&mut self, now: Nanos) -> io::Result<(usize, bool)> {
         let (mut came, mut is_more) = (0, false);
         let has_waited = std::mem::take(&mut self.has_waited);
@@ -251,7 +251,7 @@ impl<'a> Rounds<'a> {
         Ok((came, is_more))
     }
 
-    /// Whether no worker has handed on anything that is to be taken in.
+    /// Whether no worker has handed on frames that are to be queued.
     fn may_wait(&mut self) -> bool {
         !self.has_workers
             || Side::BOTH.into_iter().all(|leaves_by| {
@@ -332,7 +332,7 @@ fn goes_on(stop: &Stop, bridge: &mut SiteBridge, now: Nanos, draining: &mut Opti
     now < until && !stop.is_asked_at_once() && !bridge.is_drained()
 }
 
-/// There is room: the control thread gives the next order when it has the answer to the last.
+/// There is space: the control thread sends the next order after it has the answer to the last.
 fn answer(answers: &mut Producer<Order>, order: Option<Order>) {
     if let Some(order) = order {
         let _ = answers.push(order);

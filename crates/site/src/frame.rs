@@ -1,4 +1,4 @@
-//! A frame on its way through: its bytes, where it came from, and when.
+//! A frame in transit: its bytes, origin and arrival time.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use fairlane_core::tree::Payload;
 use fairlane_io::packet::{PacketFrame, Unsummed};
 use fairlane_io::{ByteLen, KeptBytes, Owed, OwedFrames, XdpFrame};
 
-/// A whole Ethernet frame, in memory of its own or in memory shared with the kernel.
+/// A whole Ethernet frame, in its own memory or in memory shared with the kernel.
 #[derive(Debug)]
 pub(crate) enum Frame {
     Bytes(KeptBytes),
@@ -115,7 +115,7 @@ impl OwedRoom {
         }
     }
 
-    /// Takes out, piece by piece, what this thread keeps and owes. O(1) each.
+    /// Removes the emptied buffers that this thread holds, in batches. O(1) each.
     pub(crate) fn pay(&mut self) -> impl Iterator<Item = Emptied> {
         let bytes = self.bytes.pay().map(Emptied::Bytes);
         bytes.chain(self.frames.pay().map(Emptied::Shared))
@@ -127,11 +127,11 @@ impl OwedRoom {
 pub(crate) struct Received {
     pub(crate) frame: Frame,
     pub(crate) origin: Origin,
-    /// When it came to the interface, or was taken from the mailbox of its process.
+    /// When it arrived at the interface, or was taken from the mailbox of its process.
     pub(crate) came: Nanos,
-    /// Others that came with it were lost.
+    /// Other frames that arrived with it were lost.
     pub(crate) losing: bool,
-    /// Whether its class kept to its guarantee when it was classified, and when it is late then.
+    /// Whether it conformed to its class's guarantee when it was classified, and when it is late in that case.
     pub(crate) verdict: Cell<Verdict>,
 }
 

@@ -1,5 +1,5 @@
-//! A running site that goes from one process to another: a new version of the program takes over from
-//! the one that runs, and no frame is lost, comes twice, or leaves before one that came before it.
+//! Hand-over of a running site to another process: a new version of the program takes over from the running one, and no
+//! frame is lost, duplicated or reordered.
 //!
 //! ```text
 //!  the new process                            the one that runs
@@ -40,7 +40,7 @@ pub(crate) use take::{Parts, Taking, Took};
 const VERSION: u32 = 1;
 /// The longest message: configurations of 10,000 classes have some megabytes.
 const LONGEST: u32 = 64 << 20;
-/// How long either side may be silent while nothing is forwarded.
+/// Time limit for silence of either side while no frames are forwarded.
 const SILENCE: Duration = Duration::from_secs(1);
 /// The new process has all that it needs.
 const READY: u8 = b'r';
@@ -145,7 +145,7 @@ fn hear<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<T> {
     if length > LONGEST {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // As it comes, whatever was announced.
+    // Read as it arrives, regardless of the announced length.
     let mut text = Vec::new();
     stream.take(length.into()).read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)

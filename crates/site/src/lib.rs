@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! The thread that forwards reads no file, prints nothing and waits for no lock: what changes is
-//! made by other threads and exchanged between two rounds (`order`).
+//! The forwarding thread reads no file, prints nothing and waits for no lock: other threads build changed parts, which
+//! are exchanged between two rounds (`order`).
 #![forbid(unsafe_code)]
 
 mod bypass;

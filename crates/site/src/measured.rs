@@ -19,16 +19,16 @@ const ROOM: usize = 64;
 /// The path of frames from one device to the other.
 #[derive(Clone, Copy, Debug)]
 pub enum Through<'a> {
-    /// Nothing.
+    /// No stage.
     Nothing,
     /// The link of a site that leads outside, without passive TCP observation.
     Link(&'a Site),
-    /// The same, where it is looked at.
+    /// The same link, with passive TCP observation.
     Watched(&'a Site),
 }
 
-/// Sends `count` frames, one each millisecond, in turn those given, after `renew` has made the next of
-/// each. How many came out.
+/// Sends `count` frames, one each millisecond, from those given in turn, after `renew` has made the next of each.
+/// Returns the number that came out.
 ///
 /// # Errors
 ///

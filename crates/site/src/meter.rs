@@ -1,4 +1,4 @@
-//! How long the packets of a class stayed: counted by the forwarding thread, read by another.
+//! Delay measurement of a class's packets: written by the forwarding thread, read by another.
 //!
 //! It has one writer, which loads and stores without locks or fences. A reader may miss a count in progress, and sees
 //! it at the next read.
@@ -34,12 +34,12 @@ type Doublings = Box<[OnceLock<Parts>; DOUBLINGS + 1]>;
 
 /// Clocks of the flows of a class: flows of one clock are judged together.
 const CLOCKS: usize = 128;
-/// How long arrivals beyond a contract count after their end, at least.
+/// Minimum time for which nonconforming arrivals count after their end.
 const FORGET: u64 = Nanos::from_secs(1).0;
 /// A time at the guaranteed rate is a product of bytes, shifted by this many bits.
 const FRACTION_BITS: u32 = 24;
 
-/// A packet compared with the contract of its class: in units of 2^[`UNIT_BITS`] ns, how long it may take.
+/// The result of comparing a packet with its class's contract: the permitted delay in units of 2^[`UNIT_BITS`] ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict(u32);
 
@@ -70,7 +70,7 @@ pub(crate) struct Contract {
     pub(crate) burst: u64,
     /// The delay of a packet is no longer.
     pub(crate) bound: Nanos,
-    /// Whether it is for each flow.
+    /// Whether it applies to each flow.
     pub(crate) is_of_flows: bool,
 }
 
@@ -78,11 +78,12 @@ pub(crate) struct Contract {
 /// of classes once a second is a tenth of a core.
 const NOTED: usize = 64;
 
-/// Those that came last, by their buckets, until they are read.
+/// Buckets of the latest packets, until they are read.
 #[derive(Debug)]
 #[repr(C)]
 struct Notes {
-    /// How many were noted, and how many of these were read: the former is the writer's, the latter the reader's.
+    /// Number of buckets noted, and number of these that were read: the former is the writer's, the latter the
+    /// reader's.
     noted: AtomicU32,
     read: AtomicU32,
     buckets: [AtomicU16; NOTED],
@@ -99,7 +100,7 @@ impl Default for Notes {
 }
 
 impl Notes {
-    /// Notes one more, if there is room.
+    /// Notes another bucket if there is space. Returns whether there was.
     fn note(&self, bucket: usize) -> bool {
         let noted = self.noted.load(Ordering::Relaxed);
         let room = noted.wrapping_sub(self.read.load(Ordering::Acquire)) < NOTED as u32;
@@ -110,7 +111,7 @@ impl Notes {
         room
     }
 
-    /// Takes those that there are.
+    /// Takes the unread notes.
     fn take(&self) -> Vec<usize> {
         let (from, to) = (
             self.read.load(Ordering::Relaxed),
@@ -124,7 +125,7 @@ impl Notes {
     }
 }
 
-/// The delays of one class since it came.
+/// The delays of one class since it was added.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Meter {
@@ -133,24 +134,24 @@ pub(crate) struct Meter {
     doublings: OnceLock<Doublings>,
     /// In nanoseconds.
     longest: AtomicU64,
-    /// The contract: how long a byte takes at its rate, with [`FRACTION_BITS`], 0 without a contract; how long its burst
-    /// takes in nanoseconds; its bound in the lowest bits, and above whether it is of flows.
+    /// The contract: the time of a byte at its rate, with [`FRACTION_BITS`], 0 without a contract; the time of its
+    /// burst in nanoseconds; its bound in the lowest bits, and above it whether it applies to flows.
     contract: [AtomicU64; 3],
     /// When all that has arrived has left at the rate of the contract.
     clock: AtomicU64,
-    /// So that all that is looked at for each is in one cache line, but for where it is noted.
+    /// Placed so that the fields read for each packet share one cache line, except where it is noted.
     notes: Notes,
     /// The same for flows.
     clocks: OnceLock<Box<[AtomicU64; CLOCKS]>>,
-    /// Packets that left, and had arrived beyond the contract; and those within that were late.
+    /// Nonconforming packets that have left; and conforming packets that were late.
     nonconforming: AtomicU64,
     violations: AtomicU64,
-    /// Frames that came while their interface was losing others: a sample of those.
+    /// Frames that arrived while their interface was losing others: a sample of those.
     beside_lost: AtomicU64,
-    /// The guaranteed rate of the class in bits per second, 0 for none, and how long its burst takes at that rate in
+    /// The guaranteed rate of the class in bits per second, 0 for none, and the time of its burst at that rate in
     /// nanoseconds.
     guaranteed: [AtomicU64; 2],
-    /// Fragments that came without the first one of their datagram.
+    /// Fragments that arrived without the first one of their datagram.
     orphans: AtomicU64,
 }
 
@@ -165,7 +166,7 @@ pub(crate) struct Recorder {
     /// The counts of two doublings side by side, by the last bit of their numbers: the delays of a class
     /// lie about one boundary at a time.
     parts: [Option<Parts>; 2],
-    /// Nanoseconds: delays of no more are not longer than the longest.
+    /// A lower bound of the longest delay, in nanoseconds: delays up to it need no update.
     longest: u32,
     /// Which doublings those are; of none, [`Recorder::NONE`].
     doublings: [u8; 2],
@@ -196,7 +197,7 @@ impl Recorder {
         &self.meter
     }
 
-    /// Asks for the memory of the meter, of which a delay is about to be recorded.
+    /// Prefetches the meter for a delay that is about to be recorded.
     #[inline]
     pub(crate) fn prefetch_meter(&self) {
         prefetch(Arc::as_ptr(&self.meter));
@@ -228,7 +229,7 @@ impl Recorder {
         }
     }
 
-    /// Notes a delay, or has the counts of its doubling at hand.
+    /// Notes a delay, or selects the counts of its doubling.
     #[cold]
     #[inline(never)]
     fn note_or_turn_to(&mut self, bucket: usize) -> bool {
@@ -342,7 +343,7 @@ impl Meter {
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Packets that left, and had arrived beyond the contract.
+    /// Returns the number of nonconforming packets that have left.
     pub(crate) fn nonconforming(&self) -> u64 {
         self.nonconforming.load(Ordering::Relaxed)
     }
@@ -352,24 +353,24 @@ impl Meter {
         self.violations.load(Ordering::Relaxed)
     }
 
-    /// Counts a frame that came while others were lost. Of one thread only.
+    /// Counts a frame that arrived while others were lost. To be called from one thread only.
     pub(crate) fn record_beside_lost(&self) {
         let counted = self.beside_lost.load(Ordering::Relaxed);
         self.beside_lost.store(counted + 1, Ordering::Relaxed);
     }
 
-    /// Counts a fragment that came without the first one of its datagram. Of one thread only.
+    /// Counts a fragment that arrived without the first one of its datagram. To be called from one thread only.
     pub(crate) fn record_orphan(&self) {
         let counted = self.orphans.load(Ordering::Relaxed);
         self.orphans.store(counted + 1, Ordering::Relaxed);
     }
 
-    /// Fragments that came without the first one of their datagram.
+    /// Returns the number of fragments that arrived without the first one of their datagram.
     pub(crate) fn orphans(&self) -> u64 {
         self.orphans.load(Ordering::Relaxed)
     }
 
-    /// Frames that came while others were lost.
+    /// Returns the number of frames that arrived while others were lost.
     pub(crate) fn beside_lost(&self) -> u64 {
         self.beside_lost.load(Ordering::Relaxed)
     }
@@ -383,7 +384,7 @@ impl Meter {
         }
     }
 
-    /// The guaranteed rate in bits per second, if there is one, and how long its burst takes.
+    /// Returns the guaranteed rate in bits per second, if any, and the time of its burst.
     pub(crate) fn guaranteed(&self) -> Option<(u64, Nanos)> {
         let [bps, span] = [0, 1].map(|word: usize| self.guaranteed[word].load(Ordering::Relaxed));
         (bps > 0).then_some((bps, Nanos(span)))
@@ -412,7 +413,7 @@ impl Meter {
         recent
     }
 
-    /// All that was counted, in buckets of which these were read last, and what of it was not there then.
+    /// Returns all counts, given those at the last read, and the increase since.
     fn counted_after(&self, before: &Counts) -> (Counts, Counts) {
         let mut before_in = before.iter().peekable();
         let mut all = Writer::within(before.0.len() + SOME_MORE);
@@ -436,7 +437,7 @@ impl Meter {
 pub(crate) struct Told {
     /// All since the start.
     pub(crate) delays: Arc<Delays>,
-    /// Those of them that the meter counts.
+    /// Those of them in the meter's buckets.
     counted: Counts,
 }
 
@@ -460,8 +461,8 @@ fn longest_in(bucket: usize) -> u64 {
     (after << UNIT_BITS) - 1
 }
 
-/// Buckets with something in them, in order, and how many, in few bytes: of each how far it is from the one
-/// before, and its count, both in seven bits a byte.
+/// Non-empty buckets with their counts, in order, encoded in few bytes: for each bucket its distance from the one
+/// before, and its count, both in seven bits per byte.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Counts(Box<[u8]>);
 
@@ -477,7 +478,7 @@ impl Counts {
         })
     }
 
-    /// No fewer buckets than there are. O(1).
+    /// Returns an upper bound of the number of buckets. O(1).
     fn at_most(&self) -> usize {
         // Of each two bytes at least.
         self.0.len() / 2
@@ -547,7 +548,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// As a rule they need no more bytes than these.
+    /// Creates a writer with capacity for this many bytes, which usually suffices.
     fn within(bytes: usize) -> Writer {
         Writer {
             bytes: Vec::with_capacity(bytes),
@@ -605,8 +606,8 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, behind))
 }
 
-/// Delays that were counted, each to two digits; of those of a class since its start, as far as there are no more than
-/// 192 distinct ones by then, the others to a sixteenth.
+/// Counts of delays, each to two significant digits. Of a class's delays since its start, this holds for the first 192
+/// distinct values; the others are rounded to a sixteenth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     counts: Counts,
@@ -628,13 +629,13 @@ impl Delays {
         self.longest = self.longest.max(others.longest);
     }
 
-    /// How many there are.
+    /// Returns the number of delays.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// Each delay that there was, ascending, and how often: too long by at most a sixty-fourth, and by a
-    /// microsecond below 64 of them; where there were 192 others before it, by at most a sixteenth, or four microseconds.
+    /// Iterates over the distinct delays, ascending, with their counts. A delay is too long by at most a sixty-fourth,
+    /// and by a microsecond below 64 of them; after 192 distinct values, by at most a sixteenth, or four microseconds.
     pub fn distinct(&self) -> impl Iterator<Item = (Nanos, u64)> {
         let counts = self.counts.iter();
         counts.map(|(bucket, count)| (Nanos(longest_in(bucket)), count))
@@ -782,7 +783,7 @@ mod tests {
                 (0..packets).all(|number| judge(number) != Verdict::NONCONFORMING),
                 "{bps}"
             );
-            // At twice the rate it is not for long.
+            // At twice the rate it conforms only briefly.
             let judge = |number: u64| meter.judge(0, bytes, Nanos((packets + number / 2) * span));
             assert!(
                 (0..10).any(|number| judge(number) == Verdict::NONCONFORMING),
@@ -873,7 +874,7 @@ mod tests {
     fn a_class_with_few_packets_has_no_counts_and_one_with_many_has_some_for_few_doublings() {
         let (meter, mut recorder) = metered();
         let mut told = Told::default();
-        // Whatever they are, as long as they are read in time.
+        // Any delays, as long as they are read in time.
         for round in 0..100 {
             for more in 0..NOTED as u64 {
                 recorder.record(Nanos::from_micros(round * 7_919 * (1 + more)));
@@ -887,7 +888,7 @@ mod tests {
         }
         assert_eq!(meter.all_made().count(), 1);
         assert_eq!(meter.read(&mut told).count(), 900);
-        // Of another doubling there are few.
+        // Few delays are of another doubling.
         recorder.record(Nanos::from_micros(7));
         recorder.record(Nanos::MAX);
         assert_eq!(meter.all_made().count(), 1);
@@ -909,7 +910,7 @@ mod tests {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            // Over all doublings that there are.
+            // Over all doublings.
             let delay = 1_000 << ((random >> 33) % 27);
             let delay = delay + (random >> 40) % delay;
             recorder.record(Nanos(delay));
@@ -918,7 +919,7 @@ mod tests {
             let recent = meter.read(&mut told);
             let (told_as, _) = recent.distinct().next().unwrap();
             assert!(told_as.0 >= delay && told_as.0 - delay <= 1_100.max(delay / 63));
-            // No count falls. To compare all of them each time takes seconds.
+            // No count decreases. To compare all of them each time takes seconds.
             for (bucket, count) in before.counts.iter().skip(exact.len() % 16).step_by(16) {
                 let now = told
                     .delays

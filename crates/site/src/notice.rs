@@ -19,7 +19,7 @@ use crate::error::Error;
 pub enum Notice {
     /// Something is allowed and hardly meant.
     Warning(String),
-    /// The kernel passes packets by the site from now on: the sentence says which, and what to change.
+    /// The kernel forwards packets past the site from now on: the message says which, and what to change.
     Bypassed(String),
     /// It no longer does.
     BypassEnded(String),
@@ -31,14 +31,14 @@ pub enum Notice {
         mtu: u32,
         /// The one before.
         former: u32,
-        /// Bytes of the longest frame of the link that leaves by it, if there is one: that does not change.
+        /// Length in bytes of the longest frame of the link that leaves by it, if any: that does not change.
         longest: Option<u32>,
     },
     /// An interface was deleted. Packets for it are dropped until an interface of that name appears.
     Gone(String),
     /// An interface that was deleted is there again, and used.
     Back(String),
-    /// An interface is there again and cannot be used; it is tried again.
+    /// An interface has reappeared and cannot be used; it is tried again.
     Unusable {
         /// Its name.
         interface: String,
@@ -49,7 +49,7 @@ pub enum Notice {
     Detached(String),
     /// An interface was attached, as was asked for.
     Attached(String),
-    /// Nothing can be dropped early at an interface. Told once.
+    /// Early drop is not possible at an interface. Reported once.
     NoEarlyDrop {
         /// Its name.
         interface: String,
@@ -60,9 +60,9 @@ pub enum Notice {
     Opaque {
         /// The link's name.
         link: Arc<str>,
-        /// The protocol of most of them.
+        /// The most frequent protocol among them.
         protocol: Arc<str>,
-        /// How many of the recent frames they are.
+        /// Their number among the recent frames.
         frames: u64,
         /// Recent frames that arrived at the classes of the link.
         offered: u64,
@@ -79,7 +79,7 @@ pub enum Notice {
         /// Changes that were not in the file, and were discarded.
         discarded: u64,
     },
-    /// A configuration cannot take over. The running one is kept.
+    /// A configuration cannot be applied. The running one is kept.
     ReloadRefused(Error),
     /// Another process forwards from now on.
     HandedOver {
@@ -88,11 +88,11 @@ pub enum Notice {
         /// The frames that waited.
         frames: u64,
     },
-    /// This process forwards from now on what another one did.
+    /// This process has taken over from another.
     TookOver {
         /// Which.
         from: u32,
-        /// How long neither of both made a round.
+        /// Time between the last round of the other and the first of this one.
         stood: Duration,
     },
     /// Another process failed to take over: this one continues.
@@ -259,10 +259,10 @@ fn reloaded(
     }
 }
 
-/// Hears of each event, on the thread that it happens on: never the one that forwards.
+/// Called for each event, on the thread where it happens: never the forwarding thread.
 pub(crate) type Notify = Arc<dyn Fn(Notice) + Send + Sync>;
 
-/// Has each event logged before `hear` hears of it.
+/// Logs each event before `hear` is called.
 pub(crate) fn logged(hear: impl Fn(Notice) + Send + Sync + 'static) -> Notify {
     Arc::new(move |notice| {
         notice.log();

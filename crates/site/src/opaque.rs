@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// Seconds that a window lasts at least.
 const WINDOW: f64 = 60.0;
-/// Frames that it has at least, so that a hundredth of them are enough to count.
+/// The minimum number of frames in it, so that a hundredth of them is significant.
 const FRAMES: u64 = 10_000;
 
 /// Counts so far: frames of such protocols, and all frames offered to the link.

@@ -1,10 +1,9 @@
 //! Orders of the control thread to the forwarding thread, carried out in small steps between rounds.
 //!
-//! Everything that can be made beforehand comes with the order, and everything that is left over
-//! goes back with it, so that nothing is built or freed here. No step looks at more than
-//! [`STEP`] classes, flows or packets, however many there are, where a class that comes, goes or changes
-//! counts for [`CLASS`] and a packet that moves for [`MOVED`]; but one: other limits for the flows of a
-//! class come to all that hold packets at once (`core::tree::Tree::begin_change_of_flows`).
+//! Everything that can be prepared comes with the order, and all remains go back with it, so nothing is built or freed
+//! here. A step handles at most [`STEP`] classes, flows or packets, however many there are; a class that is added,
+//! removed or changed counts for [`CLASS`] and a packet that moves for [`MOVED`]. There is one exception: new limits
+//! for the flows of a class apply to all backlogged flows at once (`core::tree::Tree::begin_change_of_flows`).
 
 #[cfg(test)]
 mod tests;
@@ -30,9 +29,9 @@ use crate::workers::Waits;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
 pub(crate) const STEP: usize = 256;
-/// As how many a class counts that comes, goes or changes: its place among others does, too.
+/// Cost of adding, removing or changing a class, in units of a step: its place among others changes, too.
 const CLASS: usize = 8;
-/// As how many a packet counts that moves: it is classified and queued again.
+/// Cost of moving a packet: it is classified and queued again.
 const MOVED: usize = 2;
 /// Cost of counting a class, in units of a step: its state spans several cache lines.
 const COUNTED: usize = 4;
@@ -43,7 +42,7 @@ pub(crate) enum Order {
     Count(Box<Counting>),
     /// Add classes to a link.
     Add(Box<Adding>),
-    /// Look whether what waited in classes that are to go has left.
+    /// Check whether classes to be removed have drained.
     Drain(Box<Draining>),
     /// Apply another configuration of a link.
     Take(Box<Taking>),
@@ -81,7 +80,7 @@ impl Order {
         }
     }
 
-    /// Does a little of it. Returns whether it is done.
+    /// Carries out a part of it. Returns whether it is done.
     pub(crate) fn step(&mut self, bridge: &mut SiteBridge, now: Nanos) -> bool {
         match self {
             Order::Count(counting) => counting.step(bridge),
@@ -130,7 +129,7 @@ pub(crate) struct LinkCount {
     /// The counts of each class without its descendants, by place. Has the length of `ids`: the first write to fresh
     /// memory is costly for the writing thread.
     pub(crate) classes: Vec<ClassStats>,
-    /// How many of them were counted.
+    /// How many of the classes were counted.
     counted: usize,
     pub(crate) malformed: u64,
     pub(crate) unmatched: u64,
@@ -150,13 +149,13 @@ pub(crate) struct DeviceCount {
     pub(crate) most_in_flight: u64,
     /// Of the frames that arrive there, where workers receive them.
     pub(crate) waits: Option<Waits>,
-    /// Of those that leave by it, where workers transmit them.
+    /// How long frames have waited with its transmit workers, if any.
     pub(crate) transmit_waits: Option<Waits>,
     /// Whether its egress is shaped now.
     pub(crate) shaped: bool,
 }
 
-/// How the thread that forwards fares.
+/// Timing of the forwarding thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ThreadCount {
     pub(crate) rounds: RoundStats,
@@ -172,7 +171,7 @@ impl ThreadCount {
         let mut looks = arbiters.map(|arbiter| arbiter.stats().looks);
         ThreadCount {
             rounds: bridge.rounds(),
-            // Processes send by one of them alone.
+            // Only one of the arbiters has attached processes.
             looks: looks.find(|looks| looks.count() > 0).unwrap_or_default(),
         }
     }
@@ -200,7 +199,7 @@ impl Counting {
         }
     }
 
-    /// Counts a little more. Returns whether it is done.
+    /// Counts a part of the classes. Returns whether it is done.
     pub(crate) fn step(&mut self, bridge: &mut SiteBridge) -> bool {
         if !self.begun {
             self.begun = true;
@@ -213,7 +212,7 @@ impl Counting {
                 self.devices[side as usize] = DeviceCount {
                     backend: bridge.device(side).backend_now(),
                     losses,
-                    // With those that are away.
+                    // Includes frames dropped while the interface was absent.
                     refused: bridge.device(side).refused(),
                     lane,
                     most_in_flight: bridge.device(side).most_in_flight(),
@@ -238,7 +237,7 @@ impl Counting {
 }
 
 impl LinkCount {
-    /// Counts no more than `left` classes, which are taken off it. Returns whether it is done.
+    /// Counts at most `left` classes, and subtracts their number from it. Returns whether it is done.
     fn step(&mut self, queue: &Shaped, left: &mut usize) -> bool {
         while let Some(&id) = self.ids.get(self.counted) {
             if *left == 0 {
@@ -257,13 +256,13 @@ impl LinkCount {
     }
 }
 
-/// Classes that come, before anything is sent there.
+/// Classes to be added, before packets are sent to them.
 pub(crate) struct Adding {
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
-    /// Places of those to be added.
+    /// Places of the classes to be added.
     pub(crate) added: Vec<usize>,
-    /// By place: of those that there are already, and of the others once they are added.
+    /// By place: the numbers of existing classes, and those of the others once they are added.
     pub(crate) ids: Vec<ClassId>,
     /// Why it went no further.
     pub(crate) error: Option<DisciplineError>,
@@ -305,10 +304,10 @@ impl Adding {
 /// Classes to be removed once they have drained.
 pub(crate) struct Draining {
     pub(crate) side: Side,
-    /// Then they go with what still waits.
+    /// At this time they are removed with their remaining backlog.
     pub(crate) until: Nanos,
     ids: Vec<ClassId>,
-    /// Packets that had come to each when it was first looked at.
+    /// Packets that had arrived in each class at its first poll.
     came: Vec<u64>,
     /// How many of them, from the first, are known to have sent those.
     drained: usize,
@@ -325,12 +324,12 @@ impl Draining {
         }
     }
 
-    /// Whether what waited in them when each was first looked at has left: as many packets at least.
+    /// Whether the backlog of each class at its first poll has left: at least as many packets were sent.
     pub(crate) fn is_done(&self) -> bool {
         self.drained == self.ids.len()
     }
 
-    /// Looks at a few of them. Returns whether it is known how far they are.
+    /// Polls a few of the classes. Returns whether all were polled.
     fn step(&mut self, queue: &Shaped) -> bool {
         let stats = |id| queue.classes().own_stats(id).unwrap_or_default();
         for _ in 0..STEP / COUNTED {
@@ -526,7 +525,7 @@ impl Taking {
         }
         queue.classifier_mut().watch = watch;
         queue.classifier_mut().naming = classifier.naming.take();
-        // It knows the former filters alone.
+        // It has the former filters only.
         if let Some(early) = classifier.early() {
             early.stop();
         }
@@ -577,7 +576,7 @@ impl Taking {
             if *left == 0 {
                 return false;
             }
-            // It is empty: its packets have moved.
+            // It is empty, since its packets have moved.
             match (queue.classes_mut()).go_on_removing(gone.id, left, |_| {}) {
                 Ok(Some(removed)) => (gone.stats, gone.remains) = (removed.stats, removed.remains),
                 Ok(None) => return false,

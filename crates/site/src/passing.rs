@@ -1,5 +1,5 @@
-//! Round trips of TCP seen in passing: from when a segment came until what acknowledges it came back, by
-//! the timestamps that both ends put into their segments (RFC 7323), as in K. Nichols' *pping*.
+//! Passive measurement of TCP round-trip times: from the arrival of a segment to the arrival of its acknowledgment, by
+//! the timestamps of both ends (RFC 7323), as in K. Nichols' *pping*.
 //!
 //! The forwarding thread (or each of two) inspects every segment of its links and sends its findings to the control
 //! thread, which counts them. If the control thread falls behind, findings are missed, with no other effect.
@@ -19,15 +19,15 @@ use crate::error::{Result, unfit};
 
 /// Times that are remembered of each direction, and connections.
 const PLACES: usize = 1 << 13;
-/// Findings that wait to be counted.
+/// Places of the queue of findings to be counted.
 pub(crate) const FINDINGS: usize = 1 << 14;
 /// Bits of a time in microseconds, next to the number of a class.
 const TIME_BITS: u32 = 40;
-/// Bytes behind the furthest that may come again.
+/// How far behind the highest sequence number a segment counts as retransmitted, in bytes.
 const WINDOW: i32 = 1 << 26;
 /// Increment of the numbering of classes: above the bits of the timestamps that it is mixed with.
 const NUMBERING: u64 = 1 << 32;
-/// A round trip that takes longer is none: its clock has come round.
+/// The longest valid round trip in microseconds: a longer one means that the clock has wrapped.
 const LONGEST: u64 = 60_000_000;
 
 /// State of segments in transit. Lock-free: each direction's entries are written by its forwarding thread. Only
@@ -36,8 +36,7 @@ struct Table {
     /// For each direction, by segment key, the first segment with a timestamp: its class, arrival time, and the digest
     /// of its flow in that class. An acknowledgment consumes it.
     sent: [Box<[Memo; PLACES]>; 2],
-    /// Of each direction, by connection: some bits of which, and the highest sequence number that it has
-    /// come to.
+    /// For each direction, by connection: some bits of its key, and its highest sequence number so far.
     highest: [Box<[AtomicU64; PLACES]>; 2],
     /// For each direction, a value that changes whenever its classes are renumbered, so that earlier entries are no
     /// longer found.
@@ -61,7 +60,7 @@ pub(crate) struct Finding {
 pub(crate) enum What {
     /// A segment was acknowledged this many microseconds after its arrival.
     Trip(u32),
-    /// A segment came again, or late.
+    /// A segment was retransmitted, or arrived out of order.
     Again,
     /// A segment was marked by a router before: congestion experienced.
     Marked,
@@ -78,7 +77,7 @@ pub(crate) struct Watch {
 /// The observations of a direction.
 pub(crate) type Findings = Consumer<Finding>;
 
-/// A table of nothing.
+/// Returns an empty table.
 fn places<T: Default + fmt::Debug>() -> Box<[T; PLACES]> {
     let places: Box<[T]> = (0..PLACES).map(|_| T::default()).collect();
     places.try_into().expect("as many as were made")
@@ -110,7 +109,7 @@ pub(crate) fn watches() -> Result<[(Watch, Findings); 2]> {
 }
 
 impl Watch {
-    /// A frame of a flow of a class came. O(options) of a segment of TCP, with three places in tables.
+    /// Inspects an arriving frame of a flow of a class. O(options) for a TCP segment, with three table entries.
     #[inline]
     pub(crate) fn see(&mut self, frame: &[u8], of: ClassFlow, came: Nanos) {
         if let Some(segment) = segment(frame, Layer::Ethernet) {
@@ -155,7 +154,7 @@ impl Watch {
                 }
             }
         }
-        // Nothing but an acknowledgment is not acknowledged.
+        // A pure acknowledgment is not acknowledged.
         if segment.length == 0 {
             return;
         }
@@ -175,7 +174,7 @@ impl Watch {
         (mixed ^ mixed >> 33) | 1
     }
 
-    /// Whether a connection has come further already.
+    /// Returns whether the connection has passed this sequence number already.
     fn came_again(&self, segment: &fairlane_classify::Segment) -> bool {
         let highest = &self.table.highest[self.side as usize][place(segment.flow)];
         let known = highest.load(Ordering::Relaxed);

@@ -15,8 +15,8 @@ use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, arbiters, counts};
 /// Frames that a worker holds at most: a batch that is on its way, and a full mailbox.
 pub(crate) const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
 
-/// In how many rounds the device has a packet that may leave, or a worker that transmits: that in which it became so, and
-/// the one that releases it and transmits at once.
+/// Within how many rounds an eligible packet is with the device, or with a transmit worker: the round in which it
+/// became eligible, and the one that releases and transmits it.
 const DEPARTURE_ROUNDS: usize = 2;
 
 /// Returns within how many rounds each frame that one of this many workers at an interface holds is taken: the round in
@@ -28,19 +28,19 @@ pub(crate) const fn arrival_rounds(workers: usize) -> usize {
 /// A site's interfaces and workers, by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pipeline {
-    /// How many workers receive there.
+    /// Receive workers by side.
     workers: [usize; 2],
-    /// How many threads decide.
+    /// Number of arbiter threads.
     arbiters: usize,
-    /// How many transmit.
+    /// Transmit workers by side.
     transmitting: [usize; 2],
     /// Bytes that a device may have in flight.
     budgets: [u64; 2],
-    /// Frames of these at most whose overhead it does not count.
+    /// The largest number of frames whose overhead it does not count.
     bare_frames: [u64; 2],
     /// The interfaces' speed, if configured.
     speed: Option<Rate>,
-    /// How long a round may take.
+    /// The longest permitted round.
     longest_round: Nanos,
 }
 
@@ -58,12 +58,12 @@ impl Pipeline {
         Pipeline::of(site, interfaces, receiving, transmitting)
     }
 
-    /// How long a round may take.
+    /// Returns the longest permitted round.
     pub(crate) fn longest_round(&self) -> Nanos {
         self.longest_round
     }
 
-    /// Whether each link has an arbiter on a thread of its own.
+    /// Whether each link has its own arbiter thread.
     pub(crate) fn has_arbiter_a_link(&self) -> bool {
         self.arbiters > 1
     }
@@ -82,7 +82,7 @@ impl Pipeline {
             bare_frames: transmitting.map(|workers| match interfaces.backend {
                 // The kernel's memory for a frame is more than the frame with its overhead.
                 Backend::Packet => 0,
-                // Each has a ring of its own.
+                // Each worker has its own ring.
                 Backend::Xdp => {
                     let rings = workers.max(1) * TX_RING as usize;
                     (rings + workers * transmitting::HELD) as u64
@@ -182,7 +182,7 @@ mod tests {
         };
         let [without, one, two] = [0, 1, 2].map(|workers| terms(interfaces, workers));
         assert_eq!((one.transmit_workers, without.transmit_workers), (1, 0));
-        // A mailbox of 256 places, given back four at a time, in batches of 64, and the round in which a frame came.
+        // A mailbox of 256 places, returned four at a time, in batches of 64, and the round in which a frame arrived.
         let rounds = [&without, &one, &two].map(|terms| terms.transmit_rounds);
         assert_eq!(rounds, [None, Some(6), Some(6)]);
         assert_eq!(without.transmit_bytes, two.transmit_bytes);
@@ -192,7 +192,7 @@ mod tests {
         };
         let [without, one, three] = [0, 1, 3].map(|workers| terms(&xdp, workers).transmit_bytes);
         assert_eq!(one - without, (64 + 260) * 24);
-        // Each has a ring of its own.
+        // Each worker has its own ring.
         assert_eq!(three - one, 2 * (256 + 64 + 260) * 24);
     }
 

@@ -34,29 +34,28 @@ pub(crate) fn read_regular(path: &Path) -> std::result::Result<Site, SiteError> 
 /// Returns the MTUs of this machine's interfaces. An absent interface keeps the MTU it had when `running` was read, so
 /// that another change does not alter packet lengths meanwhile.
 ///
-/// For a configuration that is to take over from that one.
+/// For a configuration that replaces that one.
 pub fn mtu_beside(running: &Site) -> impl Fn(&str) -> Option<u32> {
     move |name| MTU(name).or_else(|| running.mtu_of(name))
 }
 
-/// Where another configuration comes from.
+/// The source of another configuration.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A regular file.
     File(PathBuf),
-    /// It was made, or read, elsewhere. One that was made with other grants than those it is to have is
-    /// read again.
+    /// Made or read elsewhere. One made with other grants than required is read again.
     Site(Box<Site>),
     /// The text of a file.
     Text(String),
-    /// Any of these, with these grants instead of those that run.
+    /// Any of these, with these grants instead of the running ones.
     Granting(Box<Source>, Vec<Arc<Grant>>),
     /// Any of these, even if it discards changes that are not in the file.
     Discarding(Box<Source>),
 }
 
 impl Source {
-    /// The file, if it comes from one.
+    /// Returns the file, if there is one.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         match self {
             Source::File(path) => Some(path.clone()),
@@ -102,7 +101,7 @@ fn has_these(these: &[Arc<Grant>], those: &[Arc<Grant>]) -> bool {
 /// The configuration to compare with.
 pub(crate) struct Former {
     pub(crate) site: Arc<Site>,
-    /// Its interfaces as they are to be then.
+    /// Its interfaces after the change.
     pub(crate) interfaces: Option<Interfaces>,
     /// The needs for which the devices were opened.
     pub(crate) needs: Needs,
@@ -138,7 +137,7 @@ impl Former {
         })
     }
 
-    /// Whether a site can take over without a restart.
+    /// Returns an error if a site cannot be applied without a restart.
     fn accept(&self, site: &Site) -> Result<()> {
         let before = &*self.site;
         if site.interfaces != self.interfaces

@@ -16,7 +16,7 @@ use crate::plan::{Plan, Shaped};
 /// The arbiter of a link with devices in memory.
 pub(crate) type InMemory = Arbiter<Shaped, Straight<MemoryBackend<Frame>>>;
 
-/// An idle link, and the port that its frames come by.
+/// Returns an idle link, and the port of its frames.
 pub(crate) fn start(link: &Arc<Link>) -> (Plan, InMemory, FlowId) {
     let (device, _) = memory::pair(1);
     let (plan, mut arbiter) = Plan::start(link, Side::Right, device, 0, None, Nanos::ZERO);
@@ -37,7 +37,7 @@ pub(crate) fn frame(source: u32, bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// A frame that came at a time.
+/// Returns a frame that arrived at this time.
 pub(crate) fn received(bytes: Vec<u8>, came: Nanos) -> Received {
     Received {
         frame: bytes.into(),
@@ -48,13 +48,13 @@ pub(crate) fn received(bytes: Vec<u8>, came: Nanos) -> Received {
     }
 }
 
-/// A frame comes by a port.
+/// Enqueues a frame that arrives by a port.
 pub(crate) fn put(queue: &mut Shaped, port: FlowId, bytes: Vec<u8>, now: Nanos) {
     let len = Length::new(bytes.len() as u32).unwrap();
     assert!((queue.enqueue(port, len, received(bytes, now), now, drop)).is_ok());
 }
 
-/// A frame comes by a port, and leaves.
+/// Enqueues a frame that arrives by a port, and dequeues it.
 pub(crate) fn pass(queue: &mut Shaped, port: FlowId, bytes: Vec<u8>, now: Nanos) {
     put(queue, port, bytes, now);
     assert!(matches!(queue.dequeue(now, drop), Dequeue::Packet(_)));

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use fairlane_io::SharedMemory;
 
-/// Bytes of the memory that both processes map: the count alone.
+/// Size in bytes of the memory that both processes map: the count only.
 const BYTES: usize = size_of::<AtomicU64>();
 
-/// The count of rounds. The forwarding thread alone writes it.
+/// The count of rounds. Only the forwarding thread writes it.
 #[derive(Default)]
 pub(crate) struct RoundCount {
     own: AtomicU64,
@@ -123,7 +123,7 @@ mod tests {
         let (count, mut watch) = watched();
         for round in 1..100 {
             count.made(round);
-            // The first look sees the round; the fifth after that would be the last.
+            // The first poll sees the round; the fifth after that would be the last.
             let looks = RoundWatch::LOOKS;
             assert_eq!(looks_until_it_hangs(&mut watch, looks), None);
         }

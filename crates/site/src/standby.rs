@@ -13,14 +13,13 @@ use crate::error::Result;
 use crate::reload::read_regular;
 use crate::unshaped::Unshaped;
 
-/// How long the wire waits for an interface that cannot be used.
+/// Interval of retries on an interface that cannot be used.
 const AWAY: Duration = Duration::from_millis(100);
 
-/// The wire for the times when no daemon shapes it: frames pass as they come, in both directions and in
-/// their order, on a thread of their own from [`connect`](Self::connect) to
-/// [`disconnect`](Self::disconnect), whatever becomes of the interfaces. These are open beforehand, so that
-/// nothing has to be opened when the daemon has died. They are not held against other programs, and
-/// nothing of them is changed.
+/// The wire for the times when no daemon shapes it: frames pass in order of arrival in both directions, on a separate
+/// thread, from [`connect`](Self::connect) to [`disconnect`](Self::disconnect), even if interfaces are lost and
+/// restored. These are open beforehand, so that nothing has to be opened when the daemon has died. They are not held
+/// against other programs, and their settings are not changed.
 pub struct Standby {
     interfaces: Interfaces,
     /// While frames do not pass by it.
@@ -34,7 +33,7 @@ struct Connected {
 }
 
 impl Standby {
-    /// Is ready to connect these interfaces, of which both are open from now on.
+    /// Opens both interfaces and prepares to connect them.
     ///
     /// # Errors
     ///
@@ -63,7 +62,7 @@ impl Standby {
         self.connected = thread.ok().map(|thread| Connected { stop, thread });
     }
 
-    /// No frame passes any more. Whether some did.
+    /// Stops forwarding. Returns whether any frame was forwarded.
     pub fn disconnect(&mut self) -> bool {
         let Some(Connected { stop, thread }) = self.connected.take() else {
             return false;
@@ -84,7 +83,7 @@ impl Standby {
     }
 }
 
-/// Passes frames between the interfaces until it is over, whatever becomes of these.
+/// Forwards frames between the interfaces until it is stopped, even if they are lost and restored.
 fn pass(
     mut unshaped: Option<Unshaped>,
     interfaces: &Interfaces,

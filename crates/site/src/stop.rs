@@ -1,4 +1,4 @@
-//! Whether a run is to end.
+//! The stop request of a run.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -41,8 +41,8 @@ const NAMES: [&str; 11] = [
 pub struct StepReport {
     /// The kind of work that the steps began with.
     pub doing: &'static str,
-    /// The longest time from round to round with such a step in between, whatever the time went to: other
-    /// threads, another guest of the host.
+    /// The longest time from round to round with such a step in between, including time taken by other threads or by
+    /// other guests of the host.
     pub us: f64,
     /// The most time of its processor that the forwarding thread spent on such a step itself.
     pub cpu_us: f64,
@@ -55,7 +55,7 @@ struct Most {
     cpu: AtomicU64,
 }
 
-/// The longest steps so far; written by the forwarding thread alone.
+/// The longest steps so far; only the forwarding thread writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Longest([Most; NAMES.len()]);
 
@@ -83,7 +83,7 @@ impl Longest {
         done
     }
 
-    /// Of those steps that there were.
+    /// Returns reports of the kinds of step that occurred.
     pub(crate) fn tell(&self) -> Vec<StepReport> {
         let all = self.0.iter().zip(NAMES);
         let all = all.map(|(most, doing)| StepReport {
@@ -95,7 +95,7 @@ impl Longest {
     }
 }
 
-/// Nanoseconds for which the calling thread had a processor.
+/// Returns the CPU time of the calling thread in nanoseconds.
 pub(crate) fn run_so_far() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -58,7 +58,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// There is no such interface, or no link that leads there; the run has ended.
+    /// There is no such interface, no link leads to it, or the run has ended.
     pub fn shape(&self, interface: &str, shaped: bool) -> Result<()> {
         let interface = interface.to_owned();
         self.have_done(Task::Shape { interface, shaped }).map(drop)
@@ -71,7 +71,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// There is no such link or class; the run has ended.
+    /// There is no such link or class, or the run has ended.
     pub fn flush(&self, link: &str, class: Option<&str>) -> Result<Count> {
         self.have_done(Task::Flush {
             link: link.to_owned(),
@@ -85,8 +85,8 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// There is no such interface, or it is a tap device, which stays as long as the run; it is
-    /// detached already; the run has ended.
+    /// There is no such interface, it is a tap device, which lasts as long as the run, it is detached already, or the
+    /// run has ended.
     pub fn detach(&self, interface: &str) -> Result<()> {
         let interface = interface.to_owned();
         self.have_done(Task::Detach { interface }).map(drop)
@@ -109,12 +109,12 @@ impl Handle {
         self.ask(source, Some(base), false, Some(attaching))
     }
 
-    /// Whether a configuration [could take over](Self::attach) with an interface, which is not opened
-    /// for that, and what would run then.
+    /// Checks whether a configuration [could be applied](Self::attach) with an interface, without opening it. Returns
+    /// the site that would then run.
     ///
     /// # Errors
     ///
-    /// As of attaching. Nothing changes either way.
+    /// As for [`attach`](Self::attach). Nothing changes either way.
     pub fn consider_attaching(&self, attaching: Attaching, source: Source) -> Result<Arc<Site>> {
         self.ask(source, None, true, Some(attaching))
     }
@@ -165,7 +165,7 @@ impl Control {
         }
     }
 
-    /// Where an interface may be attached, and its name.
+    /// Returns the side where an interface may be attached, and its name.
     pub(crate) fn place_for(&self, attaching: Attaching) -> Result<(Side, String)> {
         let Attaching { place, interface } = attaching;
         let side = self.side_of(&place)?;
@@ -180,7 +180,7 @@ impl Control {
         }
     }
 
-    /// The interfaces of the site as they are to be with this one.
+    /// Returns the interfaces of the site after attaching this one.
     pub(crate) fn interfaces_with(&self, attached: &Option<(Side, String)>) -> Option<Interfaces> {
         let mut interfaces = self.handle.site().interfaces.clone()?;
         match (attached, &mut interfaces.near) {
@@ -191,7 +191,7 @@ impl Control {
         Some(interfaces)
     }
 
-    /// Has the interface opened with which a configuration is to take over.
+    /// Starts to open the interface that a configuration is applied with.
     pub(crate) fn open_for(&mut self, prepared: Prepared, side: Side, name: String) {
         self.state.prepared = Some(prepared);
         let events = self.handle.events.clone();
@@ -233,7 +233,7 @@ impl Control {
         self.order(Order::Exchange(side, Box::new(Some(opened))));
     }
 
-    /// It is used: its configuration takes over.
+    /// Handles the switch to the interface: applies its configuration.
     pub(crate) fn attached(&mut self, side: Side, interface: Interface) {
         self.notify(Notice::Attached(interface.name.to_string()));
         self.detached[side as usize] = false;
@@ -290,8 +290,7 @@ impl Control {
         role.name()
     }
 
-    /// The side of an interface by its name or its role. Where processes alone are on a side, there
-    /// is none.
+    /// Returns the side of an interface by its name or its role. A side with processes only has none.
     fn side_of(&self, interface: &str) -> Result<Side> {
         let named = || {
             Side::BOTH

@@ -13,7 +13,7 @@ use crate::device;
 use crate::error::{Result, unfit};
 use crate::forward::before_all_others;
 
-/// How long an idle wire may not notice that it is to stop.
+/// The longest time that an idle wire takes to notice a stop request.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(1);
 /// Most rounds in which the last frames leave.
 const LAST_ROUNDS: usize = 1_000;
@@ -22,14 +22,14 @@ const LAST_ROUNDS: usize = 1_000;
 /// watches over a shaping daemon: both interfaces are open beforehand and receive nothing, so that nothing has to be
 /// opened when the daemon has died.
 ///
-/// It does not hold the interfaces against other programs, and changes nothing of them.
+/// It does not hold the interfaces against other programs, and does not change their settings.
 pub(crate) struct Unshaped {
     bridge: SiteBridge,
     clock: Clock,
 }
 
 impl Unshaped {
-    /// Opens both interfaces of a site, through packet sockets whatever the site's backend is.
+    /// Opens both interfaces of a site, through packet sockets regardless of the site's backend.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Unshaped {
     ///
     /// # Errors
     ///
-    /// An interface cannot be used any more: it is to be opened again.
+    /// An interface cannot be used any more and must be reopened.
     pub(crate) fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         before_all_others();
         hear(&mut self.bridge)?;
@@ -77,7 +77,7 @@ impl Unshaped {
     }
 }
 
-/// Hears what arrives at both devices from now on.
+/// Starts to receive at both devices.
 pub(crate) fn hear(bridge: &mut SiteBridge) -> io::Result<()> {
     Side::BOTH
         .into_iter()

@@ -244,7 +244,7 @@ struct WorkerHandle<D> {
     back: Producer<Emptied>,
     /// Emptied buffers that the mailbox had no room for.
     owed: OwedRoom,
-    /// Polls of the mailbox.
+    /// Arrival marks of the frames in the mailbox.
     marks: Marks,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Option<Left<D>>>>,

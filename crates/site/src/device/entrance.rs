@@ -1,4 +1,4 @@
-//! Where frames of an interface arrive, for another thread than the one that it is of.
+//! The receive side of an interface, for use on another thread than the interface's own.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,11 +11,11 @@ use super::{Device, Lent};
 use crate::frame::Frame;
 use crate::workers::{Bell, ClassifiedFrame, Look, WorkerHandles};
 
-/// Where the workers of an interface come back to.
+/// The place where the workers of an interface return to.
 pub(super) struct Home<D>(Arc<Mutex<Option<WorkerHandles<D>>>>);
 
 impl<D> Home<D> {
-    /// The workers, if they have come back.
+    /// Takes the workers if they have returned.
     pub(super) fn take(&self) -> Option<WorkerHandles<D>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -28,7 +28,7 @@ impl<D> Home<D> {
 /// The workers of an interface while they are lent: frames arrive there, and none leave. Dropped, it gives them
 /// back.
 struct Entrance<D> {
-    /// Some until it is dropped.
+    /// `Some` until it is dropped.
     workers: Option<WorkerHandles<D>>,
     home: Home<D>,
     bell: Arc<Bell>,
@@ -37,7 +37,7 @@ struct Entrance<D> {
     backend: String,
 }
 
-/// Lends workers; what frames arrive by is called as this backend is.
+/// Lends workers; the receive side has the name of this backend.
 pub(super) fn lend<D: Device + 'static>(
     workers: WorkerHandles<D>,
     backend: String,
@@ -64,7 +64,7 @@ impl<D> Drop for Entrance<D> {
     }
 }
 
-/// Nothing leaves by it.
+/// Frames cannot be sent by it.
 impl<D> Backend for Entrance<D> {
     type Tx = Frame;
     type Rx = Frame;
@@ -114,7 +114,7 @@ impl<D: Device + 'static> Device for Entrance<D> {
             return Ok(0);
         };
         workers.take(into, most).or_else(|error| {
-            // Whether the interface is waited for is said where it is kept.
+            // The owner of the interface knows whether to wait for it.
             workers.tell_again(error);
             self.has_ended = true;
             Ok(0)

@@ -13,7 +13,7 @@ use crate::workers::{Bell, Waits};
 /// The transmit devices at one interface: one, by which the owner of this transmits; or one for each transmit worker,
 /// once these have [started](Self::start). Until then frames go to the first device only, and all devices are driven.
 pub(crate) struct Sending<D> {
-    /// While there are no workers; at least one, unless a worker has panicked.
+    /// The devices while there are no workers; at least one, unless a worker has panicked.
     devices: Vec<Idle<D>>,
     workers: Option<TransmitHandles<D>>,
     options: Option<TransmitOptions>,
@@ -21,7 +21,7 @@ pub(crate) struct Sending<D> {
     bell: Option<Arc<Bell>>,
     former_waits: Option<Waits>,
     former_most_in_flight: u64,
-    /// Frames that were longer than the whole budget, or that devices have refused that are no more.
+    /// Frames that were longer than the whole budget, or rejected by former devices.
     refused: u64,
     /// The frames that former workers were given.
     former: Fared,
@@ -30,7 +30,7 @@ pub(crate) struct Sending<D> {
 }
 
 impl<D: Device + 'static> Sending<D> {
-    /// One device; or at least one, and as many as threads are to transmit.
+    /// Creates it from one device; or from at least one, and one per transmit worker.
     pub(crate) fn new(devices: Vec<D>, options: Option<&TransmitOptions>) -> Sending<D> {
         Sending {
             devices: devices.into_iter().map(Idle::new).collect(),
@@ -65,7 +65,7 @@ impl<D: Device + 'static> Sending<D> {
             return workers.transmit(batch);
         }
         if self.left() > 0 {
-            // They go first, when there are workers again.
+            // These go first once there are workers again.
             return Ok(0);
         }
         let Some(first) = self.devices.first_mut() else {
@@ -125,18 +125,18 @@ impl<D: Device + 'static> Sending<D> {
         with_workers.wrapping_add(self.untaken())
     }
 
-    /// Of these, those that were dropped when this [ended](Self::end).
+    /// Returns the number of these that were dropped when this [ended](Self::end).
     pub(crate) fn away(&self) -> u64 {
         self.away
     }
 
-    /// How long frames have waited with the workers.
+    /// Returns how long frames have waited with the workers.
     pub(crate) fn waits(&self) -> Option<Waits> {
         let workers = self.workers.as_ref();
         Waits::of_both(self.former_waits, workers.and_then(TransmitHandles::waits))
     }
 
-    /// How many workers there are, or are to be: one for each device.
+    /// Returns the number of workers, running or configured: one for each device.
     pub(crate) fn workers(&self) -> usize {
         match (&self.options, &self.workers) {
             (None, _) => 0,
@@ -145,11 +145,11 @@ impl<D: Device + 'static> Sending<D> {
         }
     }
 
-    /// Has workers transmit from now on, if any are to: first what former ones have left.
+    /// Starts the transmit workers, if configured; they first send the frames that former ones left.
     ///
     /// # Errors
     ///
-    /// A thread cannot be started. Nothing has changed.
+    /// A thread cannot be started. Nothing has changed then.
     pub(crate) fn start(&mut self, name: &str) -> io::Result<()> {
         let Some(options) = &self.options else {
             return Ok(());
@@ -190,7 +190,7 @@ impl<D: Device + 'static> Sending<D> {
         }
     }
 
-    /// Takes what workers have left that have [ended](Self::rest), of each the oldest first.
+    /// Takes the frames left by workers that have [ended](Self::rest), oldest first for each.
     pub(crate) fn take_left(&mut self, into: &mut VecDeque<Frame>) {
         for Idle { left, .. } in &mut self.devices {
             into.append(left);
@@ -207,7 +207,7 @@ impl<D: Device + 'static> Sending<D> {
 }
 
 impl<D: AsFd> AsFd for Sending<D> {
-    /// Readable never while there are workers.
+    /// Never readable while there are workers.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.bell {
             Some(bell) => bell.as_fd(),

@@ -1,4 +1,4 @@
-//! An interface at which threads of its own receive.
+//! An interface with receive workers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,8 +14,8 @@ use super::{Device, Lent, Losses, Sending, ToPass};
 use crate::frame::Frame;
 use crate::workers::{ClassifiedFrame, Look, Waits, WorkerHandles, WorkerOptions};
 
-/// Devices of one interface: frames leave by some, and arrive at the others, each of which is a worker's once
-/// these have [started](Device::start). Until then it is as a device without workers.
+/// Devices of one interface: frames leave by some, and arrive at the others, each of which belongs to a worker once
+/// these have [started](Device::start). Until then it behaves as a device without workers.
 pub(crate) struct Worked<D> {
     name: String,
     /// How frames are exchanged.
@@ -24,7 +24,7 @@ pub(crate) struct Worked<D> {
     hears_alone: bool,
     sender: Sending<D>,
     at: At<D>,
-    /// Of the receivers here, the one that frames came from last.
+    /// The receiver that delivered frames last, if they are here.
     heard: usize,
     /// The receiver's sockets for another process, if there is only one receiver, while a worker has it.
     sockets: Option<Sockets>,
@@ -81,7 +81,7 @@ impl<D: Device + 'static> Worked<D> {
         }
     }
 
-    /// The one receiver, where that is alone and here.
+    /// Returns the receiver, if it is the only one and here.
     fn receiver(&self) -> Option<&D> {
         match self.receivers() {
             [receiver] => Some(receiver),

@@ -20,8 +20,8 @@ use crate::pipeline::HELD;
 use crate::transmitting;
 use crate::workers::{SLOTS, WorkerOptions};
 
-/// Bytes of frames in memory shared with the kernel: as many as an Ethernet frame of the usual
-/// MTU needs, with the room before it that the kernel wants.
+/// Bytes per frame in memory shared with the kernel: enough for an Ethernet frame of the usual MTU and the headroom
+/// that the kernel requires.
 const SHARED_FRAME: u32 = 2_048;
 /// Of longer frames.
 const LONG_SHARED_FRAME: u32 = 4_096;
@@ -35,14 +35,14 @@ const MOST_SHARED: u32 = 1 << 17;
 /// Places of the receive ring of each queue. Frames that arrive while another process has the CPU queue there: at a
 /// million short frames per second, for 4 ms.
 const RX_RING: u32 = 4_096;
-/// The same at least, where many queues and the frames that may wait share the memory.
+/// The minimum of the same, if many queues and queued frames share the memory.
 const LEAST_RX_RING: u32 = 256;
 /// Places to send from, of each queue that sends.
 pub(crate) const TX_RING: u32 = 256;
-/// Queues of both interfaces at most: as many sockets may have one memory.
+/// The most queues of both interfaces: the limit on sockets that share one memory.
 const MOST_QUEUES: u32 = 64;
-/// Most frames that may wait with one queue at each interface: were there more, they would leave none
-/// to receive with, or to send a process's frame in.
+/// The most frames that may be queued with one queue at each interface: more would leave none to receive with, or to
+/// send a process's frame in.
 const MOST_WAITING: u32 = most_waiting(2, RX_RING);
 
 const _: () = assert!(MOST_WAITING == fairlane_config::XDP_MOST_WAITING);
@@ -88,7 +88,7 @@ impl Threads {
             + most_in_mailbox::<Emptied>(transmitting::SLOTS)
             + KEPT
             + TX_RING as usize;
-        // There are 32 of each at most.
+        // At most 32 of each.
         (self.receive * receiving + self.transmit * sending + 2 * KEPT) as u32
     }
 
@@ -107,7 +107,7 @@ impl Threads {
 /// Bytes that an interface may have in flight.
 pub(super) const BUDGET: Budget = Budget::from_bytes(128 << 10);
 
-/// The memory of a site, and what of it each interface may receive into.
+/// The memory of a site, and the part into which each interface may receive.
 #[derive(Clone)]
 pub(super) struct Memory {
     umem: Umem,
@@ -193,7 +193,7 @@ impl Plan {
         };
         let (queues, rx_ring) = rx_ring_of(&queues, needs, workers)?;
         let rx_places = queues * rx_ring;
-        // No more than MOST_WAITING wait.
+        // At most MOST_WAITING frames are queued.
         let frames = needs.frames as u32 + workers.frames() + in_rings(2 * queues, rx_ring);
         Ok(Plan {
             frames,
@@ -213,8 +213,8 @@ fn umem(interfaces: &Interfaces, frames: u32, bytes: u32) -> io::Result<Umem> {
     }
 }
 
-/// The queues of these interfaces, of that which has more, and the places of each receive ring: either
-/// interface is given as many, for it may come back with other queues.
+/// Returns the queues of the interface with more of them, and the size of each receive ring: both interfaces get the
+/// same, since either may return with another number of queues.
 fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: Threads) -> Result<(u32, u32)> {
     let told: Vec<_> = interfaces
         .iter()
@@ -246,7 +246,7 @@ fn rx_ring_of(interfaces: &[(&String, u32)], needs: Needs, workers: Threads) -> 
     }
 }
 
-/// An interface through AF_XDP, or a part of it.
+/// An AF_XDP interface, or a part of it.
 pub(super) struct Shared {
     part: Part,
     umem: Umem,
@@ -341,7 +341,7 @@ impl Shared {
     }
 }
 
-/// Takes over an interface, with what keeps it listening to all addresses.
+/// Opens an interface, with a socket that keeps it in promiscuous mode.
 fn bind(memory: &Memory, name: &str, deaf: bool) -> Result<(XdpBackend, PacketBackend<Frame>)> {
     let Memory {
         umem,
@@ -396,7 +396,7 @@ impl Backend for Shared {
                         Some(frame) => self.batch.push_back(frame),
                         None if bytes.len() > self.umem.frame_size() as usize => self.refused += 1,
                         None => {
-                            // All are taken: they come back.
+                            // All buffers are in use: the frame stays in the batch.
                             batch.push_front(Frame::Bytes(bytes));
                             break;
                         }

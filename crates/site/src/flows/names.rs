@@ -20,7 +20,7 @@ pub(crate) struct Note {
     pub(crate) key: FlowKey,
 }
 
-/// Notes that the forwarding thread makes between two walks, with room for all of them.
+/// Notes that the forwarding thread makes between two walks, with space for all of them.
 #[derive(Debug)]
 pub(crate) struct Naming {
     /// By the low bits of the digest: the flow to be named regardless of the limit, and the flow named last.
@@ -36,7 +36,7 @@ fn slot(flow: u64) -> usize {
 }
 
 impl Naming {
-    /// Of these in any case; of two that are in each other's way, of the later one.
+    /// Creates the notes for these requested flows; of two that share a place, the later one is kept.
     pub(crate) fn of(flows: impl IntoIterator<Item = u64>) -> Naming {
         let mut wanted = vec![0; SLOTS];
         for flow in flows {
@@ -51,7 +51,7 @@ impl Naming {
         }
     }
 
-    /// Whether a flow is to be [noted](Self::note). O(1).
+    /// Whether a flow should be [noted](Self::note). O(1).
     pub(crate) fn wants(&self, flow: u64) -> bool {
         // A class without flows, or a frame that cannot be read.
         if flow == 0 {

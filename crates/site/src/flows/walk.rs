@@ -20,14 +20,14 @@ pub(crate) struct Talker {
     pub(crate) bytes: u64,
     pub(crate) offered_packets: u64,
     pub(crate) packets: u64,
-    /// Its digest; none of the common flow of those for which there was no room.
+    /// Its digest; `None` for the common flow of those beyond the table's limit.
     pub(crate) flow: Option<u64>,
 }
 
-/// The flows that offered most, in room that was made beforehand.
+/// The flows with the highest offered rate, in preallocated space.
 pub(crate) struct Top {
     pub(crate) most: usize,
-    /// The least of them first.
+    /// The lowest of them first.
     heap: BinaryHeap<Reverse<Talker>>,
 }
 
@@ -51,7 +51,7 @@ impl Top {
         }
     }
 
-    /// All of them, in no order.
+    /// Returns all of them, in no order.
     pub(crate) fn into_talkers(self) -> impl Iterator<Item = Talker> {
         self.heap.into_iter().map(|Reverse(talker)| talker)
     }
@@ -66,9 +66,9 @@ pub(crate) struct ClassWalk {
     /// The table to count in, if that begins with this walk; afterwards the former table.
     table: Option<Vec<FlowCount>>,
     begun: bool,
-    /// Whether it was counted what its flows sent.
+    /// Whether its flows were counted.
     pub(crate) counted: bool,
-    /// When the walk came to it.
+    /// When the walk reached it.
     pub(crate) at: Nanos,
     /// Bytes that the class had sent by then.
     pub(crate) sent: u64,
@@ -131,7 +131,7 @@ impl LinkWalk {
         }
     }
 
-    /// Looks at `left` classes and flows, which are taken off it. Returns whether it is done.
+    /// Handles at most `left` classes and flows, and subtracts their number from it. Returns whether it is done.
     pub(crate) fn step(
         &mut self,
         queue: &mut Shaped,
@@ -176,12 +176,12 @@ impl LinkWalk {
 pub(crate) struct Walking {
     /// By side.
     pub(crate) links: [LinkWalk; 2],
-    /// Nothing is counted or noted after it.
+    /// Counting and naming end with this walk.
     pub(crate) last: bool,
 }
 
 impl Walking {
-    /// Goes a little further. Returns whether it is done.
+    /// Continues the walk. Returns whether it is done.
     pub(crate) fn step(&mut self, bridge: &mut SiteBridge, now: Nanos) -> bool {
         let mut left = STEP;
         Side::BOTH.into_iter().all(|side| {

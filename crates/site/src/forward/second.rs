@@ -1,9 +1,9 @@
-//! A second thread that forwards: then each link has an arbiter on a thread of its own.
+//! A second forwarding thread: each link then has its own arbiter thread.
 //!
-//! The bridge stays the first thread's. While nothing is ordered of it, the lane of one direction is cut off and lent to
-//! the second one, with the workers at the interface where its frames arrive. Before anything else is done than to
-//! forward (an order, an interface that is gone, the end) the lane is called home, and until it is lent again the
-//! first thread forwards both: all of that is done as where there is one thread.
+//! The bridge belongs to the first thread. While it has no orders, the lane of one direction is split off and lent to
+//! the second thread, with the workers at the interface where its frames arrive. Before any other work than forwarding
+//! (an order, a lost interface, the end) the lane is recalled, and until it is lent again the first thread forwards
+//! both directions: all of that work is done as with one thread.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::daemon::SiteBridge;
 use crate::early::Guard;
 use crate::workers::Bell;
 
-/// The side that the lane leaves by which is lent.
+/// The egress side of the lane that is lent.
 pub(crate) const LENT: Side = Side::Left;
 /// Time without orders before the lane is lent, since an order is often followed by more.
 const SETTLED: Nanos = Nanos::from_millis(1);
@@ -35,7 +35,7 @@ struct Half {
     bell: Arc<Bell>,
 }
 
-/// A lane that comes back, and how its rounds ended.
+/// A returned lane, and the result of its rounds.
 type Back = (Half, io::Result<()>);
 
 /// Where the lane is.
@@ -44,7 +44,7 @@ enum Lane {
     /// Here since.
     Home(Nanos),
     Lent,
-    /// Called home at.
+    /// Recalled at this time.
     Called(Nanos),
 }
 
@@ -52,7 +52,7 @@ enum Lane {
 pub(crate) struct Second {
     lend: Sender<Half>,
     back: Receiver<Back>,
-    /// The lane is to come home.
+    /// Asks for the lane's return.
     call: Arc<AtomicBool>,
     /// Ends a sleep of the second thread, while it has the lane.
     bell: Option<Arc<Bell>>,
@@ -87,8 +87,8 @@ impl Second {
         })
     }
 
-    /// Between two rounds of the first thread: lends the lane, or calls it home where `stays` says that it is to be
-    /// there. Returns whether it is, and was before this round.
+    /// Between two rounds of the first thread: lends the lane, or recalls it if `stays` says that it must be there.
+    /// Returns whether it is, and was before this round.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl Second {
     }
 }
 
-/// Makes the rounds of a lane until it is called home, or its interface is gone.
+/// Makes the rounds of a lane until it is recalled, or its interface is gone.
 fn forward(half: &mut Half, clock: &Clock, called: &AtomicBool) -> io::Result<()> {
     let Half { bridge, guard, .. } = half;
     drive(

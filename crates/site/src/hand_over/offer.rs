@@ -35,7 +35,7 @@ use crate::stop::Stop;
 
 /// Time limit for the new process's preparation; meanwhile no changes are accepted.
 const MAKING: Duration = Duration::from_secs(30);
-/// How often it is looked whether the site that was taken over is forwarded.
+/// Interval of checks whether the site that was handed over is being forwarded.
 const LOOK: Duration = Duration::from_millis(5);
 /// Sizes of output chunks: small at first, so the successor soon has frames to send.
 const CHUNKS: [usize; 2] = [2 << 10, 64 << 10];
@@ -51,14 +51,14 @@ pub struct Beside {
     pub files: Vec<OwnedFd>,
 }
 
-/// How far it is, for the control thread.
+/// The stage of a hand-over, for the control thread.
 #[derive(Default)]
 pub(crate) enum Stage {
     #[default]
     Nothing,
     /// The state of the devices is requested; it is sent here once the forwarding thread reports it.
     Wanted(SyncSender<Result<Box<Gave>>>),
-    /// It is another's soon: nothing is changed any more.
+    /// The site is handed over soon: no changes are accepted any more.
     Given,
     /// That is ready.
     Ready(Box<Handing>, SyncSender<Result<u64>>),
@@ -69,7 +69,7 @@ pub(crate) enum Stage {
 /// State provided by the control thread.
 pub(crate) struct Gave {
     site: Arc<Site>,
-    /// Its text, and how many changes it does not have.
+    /// The file's text, and the number of changes that it lacks.
     file: (Arc<str>, u64),
     give: Give,
 }
@@ -93,9 +93,9 @@ impl Give {
     }
 }
 
-/// Where a running site can be asked to hand over, until it is dropped.
+/// The socket where a running site accepts requests to hand over, until it is dropped.
 pub(crate) struct Offer {
-    /// Closed when it is over.
+    /// Closed at the end of the run.
     bell: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
@@ -109,8 +109,8 @@ impl Drop for Offer {
     }
 }
 
-/// The socket where the process is asked that holds the interface of this name; none where there can be
-/// none, as a hold then says why.
+/// Opens the socket for requests to the process that holds the interface of this name; `None` if that is impossible,
+/// for a reason that the hold reports.
 pub(crate) fn listen(outside: &str) -> Option<Listener> {
     let path = socket_of_holder(outside).ok()?;
     Listener::bind(&path, 0o600, Carries::Stream).ok()
@@ -181,7 +181,7 @@ impl Offering {
         over.map_or(true, |mut readable| readable.next().is_some())
     }
 
-    /// Speaks with one that asks. Returns whether it has taken over.
+    /// Serves a process that asks to take over. Returns whether it has taken over.
     fn serve(
         &self,
         stream: UnixStream,
@@ -281,7 +281,7 @@ impl Offering {
     fn is_ready(&self, mut stream: &UnixStream, waiter: &mut Waiter) -> io::Result<bool> {
         let both = [stream, &self.rung];
         let begun = Instant::now();
-        // A signal ends a wait.
+        // A signal interrupts the wait.
         let first = loop {
             let left = MAKING.saturating_sub(begun.elapsed());
             let first = waiter.wait_readable(&both, left)?.next();
@@ -424,7 +424,7 @@ impl Control {
     /// The hand-over has failed: the running process keeps shaping. A process without a number has not even begun.
     pub(crate) fn keep(&mut self, other: u32) {
         self.state.stage = Stage::Nothing;
-        // The other one has put its own tables there.
+        // The successor has installed its own tables there.
         self.plans.iter().for_each(Plan::put_again);
         if other > 0 {
             self.notify(Notice::NotHandedOver(other));
@@ -438,7 +438,7 @@ pub(crate) struct Handing {
     /// The other process.
     to: u32,
     stop: Arc<Stop>,
-    /// How many frames waited.
+    /// Number of frames in the backlog.
     result: Option<io::Result<u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! The process that takes over.
+//! The successor's side of a hand-over.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,7 +24,7 @@ use crate::device::ToPass;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 
-/// How long the running process may take to answer.
+/// Time limit for the running process to answer.
 const ANSWER: Duration = Duration::from_secs(10);
 /// The longest frame that can be: more than any device gives.
 const LONGEST: u32 = 1 << 17;
@@ -42,8 +42,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Asks the process that holds the interface outside. It forwards as before, and changes nothing any
-    /// more until this is dropped, or has been [taken over](crate::Daemon::take_over).
+    /// Asks the process that holds the outside interface. It continues to forward, and accepts no changes until this is
+    /// dropped, or has been [taken over](crate::Daemon::take_over).
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// This version does not take what that one runs.
+    /// This version cannot run the other process's configuration.
     pub fn site(&self, grants: &[Arc<Grant>]) -> Result<Site> {
         let mtu = &|name: &str| interface::mtu(name).ok();
         let text = &self.given.config;
@@ -117,7 +117,7 @@ impl Running {
         )?)
     }
 
-    /// All that a daemon needs of it.
+    /// Returns the parts that a daemon needs.
     pub(crate) fn parts(self) -> Result<Parts> {
         let Running {
             stream,
@@ -174,13 +174,13 @@ pub(crate) struct Parts {
     pub(crate) listener: Listener,
     /// A clock that agrees with the other process's.
     pub(crate) clock: Clock,
-    /// The text of the site's file, and how many changes it does not have.
+    /// The text of the site's file, and the number of changes that it lacks.
     pub(crate) file: (String, u64),
     pub(crate) taking: Taking,
     pub(crate) took: Took,
 }
 
-/// Why nothing was given.
+/// The reason why nothing was handed over.
 enum Asked {
     Refused(String),
     Broken(io::Error),
@@ -209,7 +209,7 @@ fn ask(stream: &UnixStream) -> std::result::Result<(Given, Vec<OwnedFd>), Asked>
 /// Taking over, on the forwarding thread.
 pub(crate) struct Taking {
     stream: UnixStream,
-    /// How long frames stood still, in nanoseconds.
+    /// Time without forwarding, in nanoseconds.
     stood: Arc<AtomicU64>,
 }
 
@@ -275,7 +275,7 @@ impl Taking {
         stream.write_all(&[TAKEN])
     }
 
-    /// Nothing is waited for while something is to be sent.
+    /// Does not wait while frames are eligible.
     fn take_frames(&self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
         let mut stream = &self.stream;
         stream.set_nonblocking(true)?;
@@ -317,9 +317,9 @@ impl Taking {
 enum Left {
     /// More frames, perhaps.
     Frames,
-    /// A part of one, or nothing so far.
+    /// A part of a frame, or nothing so far.
     Part,
-    /// Nothing: there was the end.
+    /// The end of the input.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! How many threads a site has at each interface, and where they stay.
+//! The number of threads of a site at each interface, and their cores.
 
 #[cfg(test)]
 mod tests;
@@ -23,20 +23,20 @@ use crate::transmitting::{self, TransmitOptions};
 pub(crate) struct WorkerOptions {
     pub(crate) clock: Clock,
     pub(crate) filters: Arc<SharedFilters>,
-    /// Where frames come from, as filters know it.
+    /// The side from which frames come, as filters know it.
     pub(super) ingress: u16,
-    /// How many.
+    /// Number of workers.
     pub(crate) count: usize,
-    /// Where each of them stays; none, or as many.
+    /// The core of each worker; empty, or one each.
     pub(crate) cores: Vec<usize>,
     /// Bytes of each one's stack.
     pub(super) stack: usize,
-    /// The threads that transmit there, if any are to.
+    /// The transmit workers there, if any.
     pub(crate) transmit: Option<TransmitOptions>,
 }
 
 impl WorkerOptions {
-    /// Devices that frames leave by: one of each thread that transmits, or that of the thread that forwards.
+    /// Returns the number of transmit devices: one per transmit worker, or that of the forwarding thread.
     pub(crate) fn senders(&self) -> usize {
         self.transmit.as_ref().map_or(1, |transmit| transmit.count)
     }
@@ -45,8 +45,8 @@ impl WorkerOptions {
 /// More than a worker's stack ever has.
 pub(super) const STACK: usize = 1 << 20;
 
-/// The workers that a site asks for, by side. Where it leaves their number to the machine there are `alone` no
-/// more than one with packet sockets.
+/// Returns the configured workers of a site, by side. If the file leaves their number to the machine, it is one with
+/// `alone` and packet sockets.
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ pub(crate) fn worker_options(
     }
     let receive = counts(site, alone);
     let [near, outside] = transmitting::counts(site, receive);
-    // Where cores are named, it is said how many threads there are.
+    // A list of cores requires the number of threads.
     let [of_receive, of_transmit] =
         [workers.receive, workers.transmit].map(Option::unwrap_or_default);
     let sides = receive.iter().flatten().count();
@@ -130,17 +130,17 @@ pub(crate) fn worker_options(
     Ok([near, outside])
 }
 
-/// By how many queues AF_XDP sends at most: by those alone that it receives from.
+/// Returns the most queues that AF_XDP transmits by: only those that it receives from.
 fn queues_to_send(name: &str) -> io::Result<u32> {
     Ok(tx_queues(name)?.min(rx_queues(name)?))
 }
 
-/// How many queues of a kind an interface has, if it is here; else as many as there are ever used.
+/// Returns the number of queues of a kind that an interface has, if it exists here; else the most that are ever used.
 fn queues_of(name: &str, kind: fn(&str) -> io::Result<u32>) -> usize {
     kind(name).map_or(Workers::MOST, |queues| queues as usize)
 }
 
-/// How many queues of an interface threads may transmit by.
+/// Returns the number of an interface's queues that workers may transmit by.
 pub(crate) fn queues_to_transmit(name: &str, backend: Backend) -> usize {
     match backend {
         Backend::Packet => queues_of(name, rx_queues),
@@ -148,12 +148,12 @@ pub(crate) fn queues_to_transmit(name: &str, backend: Backend) -> usize {
     }
 }
 
-/// How many cores this process may run on.
+/// Returns the number of cores that this process may run on.
 pub(crate) fn cores() -> usize {
     sched_getaffinity(None).map_or(1, |here| here.count() as usize)
 }
 
-/// Whether as many workers as are asked for at each interface have a queue each, as AF_XDP needs.
+/// Checks that each of the configured workers at each interface has its own queue, as AF_XDP requires.
 fn have_queues(interfaces: &Interfaces, workers: &Workers) -> Result<()> {
     for name in named(interfaces) {
         // An absent interface is reported when it is opened.
@@ -177,8 +177,9 @@ fn have_queues(interfaces: &Interfaces, workers: &Workers) -> Result<()> {
     Ok(())
 }
 
-/// How many workers a site has at each interface, by side. Where it leaves that to the machine there are `alone` no
-/// more than one with packet sockets, and at an interface that is not here as many as this machine has cores for.
+/// Returns the number of receive workers at each interface, by side. If the file leaves it to the machine, it is one
+/// with `alone` and packet sockets; for an interface that does not exist here, it is as many as this machine has cores
+/// for.
 pub(crate) fn counts(site: &Site, alone: bool) -> [Option<usize>; 2] {
     let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
         return [None, None];

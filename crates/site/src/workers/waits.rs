@@ -1,8 +1,8 @@
-//! How long frames wait in the mailboxes of workers: Delta_A, as it is measured. So it is measured before those that
-//! transmit, which is a part of Delta_D.
+//! Measurement of how long frames wait in the mailboxes of receive workers: Delta_A. The same measurement serves
+//! transmit workers, for a part of Delta_D.
 //!
-//! Only looks have times: what lies in a mailbox at one look and did not at the look before has come in between. So
-//! a frame counts as if it had come right after the look before the one that saw it first, at most a round too early.
+//! Only polls have times: a frame that is in a mailbox at one poll and was not at the poll before has arrived in
+//! between. It counts as if it had arrived right after the earlier poll, at most a round too early.
 
 use std::collections::VecDeque;
 
@@ -25,8 +25,8 @@ pub(crate) struct Look {
 pub(crate) struct Waits {
     /// The longest time from look to look.
     pub(crate) longest_round: Nanos,
-    /// The most rounds that a frame has waited for, that in which it came and that which took it counted; 0 if none
-    /// has come.
+    /// The most rounds that a frame has waited for, including the one in which it arrived and the one that took it; 0
+    /// before the first frame.
     pub(crate) rounds: usize,
     /// The longest time until the beginning of the latter.
     pub(crate) longest: Nanos,
@@ -52,7 +52,7 @@ impl Waits {
 /// Arrivals at a mailbox between two polls.
 #[derive(Debug)]
 struct Mark {
-    /// The frames that had come by then.
+    /// Number of frames that had arrived by then.
     until: u64,
     /// The earlier look.
     since: Nanos,
@@ -129,7 +129,7 @@ impl Looks {
     pub(crate) fn see(&mut self, marks: &mut Marks, handed: u64, seen: Seen) {
         let Marks { waiting, taken } = marks;
         while let Some(mark) = waiting.front().filter(|mark| mark.until <= *taken) {
-            // The last round has taken the rest of them; it came after the look before this one.
+            // The last round took the rest of them; it came after the poll before this one.
             let rounds = (self.number - 1 - mark.look) as usize + 2;
             let waits = &mut self.waits;
             waits.rounds = waits.rounds.max(rounds);
