@@ -88,7 +88,7 @@ mod linux {
         let mut report = Instant::now() + SECOND;
         let idling = Idling::default();
         drive(&mut arbiter, &Clock::start(), idling, |_, _, _| {
-            // The memory's far end always has something to take, or nothing: it cannot fail.
+            // The far end in memory cannot fail.
             let _ = far.receive(&mut arrived, usize::MAX);
             for packet in arrived.drain(..) {
                 *sent.entry(packet.from.pid).or_default() += packet.bytes.len();

@@ -1,5 +1,4 @@
-//! Classes within classes, one of them held to a rate, on a clock of the program's own:
-//! `cargo run -p fairlane --example classes`
+//! Nested classes, one of them limited to a rate, on the program's own clock: `cargo run -p fairlane --example classes`
 
 use std::error::Error;
 
@@ -22,11 +21,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..class(1)?
     };
     let backup = link.add_leaf(office, backup, LeafConfig::default())?;
-    // A queue for each digest that packets come with: for each guest.
+    // One queue per packet digest, that is, per guest.
     let guests = FlowsConfig::new(Algorithm::Drr);
     let guests = link.add_flows(ClassId::ROOT, class(1)?, guests)?;
 
-    // All have more to send than there is room for. The packet is its guest's digest here.
+    // All offer more than the link carries. The packet is its guest's digest here.
     for _ in 0..10 {
         for (class, guest) in [(mail, 0), (backup, 0), (guests, 7), (guests, 8)] {
             link.enqueue(class, guest, len, guest, Nanos::ZERO)?;

@@ -1,5 +1,5 @@
-//! How long packets wait where more arrives than can leave, without and with CoDel and a sender that
-//! reacts to its marks: `cargo run -p fairlane --example codel`
+//! Queueing delay under overload, without and with CoDel and a sender that reacts to its marks: `cargo run -p fairlane
+//! --example codel`
 
 use std::error::Error;
 
@@ -18,8 +18,8 @@ impl Payload for Markable {
     }
 }
 
-/// Two seconds of a link that carries a packet in a millisecond. Its sender sends a tenth more than that, and
-/// nothing for some time after each mark: how long the last packet waited, and the marks.
+/// Two seconds of a link that carries a packet per millisecond. Its sender offers ten percent more, and nothing for
+/// some time after each mark. Returns how long the last packet was queued, and the number of marks.
 fn seconds(aqm: AqmConfig) -> Result<(Nanos, u64), Box<dyn Error>> {
     let len = Length::try_from(1000usize)?;
     let mut link = Tree::new(Algorithm::Qfq, None, Default::default()).marking();
@@ -36,7 +36,7 @@ fn seconds(aqm: AqmConfig) -> Result<(Nanos, u64), Box<dyn Error>> {
             link.enqueue(leaf, 0, len, Markable(false), now)?;
         }
         silent = u32::saturating_sub(silent, 1);
-        // The tree knows when each packet came.
+        // The tree knows the arrival time of each packet.
         if let Dequeue::Packet(packet) = link.dequeue_with_sojourn(now, drop) {
             sojourn = packet.payload.sojourn;
             if packet.payload.payload.0 {

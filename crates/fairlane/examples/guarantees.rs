@@ -1,7 +1,7 @@
 //! How late a packet can be at worst, by algorithm: `cargo run -p fairlane --example guarantees`
 //!
-//! A flow of weight 5 with short packets shares 10 Mbit/s with 95 of weight 1, whatever those send. Its
-//! packet finds nothing of its own before it.
+//! A flow of weight 5 with short packets shares 10 Mbit/s with 95 flows of weight 1, whatever those send. Its packet
+//! arrives when the flow has no backlog.
 
 use std::error::Error;
 

@@ -1,5 +1,5 @@
-//! A UDP proxy whose uplink its senders share fairly, each by an equal weight:
-//! `cargo run -p fairlane --example proxy -- 127.0.0.1:9000 127.0.0.1:9001 10mbit`
+//! A UDP proxy whose senders share the uplink fairly, with equal weights: `cargo run -p fairlane --example proxy --
+//! 127.0.0.1:9000 127.0.0.1:9001 10mbit`
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -34,7 +34,7 @@ class = "voice"
 dscp = "ef"
 "#;
 
-/// An IPv4 packet of UDP with this DSCP, and nothing in it.
+/// Returns an empty IPv4 UDP packet with this DSCP.
 fn packet(dscp: u8) -> Vec<u8> {
     let mut packet = vec![0; 28];
     (packet[0], packet[1], packet[3]) = (0x45, dscp << 2, 28);

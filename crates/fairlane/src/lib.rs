@@ -79,9 +79,8 @@
 //!
 //! # You have a thread of your own for it, or a clock of your own
 //!
-//! An [`Arbiter`](runtime::Arbiter) is what runs on that thread. Call
-//! [`step`](runtime::Arbiter::step) from a loop of your own, with the current time, or let
-//! [`drive`](runtime::drive) do it.
+//! An [`Arbiter`](runtime::Arbiter) is the loop body of that thread. Call [`step`](runtime::Arbiter::step) from a loop
+//! of your own, with the current time, or let [`drive`](runtime::drive) do it.
 //!
 //! ```
 //! use fairlane::io::{Backend, MemoryBackend, memory};
@@ -113,8 +112,8 @@
 //!
 //! # Features
 //!
-//! None is on by default: then there is what [`core`](fairlane_core) has, algorithms, queues, trees of
-//! classes and bounds.
+//! No feature is on by default: the crate then contains [`core`](fairlane_core), with algorithms, queues, class trees
+//! and bounds.
 //!
 //! | feature | adds |
 //! | --- | --- |

@@ -138,7 +138,7 @@ fn a_crate_knows_those_that_the_page_says_and_no_other() {
     assert_eq!(listed, all);
 }
 
-/// Nothing that the forwarding thread runs could log: only `site` has both that thread and events.
+/// No code that the forwarding thread runs can log: only `site` has both that thread and events.
 #[test]
 fn what_forwards_knows_of_no_log() {
     for name in ["core", "classify", "mailbox", "io", "runtime", "fairlane"] {
@@ -202,7 +202,7 @@ fn the_testkit_is_for_tests() {
                 line.starts_with("fairlane-testkit") || section.contains(".fairlane-testkit");
             names && !section.contains("dev-dependencies")
         });
-        // Its own name stands there in quotation marks.
+        // The crate's own name is in quotation marks there.
         assert!(!to_build, "{}: it is no dev-dependency", path.display());
     }
 }

@@ -16,7 +16,7 @@ use fairlane::{
     AnyScheduler, Dequeue, Discipline, Packet, PacketScheduler, Rejected, Stamped, Waited,
 };
 
-/// A packet of which nothing is known.
+/// A packet with a length and nothing else.
 struct Opaque;
 
 impl ByteLen for Opaque {

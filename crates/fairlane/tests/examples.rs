@@ -92,7 +92,7 @@ fn threads_share_the_link_by_weight() {
     panic!("{}", texts.join("\n"));
 }
 
-/// Sends by each of these until a datagram of each has come to `upstream`.
+/// Sends by each of these until a datagram of each has arrived at `upstream`.
 fn all_pass(senders: &[UdpSocket; 2], listening: SocketAddr, upstream: &UdpSocket) {
     let (start, mut seen) = (Instant::now(), [false; 2]);
     while seen != [true; 2] {
@@ -109,7 +109,7 @@ fn all_pass(senders: &[UdpSocket; 2], listening: SocketAddr, upstream: &UdpSocke
     }
 }
 
-/// Sends a datagram from each of more addresses than a link has clients, some of them lost on the way.
+/// Sends a datagram from more addresses than a link has clients; some are lost on the way.
 fn flood(listening: SocketAddr) {
     for number in 0..1_500_u16 {
         let [high, low] = number.to_be_bytes();
@@ -256,7 +256,7 @@ fn packets_wait_for_less_where_their_sender_hears_of_a_queue_that_stands() {
     assert!(text.contains("ms, 0 marked"), "{text}");
 }
 
-/// The next line that holds these words, which comes within a minute or when the process ends.
+/// Returns the next line that contains these words, which comes within a minute or when the process ends.
 fn line_with(lines: &mut impl BufRead, words: &str) -> String {
     let start = Instant::now();
     let mut line = String::new();
@@ -291,7 +291,7 @@ fn a_process_attaches_and_its_packets_are_sent() {
     let _ = std::fs::remove_file(socket);
 }
 
-/// Each whole, with its comments. Of one's own algorithm it is the program: the algorithm is another file.
+/// Whole programs, with their comments. For a custom algorithm it is the program: the algorithm is another file.
 #[test]
 fn a_newcomers_four_programs_have_sixty_lines_at_most() {
     for program in [

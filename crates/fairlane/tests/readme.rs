@@ -6,8 +6,8 @@ use fairlane::{FlowConfig, Length, PacketScheduler, Weight, sched::Qfq};
 
 fn send(_: u32) {}
 
-/// The greatest distance of the heavy flow from three quarters of the packets that were sent, at
-/// any time while both always have packets, and the most that one flow had in a row.
+/// Returns the greatest deviation of the heavy flow from three quarters of the packets sent, at any time while both
+/// flows are backlogged, and the longest run of packets of one flow.
 fn shares() -> Result<(f64, u32), Box<dyn Error>> {
     let (my_packet, another) = (0, 0);
     // The lines of README begin here.

@@ -27,8 +27,8 @@ struct Account {
 struct Clocks(DigestMap<Picos>);
 
 impl Clocks {
-    /// Whether a packet that leaves kept to rate and burst when it arrived. Packets of a flow leave in order, and
-    /// one that is dropped takes nothing from the rate.
+    /// Whether a packet that leaves conformed to rate and burst on arrival. Packets of a flow leave in order, and a
+    /// dropped packet does not consume any of the rate.
     fn conforms(&mut self, packet: &PacketInfo<ClassFlow>, (bps, burst): (u64, u32)) -> bool {
         let span = |bytes| Work::from_bits(8 * u128::from(bytes)).0 / u128::from(bps.max(1));
         let done = self.0.entry(packet.flow.flow).or_default();
@@ -37,7 +37,7 @@ impl Clocks {
     }
 }
 
-/// Counts what becomes of every packet of a link. O(1) a packet.
+/// Counts the fate of every packet of a link. O(1) per packet.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     link: Link,
@@ -118,7 +118,7 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Counts a packet of `len` bytes that never came to the queue, as the link does not carry it.
+    /// Counts a packet of `len` bytes that never reached the queue, since the link does not carry it.
     pub(crate) fn oversized(&mut self, to: ClassFlow, len: u64) {
         let dropped = &mut self.accounts[self.places.of(to.class)].stats.dropped;
         dropped.packets += 1;

@@ -1,5 +1,4 @@
-//! Which names examples show: those of the documentation that run, and the facade's programs, whose tests
-//! run them.
+//! The names that examples show: those in documentation that runs, and in the facade's programs, whose tests run them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -21,7 +21,7 @@ pub(crate) struct Listing {
     pub(crate) names: BTreeSet<String>,
 }
 
-/// The public items of a crate, and by which paths.
+/// The public items of a crate, and their paths.
 #[derive(Default)]
 struct Public {
     modules: BTreeSet<String>,
@@ -126,7 +126,7 @@ fn has(attributes: &[Attribute], word: &str) -> bool {
     attributes.iter().any(|a| text(&a.meta) == word)
 }
 
-/// Whether it is for this workspace's crates alone.
+/// Whether it is for this workspace's crates only.
 fn is_hidden(attributes: &[Attribute]) -> bool {
     has(attributes, "doc(hidden)")
 }
@@ -223,7 +223,7 @@ fn inside(block: &ItemImpl) -> Vec<String> {
     lines.collect()
 }
 
-/// A signature without what only its body sees.
+/// A signature without names that only its body uses.
 fn signature(signature: &Signature) -> Signature {
     let mut signature = signature.clone();
     signature.inputs.pop_punct();
@@ -333,7 +333,7 @@ fn shown(item: &Item, path: &str) -> Vec<String> {
             let mut variant = variant.clone();
             variant.attrs.clear();
             for field in &mut variant.fields {
-                // A conversion is made of these.
+                // A conversion is generated from these.
                 field
                     .attrs
                     .retain(|attribute| attribute.path().is_ident("from"));

@@ -34,7 +34,7 @@ fn listing(name: &str) -> Listing {
     Listing::of(&folder(name), &called)
 }
 
-/// Fails if a crate is not as its file has it.
+/// Fails if a crate's public items differ from its file.
 fn is_as_written(name: &str, listing: &Listing) {
     let file = folder("fairlane/tests/api")
         .join(name)
@@ -67,7 +67,7 @@ fn what_is_public_is_what_was_meant_to_be() {
     }
 }
 
-/// A program that asks what went wrong is compiled again where there is more that can.
+/// Error enums are non-exhaustive, so that programs still compile when errors are added.
 #[test]
 fn a_list_of_errors_may_grow() {
     let error = [

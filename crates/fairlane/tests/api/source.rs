@@ -1,5 +1,5 @@
-//! A crate as its files have it: modules, what stands in them, and what their names mean. As on Linux, with
-//! every feature, and outside of tests.
+//! A crate's sources: modules, their items, and the meaning of their names. As on Linux, with every feature, and
+//! outside of tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +50,7 @@ impl Source {
         source
     }
 
-    /// Adds a module, whose children's files are in `folder`, and those: its number.
+    /// Adds a module and its children, whose files are in `folder`. Returns its number.
     fn add(&mut self, items: Vec<Item>, parent: Option<usize>, folder: &Path) -> usize {
         let number = self.modules.len();
         self.modules.push(Module {

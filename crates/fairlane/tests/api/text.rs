@@ -43,7 +43,7 @@ fn set(tokens: TokenStream, text: &mut String) {
     }
 }
 
-/// Whether there is a space between what stands there and the next word.
+/// Whether a space separates `text` from the next word.
 fn is_apart(text: &str, word: &str) -> bool {
     let Some(before) = text.chars().last() else {
         return false;

@@ -32,14 +32,14 @@ impl<L, B> Arrival<L, B> {
 
 /// The part of a packet's bytes that is kept while it is queued.
 pub trait Body: Payload {
-    /// Of these bytes; `headers` says where those are that can be marked, if anywhere.
+    /// Keeps the required part of `bytes`; `headers` locates the headers that can be marked, if any.
     fn of(bytes: &[u8], headers: Option<(Layer, usize)>) -> Self;
 
     /// Returns the bytes kept.
     fn bytes(&self) -> &[u8];
 }
 
-/// Nothing: the order is all that is asked for.
+/// Keeps no bytes: only the order matters.
 impl Body for () {
     fn of(_: &[u8], _: Option<(Layer, usize)>) {}
 
@@ -77,7 +77,7 @@ impl Payload for Frame {
     }
 }
 
-/// Where arrivals come from.
+/// A source of arrivals.
 pub trait Arrivals<L, B> {
     /// The next one; `None` at the end.
     fn next(&mut self) -> Result<Option<Arrival<L, B>>>;
@@ -89,7 +89,7 @@ pub trait Arrivals<L, B> {
     fn disorder(&self) -> Disorder;
 }
 
-/// Arrivals from rows, of which `read` reads the one that has come.
+/// Arrivals from rows; `read` parses the current one.
 pub(super) struct Listed<R, F, L, const N: usize> {
     rows: Rows<R, N>,
     read: F,

@@ -30,7 +30,7 @@ use crate::links::other_side;
 /// The discipline of a link, and the number that each class has there.
 pub type Queues<B> = (Discipline<Waiting<ClassFlow, B>>, Vec<ClassId>);
 
-/// Arrivals from rows of `time_ns,flow,len`, and `key` if the file has it.
+/// Returns arrivals from rows of `time_ns,flow,len`, and `key` if the file has it.
 pub fn rows<'a>(
     input: impl BufRead + 'a,
     name: String,
@@ -47,7 +47,7 @@ pub fn rows<'a>(
     let rows = rows.within(2, 1..=most.into());
     Ok(Listed::new(rows, move |rows| {
         let time = rows.number(0)?;
-        // By its name, else by its number in the file.
+        // The class is given by its name, else by its number in the file.
         let word = rows.word(1);
         let numbered = || by_number.get(&word.parse().ok()?);
         let found = by_name.get(word).or_else(numbered).copied();
@@ -114,8 +114,8 @@ pub struct Classified<R: Read> {
 }
 
 impl<R: Read> Classified<R> {
-    /// As if packets came from the other side of the `link`, which is one of the `site`; `ids` are
-    /// the numbers of the classes in the link's discipline.
+    /// Treats packets as arriving from the other side of the `link`, which is one of the `site`; `ids` are the numbers
+    /// of the classes in the link's discipline.
     pub fn new(packets: Packets<R>, site: &Site, link: &Link, ids: &[ClassId]) -> Self {
         let from = other_side(site, link.to);
         let origin = Origin {
@@ -138,7 +138,7 @@ impl<R: Read> Classified<R> {
         &self.packets
     }
 
-    /// Adds how many packets could not be read, how many no filter matched, and the orphans of each class.
+    /// Adds the numbers of malformed packets, of packets that no filter matched, and of each class's orphans.
     pub fn complete(&self, report: &mut Report) {
         report.malformed = self.classifier.malformed();
         report.unmatched = self.classifier.unmatched();
@@ -231,8 +231,7 @@ impl AsFlows {
         }
     }
 
-    /// All of `arrivals`, from what errors call `name`, but for packets that the link does not carry.
-    /// O(arrivals).
+    /// Records all of `arrivals`, which errors call `name`, except packets that the link does not carry. O(arrivals).
     ///
     /// # Errors
     ///
@@ -401,7 +400,7 @@ mod tests {
     #[test]
     fn a_class_that_nothing_is_guaranteed_has_its_rate_or_a_part_of_what_is_above_it() {
         let link = "[[link]]\nname = 'up'\nrate = '10mbit'\n";
-        // CBQ promises nothing, and has rates.
+        // CBQ guarantees nothing, but has rates.
         let (fast, slow) = ("rate = '6mbit'", "rate = '3mbit'\ndefault = true");
         let cbq = [class("fast", fast), class("slow", slow)].concat();
         let cbq = weights(&format!("{link}algorithm = 'cbq'\n{cbq}"));
@@ -410,7 +409,7 @@ mod tests {
             cbq,
             expected.map(|(name, weight)| (name.to_owned(), weight))
         );
-        // Nor does SFQ, whose classes share what that of all of them has.
+        // Nor does SFQ, whose classes share their parent's rate.
         let sfq = [
             class("voice", "rate = '4mbit'"),
             class("rest", "rate = '6mbit'\nalgorithm = 'sfq'"),

@@ -45,7 +45,7 @@ impl<R: Read> Packets<R> {
     ///
     /// # Errors
     ///
-    /// It is no capture, or of a kind that cannot be read.
+    /// The input is no capture, or of an unsupported kind.
     pub fn new(input: R, name: String, longest: u32) -> Result<Self> {
         Ok(Packets {
             records: Records::new(input, name)?,
@@ -58,7 +58,7 @@ impl<R: Read> Packets<R> {
         })
     }
 
-    /// The header of a pcap file with these packets, whose link type all must have from now on.
+    /// Returns the header of a pcap file with these packets, which must all have its link type from now on.
     pub fn one_header(&mut self) -> PcapHeader {
         let header = self.records.header();
         self.link = Some(header.datalink);

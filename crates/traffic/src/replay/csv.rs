@@ -1,24 +1,24 @@
 //! CSV files of whole numbers, row by row.
 //!
-//! Every error names file and line. The csv crate's positions are a line off after
-//! CRLF and blank lines, so lines are counted here; there is no quoting to know of.
+//! Every error names file and line. The csv crate's positions are a line off after CRLF and blank lines, so lines are
+//! counted here; quoting is not supported.
 
 use std::io::{BufRead, Read};
 use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail};
 
-/// No row of ours comes near this; a file that is not CSV at all may.
+/// No valid row is nearly this long; a line of a file that is not CSV may be.
 const LONGEST_LINE: u64 = 4096;
 
-/// Rows of `N` fields below a header, of which the last columns may be missing from the file.
+/// Rows of `N` fields below a header; the last columns may be missing from the file.
 pub(super) struct Rows<R, const N: usize> {
     input: R,
     name: String,
     columns: [&'static str; N],
     /// The least and the largest number of each column.
     ranges: [(u64, u64); N],
-    /// Columns that there are.
+    /// Number of columns in the file.
     present: usize,
     line: u64,
     text: Vec<u8>,
@@ -27,12 +27,12 @@ pub(super) struct Rows<R, const N: usize> {
 }
 
 impl<R: BufRead, const N: usize> Rows<R, N> {
-    /// Reads and checks the header of the file called `name` in errors.
+    /// Reads and checks the header of the file, which errors call `name`.
     pub(super) fn new(input: R, name: String, columns: [&'static str; N]) -> Result<Self> {
         Rows::with_optional(input, name, columns, 0)
     }
 
-    /// The same, where the last `optional` columns may be missing.
+    /// The same, with the last `optional` columns optional.
     pub(super) fn with_optional(
         input: R,
         name: String,
@@ -100,7 +100,7 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
         Ok(row)
     }
 
-    /// Goes to the next row; whether there is one. Blank lines are passed over.
+    /// Advances to the next row. Returns whether there is one. Blank lines are skipped.
     pub(super) fn next_row(&mut self) -> Result<bool> {
         if !self.advance()? {
             return Ok(false);

@@ -15,7 +15,7 @@ pub(super) trait Course<Q, O, L, B> {
     /// A packet arrives at the queue.
     fn arrive(&mut self, at: &mut Server<Q, O, L, B>, arrival: Arrival<L, B>) -> Result<()>;
 
-    /// The number by which departures call `whose` packets.
+    /// Returns the number of `whose` in the departures.
     fn number(&self, whose: L) -> u32;
 
     /// How errors call it.
@@ -40,7 +40,7 @@ where
     let first = next.as_ref().map_or(Picos::ZERO, Arrival::at);
     let (mut last, mut until) = (first, next.as_ref().map_or(Picos::MAX, Arrival::at));
     loop {
-        // At one instant arrivals come first: they count where the next is chosen.
+        // Arrivals precede departures at the same instant: they count when the next packet is selected.
         let dequeued = match server.step_before(until) {
             Some(Step::Completed(sent, body)) => {
                 last = sent.end.time;

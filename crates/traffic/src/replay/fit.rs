@@ -19,12 +19,12 @@ pub struct Segmented {
     pub frames: u64,
     /// Frames that they were cut into.
     pub into: u64,
-    /// Bytes of the longest of those that were too long.
+    /// The longest of the packets that were too long, in bytes.
     pub longest: u32,
 }
 
-/// The frames that a longer one than `longest` bytes is cut into, each with those of its bytes that were
-/// captured; `None` where it is not plainly TCP or UDP. O(length).
+/// Returns the segments of a frame longer than `longest` bytes, each with its captured bytes; `None` unless it is plain
+/// TCP or UDP. O(length).
 pub(super) fn cut(packet: &Packet, longest: u32) -> Option<Vec<Packet>> {
     let (layer, start) = packet.framing.layer(&packet.bytes).ok()?;
     let ip = match layer {
@@ -72,8 +72,8 @@ fn is_whole(frame: &[u8], ip: usize) -> bool {
     stated.is_some_and(|stated| stated == 0 || stated == frame.len() - ip)
 }
 
-/// Removes the extension header of IPv6 that has the length of BIG TCP (RFC 2675), as the kernel does when
-/// it cuts a packet. Returns its length, or 0 if there is none.
+/// Removes the IPv6 extension header with the BIG TCP length (RFC 2675), as the kernel does in segmentation. Returns
+/// its length, or 0 if there is none.
 fn remove_jumbo(frame: &mut Vec<u8>, ip: usize) -> usize {
     const HOP_BY_HOP: u8 = 0;
     const JUMBO: [u8; 2] = [0xc2, 4];

@@ -5,16 +5,16 @@ use pcap_file::DataLink;
 
 use super::capture::Packet;
 
-/// A packet as filters and flows see it.
+/// The part of a packet that filters and flows use.
 #[derive(Default)]
 pub(super) struct View {
-    /// The packet, where the capture lacks a part of it.
+    /// The packet, if the capture lacks a part of it.
     scratch: Vec<u8>,
 }
 
 impl View {
-    /// Its bytes from where headers begin, of which layer that is, and where in the packet the
-    /// headers are that can be marked, if anywhere.
+    /// Returns its bytes from the first header on, the layer of that header, and the offset in the packet of the
+    /// headers that can be marked, if any.
     pub(super) fn of<'a>(
         &'a mut self,
         packet: &'a Packet,
@@ -34,7 +34,7 @@ impl View {
         if missing == 0 && headers.is_some() {
             return (seen, layer, headers);
         }
-        // The rest was there when it was sent; all headers come first.
+        // The missing rest was sent; all headers precede it.
         self.scratch.extend(seen);
         let whole = self.scratch.len() + missing.min(usize::from(u16::MAX));
         self.scratch.resize(whole, 0);
@@ -63,7 +63,7 @@ impl Framing {
 
     /// The framing of a link type, or `None` for one that cannot be read.
     pub(super) fn of(link: DataLink) -> Option<Framing> {
-        // The upper bits of the field may be the length of a checksum.
+        // The upper bits of the field may contain the length of a checksum.
         match u32::from(link) & 0xffff {
             1 => Some(Framing::Ethernet),
             12 | 14 | 101 | 228 | 229 => Some(Framing::Raw),
@@ -80,8 +80,8 @@ impl Framing {
         }
     }
 
-    /// The layer at which a packet's headers begin, and behind how many bytes of it; or its ether
-    /// type, where it begins as no layer does.
+    /// Returns the layer at which a packet's headers begin, and their offset; or its ether type, if that is of no
+    /// supported layer.
     pub(super) fn layer(self, packet: &[u8]) -> Result<(Layer, usize), u16> {
         match self {
             Framing::Ethernet => Ok((Layer::Ethernet, 0)),

@@ -6,15 +6,14 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-/// How much earlier than the latest before it an arrival may be, in nanoseconds.
+/// How much earlier than the latest previous arrival an arrival may be, in nanoseconds.
 pub(super) const WINDOW: u64 = 1_000_000;
 
 /// An arrival is earlier than this by more than [`WINDOW`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Late(pub u64);
 
-/// Arrivals of the last [`WINDOW`], and how many came out of order. Those of one time stay as they
-/// came.
+/// Arrivals of the last [`WINDOW`], and the number that were out of order. Simultaneous ones keep their order.
 pub(super) struct InOrder<T> {
     /// Those that were no earlier than all before them, in this order.
     in_time: VecDeque<Waiting<T>>,
@@ -101,23 +100,23 @@ impl<T> InOrder<T> {
         Ok(())
     }
 
-    /// There is none beyond those that were pushed.
+    /// Declares the input complete.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Whether nothing comes any more.
+    /// Whether all arrivals were taken after the end of the input.
     pub(super) fn is_over(&self) -> bool {
         self.ended && self.in_time.is_empty() && self.late.is_empty()
     }
 
-    /// The next one, once none can come before it.
+    /// Takes the next arrival, once no earlier one can follow.
     pub(super) fn pop(&mut self) -> Option<T> {
         let (in_time, late) = (self.in_time.front(), self.late.peek());
         let late = late.map(|Reverse(late)| late);
         let is_late = late.is_some_and(|late| in_time.is_none_or(|in_time| late < in_time));
         let first = if is_late { late } else { in_time }?;
-        // One that is as early as this and comes later would leave later.
+        // An arrival with the same time that comes later would leave after this one, so the window excludes its end.
         if !self.ended && self.latest - first.time < WINDOW {
             return None;
         }
@@ -133,7 +132,7 @@ impl<T> InOrder<T> {
 mod tests {
     use super::*;
 
-    /// All of them, each as soon as it may leave, or the one that came too late.
+    /// Returns all arrivals, each as soon as it may leave, or the one that was too late.
     fn ordered(times: &[u64]) -> Result<(Vec<(u64, usize)>, Disorder), Late> {
         let mut order = InOrder::new();
         let mut out = Vec::new();

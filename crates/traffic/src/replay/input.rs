@@ -61,7 +61,8 @@ impl Input {
         })
     }
 
-    /// Reads it from where it stands: all of it, the first time and after [`rewind`](Self::rewind).
+    /// Returns a reader from the current position: of the whole input, the first time and after
+    /// [`rewind`](Self::rewind).
     pub fn reader(&self) -> impl Read {
         (&self.beginning[..]).chain(&self.file)
     }
@@ -96,7 +97,7 @@ impl Input {
     }
 }
 
-/// Whether a file is called a capture.
+/// Whether a file has the name of a capture.
 pub fn is_capture(path: &Path) -> bool {
     let extension = path.extension();
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("pcap"))

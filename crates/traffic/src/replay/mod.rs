@@ -1,5 +1,5 @@
-//! Replay: the arrivals of a capture or of a list go over a simulated link, in the order of an
-//! algorithm ([`by_flow`]) or of a site's classes ([`by_class`]), and come out as departures.
+//! Replay: the arrivals of a capture or of a list are sent over a simulated link, in the order of an algorithm
+//! ([`by_flow`]) or of a site's classes ([`by_class`]), and become departures.
 //!
 //! A pure function: the same input gives the same output. It holds the backlog in memory, not the whole input.
 

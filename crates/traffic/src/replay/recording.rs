@@ -29,7 +29,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// All of `arrivals`, from what errors call `name`; `flow` says whose each is, or that it is left out. O(arrivals).
+    /// Records all of `arrivals`, which errors call `name`; `flow` returns the flow of each, or `None` to omit it.
+    /// O(arrivals).
     ///
     /// # Errors
     ///
@@ -57,12 +58,12 @@ impl Recording {
         })
     }
 
-    /// How many arrivals are held.
+    /// Returns the number of recorded arrivals.
     pub fn packets(&self) -> usize {
         self.held.len()
     }
 
-    /// How many were left out.
+    /// Returns the number of omitted arrivals.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -75,7 +76,7 @@ impl Recording {
         }
     }
 
-    /// The flows of these arrivals where none are declared. O(arrivals).
+    /// Returns the flows of these arrivals if none are declared. O(arrivals).
     pub fn found(&self) -> Found {
         let mut found = Found::default();
         for held in &self.held {
@@ -84,9 +85,9 @@ impl Recording {
         found
     }
 
-    /// Sends all over the link in the order of the setup's algorithm, and reports what that did to each flow, but
-    /// for its delays: the report has those of all.
-    /// `left` hears from time to time how many packets have yet to arrive.
+    /// Sends all over the link in the order of the setup's algorithm, and returns the report by flow, with delays of
+    /// all packets instead of each flow's. `left` is called from time to time with the number of packets still to
+    /// arrive.
     ///
     /// # Errors
     ///

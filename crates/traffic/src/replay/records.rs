@@ -18,7 +18,7 @@ pub(super) const PCAPNG: &[u8] = &[0x0a, 0x0d, 0x0d, 0x0a];
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A packet as the file has it.
+/// A packet as stored in the file.
 pub(super) struct Record {
     /// In nanoseconds.
     pub(super) time: u64,
@@ -78,7 +78,7 @@ impl<R: Read> Records<R> {
             header,
         };
         if is_pcapng {
-            // There is no link type but those of the packets.
+            // The file has no link type except those of the packets.
             records.ahead = records.next()?;
             records.read = 0;
             let first = records.ahead.as_ref();
@@ -276,7 +276,7 @@ fn nanos(interface: &InterfaceDescriptionBlock<'_>, units: u64) -> Option<u64> {
     u64::try_from(i128::try_from(since).ok()? + offset).ok()
 }
 
-/// Why `what` could not be read.
+/// Returns the error of reading `what`.
 fn broken(name: &str, what: &str, error: PcapError) -> anyhow::Error {
     match error {
         PcapError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {

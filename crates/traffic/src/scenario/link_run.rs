@@ -109,7 +109,7 @@ impl<'a> LinkRun<'a> {
         }
     }
 
-    /// From here on it is measured.
+    /// Starts the measurement.
     fn restart(&mut self) {
         let (ledger, _) = self.simulation.observer();
         let before = ledger.counts(self.simulation.queue());
@@ -170,7 +170,7 @@ impl<'a> LinkRun<'a> {
     }
 }
 
-/// How far to go between two looks at Ctrl-C: some thousands of packets, whatever the rate.
+/// Returns the time between two checks for Ctrl-C: some thousands of packets, at any rate.
 fn step(link: &Link) -> Picos {
     let bits = u128::from(link.longest.get()) * 8 * 4096;
     let picos = bits * u128::from(PICOS_PER_SECOND) / u128::from(link.rate.bps());
@@ -196,9 +196,9 @@ pub struct LinkOutcome {
     pub interrupted: bool,
     /// Of all that is random.
     pub seed: u64,
-    /// Sources whose headers could not be read: in the default class.
+    /// Sources with malformed headers; their packets are in the default class.
     pub malformed_sources: u64,
-    /// Sources whose headers matched no filter, likewise.
+    /// Sources whose headers matched no filter; likewise in the default class.
     pub unmatched_sources: u64,
     /// Who sent.
     pub sources: Vec<SourceOutcome>,
@@ -211,7 +211,7 @@ pub struct LinkOutcome {
 pub struct SourceOutcome {
     /// Their name in the scenario.
     pub name: String,
-    /// How many they are.
+    /// Number of sources.
     pub count: u32,
     /// Where their packets went.
     pub classes: Vec<String>,

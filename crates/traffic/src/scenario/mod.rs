@@ -57,7 +57,7 @@ fn digest_key(seed: u64) -> DigestKey {
 }
 
 impl Scenario {
-    /// The link that is simulated, if it is one.
+    /// Returns the simulated link, if it is one.
     pub fn link(&self) -> Option<&Link> {
         match &self.plan {
             Plan::Link(link, _) => Some(link),
@@ -91,8 +91,7 @@ impl Scenario {
     }
 }
 
-/// The site; none where something is wrong with that part of the scenario. An error of a file
-/// of its own is that file's.
+/// Returns the site; `None` if that part of the scenario has errors. An error in a separate file refers to that file.
 fn site(at: &At<Place>, folder: &Path, report: &mut Report) -> Result<Option<Site>, SiteError> {
     match at.value() {
         Place::Here(tables) => Ok(Site::of(tables, report)),
@@ -198,7 +197,7 @@ fn sources(
     sources
 }
 
-/// The link that is asked for, else that which the scenario names, else the only one.
+/// Returns the requested link, else the scenario's, else the only one.
 fn link<'a>(
     written: &written::Scenario,
     at: &At<Place>,

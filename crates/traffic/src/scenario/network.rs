@@ -91,7 +91,7 @@ struct Reader<'a> {
     plan: Plan,
     /// The nodes by name.
     places: BTreeMap<&'a str, u16>,
-    /// Which of them wires lead from and to.
+    /// Pairs of nodes that wires connect.
     joined: BTreeSet<(u16, u16)>,
 }
 
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         (report.errors() == before).then_some(Flows { sends, way })
     }
 
-    /// Reports packets that never pass a port on their way, as they are longer than all that may wait there.
+    /// Reports packets that can never pass a port on their path, since they are longer than its queue's limit.
     fn pass(
         &self,
         sends: &Sends,
@@ -303,8 +303,7 @@ impl<'a> Reader<'a> {
         report.error(&at, sentence);
     }
 
-    /// How long a bit is on the wires from one node to another, and back where `both` ways matter; or why it
-    /// does not come there.
+    /// Returns the propagation delay from one node to another, and back if `both`; or the reason why there is no path.
     fn on_wires(&self, from: u16, to: u16, both: bool, network: &Network) -> Result<Picos, String> {
         let name = |node: u16| &self.plan.nodes[usize::from(node)].name;
         let back = both.then_some((to, from));

@@ -136,7 +136,7 @@ pub struct NetworkOutcome {
     pub seed: u64,
     /// Who sent.
     pub sources: Vec<FlowsReport>,
-    /// The wires, each of its ways alone.
+    /// The wires, one entry per direction.
     pub wires: Vec<WireReport>,
 }
 
@@ -146,7 +146,7 @@ pub struct NetworkOutcome {
 pub struct FlowsReport {
     /// Their name in the scenario.
     pub name: String,
-    /// How many they are.
+    /// Number of sources.
     pub count: u32,
     /// The node that sends.
     pub from: String,
@@ -154,7 +154,7 @@ pub struct FlowsReport {
     pub to: String,
     /// Of each, at every port.
     pub weight: u32,
-    /// Packets that had been sent before, and had not arrived.
+    /// Packets in transit at the start.
     pub on_their_way_before: u64,
     /// Packets that were sent.
     pub sent_packets: u64,
@@ -208,7 +208,7 @@ impl DelaysReport {
 /// The packets on a wire in one direction.
 #[derive(Debug, Serialize)]
 pub struct WireReport {
-    /// The node whose output port it is.
+    /// The node with that output port.
     pub from: String,
     /// The node at its other end.
     pub to: String,
@@ -216,7 +216,7 @@ pub struct WireReport {
     pub algorithm: &'static str,
     /// The rate of the port in bit/s.
     pub rate_bps: u64,
-    /// How long a bit is on its way, in microseconds.
+    /// Propagation delay in microseconds.
     pub delay_us: f64,
     /// Packets that were sent.
     pub sent_packets: u64,

@@ -18,13 +18,12 @@ pub(super) struct Headers {
     pub ecn: bool,
 }
 
-/// Whether IPv6 has a header of its own for this number, which more headers follow: no protocol of
-/// a packet.
+/// Whether IPv6 has an extension header with this number, which other headers follow: no protocol of a packet.
 pub(super) fn extends_ipv6(protocol: Protocol) -> bool {
     matches!(protocol.0, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
 }
 
-/// A header of any transport protocol, and what follows it: as long as any needs to be.
+/// A header of any transport protocol and its payload: as long as any needs to be.
 const PAYLOAD: usize = 40;
 
 impl Headers {
@@ -85,8 +84,7 @@ impl Headers {
     }
 }
 
-/// The place of one of `count` among `room` + 1 numbers: all over them, no two alike where there
-/// are enough.
+/// Spreads `count` indexes evenly over `room` + 1 numbers, without duplicates if there are enough.
 fn spread(index: u32, count: u32, room: u128) -> u128 {
     let (index, count) = (u128::from(index), u128::from(count));
     match room.checked_add(1).and_then(|all| all.checked_mul(index)) {
@@ -99,7 +97,7 @@ fn spread_port(index: u32, count: u32, room: u128) -> u16 {
     spread(index, count, room) as u16
 }
 
-/// The address alone, as a prefix.
+/// Returns the address as a prefix of full length.
 pub(super) fn host(address: IpAddr) -> Prefix {
     let bits = if address.is_ipv4() { 32 } else { 128 };
     Prefix::new(address, bits).expect("a whole address has no bits to spare")

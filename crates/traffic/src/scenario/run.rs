@@ -45,7 +45,7 @@ impl<'a> Run<'a> {
         self.run_while(go_on, || true);
     }
 
-    /// The same, as long as both say so: `still`, of which less is asked, at every event.
+    /// The same, while both return true: `still`, which must be cheap, is called at every event.
     pub fn run_while(&mut self, go_on: impl FnMut(f64) -> bool, still: impl FnMut() -> bool) {
         match &mut self.course {
             Course::Link(run) => run.run_while(go_on, still),

@@ -15,7 +15,7 @@ const MOST_RTT: Nanos = Nanos::from_millis(100_000);
 /// The most packets that a closed-loop source has in flight, unless the scenario says otherwise: a common receive
 /// window.
 const TCP_WINDOW: u32 = 4096;
-/// A backlogged source that sees none of its packets leave for so long sends one more.
+/// A backlogged source sends another packet if none of its packets leaves for this long.
 const PATIENCE: Picos = Picos::from_millis(200);
 /// The most sending spans per packet: each is drawn, and Ctrl-C is not checked meanwhile.
 const MOST_SPANS: u128 = 10_000;
@@ -56,7 +56,7 @@ impl Sends {
         self.lengths.longest()
     }
 
-    /// The source of this number among those alike, whose packets are for `to`.
+    /// Returns the plan of the source with this number among those alike, with packets for `to`.
     pub(super) fn plan<L>(&self, number: u32, to: L) -> SourcePlan<L> {
         let later = Picos(self.apart.0 * u128::from(number) / u128::from(self.count));
         SourcePlan {
@@ -167,7 +167,7 @@ impl Form<'_> {
         }
     }
 
-    /// When it sends, and whether it is in a closed loop.
+    /// Returns its timing, and whether it is a closed loop.
     fn traffic(&self, report: &mut Report) -> Option<(Traffic, Option<Tcp>)> {
         const WORDS: [&str; 5] = ["cbr", "poisson", "on-off", "backlogged", "tcp"];
         let source = self.source;
@@ -249,7 +249,7 @@ impl Form<'_> {
     }
 }
 
-/// How long a packet takes at a rate.
+/// Returns the transmission time of a packet at a rate.
 fn takes(len: Length, rate: Rate) -> Picos {
     let picos = u128::from(len.get()) * 8 * u128::from(fairlane_sim::PICOS_PER_SECOND);
     Picos(picos / u128::from(rate.bps()))

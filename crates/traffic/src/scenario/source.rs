@@ -32,7 +32,7 @@ enum To {
 }
 
 impl Source {
-    /// All of them; `ids` are the queues' numbers of classes. `index` counts flows of classes
+    /// Returns the plans of all sources; `ids` are the queues' numbers of classes. `index` counts the flows of classes
     /// that a source names.
     pub(crate) fn plans(
         &self,

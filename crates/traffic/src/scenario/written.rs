@@ -1,4 +1,4 @@
-//! A scenario's tables and keys as they may be written.
+//! The tables and keys of a scenario file.
 
 use std::fmt;
 use std::ops::Range;
@@ -59,7 +59,7 @@ pub(super) struct Limit {
 /// Where the site is.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// In a file of its own.
+    /// In a separate file.
     File(String),
     /// Here.
     Here(Box<Tables>),
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for Place {
     }
 }
 
-/// A source, or as many alike as `count` says.
+/// A source, or `count` sources that are alike.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Source {

@@ -17,7 +17,7 @@ use crate::replay::capture::Packets;
 use crate::replay::framing::View;
 use crate::replay::in_order::Disorder;
 
-/// A flow that declares nothing.
+/// A flow without declarations.
 const ANY: Flow = Flow {
     weight: Weight::ONE,
     max_len: Length::MAX,

@@ -84,7 +84,7 @@ impl Decimal {
     }
 }
 
-/// Whole weights in the proportions of these: as they are if they are whole, or else the smallest.
+/// Returns whole weights in these proportions: unchanged if they are whole, or else the smallest.
 fn whole(weights: &[Decimal]) -> Vec<u64> {
     let places = weights
         .iter()
@@ -171,7 +171,7 @@ pub fn read(path: &Path) -> Result<Vec<Flow>> {
     Ok(flows.into_iter().flatten().map(|(_, flow)| flow).collect())
 }
 
-/// Checks what every packet of a flow must fulfil; `place` is only made for an error.
+/// Checks a packet's length against its flow; `place` is only called for an error.
 pub(super) fn check_length(
     len: u64,
     flow: u64,

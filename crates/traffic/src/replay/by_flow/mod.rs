@@ -26,8 +26,7 @@ pub use declared::{Flow, Found, read as read_flows};
 pub use fairlane_classify::Per;
 pub use report::{FlowReport, Report};
 
-/// As many as the scheduler can number: nothing is dropped for want of room that
-/// there is.
+/// The scheduler's maximum: no packet is dropped for lack of configured space.
 const LIMITS: SchedulerLimits = SchedulerLimits {
     packets: u32::MAX,
     bytes: u64::MAX,
@@ -72,8 +71,7 @@ pub fn rows(
     }))
 }
 
-/// Sends all `arrivals` over the link in the order of the algorithm; with `measured`, reports what
-/// that did to each flow.
+/// Sends all `arrivals` over the link in the order of the algorithm; with `measured`, returns the report by flow.
 ///
 /// # Errors
 ///

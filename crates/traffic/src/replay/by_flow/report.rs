@@ -29,7 +29,7 @@ pub(super) struct Service {
     flows: Vec<Served>,
     /// Bytes in a picosecond.
     speed: f64,
-    /// Of those that have something to send.
+    /// The sum over backlogged flows.
     weights: u64,
     /// Service due per unit of weight to a flow that was backlogged all the time until `clock`.
     due: f64,
@@ -41,7 +41,7 @@ pub(super) struct Service {
 #[derive(Debug)]
 struct Served {
     weight: u32,
-    /// Packets that came and have not left.
+    /// Packets that have arrived and not left.
     present: u64,
     /// That left.
     packets: u64,
@@ -169,11 +169,11 @@ pub struct FlowReport {
     pub packets: u64,
     /// Without overhead, as all but the indexes, which are those of the link.
     pub bytes: u64,
-    /// How long a packet waited beyond its flow's share, at most.
+    /// The most that a packet was delayed beyond its flow's share.
     pub t_wfi_ns: f64,
     /// The bound of that.
     pub t_wfi_bound_ns: Option<u64>,
-    /// How far it fell behind its share, at most.
+    /// The most that the flow fell behind its share.
     pub b_wfi_bytes: f64,
     /// The bound of that over every interval.
     pub b_wfi_bound_bytes: Option<f64>,
@@ -181,7 +181,8 @@ pub struct FlowReport {
     /// flow too. A flow that sends its next packet when the last one has left may exceed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub b_wfi_conditional_bound_bytes: Option<f64>,
-    /// From arrival to the end of transmission; of no packet, and where only all of them are asked for, zero.
+    /// From arrival to the end of transmission; zero without packets, and if only the delays of all packets are
+    /// measured.
     pub delay_ns: DelayReport,
 }
 
