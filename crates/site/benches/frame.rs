@@ -46,7 +46,7 @@ fn frames() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Bytes of IPv4's header, and behind it of TCP's with timestamps alone.
+/// Bytes of the IPv4 header, and of a TCP header with timestamps only.
 const IP: usize = 20;
 const TCP: usize = 32;
 
@@ -56,7 +56,7 @@ fn segments() -> Vec<Vec<u8>> {
     let segments = machines.map(|source| {
         let mut segment = frame(source, 6, 0, 1500);
         let tcp = &mut segment[14 + IP..];
-        // Four bits of how many words, the acknowledgment's flag, and two bytes of nothing in front.
+        // The data offset in words, the ACK flag, and two NOP options in front.
         (tcp[12], tcp[13]) = (((TCP / 4) as u8) << 4, 0x10);
         tcp[20..24].copy_from_slice(&[1, 1, 8, 10]);
         segment
@@ -74,7 +74,7 @@ fn next_segment(frame: &mut [u8]) {
     }
 }
 
-/// The first port of those that the filters of many classes ask for.
+/// The first port that the filters of many classes match.
 const PORTS: u16 = 10_000;
 
 /// Returns a link with this many classes, each with a buffer reservation, and each of which may use the whole link.

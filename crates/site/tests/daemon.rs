@@ -172,7 +172,7 @@ fn a_site_tells_its_state_and_takes_over_another_while_frames_pass_and_stops_whe
             matches!(notice, Notice::Reloaded { file: None, .. })
         });
         assert!(wire.is_through(PATIENCE).unwrap());
-        // The thread that forwards makes rounds, also while there is nothing to do.
+        // The forwarding thread makes rounds, even without traffic.
         let rounds = handle.rounds();
         let begun = Instant::now();
         while handle.rounds() < rounds + 3 {
@@ -295,7 +295,7 @@ fn a_site_with_workers_forwards_takes_over_and_goes_on_with_another_interface() 
     assert_eq!(report.interfaces[1].backend, "packet, 1 worker");
 }
 
-/// An interface of the middle with four queues, and the end of its cable in a namespace of its own.
+/// Creates an interface of the middle with four queues, and its peer in a separate namespace.
 fn cable_of_four(middle: &Namespace, name: &str) -> Option<(Link, Link)> {
     let made = Namespace::new().and_then(|host| {
         let (near, far) = veth_with_queues((middle, name), (&host, "host"), 1_500, 4)?;
@@ -308,7 +308,7 @@ fn cable_of_four(middle: &Namespace, name: &str) -> Option<(Link, Link)> {
     or_skip("a site of interfaces with four queues", made)
 }
 
-/// A frame that says by which queue it was sent, and as which.
+/// Returns a frame that contains the queue by which it was sent, and its number.
 fn numbered(umem: &Umem, queue: u8, number: u32) -> XdpFrame {
     let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, queue, 0x88, 0xb5];
     bytes.extend(number.to_be_bytes());

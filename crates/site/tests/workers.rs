@@ -52,7 +52,7 @@ impl Workers {
         }
     }
 
-    /// Whether there are cores for each kind of them.
+    /// Whether there are enough cores for these workers.
     fn fit(self) -> bool {
         let most = self.receive.max(self.transmit).max(self.arbiters);
         let fit = most <= thread::available_parallelism().unwrap().get();
@@ -81,7 +81,7 @@ fn site(class: &str, workers: Workers) -> Site {
     site_of(class, workers, &[("up", "outside")])
 }
 
-/// Of links of these names, and to these interfaces.
+/// Returns a site with links of these names, and to these interfaces.
 fn site_of(class: &str, workers: Workers, links: &[(&str, &str)]) -> Site {
     let Workers {
         through,
@@ -119,7 +119,7 @@ struct Ears {
     device: PacketBackend,
     /// Of each flow, by number.
     heard: Vec<Vec<bool>>,
-    /// Flow and number of those that came again, whenever that was.
+    /// Flow and number of duplicates, over the whole run.
     doubled: Vec<(usize, u32)>,
     /// Number of arrivals whose loss was already counted.
     late: usize,
@@ -127,7 +127,7 @@ struct Ears {
 
 /// The arrivals of each flow sent during an operation.
 struct Came {
-    /// Numbers, as they came.
+    /// Numbers in order of arrival.
     numbers: Vec<Vec<u32>>,
     sent: Vec<std::ops::Range<u32>>,
 }
@@ -165,7 +165,7 @@ impl Flows {
             let sending = scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     for (socket, next) in self.sockets.iter().zip(&mut self.next) {
-                        // Where there is no carrier it goes nowhere.
+                        // Without a carrier it is lost.
                         let _ = socket.send_to(&next.to_be_bytes(), self.to);
                         *next += 1;
                     }
@@ -247,7 +247,7 @@ fn read(frame: &[u8]) -> Option<(usize, u32)> {
 }
 
 impl Came {
-    /// Every frame has come, once, in the order of its flow.
+    /// Asserts that every frame has arrived once, in order within its flow.
     fn is_whole(&self, what: &str) {
         for (flow, (numbers, sent)) in self.numbers.iter().zip(&self.sent).enumerate() {
             assert!(
@@ -372,7 +372,7 @@ fn is_within_the_budget(pipeline: &PipelineReport) {
     assert!((1..=terms.device_bytes).contains(device_most_bytes));
 }
 
-/// How long datagrams are sent as fast as they can be.
+/// Duration of sending datagrams as fast as possible.
 const FLOOD: Duration = Duration::from_secs(1);
 
 #[test]
@@ -478,7 +478,7 @@ fn churn(wire: &Wire, workers: Workers) {
                 }
                 settle();
             });
-            // While sockets are put back, a flow may come to another worker.
+            // While sockets are restored, a flow may move to another worker.
             flapped.has_no_double("links flapping");
             assert!(wire.is_through(PATIENCE).unwrap());
             let after = flows.during(PATIENCE, settle);
@@ -523,7 +523,7 @@ fn unanswered(flow: u16) -> Vec<u8> {
 /// The interfaces of a site.
 const NAMES: [&str; 2] = ["inside", "outside"];
 
-/// Frames that a site has received inside, and what became of them.
+/// Frames that a site has received inside, and their fate.
 struct Balance<'a> {
     sender: PacketBackend,
     /// Where they arrive: its place among the interfaces, and itself.
@@ -580,7 +580,8 @@ impl Balance<'_> {
 
     /// Asserts that each received frame has left or was counted, exactly once. Returns the number lost.
     fn is_even(&self, when: &str) -> u64 {
-        // And not only in passing; a kernel sends a frame of its own now and then, which takes its time as well.
+        // Check twice, since the state may be transient; the kernel also sends its own frames now and then, which take
+        // time.
         for _ in 0..2 {
             let end = Instant::now() + Duration::from_secs(20);
             loop {
@@ -652,7 +653,7 @@ fn balanced(
 #[test]
 fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_with_what_the_kernel_lost()
  {
-    // More than two rings and mailboxes have room for.
+    // More than two rings and mailboxes can hold.
     const FRAMES: usize = 40_000;
     const FEW: usize = 500;
     for (through, queues, receive, transmit) in [
@@ -716,7 +717,7 @@ fn what_waits_at_workers_when_their_interface_is_let_go_of_is_counted_as_lost_wi
 /// Detaches an interface whose transmit workers hold all that the budget allows.
 #[test]
 fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_else_has_left() {
-    // More than the budget of an interface has room for.
+    // More than the budget of an interface allows.
     const FRAMES: usize = 1_000;
     for (through, receive, transmit) in [
         ("packet", 1, 1),
@@ -780,8 +781,8 @@ fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_
     }
 }
 
-/// Where each link has an arbiter, two workers receive and transmit at each interface, and more comes than any of them takes,
-/// while the interface that it leaves by is exchanged.
+/// With an arbiter per link and two receive and transmit workers at each interface, offers more than any of them can
+/// process, while the egress interface is replaced.
 #[test]
 fn in_a_flood_of_either_link_every_frame_is_counted_once_while_its_interface_is_exchanged() {
     const FRAMES: usize = 4_000;

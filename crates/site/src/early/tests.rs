@@ -1,4 +1,4 @@
-//! The kernel's program and the classifier agree on whose a frame is.
+//! The kernel's program and the classifier agree on the class and flow of a frame.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use support::{rule_match, seen};
 
 const CLASSES: usize = 4;
 
-/// A link with these rules, for frames that came from inside.
+/// Returns a link with these rules, for frames from inside.
 fn link(rules: &[(i32, Match)]) -> Link {
     let class = |number| format!("[[link.class]]\nname = \"class{number}\"\n");
     let text = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1mbit\"\n".to_owned()
@@ -44,7 +44,7 @@ fn filters(link: &Link) -> LinkClassifier {
     link.classifier(&ids.collect::<Vec<_>>(), random_key())
 }
 
-/// Limits of which nothing is left, for all classes.
+/// Returns exhausted limits for all classes.
 fn exhausted(link: &Link) -> io::Result<EarlyDrop> {
     let mut rules = rules(link, &filters(link), Role::Inside);
     for class in &mut rules.classes {
@@ -129,7 +129,7 @@ fn dropped_of(early: &EarlyDrop, trial: &fairlane_io::early::Trial, frame: &[u8]
     of.first().copied()
 }
 
-/// Whether tables may be made here.
+/// Whether tables may be created here.
 fn may() -> bool {
     match exhausted(&link(&[])) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -140,8 +140,8 @@ fn may() -> bool {
     }
 }
 
-/// Where the classifier sends frames from inside: one that is malformed to the default class; where filters ask for ports a later
-/// fragment where the first one of its datagram went, if that has come.
+/// Classes that the classifier selects for frames from inside: the default class for a malformed frame; if filters
+/// match ports, a later fragment goes where the first one of its datagram went, if that has arrived.
 struct Classes<'a> {
     link: &'a Link,
     filters: &'a LinkClassifier,
@@ -204,7 +204,7 @@ fn agree(
             let of = dropped_of(&early, trial, &whole);
             prop_assert_eq!(of, Some(expected), "{:?}", headers);
         }
-        // Whatever it is that arrives, its class loses by it and no other.
+        // Any arriving frame counts against its own class only.
         let mut broken = whole;
         for &(at, byte, length) in noise.iter().skip(number % 3) {
             let end = broken.len();
@@ -233,7 +233,7 @@ proptest! {
     }
 }
 
-/// An Ethernet header with these tags and this type, and what follows.
+/// Returns an Ethernet header with these tags and this type, and the payload.
 fn tagged(tags: &[(u16, u16)], kind: u16, behind: &[u8]) -> Vec<u8> {
     let mut frame = vec![2; 12];
     for (kind, tag) in tags {
@@ -373,7 +373,7 @@ fn frames_of_every_shape_are_dropped_of_the_class_that_the_classifier_has_for_th
     }
 }
 
-/// A flood of malformed frames takes nothing from a class whose flows are within their limits.
+/// A flood of malformed frames uses nothing of a class whose flows are within their limits.
 #[test]
 fn malformed_frames_have_a_limit_of_their_own_in_a_class_of_flows() {
     if !may() {
@@ -444,14 +444,14 @@ fn a_flood_of_fragments_takes_no_fragment_of_another_class() {
     for (by_xdp, v6) in [(false, false), (false, true), (true, false), (true, true)] {
         let trial = early.trial(by_xdp).unwrap();
         early.start();
-        // The daemon has no room for one of them.
+        // The daemon's queue is full for one of them.
         early.no_room(flood, || words(&fragment(v6, 1_000, 0, false)));
         let mut passed = 0;
         for id in 1..100 {
             let [first, last] = [true, false].map(|is_first| fragment(v6, 1_000, id, is_first));
             let first = drops(&trial, &first);
             passed += usize::from(!first);
-            // Whatever has room by then, the rest is of no use.
+            // A later part is useless, even if there is space by then.
             early.sent(flood, || words(&last));
             assert_eq!(drops(&trial, &last), first, "{id}");
             for _ in 0..2 {
@@ -468,8 +468,8 @@ fn a_flood_of_fragments_takes_no_fragment_of_another_class() {
     assert_eq!(early.dropped(link.default).frames, 0);
 }
 
-/// The thread stands still for a second. Voice, which sends 1.6 of its 2 Mbit/s meanwhile, then comes at once, more than its
-/// queue holds: it gets no window. The other class has sent more than it is guaranteed, and gets one.
+/// The thread stands still for a second. The frames of voice, which sends 1.6 of its 2 Mbit/s meanwhile, then arrive at
+/// once and exceed its queue: it gets no window. The other class has exceeded its guarantee, and gets one.
 #[test]
 fn a_class_that_keeps_to_its_guarantee_has_no_window_however_late_it_is_received() {
     if !may() {
@@ -632,7 +632,7 @@ fn what_was_dropped_early_of_a_class_stays_counted_when_that_goes() {
     assert_eq!(plan.early_of_gone, 10);
 }
 
-/// For how many seconds limits hold that an overload of a moment brings, at this time in seconds.
+/// Returns how many seconds the limits hold after a momentary overload at this time in seconds.
 fn holds(guard: &mut Guard, early: &EarlyDrop, from: u64) -> u64 {
     guard.look(early, true, 0, Nanos::from_secs(from));
     assert!(early.is_on());
@@ -663,17 +663,17 @@ fn limits_hold_for_longer_where_overloads_come_again_and_again() {
     early.stop();
     assert_eq!(holds(&mut guard, &early, from + 5), 64);
     now = from + 5 + 64 + 100;
-    // After two quiet minutes it is the first again.
+    // After two quiet minutes it counts as the first again.
     assert_eq!(holds(&mut guard, &early, now + 20), 1);
-    // So it is where nothing was shaped meanwhile.
+    // The same after a time without shaping.
     assert_eq!(holds(&mut guard, &early, now + 30), 2);
     guard.look(&early, true, 0, Nanos::from_secs(now + 40));
     guard.rest(&early);
     assert_eq!(holds(&mut guard, &early, now + 41), 1);
 }
 
-/// Queues reject a flood while the thread keeps up with it. There are limits before it stands still, so that what arrives
-/// meanwhile of the flood does not fill the ring.
+/// Queues reject a flood while the thread keeps up with it. Limits are set before it stands still, so that arrivals of
+/// the flood meanwhile do not fill the ring.
 #[test]
 fn a_flood_has_limits_before_the_thread_stands_still() {
     if !may() {

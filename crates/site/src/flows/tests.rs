@@ -12,7 +12,7 @@ use crate::rig::{self, InMemory, frame};
 
 const SECOND: Nanos = Nanos::from_millis(1_000);
 
-/// A link whose frames all go to one class, of flows per this.
+/// A link whose frames all go to one class, with flows per `per`.
 struct Rig {
     plans: Vec<Plan>,
     arbiter: InMemory,
@@ -70,7 +70,7 @@ impl Rig {
         told
     }
 
-    /// A whole walk, a few flows at a time, when it is due: how many steps it took.
+    /// Makes a whole walk when it is due, a few flows at a time. Returns the number of steps.
     fn walk(&mut self) -> usize {
         self.now = self.now.max(self.watch.due());
         let mut walking = self.watch.walk(&self.plans, self.now);
@@ -164,7 +164,7 @@ fn what_is_seen_in_passing_is_told_of_its_flow_once() {
     assert_eq!((first.came_again, first.came_marked), (1, 0));
     assert!(second.rtt_us.is_none());
     assert_eq!((second.came_again, second.came_marked), (0, 1));
-    // Another walk begins with nothing.
+    // Another walk starts from zero.
     rig.pass(1, 1);
     rig.walk();
     let top = rig.ask().try_recv().unwrap();
@@ -203,7 +203,7 @@ fn nothing_is_counted_once_nobody_has_asked_for_long() {
     }
     assert!(rig.now >= KEPT, "{walks}");
     assert_eq!(rig.watch.due(), Nanos::MAX);
-    // From then on it is as at first.
+    // From then on the behavior is as at first.
     let told = rig.ask();
     assert!(told.try_recv().is_err());
     rig.walk();

@@ -1,5 +1,4 @@
-//! No step takes longer where there are more classes or flows, by the time that the thread itself ran:
-//! other threads do not count.
+//! No step takes longer with more classes or flows, in CPU time of the thread: other threads do not count.
 
 use std::fmt::Write;
 
@@ -14,20 +13,20 @@ use crate::report::{LinkReport, PipelineReport};
 use crate::rig::{self, InMemory, frame};
 use crate::stretch::run_so_far;
 
-/// Few, and sixteen times as many.
+/// A small number, and sixteen times as many.
 const SIZES: [usize; 2] = [1_250, 20_000];
 /// Number of runs of each: a disturbance such as an interrupt rarely hits the same step in each.
 const TIMES: usize = 4;
 
 const LINK: &str = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n";
 
-/// A link of these classes.
+/// Returns a link with these classes.
 fn link(classes: &str) -> Arc<Link> {
     let text = LINK.to_owned() + "limit = { packets = 800000, bytes = \"800mb\" }\n";
     Arc::clone(&Site::parse(&(text + classes), "test").unwrap().links[0])
 }
 
-/// A link of one class with room for many packets, by this algorithm.
+/// Returns a link with one class and space for many packets, with this algorithm.
 fn ordered_by(algorithm: &str) -> Arc<Link> {
     let class = "limit = { packets = 50000, bytes = \"50mb\" }\n";
     link(&format!("algorithm = \"{algorithm}\"\n{REST}{class}"))
@@ -56,7 +55,7 @@ struct Rig {
     port: FlowId,
 }
 
-/// How long the thread ran for each step.
+/// Returns the CPU time of each step.
 fn ran(mut step: impl FnMut() -> bool) -> Vec<u64> {
     let mut all = Vec::new();
     loop {
@@ -79,7 +78,7 @@ impl Rig {
         }
     }
 
-    /// Goes over to another link, as the control thread has it done.
+    /// Switches to another link, as the control thread does.
     fn go_on_as(&mut self, link: &Arc<Link>) -> Vec<u64> {
         let next = self.plan.running().becomes(Arc::clone(link));
         if let Some(mut changing) = self.plan.changing(&next) {
@@ -101,7 +100,7 @@ impl Rig {
         all
     }
 
-    /// How many flows its classes have.
+    /// Returns the number of flows of its classes.
     fn flows(&self) -> u64 {
         let classes = self.arbiter.queue().classes();
         let flows = (self.plan.ids.iter()).map(|&id| classes.own_stats(id).unwrap().flows);
@@ -178,7 +177,7 @@ fn no_step_is_longer_where_more_classes_come_change_and_go() {
     is_bounded("classes that are counted", counted);
 }
 
-/// Most that a change of one class may take the thread; several times as much where nothing is optimised.
+/// The longest time that a change of one class may take the thread; several times as long without optimization.
 const A_CHANGE: u64 = if cfg!(debug_assertions) {
     400_000
 } else {
@@ -187,7 +186,7 @@ const A_CHANGE: u64 = if cfg!(debug_assertions) {
 /// Classes next to it.
 const OTHERS: usize = 10_000;
 
-/// A link of many classes, its text to be changed, and what one of them and its filters may become.
+/// Returns a link of many classes, its text, and the possible changes of one class and its filters.
 fn changed_in_one() -> (Arc<Link>, [(&'static str, Arc<Link>); 5]) {
     const LIMIT: &str = "limit = { packets = 8000000, bytes = \"800mb\" }\n";
     const ROOM: &str = "room = { packets = 400, bytes = \"24kb\" }\n";
@@ -196,7 +195,7 @@ fn changed_in_one() -> (Arc<Link>, [(&'static str, Arc<Link>); 5]) {
         |port: u32| format!("[[link.filter]]\nclass = \"one\"\ndestination-port = {port}\n");
     let above =
         "[[link.class]]\nname = \"above\"\n[[link.class]]\nname = \"below\"\nparent = \"above\"\n";
-    // Their weights have the same scale whatever the one has.
+    // Their weights have the same scale for any weight of the one.
     let other = |number: usize| {
         let weight = 1 + number % 7;
         format!("[[link.class]]\nname = \"c{number}\"\nweight = {weight}\n{ROOM}")
@@ -390,7 +389,7 @@ fn is_beyond_its_bound(rig: &mut Rig, seconds: f64) -> bool {
 
 #[test]
 fn classes_that_have_nothing_else_to_tell_are_shared_with_the_report_before() {
-    // As many as are shared together, and one.
+    // The size of a shared piece, and one.
     const OTHER: usize = 64;
     let between: String = (1..OTHER)
         .map(|number| format!("[[link.class]]\nname = \"c{number}\"\n"))
@@ -522,7 +521,7 @@ fn what_was_seen_and_lost_of_a_class_is_of_the_one_above_it_when_it_goes() {
     assert_eq!(known(&rig, "other"), (1.5, 20, 21));
 }
 
-/// A link whose default class is below one of two others.
+/// Returns a link whose default class is below one of two others.
 fn below(above: &str, keys: &str) -> Arc<Link> {
     let class = |name: &str, above: &str, keys: &str| {
         format!("[[link.class]]\nname = \"{name}\"\nparent = \"{above}\"\n{keys}")
@@ -564,7 +563,7 @@ fn a_class_that_moves_keeps_its_flows_in_their_order_and_those_without_packets()
         let port = rig.port;
         let idle = frame(9, 900);
         rig::pass(rig.arbiter.queue_mut(), port, idle, Nanos::ZERO);
-        // Of each flow as many bytes, in packets of its own length.
+        // As many bytes of each flow, in packets of its own length.
         for number in 0..60 {
             for source in [1, 2, 5] {
                 if number % source == 0 {

@@ -24,11 +24,11 @@ struct Out {
 struct Fate {
     is_gone: AtomicBool,
     panics: AtomicBool,
-    /// Takes nothing for now.
+    /// Takes no frames at present.
     is_full: AtomicBool,
     /// Drops the frames it takes, as sockets do.
     drops: AtomicBool,
-    /// Frames of those that it took that the kernel has not.
+    /// Number of accepted frames that the kernel has not taken.
     untaken: AtomicU64,
 }
 
@@ -135,7 +135,7 @@ fn numbers(frames: &[Frame]) -> Vec<(u32, u32)> {
     numbers.collect()
 }
 
-/// Waits for something.
+/// Waits until `is_so` returns true.
 #[track_caller]
 fn until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -165,7 +165,7 @@ fn between_threads_no_frame_is_lost_doubled_or_passes_its_flow_and_none_exceeds_
         let (mut handed, mut came, begun) = (0, 0, Instant::now());
         while came < u64::from(SOURCES * EACH) {
             assert!(begun.elapsed() < PATIENCE, "{came} frames came");
-            // As many as are released in a round.
+            // As many as a round releases.
             let mut batch = waiting.drain(..waiting.len().min(BATCH)).collect();
             handed += workers.transmit(&mut batch).unwrap() as u64;
             while let Some(frame) = batch.pop_back() {
@@ -272,7 +272,7 @@ fn what_a_full_mailbox_holds_is_with_the_device_within_the_rounds_promised_and_n
     let (device, fate, mut from) = out(ROOM);
     let (mut worker, mut handles) = one(device, 1 << 30, SLOTS);
     let millis = |round: usize| Nanos::from_millis(round as u64);
-    // The round in which they come is the first.
+    // The round in which they arrive is the first.
     worker.step(millis(1)).unwrap();
     let mut batch = frames(1, 2 * SLOTS as u32, 64);
     let held = handles.transmit(&mut batch).unwrap();
@@ -295,7 +295,7 @@ fn what_a_full_mailbox_holds_is_with_the_device_within_the_rounds_promised_and_n
         (waits.longest_round, waits.longest),
         (millis(1), millis(ROUNDS - 1))
     );
-    // While the device takes nothing, nothing is promised.
+    // While the device takes nothing, there is no guarantee.
     heard(&mut from);
     worker.step(millis(8)).unwrap();
     fate.is_full.store(true, Ordering::Relaxed);
@@ -371,7 +371,7 @@ fn a_worker_that_loses_its_device_says_why_and_every_frame_has_left_or_is_counte
         handed += sending.transmit(&mut waiting).unwrap();
         assert!(waiting.is_empty());
         until(|| sending.in_flight().is_err());
-        // As often as it is asked, and nothing is taken.
+        // The same result at each call, and nothing is taken.
         let mut batch = frames(16, 1, 64);
         for _ in 0..2 {
             let error = sending.transmit(&mut batch).unwrap_err();

@@ -35,7 +35,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Frames that a device holds.
 pub(crate) const ROOM: usize = 1 << 16;
 
-/// No queue drops a packet before it is full, however long a thread was off its core.
+/// No queue drops a packet before it is full, however long a thread was without a core.
 const TAIL_DROP: &str = "queue = \"tail-drop\"\n";
 
 /// A site with two directions, one of which has a class with a queue per host; packets that match no filter have a
@@ -70,15 +70,14 @@ fn site(rate: &str, rest: u32, (turned, has_more): (bool, bool)) -> Site {
     Site::parse(&text, "test").unwrap()
 }
 
-/// Of each link: what became of the frames of its classes, how many could not be read and matched no filter,
-/// and what became of all.
+/// For each link: the counts of its classes, the numbers of malformed and of unmatched frames, and the totals.
 type Counts = [(Vec<ClassStats>, [u64; 2], LaneStats); 2];
 
 /// A device in memory that transmits to one queue and receives from another.
 pub(crate) struct Wire {
     out: MemoryBackend<Frame>,
     arriving: MemoryBackend<Frame>,
-    /// Once nothing arrives any more.
+    /// The device reports an error once no frames are left.
     is_gone: bool,
     /// A good part of its ring is taken.
     is_filling: bool,
@@ -279,7 +278,7 @@ impl Rig {
         }
     }
 
-    /// Workers that have no thread receive all that there is room for.
+    /// Receives with threadless workers until they are full.
     fn receive(&mut self, now: Nanos) {
         receive(&mut self.workers, now);
     }
@@ -361,7 +360,7 @@ impl Rig {
     }
 }
 
-/// A worker on a thread of its own.
+/// A worker on a separate thread.
 struct Running {
     shared: Arc<Shared>,
     thread: JoinHandle<Left<Wire>>,
@@ -562,7 +561,7 @@ fn a_worker_leaves_in_the_device_what_its_mailbox_has_no_room_for() {
 #[test]
 fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() {
     let sites = [false, true].map(|more| site("100gbit", 60_000, (false, more)));
-    // So few places that each end waits for the other one.
+    // So few places that both ends wait for each other.
     let mut rig = Rig::new(&sites[0], Some(64));
     let clock = Clock::start();
     let mut rounds = 0;
@@ -581,7 +580,7 @@ fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() 
 const FRAMES: u32 = 20_000;
 const SOURCES: u32 = 16;
 
-/// Sends many frames both ways, to workers on threads of their own, and has steps made until all have come: each once
+/// Sends many frames both ways through workers on separate threads, and makes steps until all have arrived, each once
 /// and in order.
 fn all_pass(rig: &mut Rig, mut step: impl FnMut(&mut Rig)) {
     for host in &mut rig.hosts {
@@ -609,7 +608,7 @@ fn all_pass(rig: &mut Rig, mut step: impl FnMut(&mut Rig)) {
     running.into_iter().for_each(Running::end);
 }
 
-/// None of the frames of each source is missing before the last that came.
+/// Asserts that no frame of a source is missing before the last one that arrived.
 fn is_in_order(came: &[Vec<u8>]) {
     let mut next: HashMap<u32, u32> = HashMap::new();
     for frame in came {
@@ -620,7 +619,7 @@ fn is_in_order(came: &[Vec<u8>]) {
     }
 }
 
-/// All that was [sent](all_pass) was received and transmitted, and nothing else.
+/// Asserts that all frames [sent](all_pass), and no others, were received and transmitted.
 fn all_is_counted(rig: &mut Rig) {
     for (_, _, lane) in rig.counts() {
         assert_eq!(
@@ -737,7 +736,7 @@ fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
         let numbers = round * FRAMES..(round + 1) * FRAMES;
         host.send(numbers.map(|number| frame(1, number, 64)));
         worked.start().unwrap();
-        // As where another process was to take over, and did not.
+        // As when another process was to take over and did not.
         worked.rest(&mut frames);
     }
     worked.start().unwrap();

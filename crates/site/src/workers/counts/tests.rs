@@ -1,4 +1,4 @@
-//! How many threads there are, and which cannot be.
+//! The number of threads, and numbers that are rejected.
 
 use super::*;
 

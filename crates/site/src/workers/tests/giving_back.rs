@@ -5,7 +5,7 @@ use super::*;
 /// Produces frames of this many bytes endlessly, in reused memory as sockets do, and notes its addresses.
 pub(super) struct Endless {
     pub(super) bytes: usize,
-    /// Where frames lie, if in memory shared with a kernel; as many as there are free ones then.
+    /// The memory of frames, if shared with a kernel; then there are as many as are free.
     pub(super) umem: Option<Umem>,
     /// Number of calls to `attend`.
     pub(super) attended: Arc<AtomicU64>,

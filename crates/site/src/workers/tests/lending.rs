@@ -1,4 +1,4 @@
-//! With a thread that forwards for each link, frames fare as they do on one.
+//! With a forwarding thread per link, frames are treated as with one.
 
 use super::*;
 use crate::early::Guard;
@@ -23,14 +23,14 @@ pub(super) fn round_apart(rig: &mut Rig, now: Nanos) {
     }
 }
 
-/// A rig whose second lane is made rounds of by another thread now and then.
+/// A rig whose second lane is at times run by another thread.
 struct Both {
     second: Second,
     guard: Guard,
     clock: Clock,
     /// Rounds since the lane was lent.
     rounds: usize,
-    /// How often it came home.
+    /// Number of its returns.
     times: usize,
 }
 
@@ -82,7 +82,7 @@ fn between_two_threads_that_forward_no_frame_is_lost_doubled_or_reordered_while_
     all_is_counted(&mut rig);
 }
 
-/// The lane comes home when the interface on this side is gone, whichever thread has the workers there.
+/// The lane returns when the interface on this side is gone, whichever thread has the workers there.
 fn lane_comes_home_from(gone: Side) {
     let mut rig = Rig::new(&site("100gbit", 60_000, (false, false)), Some(64));
     let mut both = Both::start();
@@ -100,7 +100,7 @@ fn lane_comes_home_from(gone: Side) {
         clock,
         ..
     } = both;
-    // It comes without being called.
+    // It returns without being recalled.
     let error = loop {
         assert!(begun.elapsed() < PATIENCE, "{} came", came.len());
         let now = clock.now();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Devices at which frames wait, of flows of which each comes to one of them alone.
+/// Returns devices with queued frames; each flow arrives at only one of them.
 pub(super) fn fan(count: u32, frames: u32) -> Vec<Wire> {
     let device = |source| {
         let (to, arriving) = memory::pair(ROOM);
@@ -32,7 +32,7 @@ pub(super) fn full(
     (handles, workers)
 }
 
-/// Workers without threads receive all that they have room for.
+/// Receives with threadless workers until they are full.
 pub(super) fn receive(workers: &mut [Worker<Wire>], now: Nanos) {
     for worker in workers {
         while worker.step(now).unwrap().moved() > 0 {}
@@ -182,7 +182,7 @@ fn where_several_workers_end_for_good_each_frame_was_taken_or_is_counted() {
 fn what_workers_have_told_that_was_lost_is_known_when_one_of_them_has_panicked() {
     let device = || Endless::new(60);
     let mut handles = working(vec![device(), device()], 8);
-    // As where one has panicked: it leaves nothing.
+    // As when a worker has panicked: it leaves nothing.
     let thread = thread::spawn(|| None);
     let worker = handles.each[1].thread.replace(thread).unwrap();
     let sender = Endless::new(60);

@@ -9,7 +9,7 @@ fn in_memory(umem: &Umem) -> Endless {
     }
 }
 
-/// Waits until all frames are free: those of threads that end are soon.
+/// Waits until all frames are free: those of ending threads are free soon.
 fn all_free(umem: &Umem) {
     let begun = Instant::now();
     while umem.free_frames() < umem.frames() {
@@ -20,7 +20,7 @@ fn all_free(umem: &Umem) {
 
 #[test]
 fn frames_that_are_dropped_go_back_to_who_received_them_without_the_list_that_all_share() {
-    // Of each worker a batch that is in the hand of the thread that forwards, and one that is on its way back.
+    // For each worker, one batch with the forwarding thread, and one on its way back.
     const FRAMES: u32 = 2 * 2 * BATCH as u32;
     let umem = Umem::new(FRAMES, 2_048).unwrap();
     let forward = || {

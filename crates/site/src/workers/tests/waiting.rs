@@ -10,10 +10,10 @@ use crate::pipeline::{HELD, arrival_rounds};
 #[test]
 fn what_workers_hold_is_taken_in_within_the_rounds_that_are_promised_and_not_before() {
     for count in 1..=Workers::MOST {
-        // More than is taken in all that time: all of them always have frames.
+        // More than is taken in all that time, so all workers always have frames.
         let frames = 4 * SLOTS;
         let (mut handles, mut workers) = full(count, frames as u32, SLOTS);
-        // So that there is no room when the last of a batch has been handed on, and another is received.
+        // The mailbox is then full when the last frame of a batch was handed on and another batch is received.
         let first = (17 * BATCH) - (HELD - BATCH);
         assert_eq!(
             handles.take(&mut Vec::new(), first * count).unwrap(),
@@ -96,7 +96,7 @@ fn what_is_measured_of_frames_that_wait_is_within_what_is_promised() {
 
 #[test]
 fn waits_are_measured_from_when_the_link_is_shaped() {
-    // The first round takes one batch, and nothing is held to any time until the second begins.
+    // The first round takes one batch, and no limit applies until the second begins.
     let waits = measured(1, &[1_000, 500_000, 500_100, 500_200, 500_300], false);
     assert_eq!(waits.longest_round, Nanos::from_micros(100));
     assert!(
@@ -119,7 +119,7 @@ fn frames_that_wait_for_more_rounds_than_are_promised_are_counted() {
         handles.take(&mut taken, BATCH).unwrap();
     }
     let waits = handles.waits();
-    // They came before the first look, or with it.
+    // They arrived before the first poll, or with it.
     assert_eq!((waits.rounds, waits.beyond), (33, 2));
     assert_eq!(
         (waits.longest, waits.longest_round),
