@@ -150,7 +150,7 @@ Proof.
   lia.
 Qed.
 
-(** Both are within the bound of [bounds::sched_plus], (5 - 1 / m) L_k / phi + DS- + DS+ + M L - m L_k. *)
+(** Both are within Theorem 2 of the QFQ+ paper, (5 - 1 / m) L_k / phi + DS- + DS+ + M L - m L_k. *)
 Theorem plus_b_wfi a k st0 st t in0 inn wk :
   (forall a s h, rf a s h <= s + h * c a + late a) \/ (forall a s h, rf a s h <= s + late a) ->
   interval a k st0 st t in0 inn wk ->

@@ -163,12 +163,12 @@
 //!   DS+ after F_n, or S_n. V grows by no less than the work, and packet n is part of it: until it is
 //!   sent, the link does `(sum of l_j to l_n) / phi + DS+ + L` after a_j at most, and Q before. The clock
 //!   reads no less than a_j and the sum over g at f_n.
-//! * *SCFQ and DRR*: e is the T-WFI. [`scfq`] and [`drr`] count B from any time at which the flow is backlogged,
-//!   and allow for all of B: also for packets that arrive later, while it stays so. The last packet up to n
+//! * *SCFQ, DRR and SCHED+*: e is the T-WFI. [`scfq`], [`drr`] and [`sched_plus`] count B from any time at which
+//!   the flow is backlogged, and allow for all of B: also for packets that arrive later, while it stays so. Under
+//!   SCHED+ another flow may have served the aggregate ahead before. The last packet up to n
 //!   that finds the flow idle has a clock of its arrival or later, from which B is the sum up to n.
 //! * *Any flow with a strict B-WFI* has e = (B-WFI) / phi in the same way: while it is backlogged it is
-//!   never further behind its share. This is the T-WFI for SCHED+, where an aggregate may have been
-//!   served ahead by another of its flows, and no smaller latency is known.
+//!   never further behind its share.
 //! * *Strict priority*: Q. All that is sent after an arrival is of the level.
 //! * *WF2Q*: L + Q. Each packet leaves by L / R after the fluid server has finished it, which that does by f_n.
 //! * *WFQ*: Q ([`wfq`]).
@@ -202,6 +202,7 @@
 //!   [`qfq_equal_packets`], and not for a short one after long ones.
 //! * The QFQ+ paper's Eqs. 6 and 7 end in L and M L / m_k. Both follow from phi L and
 //!   phi M L (A.18), which are no larger and stand here.
+//! * The QFQ+ paper's Theorems 1 and 2 have (5 - 1 / m_k) L_k / phi for SCHED+. [`sched_plus`] has less.
 //! * The PSPAT paper's Eqs. 2 and 3 leave out Q. Its Eq. 1 adds what its dispatchers cost; a
 //!   transmit queue behind them costs Q on top.
 
@@ -305,6 +306,18 @@ impl Wfi {
             false => (turns * (1.0 + 1e-6)) as u64 as f64 + 1.0,
         };
         work - (turns + 1.0 - whole).max(0.0) * self.turn.0 * (1.0 / share - 1.0)
+    }
+
+    /// The larger of both, in each index.
+    fn or_looser(self, other: Wfi) -> Wfi {
+        let larger = |one: Work, other: Work| Work(one.0.max(other.0));
+        Wfi {
+            strict: self.strict && other.strict,
+            service: larger(self.service, other.service),
+            delay: larger(self.delay, other.delay),
+            latency: larger(self.latency, other.latency),
+            turn: larger(self.turn, other.turn),
+        }
     }
 
     fn with_service(self, more: f64) -> Wfi {

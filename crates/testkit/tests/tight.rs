@@ -134,12 +134,8 @@ fn kept() -> Vec<(String, Index, Adversary)> {
     all
 }
 
-/// Bounds that no kept schedule reaches to 95%: docs/bounds.md says why.
-const LOOSE: [(&str, Index); 3] = [
-    ("qfq+", Index::Delay),
-    ("s-kps+-tree", Index::Delay),
-    ("s-kps+", Index::Latency),
-];
+/// Bounds that no kept schedule reaches to 95%: docs/bounds.md names them.
+const LOOSE: [(&str, Index); 1] = [("qfq+", Index::Delay)];
 
 /// The ratio of the schedule in `file`, after a search of so many packets for nearer ones.
 fn nearest(mut adversary: Adversary, file: &Path, search: Option<u64>) -> Result<f64, Broken> {

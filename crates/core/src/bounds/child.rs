@@ -57,7 +57,8 @@ impl Child<'_> {
     }
 
     /// The loosest bound over the sizes that the aggregates of a kind may have: they are
-    /// filled one after the other, so all are full but one.
+    /// filled one after the other, so all are full but one. Each index may be the largest for
+    /// another size.
     fn aggregated(&self, bound: fn(&Aggregate, Slot) -> Wfi) -> Option<Wfi> {
         let siblings = self.siblings;
         let most = siblings.algorithm.members()?.get().min(siblings.most_alike);
@@ -67,7 +68,7 @@ impl Child<'_> {
             .into_iter()
             .filter_map(|members| Aggregate::new(self.terms, members, most).ok())
             .map(|aggregate| bound(&aggregate, self.slot()))
-            .max_by(|a, b| a.delay.bytes().total_cmp(&b.delay.bytes()))?;
+            .reduce(Wfi::or_looser)?;
         Some(loosest + Wfi::of(self.terms.share(), self.unknown_head().0))
     }
 }

@@ -266,30 +266,36 @@ impl Aggregate {
 }
 
 /// SCHED+: an algorithm with timestamps over aggregates, with DRR inside, for one of the
-/// flows (Theorems 1 and 2 of the QFQ+ paper):
+/// flows:
 ///
 /// ```text
-/// T-WFI R = (5 - 1 / m_k) L_k / phi + DS- + DS+ + M L - m_k L_k + Q
-/// B-WFI   = phi T-WFI R
+/// T-WFI R   = (3 - 2 / m_k) L_k / phi + DS- + DS+ + M L - m_k L_k + Q
+/// B-WFI/phi = (4 - 3 / m_k) L_k / phi + DS- + DS+ + M L - m_k L_k + Q
+/// latency   = T-WFI R
 /// ```
+///
+/// If DS+ counts from F, all have L_k / phi - m_k L_k more.
 ///
 /// An aggregate is a flow with weight m_k phi and packets of its budget m_k L_k; those of
 /// the others are up to M L, also where other aggregates' packets are longer or shorter.
-/// So its start is up to `DS- + L_k / phi - m_k L_k` after V, and V up to
-/// `DS+ + L_k / phi + M L - m_k L_k` after its start, if DS+ counts from F. DRR inside
-/// sends less than `m_k W + 3 (m_k - 1) L_k` of the aggregate until W of the flow is sent.
-/// That adds up to `(5 - 3 / m_k) L_k / phi + M L - 2 m_k L_k`, and less if DS+ counts from
-/// S. The theorem leaves m_k L_k more, which an aggregate may need that was charged for a
-/// whole budget and used up none of it.
+/// So its start is up to `DS- + L_k / phi - m_k L_k` after V. V is up to `DS+ + M L` after its
+/// start, and `L_k / phi - m_k L_k` more if DS+ counts from F. DRR inside sends up to
+/// `m_k W + 3 (m_k - 1) L_k` of the aggregate until W of the flow is sent. It is
+/// `2 (m_k - 1) L_k` if W ends with a packet of known length. The proofs are in `docs/proofs.md`.
+///
+/// Theorems 1 and 2 of the QFQ+ paper have (5 - 1 / m_k) L_k / phi in both: this is never less.
 pub fn sched_plus(aggregate: &Aggregate, errors: Errors) -> Wfi {
     let flow = &aggregate.flow;
     let (members, most) = (f64::from(aggregate.members), f64::from(aggregate.most));
-    let inside = (5.0 - 1.0 / members) * flow.packet_service().0;
-    let outside = most * flow.longest() - members * flow.length();
-    Wfi::of(
-        flow.share(),
-        inside + errors.sum() + outside + flow.queued(),
-    )
+    let own = flow.packet_service().0;
+    let ahead = own - members * flow.length();
+    let behind = match errors.finish {
+        Finish::AfterFinish(_) => ahead,
+        Finish::AfterStart(_) => 0.0,
+    };
+    let outside = ahead + behind + errors.sum() + most * flow.longest() + flow.queued();
+    let others = (1.0 - 1.0 / members) * own;
+    Wfi::of(flow.share(), outside + 2.0 * others).with_service(flow.share() * others)
 }
 
 /// WF2Q++: WF2Q+ over aggregates, [`sched_plus`].
@@ -302,8 +308,8 @@ pub fn gfq_plus(aggregate: &Aggregate, slot: Slot) -> Wfi {
     sched_plus(aggregate, Errors::gfq(aggregate.slot(slot)))
 }
 
-/// QFQ+: QFQ over aggregates, [`sched_plus`]. With [`Slot::Loose`] this is Eq. 22,
-/// (11 - 1 / m_k) L_k / phi + M L - m_k L_k + Q.
+/// QFQ+: QFQ over aggregates, [`sched_plus`]. With [`Slot::Loose`] its T-WFI R is
+/// (9 - 2 / m_k) L_k / phi + M L - m_k L_k + Q. Eq. 22 has 11 - 1 / m_k.
 pub fn qfq_plus(aggregate: &Aggregate, slot: Slot) -> Wfi {
     sched_plus(aggregate, Errors::qfq(aggregate.slot(slot)))
 }

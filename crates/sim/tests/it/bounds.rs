@@ -172,12 +172,13 @@ impl Around {
         let all = (1..=most)
             .filter_map(|members| Aggregate::new(terms, members, most).ok())
             .map(|aggregate| bound(&aggregate));
-        let loosest = all.reduce(|a, b| {
-            if a.delay.bytes() > b.delay.bytes() {
-                a
-            } else {
-                b
-            }
+        // Each index may be the largest for another size.
+        let larger = |one, other| if one > other { one } else { other };
+        let loosest = all.reduce(|one, other| bounds::Wfi {
+            service: larger(one.service, other.service),
+            delay: larger(one.delay, other.delay),
+            latency: larger(one.latency, other.latency),
+            ..one
         })?;
         Some(loosest + bounds::qfq_rounding(&terms, self.work))
     }
