@@ -39,7 +39,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All Rust files below `folder`.
+/// Returns all Rust files below `folder`.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     files(folder, "rs")
 }
@@ -362,7 +362,7 @@ fn is_test(span: &str) -> bool {
         && !metric.iter().any(|end| span.ends_with(end))
 }
 
-/// The names of all functions that begin a line.
+/// Returns the names of all functions that begin a line.
 fn functions(sources: &[PathBuf]) -> HashSet<String> {
     let mut names = HashSet::new();
     for source in sources {
@@ -378,7 +378,7 @@ fn functions(sources: &[PathBuf]) -> HashSet<String> {
     names
 }
 
-/// The names of all theorems and lemmas.
+/// Returns the names of all theorems and lemmas.
 fn theorems() -> HashSet<String> {
     let mut names = HashSet::new();
     for theory in files(&crates().join("../proofs/theories"), "v") {

@@ -169,7 +169,7 @@ fn printed(name: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The number behind these words in one of the lines.
+/// Returns the number after these words in one of the lines.
 fn number(text: &str, words: &str) -> f64 {
     let (_, rest) = text
         .split_once(words)

@@ -17,7 +17,7 @@ use fairlane_site::measured::{Through, pass};
 
 const README: &str = include_str!("../../../README.md");
 
-/// The first file in the README.
+/// Returns the first file in the README.
 fn site() -> Site {
     let (_, text) = README
         .split_once("```toml\n")
@@ -38,7 +38,7 @@ fn frame(source: [u8; 4], protocol: u8, dscp: u8, bytes: u16) -> Vec<u8> {
     frame
 }
 
-/// Of each of eight machines a long segment and a call's packet.
+/// Returns a long segment and a call's packet of each of eight hosts.
 fn frames() -> Vec<Vec<u8>> {
     let machines = (1..=8).map(|number| [192, 168, 0, number]);
     machines
@@ -50,7 +50,7 @@ fn frames() -> Vec<Vec<u8>> {
 const IP: usize = 20;
 const TCP: usize = 32;
 
-/// A long segment of each of eight machines, with timestamps.
+/// Returns a long segment of each of eight hosts, with timestamps.
 fn segments() -> Vec<Vec<u8>> {
     let machines = (1..=8).map(|number| [192, 168, 0, number]);
     let segments = machines.map(|source| {
@@ -95,7 +95,7 @@ fn many(classes: u16) -> Site {
     Site::parse(&text, "many.toml").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A short datagram for each, in an order that looks random.
+/// Returns a short datagram for each class, in a pseudo-random order.
 fn datagrams(classes: u16) -> Vec<Vec<u8>> {
     let each = |number| {
         let mut datagram = frame([192, 168, 0, 1], 17, 0, 46);

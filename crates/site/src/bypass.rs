@@ -31,8 +31,8 @@ impl Display for Bypass {
     }
 }
 
-/// The bypasses of a site with these interfaces on this machine; none where an interface is not there, or the
-/// kernel cannot be asked. Some system calls.
+/// Returns the bypasses of a site with these interfaces on this machine; none if an interface does not exist, or the
+/// kernel cannot be queried. Some system calls.
 #[must_use]
 pub fn bypasses(interfaces: &Interfaces) -> Vec<Bypass> {
     // The run moves the addresses that are still outside.
@@ -162,7 +162,7 @@ pub(crate) struct NetworkWatch {
 }
 
 impl NetworkWatch {
-    /// In the calling thread's network namespace.
+    /// Opens the watch in the calling thread's network namespace.
     pub(crate) fn open(notify: &Notify) -> NetworkWatch {
         let watch = Watch::open().doing("watching for ways past the site");
         let watch = watch.map_err(|error| notify(Notice::Warning(error.to_string())));

@@ -104,7 +104,7 @@ impl FrameClassifier {
         }
     }
 
-    /// The place of a class.
+    /// Returns the place of a class.
     #[inline]
     fn place(&self, class: ClassId) -> Option<u32> {
         self.places.get(class.number() as usize).copied()?
@@ -235,7 +235,7 @@ impl FrameClassifier {
         }
     }
 
-    /// Where a frame goes that stays in the class at this place.
+    /// Returns the destination of a frame that stays in the class at this place.
     pub(crate) fn within(&self, place: usize, received: &Received) -> ClassFlow {
         let bytes = received.frame.bytes();
         (self.filters).within(place, bytes, Layer::Ethernet, &received.origin)

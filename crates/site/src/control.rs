@@ -241,7 +241,7 @@ struct LastReload {
 }
 
 impl LastReload {
-    /// One that succeeds now.
+    /// Creates the record of an attempt that succeeds now.
     fn succeeded() -> LastReload {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         LastReload {
@@ -261,7 +261,7 @@ impl LastReload {
 }
 
 impl Control {
-    /// The run begins. Returns when.
+    /// Starts the run. Returns the start time.
     pub(crate) fn start(&mut self) -> Nanos {
         self.state.littered = TIDYINGS;
         self.state.start = self.clock.now();
@@ -286,7 +286,7 @@ impl Control {
         self.network.look(interfaces, longest, &self.notify)
     }
 
-    /// Until the forwarding thread has ended, or does not end in time; then closes all.
+    /// Runs until the forwarding thread has ended, or has failed to end in time; then closes everything.
     pub(crate) fn run(
         mut self,
         events: &Receiver<Event>,

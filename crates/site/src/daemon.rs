@@ -206,7 +206,7 @@ impl Handle {
         self.file().unsaved
     }
 
-    /// The file says this from now on.
+    /// Records that the file has this text from now on.
     pub fn wrote(&self, text: Arc<str>) {
         // Before the site is read, so that a change that runs from now on counts after this.
         let mut file = self.file();
@@ -217,7 +217,7 @@ impl Handle {
         let _ = self.events.send(Event::Wrote);
     }
 
-    /// The file has this text, without the last `unsaved` changes.
+    /// Records that the file has this text, which lacks the last `unsaved` changes.
     pub(crate) fn resume(&self, text: Arc<str>, unsaved: u64) {
         *self.file() = FileText { text, unsaved };
     }
@@ -485,13 +485,13 @@ impl Daemon {
         self.control.handle.clone()
     }
 
-    /// The interface on the near side, and the one outside.
+    /// Returns the interface on the near side, and the one outside.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface; 2] {
         &self.control.devices
     }
 
-    /// The links that it shapes, with the near side's first.
+    /// Returns the links that it shapes, with the near side's first.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         self.control.plans.iter().map(|plan| &*plan.link)
     }
@@ -568,7 +568,7 @@ impl Daemon {
 }
 
 impl Outcome {
-    /// Of a run that has not begun.
+    /// Creates the result of a run that has not begun.
     fn failed(error: Error) -> Outcome {
         Outcome {
             report: Arc::default(),
@@ -609,7 +609,7 @@ pub(crate) fn near_role(interfaces: &Interfaces) -> Role {
     }
 }
 
-/// Early drop at both devices, by side.
+/// Creates the early drop at both devices, by side.
 fn ports(interfaces: &Interfaces, notify: &Notify) -> Ports {
     let near = match &interfaces.near {
         Near::Inside(name) | Near::Tap(name) => name,

@@ -47,7 +47,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         false
     }
 
-    /// Where frames arrive, if they can be dropped there.
+    /// Returns the gate where arriving frames can be dropped, if there is one.
     fn gate(&self) -> Option<Gate> {
         None
     }
@@ -78,7 +78,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         0
     }
 
-    /// How frames are exchanged with the interface.
+    /// Returns a description of the backend.
     fn backend(&self) -> String;
 
     /// Returns the current backend, if it may change. Does not allocate.
@@ -290,7 +290,7 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Those of all links of a site.
+    /// Returns the needs of all links of a site.
     pub(crate) fn of(site: &Site) -> Needs {
         let links = || site.links.iter();
         let longest = links().map(|link| link.longest.get() - link.overhead);
@@ -306,7 +306,7 @@ impl Needs {
     }
 }
 
-/// The interfaces that a site names, the near one first.
+/// Returns the interfaces that a site names, the near one first.
 pub(crate) fn named(interfaces: &Interfaces) -> impl Iterator<Item = &String> {
     let near = match &interfaces.near {
         Near::Inside(name) => Some(name),
@@ -552,7 +552,7 @@ pub(crate) fn cost(backend: config::Backend) -> fn(usize) -> u64 {
     }
 }
 
-/// How an interface is opened through packet sockets.
+/// Returns the options of an interface's packet sockets.
 fn of_packets(deaf: bool) -> packet::Options {
     packet::Options {
         deaf,

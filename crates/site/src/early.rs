@@ -86,7 +86,7 @@ impl Port {
         }
     }
 
-    /// The interface is open, for the first time or again, or another in its place.
+    /// Installs the tables at an interface that was opened, for the first time, again, or as a replacement.
     pub(crate) fn opened(&self, name: &str, gate: Gate) {
         self.change(|state| {
             if state.name != name {
@@ -97,17 +97,17 @@ impl Port {
         });
     }
 
-    /// These tables count from now on, and no others.
+    /// Replaces the tables.
     pub(crate) fn exchange(&self, early: Option<Arc<EarlyDrop>>) {
         self.change(|state| state.early = early);
     }
 
-    /// The same tables count again.
+    /// Installs the same tables again.
     pub(crate) fn put_again(&self) {
         self.change(|_| ());
     }
 
-    /// The tables for a link, with its classes' places; none where the kernel does not let us.
+    /// Creates the tables for a link, with its classes' places; `None` if the kernel does not permit it.
     pub(crate) fn tables(&self, link: &Link, filters: &LinkClassifier) -> Option<Tables> {
         let mut rules = rules(link, filters, self.role);
         for class in &mut rules.classes {
@@ -200,7 +200,7 @@ fn limit(kind: &ClassKind) -> (u32, u32) {
     (first, most.max(room.packets))
 }
 
-/// The words of a frame's headers; none of one that is malformed.
+/// Returns the words of a frame's headers; `None` for a malformed one.
 pub(crate) fn words(frame: &[u8]) -> Option<(Family, [u64; WORDS])> {
     let headers: Headers = classify::parse(frame, Layer::Ethernet).ok()?;
     let (_, family) = FAMILIES

@@ -303,7 +303,7 @@ impl Seen {
     }
 }
 
-/// The classes of flows of a link, by place.
+/// Returns the classes of flows of a link, by place.
 fn of_flows(plan: &Plan) -> impl Iterator<Item = (usize, &Flows)> {
     let classes = plan.link.classes.iter().enumerate();
     classes.filter_map(|(place, class)| match &class.kind {

@@ -106,7 +106,7 @@ pub(crate) struct OwedRoom {
 }
 
 impl OwedRoom {
-    /// This thread has a frame that the other one has received. O(1).
+    /// Notes that this thread has a frame that the other one received. O(1).
     #[inline]
     pub(crate) fn took(&mut self, frame: &Frame) {
         match frame {

@@ -107,7 +107,7 @@ impl From<Ring> for Shape {
     }
 }
 
-/// The time that all processes have in common.
+/// Returns the monotonic time, which all processes share.
 fn uptime() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -174,7 +174,7 @@ pub(crate) struct Recorder {
 
 const _: () = assert!(size_of::<Option<Recorder>>() == 32 && DOUBLINGS < Recorder::NONE as usize);
 
-/// The time that some bytes take at a rate in bits per second.
+/// Returns the transmission time of `bytes` at a rate in bits per second.
 pub(crate) fn duration(bytes: u64, bps: u64) -> Nanos {
     let nanos = u128::from(bytes) * 8_000_000_000 / u128::from(bps.max(1));
     Nanos(nanos.min(u64::MAX.into()) as u64)
@@ -183,7 +183,7 @@ pub(crate) fn duration(bytes: u64, bps: u64) -> Nanos {
 impl Recorder {
     const NONE: u8 = u8::MAX;
 
-    /// All recorders of a meter are of one thread.
+    /// Creates a recorder. All recorders of a meter belong to one thread.
     pub(crate) fn new(meter: Arc<Meter>) -> Recorder {
         Recorder {
             meter,
@@ -258,7 +258,7 @@ impl Meter {
         self.doublings.get_or_init(none)[doubling].get_or_init(empty)
     }
 
-    /// The counts of a doubling, if they were made.
+    /// Returns the counts of a doubling, if they were made.
     fn made(&self, doubling: usize) -> Option<&Parts> {
         self.doublings.get()?[doubling].get()
     }
@@ -348,7 +348,7 @@ impl Meter {
         self.nonconforming.load(Ordering::Relaxed)
     }
 
-    /// Packets within the contract that took longer than its bound.
+    /// Returns the number of conforming packets that took longer than the bound.
     pub(crate) fn violations(&self) -> u64 {
         self.violations.load(Ordering::Relaxed)
     }
@@ -451,7 +451,7 @@ fn bucket_of(delay: Nanos) -> usize {
     }
 }
 
-/// The longest delay that falls into a bucket.
+/// Returns the longest delay that falls into a bucket.
 fn longest_in(bucket: usize) -> u64 {
     let (doubling, part) = (bucket / PARTS, bucket % PARTS);
     let after = match doubling {
@@ -511,7 +511,7 @@ impl Counts {
         self.plus(sums)
     }
 
-    /// The sums of both. O(buckets of both).
+    /// Returns the sums of both. O(buckets of both).
     fn plus(&self, others: impl Iterator<Item = (usize, u64)>) -> Counts {
         let (mut own, mut others) = (self.iter().peekable(), others.peekable());
         let next = std::iter::from_fn(move || {
@@ -532,7 +532,7 @@ impl Counts {
 }
 
 impl FromIterator<(usize, u64)> for Counts {
-    /// Of buckets in their order.
+    /// Collects buckets in ascending order.
     fn from_iter<T: IntoIterator<Item = (usize, u64)>>(counts: T) -> Counts {
         let mut writer = Writer::within(0);
         let counts = counts.into_iter();
@@ -556,7 +556,7 @@ impl Writer {
         }
     }
 
-    /// A later bucket than all before; one that is empty is left out.
+    /// Appends a bucket above all before; an empty one is left out.
     #[inline]
     fn write(&mut self, bucket: usize, count: u64) {
         if count > 0 {
@@ -641,7 +641,7 @@ impl Delays {
         counts.map(|(bucket, count)| (Nanos(longest_in(bucket)), count))
     }
 
-    /// Their mean, in nanoseconds; `None` without any.
+    /// Returns the mean in nanoseconds; `None` without delays.
     pub(crate) fn mean(&self) -> Option<f64> {
         let sum: f64 = (self.distinct())
             .map(|(delay, count)| delay.0 as f64 * count as f64)
@@ -650,14 +650,14 @@ impl Delays {
         (count > 0).then(|| sum / count as f64)
     }
 
-    /// The longest that was ever counted; 0 before the first.
+    /// Returns the longest delay counted; 0 before the first.
     #[must_use]
     pub fn longest(&self) -> Nanos {
         self.longest
     }
 
-    /// The delays that these parts of the packets did not exceed, to two digits; `None` without any. In ascending
-    /// order. O(distinct delays).
+    /// Returns quantiles of the delays for these parts of the packets, to two digits; `None` without any. The parts are
+    /// in ascending order. O(distinct delays).
     fn quantiles<const N: usize>(&self, ascending: [f64; N]) -> Option<[Nanos; N]> {
         let all = self.count();
         let (mut counts, mut last, mut so_far) = (self.counts.iter(), None, 0);

@@ -53,7 +53,7 @@ impl OpaqueWindow {
     }
 }
 
-/// The protocol that no filter looks into, if its frames are many among these.
+/// Returns the protocol unknown to the filters, if many of these frames are of it.
 fn protocol(counts: Counts, ethertype: u16) -> Option<Arc<str>> {
     const LEAST: u64 = 100;
     const PART: u64 = 100;

@@ -187,7 +187,7 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Of the classes with these numbers.
+    /// Creates the order to count the classes with these numbers.
     pub(crate) fn of(ids: [Vec<ClassId>; 2]) -> Counting {
         Counting {
             links: ids.map(|ids| LinkCount {

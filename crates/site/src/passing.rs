@@ -83,7 +83,7 @@ fn places<T: Default + fmt::Debug>() -> Box<[T; PLACES]> {
     places.try_into().expect("as many as were made")
 }
 
-/// The eyes of both directions.
+/// Creates the observers of both directions, with their findings.
 pub(crate) fn watches() -> Result<[(Watch, Findings); 2]> {
     let table = Arc::new(Table {
         sent: [places(), places()],

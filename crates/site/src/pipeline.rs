@@ -45,7 +45,7 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Of a site with these interfaces, and these workers at each.
+    /// Creates the pipeline of a site with these interfaces, and these workers at each.
     pub(crate) fn new(
         site: &Site,
         interfaces: &Interfaces,

@@ -84,7 +84,7 @@ impl Passing {
         })
     }
 
-    /// That of a class below it, too.
+    /// Adds the observations of a descendant class.
     pub(crate) fn extend(&mut self, below: &Passing) {
         self.trips.extend(&below.trips);
         self.again += below.again;
@@ -101,7 +101,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// A figure of the report; 0 before the first.
+    /// Returns a figure of the report; 0 before the first.
     pub(crate) fn figure(&self, of: fn(&ClassReport) -> u64) -> u64 {
         self.report.as_deref().map_or(0, of)
     }
@@ -187,8 +187,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// How this link becomes the other one. Takes the time that classes take, and filters where they are
-    /// others.
+    /// Computes the change from this link to the other one. Takes time for its classes, and for its filters if they
+    /// differ.
     pub(crate) fn becomes(&self, link: Arc<Link>) -> Next {
         let same_rules =
             Arc::ptr_eq(&link.rules, &self.link.rules) || link.rules == self.link.rules;
@@ -352,7 +352,7 @@ impl Plan {
         }
     }
 
-    /// The link is described otherwise, and is the same.
+    /// Replaces the description of the link, which has not changed otherwise.
     pub(crate) fn describe(&mut self, next: Next) {
         self.link = next.link;
         self.terms = next.terms;
@@ -464,14 +464,14 @@ impl Plan {
         ))
     }
 
-    /// The numbers of the classes that stay, by their new places.
+    /// Returns the numbers of the classes that stay, by their new places.
     fn kept(&self, steps: &Steps) -> Vec<ClassId> {
         let stays = steps.stays.iter();
         let ids = stays.map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]));
         ids.collect()
     }
 
-    /// The rest, and the plan as it will be then. `ids` are the new link's, where classes were
+    /// Returns the order for the remaining changes, and the resulting plan. `ids` are the new link's, if classes were
     /// added.
     pub(crate) fn taking(&self, mut next: Next, ids: Option<Vec<ClassId>>) -> (Taking, Plan) {
         let mut filters = next.filters();
@@ -568,8 +568,8 @@ impl Plan {
         }
     }
 
-    /// The counts of classes that went pass to those of the same name, or to the class above
-    /// them that stayed. `former` is the plan before.
+    /// Transfers the counts of removed classes to those of the same name, or to the nearest remaining ancestor.
+    /// `former` is the plan before.
     pub(crate) fn inherit(&mut self, former: &Plan, taken: &Taking) {
         let by_name = places(&self.link);
         let is_at = |place: usize| by_name.get(&*former.link.classes[place].name).copied();
@@ -661,7 +661,7 @@ fn all_gone(former: &Link, link: &Link) -> Steps {
     }
 }
 
-/// The places of its classes, by name.
+/// Returns the places of its classes, by name.
 fn places(link: &Link) -> HashMap<&str, usize> {
     let names = link.classes.iter().map(|class| &*class.name);
     names.zip(0..).collect()

@@ -62,7 +62,7 @@ pub struct ConfigurationReport {
 }
 
 impl Report {
-    /// The most time of its processor that the forwarding thread took for a step between two rounds.
+    /// Returns the most CPU time that the forwarding thread took for a step between two rounds.
     #[must_use]
     pub fn longest_step_cpu_us(&self) -> f64 {
         let steps = self.longest_steps.iter();
@@ -277,7 +277,7 @@ pub struct LinkReport {
 }
 
 impl InterfaceReport {
-    /// Builds the report of an interface. Losses not attributed to a link stay as in `before`.
+    /// Builds the report of an interface. Its early drops, which the links count, stay as in `before`.
     pub(crate) fn new(
         interface: &Interface,
         count: &DeviceCount,
@@ -295,7 +295,7 @@ impl InterfaceReport {
             early,
             recently_early: 0,
             uncut: count.losses.uncut,
-            // These are counted separately.
+            // Frames dropped while the interface was absent are counted separately.
             refused: count.refused.saturating_sub(count.losses.away),
             away: count.losses.away,
         }
@@ -434,7 +434,7 @@ impl LinkReport {
         report
     }
 
-    /// Frames that arrived at its classes, from the interface and from attached processes.
+    /// Returns the number of frames that arrived at its classes, from the interface and from attached processes.
     #[must_use]
     pub fn offered(&self) -> u64 {
         self.top()
@@ -442,7 +442,7 @@ impl LinkReport {
             .sum()
     }
 
-    /// Frames that were dropped early of all its classes.
+    /// Returns the number of early drops of all its classes.
     #[must_use]
     pub fn early(&self) -> u64 {
         self.top().map(|class| class.early).sum()

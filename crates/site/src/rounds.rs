@@ -113,7 +113,7 @@ mod tests {
         (count, watch)
     }
 
-    /// The number of looks until the daemon hangs, `most` at most.
+    /// Returns the number of polls until the daemon counts as hanging, at most `most`.
     fn looks_until_it_hangs(watch: &mut RoundWatch, most: u32) -> Option<u32> {
         (1..=most).find(|_| watch.look())
     }

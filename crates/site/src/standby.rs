@@ -49,7 +49,7 @@ impl Standby {
         })
     }
 
-    /// Frames pass from now on.
+    /// Starts forwarding.
     pub fn connect(&mut self) {
         if self.connected.is_some() {
             return;

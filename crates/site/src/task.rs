@@ -154,7 +154,7 @@ impl Control {
         let _ = waiting.send(Ok(dropped));
     }
 
-    /// The forwarding thread has done with an interface.
+    /// Handles the forwarding thread's release of an interface.
     fn let_go(&mut self, side: Side, former: Option<Opened>, waiting: Waiting) {
         let at = side as usize;
         self.detached[at] = true;
@@ -204,7 +204,7 @@ impl Control {
         }
     }
 
-    /// It was opened, or cannot be.
+    /// Handles the result of opening an interface.
     pub(crate) fn opened(&mut self, opened: Result<Box<Opened>>) {
         match (opened, &self.state.request) {
             (Ok(opened), Some(asker)) => {
@@ -308,7 +308,7 @@ impl Control {
         })
     }
 
-    /// Where an interface is opened and closed.
+    /// Returns the keeper of an interface.
     fn keeper(&self, side: Side) -> Result<&ToKeeper> {
         self.keepers[side as usize].as_ref().ok_or_else(|| {
             Error::Conflict(format!(
@@ -332,7 +332,7 @@ impl Control {
     }
 }
 
-/// The numbers of a class and of all below it.
+/// Returns the numbers of a class and its descendants.
 fn below(plan: &Plan, class: &str) -> Result<Vec<ClassId>> {
     let classes = &plan.link.classes;
     let Some(place) = classes.iter().position(|other| &*other.name == class) else {

@@ -286,7 +286,7 @@ fn meet<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
 }
 
 impl<D: Device> Transmitter<D> {
-    /// It has the frames first that the last one has left.
+    /// Creates a worker that first sends the frames that its predecessor left.
     fn new(idle: Idle<D>, cost: fn(usize) -> u64, ends: Ends) -> Transmitter<D> {
         let Ends {
             frames,
@@ -663,7 +663,7 @@ impl<D> TransmitHandles<D> {
         Ok(handed)
     }
 
-    /// The worker that has the flow of a frame. All fragments between two hosts are of one flow.
+    /// Returns the worker that has the flow of a frame. All fragments between two hosts are of one flow.
     #[inline]
     fn queue_of(&self, frame: &Frame) -> usize {
         match self.each.len() {
@@ -703,12 +703,12 @@ impl<D> TransmitHandles<D> {
         self.each.len()
     }
 
-    /// Bytes that were handed over and are not known to have left, as the budget counts them.
+    /// Returns the bytes that were handed over and are not known to have left, as the budget counts them.
     fn in_flight(&self) -> u64 {
         self.each.iter().map(TransmitHandle::in_flight).sum()
     }
 
-    /// The same, as a device says it.
+    /// Returns the same, or the error of a worker, as a device does.
     ///
     /// # Errors
     ///
@@ -734,7 +734,7 @@ impl<D> TransmitHandles<D> {
         self.each.iter().map(TransmitHandle::refused).sum()
     }
 
-    /// How the frames fare that these workers were given.
+    /// Returns the counts of the frames that these workers were given.
     pub(crate) fn fared(&self) -> Fared {
         Fared {
             handed: self.each.iter().map(|worker| worker.handed).sum(),
@@ -804,13 +804,13 @@ impl Fared {
         }
     }
 
-    /// Those that were not sent, or not yet.
+    /// Returns the number of those that were not sent, or not yet.
     pub(crate) fn unsent(self) -> u64 {
         self.handed.wrapping_sub(self.sent)
     }
 }
 
-/// Frames that these workers have sent, modulo 2^64.
+/// Returns the number of frames that these workers have sent, modulo 2^64.
 fn sent<'a>(workers: impl IntoIterator<Item = &'a Arc<Shared>>) -> u64 {
     let each = workers.into_iter();
     each.map(|shared| shared.told.sent.load(Ordering::Relaxed))

@@ -38,7 +38,7 @@ fn options() -> Options {
     }
 }
 
-/// The first notice that is meant, within some time.
+/// Waits for the first matching notice, up to a time limit.
 fn wait(notices: &Receiver<Notice>, meant: impl Fn(&Notice) -> bool) -> Notice {
     let end = Instant::now() + PATIENCE;
     loop {

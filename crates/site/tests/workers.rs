@@ -63,7 +63,7 @@ impl Workers {
         fit
     }
 
-    /// The backend's name in a site's report.
+    /// Returns the backend's name in a site's report.
     fn backend(self) -> String {
         let told = |count: usize, what: &str| match count {
             1 => format!(", 1{what} worker"),
@@ -234,7 +234,7 @@ impl Ears {
     }
 }
 
-/// The flow and the number of a datagram of the test's.
+/// Returns the flow and the number of one of the test's datagrams.
 fn read(frame: &[u8]) -> Option<(usize, u32)> {
     let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     // IPv4, UDP, and the ports.
@@ -507,7 +507,7 @@ fn churn(wire: &Wire, workers: Workers) {
     );
 }
 
-/// A datagram of a flow between unassigned addresses: no host answers it or resolves the other.
+/// Returns a datagram of a flow between unassigned addresses: no host answers it or resolves the other.
 fn unanswered(flow: u16) -> Vec<u8> {
     let mut frame = vec![0; 60];
     frame[6] = 2;

@@ -72,7 +72,7 @@ impl Ledger {
         self.before = before;
     }
 
-    /// The queue's own counts, by place.
+    /// Returns the queue's own counts, by place.
     pub(crate) fn counts<P>(&self, queue: &impl ClassQueue<P>) -> Vec<ClassStats> {
         let ids = self.ids.iter();
         ids.map(|&id| queue.stats(id).unwrap_or_default()).collect()

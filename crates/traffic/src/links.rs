@@ -2,7 +2,7 @@
 
 use fairlane_config::{Link, Near, Role, Site, suggestion};
 
-/// The link of this name, or the only one.
+/// Returns the link of this name, or the only one.
 pub fn choose_link<'a>(site: &'a Site, name: Option<&str>) -> Result<&'a Link, String> {
     let names: Vec<&str> = site.links.iter().map(|link| link.name.as_str()).collect();
     match (name, &site.links[..]) {

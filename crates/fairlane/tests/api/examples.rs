@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 type Names = BTreeSet<String>;
 
-/// The names that the examples in a crate's documentation show.
+/// Returns the names that the examples in a crate's documentation show.
 pub(crate) fn of_crate(folder: &Path) -> Names {
     let mut names = in_documentation(&read(&folder.join("README.md")));
     for path in files(&folder.join("src")) {
@@ -21,7 +21,7 @@ pub(crate) fn of_crate(folder: &Path) -> Names {
     names
 }
 
-/// The names that each of the facade's programs shows.
+/// Returns the names that each of the facade's programs shows.
 pub(crate) fn of_programs(facade: &Path) -> Vec<Names> {
     let programs = files(&facade.join("examples"));
     programs
@@ -30,7 +30,7 @@ pub(crate) fn of_programs(facade: &Path) -> Vec<Names> {
         .collect()
 }
 
-/// All Rust files below a folder.
+/// Returns all Rust files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -47,7 +47,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The names in the code of a text in Markdown that is compiled, run and shown.
+/// Returns the names in the visible code of a Markdown text that is compiled and run.
 fn in_documentation(text: &str) -> Names {
     let mut language = None;
     let code = text

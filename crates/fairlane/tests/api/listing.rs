@@ -223,7 +223,7 @@ fn inside(block: &ItemImpl) -> Vec<String> {
     lines.collect()
 }
 
-/// A signature without names that only its body uses.
+/// Returns a signature without names that only its body uses.
 fn signature(signature: &Signature) -> Signature {
     let mut signature = signature.clone();
     signature.inputs.pop_punct();
@@ -256,7 +256,7 @@ impl AsParts for Generics {
     }
 }
 
-/// A feature that something needs.
+/// Returns the features that an item requires.
 fn condition(of: &[Attribute]) -> String {
     let needs = |a: &&Attribute| a.path().is_ident("cfg") && text(&a.meta).contains("feature");
     let conditions = of.iter().filter(needs);
@@ -288,7 +288,7 @@ fn promises(of: &[Attribute]) -> Vec<String> {
     lines
 }
 
-/// The lines of an item itself.
+/// Returns the item's own lines.
 fn shown(item: &Item, path: &str) -> Vec<String> {
     let (generics, bounds) = match item {
         Item::Enum(item) => item.generics.as_parts(),
@@ -347,7 +347,7 @@ fn shown(item: &Item, path: &str) -> Vec<String> {
     lines
 }
 
-/// The public fields, and whether there are others.
+/// Returns the public fields, and whether there are others.
 fn fields(fields: &Fields) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, field) in fields.iter().enumerate() {

@@ -150,7 +150,7 @@ impl Lasting {
         }
     }
 
-    /// The interface is gone.
+    /// Takes the lost interface out of use.
     fn lose(&mut self) {
         if self.lending != Lending::Here {
             self.lending = Lending::Gone;

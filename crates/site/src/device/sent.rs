@@ -45,17 +45,17 @@ impl<D: Device + 'static> Sending<D> {
         }
     }
 
-    /// Of all devices that are here.
+    /// Sums a value over the devices here.
     fn sum(&self, of: impl Fn(&D) -> u64) -> u64 {
         self.devices.iter().map(|one| of(&one.device)).sum()
     }
 
-    /// Frames that go nowhere once these devices are dropped.
+    /// Returns the number of frames that are lost once these devices are dropped.
     pub(crate) fn untaken(&self) -> u64 {
         self.sum(D::untaken)
     }
 
-    /// Frames that workers have left here.
+    /// Returns the number of frames that workers have left here.
     fn left(&self) -> usize {
         self.devices.iter().map(|one| one.left.len()).sum()
     }
@@ -118,7 +118,7 @@ impl<D: Device + 'static> Sending<D> {
         self.refused + workers + self.sum(D::refused)
     }
 
-    /// Frames that were taken to be sent, and were not, or are not yet.
+    /// Returns the number of frames accepted for transmission and not sent, or not yet.
     pub(crate) fn unsent(&self) -> u64 {
         let now = self.workers.as_ref().map(TransmitHandles::fared);
         let with_workers = self.former.with(now.unwrap_or_default()).unsent();

@@ -65,7 +65,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// The workers at these interfaces.
+    /// Returns the workers at these interfaces.
     pub(super) fn of(workers: &[Option<WorkerOptions>; 2]) -> Threads {
         let each = || workers.iter().flatten();
         let transmit = each().filter_map(|workers| workers.transmit.as_ref());

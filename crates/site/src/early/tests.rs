@@ -38,7 +38,7 @@ fn link(rules: &[(i32, Match)]) -> Link {
     link
 }
 
-/// The link's filters; a class has its place as its number.
+/// Returns the link's filters; a class has its place as its number.
 fn filters(link: &Link) -> LinkClassifier {
     let ids = (0..link.classes.len() as u32).map(ClassId::new);
     link.classifier(&ids.collect::<Vec<_>>(), random_key())
@@ -60,7 +60,7 @@ fn exhausted(link: &Link) -> io::Result<EarlyDrop> {
     Ok(early)
 }
 
-/// A frame with these headers.
+/// Returns a frame with these headers.
 fn frame(headers: &Headers) -> Vec<u8> {
     let mut frame = vec![2; 12];
     if headers.family == Family::Other {
@@ -117,7 +117,7 @@ fn frame(headers: &Headers) -> Vec<u8> {
     frame
 }
 
-/// The class that a frame was dropped of, by one of two programs.
+/// Returns the class of a frame that one of two programs dropped.
 fn dropped_of(early: &EarlyDrop, trial: &fairlane_io::early::Trial, frame: &[u8]) -> Option<u32> {
     let counts = || [0, 1, 2, 3].map(|class| early.dropped(class).frames);
     let before = counts();
@@ -245,7 +245,7 @@ fn tagged(tags: &[(u16, u16)], kind: u16, behind: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// An IPv6 datagram to port 5060 of UDP, behind these extension headers.
+/// Returns an IPv6 datagram to UDP port 5060, behind these extension headers.
 fn extended(extensions: &[(u8, &[u8])], hop_limit: u8, protocol: u8, carried: &[u8]) -> Vec<u8> {
     let next = extensions.iter().skip(1).map(|(kind, _)| *kind);
     let mut behind = Vec::new();
@@ -405,7 +405,7 @@ fn malformed_frames_have_a_limit_of_their_own_in_a_class_of_flows() {
     assert!(!trial.drops(&broken).unwrap());
 }
 
-/// The first or the last fragment of a datagram of UDP to this port.
+/// Returns the first or the last fragment of a UDP datagram to this port.
 fn fragment(v6: bool, port: u16, id: u8, is_first: bool) -> Vec<u8> {
     let mut carried = [0; 8];
     if is_first {

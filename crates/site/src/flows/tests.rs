@@ -39,14 +39,14 @@ impl Rig {
         }
     }
 
-    /// Frames of 1,000 bytes pass.
+    /// Passes frames of 1,000 bytes.
     fn pass(&mut self, source: u32, frames: usize) {
         for _ in 0..frames {
             self.pass_one(frame(source, 1_000));
         }
     }
 
-    /// Something is seen in passing of the TCP of this source.
+    /// Adds a TCP observation for this source.
     fn see(&mut self, source: u32, what: What) {
         let received = rig::received(frame(source, 1_000), self.now);
         let classifier = self.arbiter.queue_mut().classifier_mut();

@@ -32,7 +32,7 @@ pub(crate) struct Top {
 }
 
 impl Top {
-    /// Up to `most`, at least one.
+    /// Creates a list of up to `most` flows, at least one.
     pub(crate) fn new(most: usize) -> Top {
         Top {
             most,

@@ -395,12 +395,12 @@ impl Control {
         }
     }
 
-    /// The other one is ready.
+    /// Handles the successor's message that it is ready.
     pub(crate) fn hand_over(&mut self, handing: Box<Handing>, answer: SyncSender<Result<u64>>) {
         self.state.stage = Stage::Ready(handing, answer);
     }
 
-    /// The forwarding thread has handed over, or could not.
+    /// Handles the result of the hand-over by the forwarding thread.
     pub(crate) fn handed_over(&mut self, handing: Handing, answer: &SyncSender<Result<u64>>) {
         let told = match handing.result {
             Some(Ok(frames)) => {
@@ -534,7 +534,7 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    /// All that is queued, of both directions by turns, each in the order of its queue.
+    /// Sends the backlog of both directions in turn, each in the order of its queue.
     fn queued(&mut self, bridge: &mut SiteBridge, now: Nanos) -> io::Result<()> {
         let mut left = Side::BOTH.map(|_| true);
         while left != [false; 2] {

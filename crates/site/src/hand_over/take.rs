@@ -220,7 +220,7 @@ pub(crate) struct Took {
 }
 
 impl Took {
-    /// From the last round of the process before to the first of this one.
+    /// Returns the time from the other process's last round to the first of this one.
     pub(crate) fn stood(&self) -> Duration {
         Duration::from_nanos(self.stood.load(Ordering::Relaxed))
     }

@@ -108,7 +108,7 @@ fn working(devices: Vec<Out>, budget: u64, slots: usize) -> TransmitHandles<Out>
     started.map_err(|(error, _)| error).unwrap()
 }
 
-/// A worker without a thread.
+/// Creates a worker without a thread.
 fn one(device: Out, budget: u64, slots: usize) -> (Transmitter<Out>, TransmitHandles<Out>) {
     let (handle, ends) = meet(slots).unwrap();
     let options = transmitting(1, budget);

@@ -38,9 +38,9 @@ pub(crate) const ROOM: usize = 1 << 16;
 /// No queue drops a packet before it is full, however long a thread was without a core.
 const TAIL_DROP: &str = "queue = \"tail-drop\"\n";
 
-/// A site with two directions, one of which has a class with a queue per host; packets that match no filter have a
-/// queue of `rest` packets. With `turned`, filters select other classes; with `has_more`, there is one more class,
-/// whose filter matches no packet.
+/// Returns a site with two directions, one of which has a class with a queue per host; packets that match no filter
+/// have a queue of `rest` packets. With `turned`, filters select other classes; with `has_more`, there is one more
+/// class, whose filter matches no packet.
 fn site(rate: &str, rest: u32, (turned, has_more): (bool, bool)) -> Site {
     let (one, other) = if turned { ("b", "a") } else { ("a", "b") };
     let link = |name: &str, to: &str, more: &str| {
@@ -283,7 +283,7 @@ impl Rig {
         receive(&mut self.workers, now);
     }
 
-    /// With workers on threads of their own.
+    /// Starts the workers on separate threads.
     fn working(&mut self) -> Vec<Running> {
         let working = self.workers.drain(..).zip(&self.worker_options);
         let run = |(worker, options): (Worker<Wire>, &WorkerOptions)| {
@@ -374,7 +374,7 @@ impl Running {
     }
 }
 
-/// A frame of a source, the one of this number.
+/// Returns the frame of a source with this number.
 pub(crate) fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
     let mut frame = rig::frame(source, bytes.max(64));
     frame[40..44].copy_from_slice(&source.to_be_bytes());
@@ -382,7 +382,7 @@ pub(crate) fn frame(source: u32, number: u32, bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// Of a frame that was made so.
+/// Returns the source and the number of such a frame.
 pub(crate) fn source_and_number(frame: &[u8]) -> (u32, u32) {
     let word = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap());
     (word(40), word(44))

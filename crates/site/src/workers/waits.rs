@@ -35,7 +35,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Of one interface after another.
+    /// Combines the measurements of two successive interfaces.
     pub(crate) fn of_both(before: Option<Waits>, since: Option<Waits>) -> Option<Waits> {
         let (Some(before), Some(since)) = (before, since) else {
             return before.or(since);
@@ -110,7 +110,7 @@ impl Looks {
         }
     }
 
-    /// The next look.
+    /// Starts the next poll.
     pub(crate) fn look(&mut self, look: Look) -> Seen {
         self.number += 1;
         let Look { now, .. } = look;

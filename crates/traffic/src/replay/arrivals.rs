@@ -24,7 +24,7 @@ pub struct Arrival<L, B> {
 }
 
 impl<L, B> Arrival<L, B> {
-    /// When it arrives.
+    /// Returns its arrival time.
     pub fn at(&self) -> Picos {
         Picos::from_nanos(self.time)
     }
@@ -79,10 +79,10 @@ impl Payload for Frame {
 
 /// A source of arrivals.
 pub trait Arrivals<L, B> {
-    /// The next one; `None` at the end.
+    /// Returns the next one; `None` at the end.
     fn next(&mut self) -> Result<Option<Arrival<L, B>>>;
 
-    /// Where the last one stands, as errors say it.
+    /// Returns the position of the last one, for errors.
     fn place(&self) -> String;
 
     /// Returns counts of the arrivals that were sorted.

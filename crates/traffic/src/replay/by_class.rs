@@ -133,7 +133,7 @@ impl<R: Read> Classified<R> {
         }
     }
 
-    /// The packets themselves.
+    /// Returns the packets.
     pub fn packets(&self) -> &Packets<R> {
         &self.packets
     }

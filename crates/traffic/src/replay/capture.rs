@@ -70,17 +70,17 @@ impl<R: Read> Packets<R> {
         self.order.disorder
     }
 
-    /// The frames that were cut.
+    /// Returns counts of the segmented frames.
     pub fn segmented(&self) -> Segmented {
         self.segmented
     }
 
-    /// The longest frame that is not cut.
+    /// Returns the length of the longest frame that is not segmented.
     pub fn longest(&self) -> u32 {
         self.longest
     }
 
-    /// The next one, checked; `None` at the end.
+    /// Returns the next one, checked; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Packet>> {
         loop {
             if let Some(piece) = self.pieces.pop_front() {
@@ -141,7 +141,7 @@ impl<R: Read> Packets<R> {
         })
     }
 
-    /// Where the last one stands, as errors say it.
+    /// Returns the position of the last one, for errors.
     pub fn place(&self) -> String {
         self.records.place_of(self.given)
     }

@@ -91,7 +91,7 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
         self
     }
 
-    /// The fields of the row as numbers; 0 where the file has no such column.
+    /// Returns the fields of the row as numbers; 0 for a missing column.
     pub(super) fn numbers(&self) -> Result<[u64; N]> {
         let mut row = [0; N];
         for (place, number) in row[..self.present].iter_mut().enumerate() {
@@ -141,7 +141,7 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
         place < self.present
     }
 
-    /// A field of the row, with the blanks around it.
+    /// Returns a field of the row, with surrounding blanks.
     fn field(&self, place: usize) -> &[u8] {
         let start = match place {
             0 => 0,
@@ -150,12 +150,12 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
         &self.text[start..self.ends[place]]
     }
 
-    /// A field of the row as a text, without blanks around it; one that is not UTF-8 is none.
+    /// Returns a field of the row as text, without surrounding blanks; empty if it is not UTF-8.
     pub(super) fn word(&self, place: usize) -> &str {
         std::str::from_utf8(self.field(place)).map_or("", str::trim)
     }
 
-    /// A field of the row as a number.
+    /// Returns a field of the row as a number.
     pub(super) fn number(&self, place: usize) -> Result<u64> {
         let field = self.field(place);
         let (least, most) = self.ranges[place];
@@ -170,17 +170,17 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
         }
     }
 
-    /// File and line of the last row, as in `arrivals.csv:7`.
+    /// Returns file and line of the last row, as in `arrivals.csv:7`.
     pub(super) fn place(&self) -> String {
         self.place_of(self.line)
     }
 
-    /// File and line.
+    /// Returns file and line.
     pub(super) fn place_of(&self, line: u64) -> String {
         format!("{}:{line}", self.name)
     }
 
-    /// The number of the last line read.
+    /// Returns the number of the last line read.
     pub(super) fn line(&self) -> u64 {
         self.line
     }
@@ -226,7 +226,7 @@ fn number_of(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// A field as an error shows it: on one line, and not at any length.
+/// Returns a field for an error message: on one line, and of limited length.
 fn shown(field: &[u8]) -> String {
     let text = String::from_utf8_lossy(field.trim_ascii());
     let mut shown: String = text.chars().take(40).collect();

@@ -12,13 +12,13 @@ pub(super) trait Course<Q, O, L, B> {
     /// Returns the overhead in bytes per packet on the link.
     fn overhead(&self) -> u32;
 
-    /// A packet arrives at the queue.
+    /// Passes an arriving packet to the queue.
     fn arrive(&mut self, at: &mut Server<Q, O, L, B>, arrival: Arrival<L, B>) -> Result<()>;
 
     /// Returns the number of `whose` in the departures.
     fn number(&self, whose: L) -> u32;
 
-    /// How errors call it.
+    /// Returns its name in errors.
     fn name(&self, whose: L) -> String;
 }
 

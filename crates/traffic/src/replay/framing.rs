@@ -61,7 +61,7 @@ impl Framing {
     /// The framings that can be read, in words.
     pub(super) const ALL: &str = "Ethernet, raw IP, loopback and Linux cooked (v1, v2)";
 
-    /// The framing of a link type, or `None` for one that cannot be read.
+    /// Returns the framing of a link type, or `None` for one that cannot be read.
     pub(super) fn of(link: DataLink) -> Option<Framing> {
         // The upper bits of the field may contain the length of a checksum.
         match u32::from(link) & 0xffff {

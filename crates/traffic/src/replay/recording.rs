@@ -68,7 +68,7 @@ impl Recording {
         self.left_out
     }
 
-    /// From the first to the last, in seconds.
+    /// Returns the time from the first to the last arrival, in seconds.
     pub fn seconds(&self) -> f64 {
         match (self.held.first(), self.held.last()) {
             (Some(first), Some(last)) => (last.time - first.time) as f64 / 1e9,

@@ -87,22 +87,22 @@ impl<R: Read> Records<R> {
         Ok(records)
     }
 
-    /// The header of a pcap file with these packets.
+    /// Returns the header of a pcap file with these packets.
     pub(super) fn header(&self) -> PcapHeader {
         self.header
     }
 
-    /// The number of the record that was read last, from 1.
+    /// Returns the number of the record that was read last, from 1.
     pub(super) fn number(&self) -> u64 {
         self.read
     }
 
-    /// The place of a record, as errors say it.
+    /// Returns the position of a record, for errors.
     pub(super) fn place_of(&self, number: u64) -> String {
         format!("{}: packet {number}", self.name)
     }
 
-    /// The next one in the file, checked; `None` at the end.
+    /// Returns the next one in the file, checked; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Record>> {
         let number = self.read + 1;
         if let Some(ahead) = self.ahead.take() {
@@ -255,7 +255,7 @@ fn next_in_pcapng<R: Read>(reader: &mut PcapNgReader<R>) -> Result<Option<Record
     }
 }
 
-/// A time in an interface's units, in nanoseconds, rounded down.
+/// Converts a time in an interface's units to nanoseconds, rounded down.
 fn nanos(interface: &InterfaceDescriptionBlock<'_>, units: u64) -> Option<u64> {
     let (mut a_second, mut offset) = (1_000_000_u128, 0);
     for option in &interface.options {

@@ -83,7 +83,7 @@ impl<'a> LinkRun<'a> {
         })
     }
 
-    /// As [`Run::run_while`](super::Run::run_while).
+    /// Runs as [`Run::run_while`](super::Run::run_while) does.
     pub(super) fn run_while(
         &mut self,
         mut go_on: impl FnMut(f64) -> bool,

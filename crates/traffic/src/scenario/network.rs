@@ -48,7 +48,7 @@ pub(crate) struct Flows {
 }
 
 impl Plan {
-    /// Without sources.
+    /// Creates the network without sources.
     pub(super) fn network(&self, seed: u64) -> Network {
         let mut network = Network::new(self.nodes.len() as u16, seed);
         for &(from, to, wire) in &self.wires {
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// The node of this name.
+    /// Returns the node of this name.
     fn place(&self, key: &str, text: &Text, report: &mut Report) -> Option<u16> {
         let found = self.places.get(text.value().as_str());
         if found.is_none() {
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         found.copied()
     }
 
-    /// A wire, of both ways unless it says otherwise.
+    /// Adds a wire, in both directions unless the file says otherwise.
     fn wire(&mut self, wire: &written::Wire, report: &mut Report) {
         let before = report.errors();
         let from = self.place("from", &wire.from, report);

@@ -27,7 +27,7 @@ pub(super) fn extends_ipv6(protocol: Protocol) -> bool {
 const PAYLOAD: usize = 40;
 
 impl Headers {
-    /// A frame of the `index`-th of `count` sources alike.
+    /// Returns a frame of source `index` of `count` sources that are alike.
     ///
     /// # Panics
     ///

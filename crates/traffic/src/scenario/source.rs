@@ -288,7 +288,7 @@ impl Reader<'_> {
     }
 }
 
-/// An address, or a prefix.
+/// Parses an address or a prefix.
 fn prefix(key: &str, text: &Option<Text>, report: &mut Report) -> Option<Prefix> {
     let text = text.as_ref()?;
     match text.value().parse::<IpAddr>() {

@@ -123,7 +123,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The keys that filters look at, and where they stand.
+    /// Returns the keys that filters use, with their positions.
     pub(super) fn headers(&self) -> [(&'static str, Option<Range<usize>>); 11] {
         let text = |at: &Option<Text>| at.as_ref().map(At::span);
         let scalar = |at: &Option<At<Scalar>>| at.as_ref().map(At::span);

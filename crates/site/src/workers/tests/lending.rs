@@ -4,7 +4,7 @@ use super::*;
 use crate::early::Guard;
 use crate::forward::second::{LENT, Second};
 
-/// A round of each lane by itself, as two threads make them.
+/// Makes a round of each lane separately, as two threads do.
 pub(super) fn round_apart(rig: &mut Rig, now: Nanos) {
     let bridge = &mut rig.bridge;
     let lent = [LENT, LENT.other()].map(|side| {

@@ -54,7 +54,7 @@ impl<'a, R: Read> Capture<'a, R> {
         }
     }
 
-    /// The capture itself.
+    /// Returns the capture itself.
     pub fn packets(&self) -> &Packets<R> {
         &self.packets
     }
@@ -64,7 +64,7 @@ impl<'a, R: Read> Capture<'a, R> {
         self.names
     }
 
-    /// Packets that were dropped: longer than any link carries, and not cut.
+    /// Returns the number of packets dropped because they are longer than any link carries and could not be segmented.
     pub fn oversized(&self) -> u64 {
         self.oversized
     }

@@ -55,7 +55,7 @@ struct Decimal {
 const MOST_PLACES: u32 = 6;
 
 impl Decimal {
-    /// The weight in this column: a whole number, or one with decimal places.
+    /// Returns the weight in this column: a whole number, or one with decimal places.
     fn of<R: BufRead, const N: usize>(rows: &Rows<R, N>, column: usize) -> Result<Decimal> {
         let text = rows.word(column);
         let Some((whole, fraction)) = text.split_once('.') else {

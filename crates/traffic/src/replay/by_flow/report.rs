@@ -15,7 +15,7 @@ use crate::ledger::delays_in;
 /// All that is measured: the indexes, the delays of each flow where they are asked for, and its service.
 pub(super) type Meters = (WfiMeter, Option<DelayMeter>, Service);
 
-/// The meters of a link of this rate; with `each`, of the delays of each flow.
+/// Returns the meters of a link of this rate; with `each`, of the delays of each flow.
 pub(super) fn meters(rate: Rate, each: bool) -> Meters {
     // The definition for which the bounds are proved.
     let wfi = WfiMeter::reading(rate, Backlogged::UntilDequeued);
