@@ -147,8 +147,8 @@ fn what_is_wrong_with_a_network_is_named() {
         ),
         (
             1,
-            &format!("{nodes}, {{ name = \"d\", algorithm = \"wfq\" }}]"),
-            &["'wfq'", "did you mean"],
+            &format!("{nodes}, {{ name = \"d\", algorithm = \"wfqq\" }}]"),
+            &["'wfqq'", "did you mean"],
         ),
         (
             3,
