@@ -11,12 +11,10 @@
 //!                                    1 byte at weight 10^6
 //! ```
 //!
-//! Inverse weights are rounded up and the inverse of their sum down, so that the
-//! rounded shares add up to at most 1, as the theorems require; with 40 bits of
-//! fraction the error of a flow's share is below 10^-6, and of an aggregate's below
-//! 10^-5. V itself has 24 bits more of fraction, so that it advances as exactly with
-//! 2^24 entities of the largest weight, and goes on counting beyond the 64 bits that
-//! timestamps have.
+//! Inverse weights are rounded up and the inverse of their sum down, so that the rounded shares add up to at most 1, as
+//! the theorems require; with 40 bits of fraction the error of a flow's share is below 10^-6, and of an aggregate's
+//! below 10^-5. V itself has 24 more bits of fraction, so that it advances as exactly with 2^24 entities of the largest
+//! weight, and it keeps counting beyond the 64 bits of a timestamp.
 //!
 //! Costs are up to 2^31 where packets have 2^16 bytes: timestamps have 24 bits of fraction then, in the
 //! same 64, and V 40 more. Inverse weights keep their 40, and the 16 bits of a charge that timestamps
@@ -59,7 +57,7 @@ impl Terms {
     }
 }
 
-/// What a charge of packets adds to the timestamps of an entity.
+/// Returns the amount that a charge of packets adds to the timestamps of an entity.
 #[inline]
 pub(super) fn span(charge: Charge, inverse_weight: u64) -> u64 {
     u64::from(charge.get()) * inverse_weight
@@ -70,15 +68,14 @@ pub(super) fn ceil_log2(x: u64) -> u32 {
     u64::BITS - x.saturating_sub(1).leading_zeros()
 }
 
-/// The weight that was inverted, exact for every flow (weight^2 < 2^40). For an
-/// aggregate it may be less by 10^-5, and is never less than what the inverse stands
-/// for; the sum of weights is made of these, so that no more than the whole is shared
-/// out.
+/// Returns the weight that was inverted, exact for every flow (weight^2 < 2^40). For an aggregate it may be less by
+/// 10^-5, and is never less than the weight that the inverse stands for; the sum of weights is computed from these
+/// values, so that shares never add up to more than 1.
 pub(super) fn weight_of(inverse_weight: u64) -> u64 {
     (1u64 << FRACTION).div_ceil(inverse_weight.max(1))
 }
 
-/// The same as what an owner is told.
+/// Returns the weight that is reported to the owner.
 pub(super) fn entity_weight(inverse_weight: u64) -> Weight {
     Weight::of_entity(weight_of(inverse_weight) as u32).unwrap_or(Weight::ONE)
 }
@@ -106,7 +103,7 @@ impl<S: Scale> VirtualClock<S> {
     /// Bits of fraction that V has and timestamps have not.
     const FINER: u32 = OF_CLOCK - Self::FRACTION;
 
-    /// Quarter turns of V are told apart as far as its 128 bits go.
+    /// Quarter turns of V are distinguishable as far as its 128 bits reach.
     const QUARTERS: u32 = match (Self::FINER + 62 + u32::BITS).checked_sub(u128::BITS) {
         Some(missing) => u32::MAX >> missing,
         None => u32::MAX,

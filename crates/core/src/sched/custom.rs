@@ -1,10 +1,10 @@
-//! Algorithms of other crates, by name beside the core's own.
+//! Algorithms of other crates, selected by name like the core's own.
 //!
-//! An algorithm needs nothing of this to order flows: [`PacketScheduler`](crate::PacketScheduler)
-//! and [`Plus`](super::Plus) take any [`Scheduler`], with code of its own. Here is what is chosen at
-//! run time: [`Algorithm::custom`](super::Algorithm::custom) stands wherever one of the core's
-//! algorithms does, at one indirect call for each statement and with its entities' states in a
-//! table of its own. The core's algorithms pay nothing for it.
+//! To order flows, an algorithm needs nothing of this module: [`PacketScheduler`](crate::PacketScheduler) and
+//! [`Plus`](super::Plus) take any [`Scheduler`] and are compiled for it. This module is for selection at run time:
+//! [`Algorithm::custom`](super::Algorithm::custom) is accepted wherever one of the core's algorithms is, at one
+//! indirect call for each statement and with its entities' states in a table of its own. The core's algorithms pay
+//! nothing for it.
 
 use super::plus::Plus;
 use super::row::{Promise, Row};
@@ -24,12 +24,12 @@ use core::fmt;
 pub trait CustomAlgorithm:
     Scheduler<Entity: Sync> + Clone + Default + fmt::Debug + Send + Sync + 'static
 {
-    /// What it is, in a line.
+    /// A one-line description.
     const ABOUT: &'static str;
 
-    /// What a child of this weight and longest packet is guaranteed among these, as
-    /// [`Siblings::bound`] has it, without what arithmetic to 40 bits of fraction is off by; `None`
-    /// where nothing is, or nothing is known.
+    /// Returns the guarantee of a child of this weight and longest packet among these siblings, as [`Siblings::bound`]
+    /// does, without the error of arithmetic with 40 bits of fraction; `None` if there is no guarantee, or none is
+    /// known.
     ///
     /// Classes, `check` and grants count on it: where only the shares are known and not the
     /// numbers ([`Siblings::whatever_weights`]), it must not depend on more.
@@ -65,7 +65,7 @@ impl CustomAlgorithm for SKps<true> {
     }
 }
 
-/// What is known of an algorithm beside its statements, and how it is made.
+/// The description of an algorithm and its constructor.
 struct Declared {
     row: Row,
     make: fn() -> Box<dyn Statements>,
@@ -126,7 +126,7 @@ impl Custom {
         self.name
     }
 
-    /// What it is, in a line.
+    /// Returns a one-line description.
     pub const fn about(self) -> &'static str {
         self.declared.row.about
     }
@@ -208,7 +208,7 @@ macro_rules! statements {
         impl Scheduler for CustomScheduler {
             type Entity = ();
             const NAME: &'static str = "custom";
-            // Whoever needs it is told; the others ignore it.
+            // // Algorithms that do not need these calls ignore them.
             const FOLLOWS_PACKETS: bool = true;
 
             fn add(&mut self, _: &mut [impl Holds<()>], id: EntityId, share: Share) {

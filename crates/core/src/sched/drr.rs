@@ -17,25 +17,23 @@
 //! Q^k = phi^k U        U = max over j of L^j / phi^j
 //! ```
 //!
-//! The reference has a quantum of one longest packet, and nobody a smaller one than his own
-//! longest packet. Q^k is a quotient of integers, which does not change when all weights are
-//! multiplied by one number; cut off below 2^-20 bytes, it does not either. So neither
-//! the order nor the bound ([`bounds::drr`](crate::bounds::drr)) knows the scale of the weights,
-//! and a share is right to 10^-6. Fairness is coarse all the same: an entity may wait for a quantum
-//! of every other one, O(N) (Eq. 15 of the QFQ+ paper).
+//! The reference has a quantum of one longest packet, and no entity has a quantum below its own longest packet. Q^k is
+//! a quotient of integers, which does not change when all weights are multiplied by one number; cut off below 2^-20
+//! bytes, it does not either. So neither the order nor the bound ([`bounds::drr`](crate::bounds::drr)) knows the scale
+//! of the weights, and a share is right to 10^-6. Fairness is coarse all the same: an entity may wait for a quantum of
+//! every other one, O(N) (Eq. 15 of the QFQ+ paper).
 //!
 //! [`DrrOfQuantum`] has a quantum that is given, and may be smaller.
 //!
 //! # When the reference changes
 //!
-//! All that are there count for U, idle ones too, since they may send at any time. U changes where
-//! a round begins: in a round, everybody's quantum is of the same U, so that nobody gets more
-//! than his part of a round, however others come, go and change, and the bound for the larger
-//! U holds across the change. Until that round, who needs more than his quantum for his next
-//! packet is granted that packet. With nobody active, U changes at once.
+//! All entities count for U, idle ones too, since they may send at any time. U changes only where a round begins:
+//! within a round every quantum is computed from the same U, so that no entity gets more than its part of a round,
+//! however entities come, go and change, and the bound for the larger U holds across the change. Until that round, an
+//! entity whose next packet exceeds its quantum is granted that packet. With no active entity, U changes at once.
 //!
-//! Each keeps its quantum, which is computed where it becomes active and, in the round that
-//! begins with another U, where its turn ends: a change costs nobody a look at all others.
+//! Each entity keeps its quantum, which is computed when it becomes active and, in the round that begins with another
+//! U, when its turn ends: a change never walks all entities.
 
 mod quantum;
 mod shares;
@@ -68,9 +66,10 @@ fn bytes<D: From<i64>>(charge: Charge) -> D {
 /// State of one entity.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DrrEntity<D = i64> {
-    /// What it may still send in its present turn, or in its next one.
+    /// The bytes that it may still send in its present turn, or in its next one.
     deficit: D,
-    /// While active, what each turn adds; while not, 0 of one that was not added.
+    /// While active, the quantum that each turn adds; otherwise 0, or the quantum of a turn whose quantum was not
+    /// added.
     quantum: D,
     next: MaybeEntity,
     /// Weight and longest packet, in [`Drr::shares`].
@@ -140,10 +139,9 @@ struct Unit {
     of: Ratio,
 }
 
-// Of packets, `scaled` is less than one too large, which adds less than phi^k / 2^shift to a quantum. From
-// a quotient by phi, what is cut off leaves room for 1 / phi at least. So nothing is carried where
-// phi^k phi <= 2^shift. With x = 2^20 L / phi, the shift is 63 or 2^shift >= 2^63 / ceil(x), and
-// phi <= 2^40 / x.
+// // For packets, `scaled` is less than one too large, which adds less than phi^k / 2^shift to a quantum. In a quotient
+// by phi, the truncated part is a multiple of 1 / phi and so leaves a margin of 1 / phi at least. So nothing is carried
+// where phi^k phi <= 2^shift. With x = 2^20 L / phi, the shift is 63 or 2^shift >= 2^63 / ceil(x), and phi <= 2^40 / x.
 const _: () = assert!(MAX_CHARGE <= 1 << 20 && FRACTION == 20);
 const _: () = assert!(
     MAX_AGGREGATE_WEIGHT as u64 * 22 <= 21 << 23,
@@ -185,7 +183,7 @@ pub struct Drr<S: Scale = Packets> {
     /// The largest ratio is not that of `unit`, or was not when this round began: the quanta of
     /// those that are active may be of another unit.
     unsettled: bool,
-    /// Whose turn begins a round.
+    /// The entity whose turn begins a round.
     first: MaybeEntity,
     /// The ratios of all that are there, and how many have each.
     ratios: BTreeMap<Ratio, u32>,
@@ -194,8 +192,8 @@ pub struct Drr<S: Scale = Packets> {
 }
 
 const _: () = assert!(size_of::<DrrEntity>() == 24);
-// A deficit is what a turn left, less than a packet of the entity, and a quantum, no less than
-// that packet: phi^k U, where U is no more than the largest charge.
+// // A deficit is the rest of a turn, less than a packet of the entity, and a quantum, no less than that packet: phi^k
+// U, where U is no more than the largest charge.
 const _: () = assert!(
     (MAX_AGGREGATE_WEIGHT as i128 * MAX_LENGTH as i128) << (FRACTION + 1) < i64::MAX as i128
 );
@@ -248,7 +246,7 @@ impl<S: Scale> Drr<S> {
         self.compare();
     }
 
-    /// Those who are there have changed.
+    /// Recomputes the unit after the set of entities has changed.
     fn compare(&mut self) {
         if self.active.head == MaybeEntity::NONE {
             self.update();
@@ -263,7 +261,7 @@ impl<S: Scale> Drr<S> {
         (largest != self.unit.of).then_some(largest)
     }
 
-    /// U is that of those who are there, where a round begins. Whether it changed.
+    /// Sets U to that of the present entities, where a round begins. Returns whether it changed.
     fn update(&mut self) -> bool {
         let outdated = self.outdated();
         if let Some(largest) = outdated {
@@ -293,12 +291,12 @@ impl<S: Scale> Drr<S> {
         }
     }
 
-    /// What the unit in force gives to whoever has this share.
+    /// Returns the quantum of this share by the unit in force.
     fn quantum(&self, share: Number) -> S::Deficit {
         self.unit.quantum::<S>(self.shares.get(share).weight)
     }
 
-    /// A quantum of weight 1 covers `charge` from now on, whoever leaves.
+    /// Makes a quantum of weight 1 cover `charge` from now on, whichever entities leave.
     pub(super) fn cover(&mut self, charge: Charge) {
         let ratio = Ratio {
             charge: charge.get(),
@@ -460,7 +458,7 @@ impl<S: Scale> Scheduler for Drr<S> {
         true
     }
 
-    /// While its deficit covers what is next.
+    /// Continues while the deficit covers the next packet.
     #[inline]
     fn allowance(&self, entities: &[impl Holds<Self::Entity>], id: EntityId, next: Charge) -> u32 {
         let beyond = S::whole(entities.entity(id).deficit - bytes::<S::Deficit>(next));
@@ -578,7 +576,7 @@ mod tests {
         drr.quantum(entity.share)
     }
 
-    /// One turn of whose turn it is, with packets of 100 bytes: who, and how many.
+    /// Serves one turn with packets of 100 bytes; returns the entity and the number of packets.
     fn turn(drr: &mut Drr, entities: &mut [DrrEntity]) -> (usize, u32) {
         let id = drr.select(entities).get().unwrap();
         let mut packets = 0;
@@ -664,8 +662,8 @@ mod tests {
         assert_eq!(drr.weight(&entities, id(1)).get(), 200);
     }
 
-    /// Else who comes and goes at the right times would have some served by the larger unit
-    /// and others by the smaller, round after round.
+    /// Otherwise entities that come and go at the right times would let some be served by the larger unit and others by
+    /// the smaller, round after round.
     #[test]
     fn within_a_round_every_quantum_is_of_one_unit() {
         let equal = share(1000, 100);

@@ -1,9 +1,8 @@
-//! FIFO: packets leave in the order in which they came, whoever sent them.
+//! FIFO: packets leave in the order of arrival, whatever their flow.
 //!
-//! The baseline of the QFQ report's measurements (Section 7.1). It gives no
-//! guarantee: each flow receives the link in proportion to what it offers. A packet
-//! costs O(1) amortised; removing a flow, or discarding packets of it, costs O(packets queued in
-//! all), unlike in the other algorithms.
+//! The baseline of the QFQ report's measurements (Section 7.1). It gives no guarantee: each flow receives the link in
+//! proportion to its offered load. A packet costs O(1) amortised; removing a flow, or discarding packets of it, costs
+//! O(packets queued in all), unlike with the other algorithms.
 
 use crate::cost::MAX_COST;
 use crate::ensure_invariant;
@@ -26,7 +25,7 @@ pub struct FifoEntity {
 /// table grows. A ring would ask at each packet where it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Fifo {
-    /// Nobody's from `filled` on.
+    /// Unused from `filled` on.
     places: Vec<MaybeEntity>,
     /// Places that were served.
     served: usize,

@@ -80,7 +80,7 @@ impl Group {
         stacks: [MaybeEntity::NONE; STACKS],
     };
 
-    /// The first stack of the first bucket that holds somebody.
+    /// Returns the first non-empty stack of the first bucket.
     #[inline]
     fn first_stack(&self) -> u8 {
         let early = 2 * self.slots.first_bucket();
@@ -103,11 +103,11 @@ pub struct Gfq {
     /// Backlogged groups with S_i <= V, and those with S_i > V.
     eligible: u64,
     ineligible: u64,
-    /// Who is next, on top of stack `stack` in the first bucket of group `group`.
+    /// The selected entity, on top of stack `stack` in the first bucket of group `group`.
     selected: MaybeEntity,
     group: u8,
     stack: u8,
-    /// The selected one is on hold, so that nobody comes before it.
+    /// The selected entity is on hold: no other entity is selected before it.
     held: bool,
     /// Changes of a share, removals and exchanged heads during this busy period. After
     /// each, V may lie further after F^, by less than three of the longest packets: what
@@ -158,8 +158,8 @@ impl Gfq {
         self.eligible | self.ineligible == 0
     }
 
-    /// Groups that V reached on its way from `before` become eligible. Each starts at the
-    /// end of the slot that V was in, so that the highest bit that changed tells (Fig. 7).
+    /// Makes the groups eligible that V reached since `before`. Each starts at the end of the slot that V was in, so
+    /// that the highest changed bit identifies them (Fig. 7).
     #[inline]
     fn make_eligible(&mut self, before: VirtualTime) {
         let changed = self.virtual_time().units() ^ before.units();
@@ -185,7 +185,7 @@ impl Gfq {
         }
     }
 
-    /// Chooses who is next.
+    /// Selects the next entity.
     #[inline]
     fn choose(&mut self) {
         if self.eligible == 0 {
@@ -212,8 +212,7 @@ impl Gfq {
         self.selected = group.stacks[usize::from(self.stack) % STACKS];
     }
 
-    /// With nobody eligible V jumps to the first start (Eq. 3), so that the link does not
-    /// idle while somebody is backlogged.
+    /// Moves V to the first start (Eq. 3) if no entity is eligible, so that the link does not idle with a backlog.
     #[inline(never)]
     fn jump(&mut self) {
         if self.ineligible == 0 {
@@ -229,9 +228,8 @@ impl Gfq {
         self.choose_eligible();
     }
 
-    /// The latest time that an entity of group `i` may start at: the end of the slot after
-    /// V's. What is in a bucket was served, if at all, while it was eligible, and moved on
-    /// by at most a slot.
+    /// Returns the latest possible start of an entity of group `i`: the end of the slot after V's. An entity in a
+    /// bucket was served, if at all, while it was eligible, and moved by at most a slot.
     #[inline]
     fn latest_start(&self, i: u32) -> VirtualTime {
         self.virtual_time().rounded_down(i).advanced((2 << i) - 1)
@@ -335,8 +333,7 @@ impl Gfq {
         match next {
             None => self.members.leave(entity, idle),
             Some(head) => {
-                // What it was served ahead of V stays to be worked off, as far as the new
-                // group's latest start.
+                // // Service received ahead of V is still worked off, as far as the new group's latest start.
                 entity.mark = self.members.clock.quarter();
                 self.changes += 1;
                 self.held = true;

@@ -1,5 +1,5 @@
-//! What algorithms share that put entities into groups by packet length over weight, and
-//! the entities of a group into buckets by start time.
+//! Code shared by the algorithms that put entities into groups by packet length over weight, and the entities of a
+//! group into buckets by start time.
 //!
 //! Equations, theorems and lemmas are numbered as in F. Checconi, P. Valente, L. Rizzo,
 //! *QFQ: Efficient Packet Scheduling with Tight Bandwidth Distribution Guarantees*,
@@ -12,12 +12,10 @@
 //! weight 10^6. Of costs, group 55 holds those of 2^31 at weight 1, group 5 those of 1 at weight
 //! 10^6, and group 2 those of 1 at the largest weight of an aggregate.
 //!
-//! A group has 64 buckets. Theorem 5 asks for 2 + L / sigma of them, L in virtual time: an
-//! entity is therefore inserted only into groups whose slot is at least a 32nd of
-//! L / (sum of weights). This matters only beside packets more than 32 times as long, and
-//! when the sum of weights changes, at the entity's next place. Where V is further behind
-//! than the present sum explains, because it was smaller before, a newcomer starts at the
-//! group's last bucket.
+//! A group has 64 buckets. Theorem 5 asks for 2 + L / sigma of them, L in virtual time: an entity is therefore inserted
+//! only into groups whose slot is at least a 32nd of L / (sum of weights). This matters only next to packets more than
+//! 32 times as long, and when the sum of weights changes, at the entity's next place. Where V is further behind than
+//! the present sum explains, because it was smaller before, a newcomer starts at the group's last bucket.
 
 use super::Standing;
 use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, entity_weight, weight_of};
@@ -29,8 +27,8 @@ use crate::units::{Charge, MAX_LENGTH, VirtualTime, Weight};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// What all algorithms over groups say of their `members` in the same words, as parts of a
-/// [`Scheduler`](crate::Scheduler); `$changed` is done where an entity goes or gets another share.
+/// Expands to the parts of a [`Scheduler`](crate::Scheduler) that all algorithms over groups share, in terms of their
+/// `members`; `$changed` runs where an entity leaves or gets another share.
 macro_rules! statements_of_members {
     ($(|$algorithm:ident| $changed:expr)?) => {
         fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share) {
@@ -87,7 +85,7 @@ const _: () = assert!(
     "and so they do with costs"
 );
 const _: () = assert!((1 << FINEST) + 4 <= SLOTS);
-/// A quarter of the circle of virtual time: no lag beyond can be told from a lead.
+/// A quarter of the circle of virtual time: a lag beyond it is indistinguishable from a lead.
 const FARTHEST: u64 = 1 << 62;
 const _: () = assert!(size_of::<GroupedEntity>() == 24);
 
@@ -110,12 +108,12 @@ pub struct GroupedEntity<S: Scale = Packets> {
     /// 0 if its share has changed since.
     pub(super) mark: u8,
     pub(super) state: Standing,
-    /// What is to be added to S beyond its units.
+    /// The fraction to add to S beyond its units.
     pub(super) carry: S::Carry,
 }
 
 impl<S: Scale> GroupedEntity<S> {
-    /// S after a charge, and what is carried on.
+    /// Returns S after a charge, and the fraction carried over.
     #[inline(always)]
     pub(super) fn after(&self, charge: Charge) -> (VirtualTime, S::Carry) {
         S::after(self.start, self.carry, charge, self.inverse_weight)
@@ -165,7 +163,7 @@ impl Slots {
         self.occupied != 0
     }
 
-    /// Group `i`'s last slot that has a bucket beside the first one's.
+    /// Returns the last slot of group `i` that has a bucket in addition to the first one's.
     #[inline]
     pub(super) fn last(&self, i: u32) -> VirtualTime {
         self.start(i).advanced(u64::from(SLOTS - 1) << i)
@@ -174,8 +172,7 @@ impl Slots {
 
 /// Virtual time, and the shares of all entities.
 ///
-/// Whoever makes a statement here says whether the scheduler is `idle`: no entity is
-/// active.
+/// The caller of a statement passes whether the scheduler is `idle`: no entity is active.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Members<S = Packets> {
@@ -191,8 +188,8 @@ pub(super) struct Members<S = Packets> {
     /// Lowest group to stay in or insert into, from the present longest packet and sum of
     /// weights; never 0.
     pub floor: i8,
-    /// Shares that active entities will have from their next place on: until then
-    /// their weights count as they are, in the sum as in what they are charged.
+    /// The shares of active entities that take effect at their next place: until then their present weights count, both
+    /// in the sum and in their charges.
     pending: BTreeMap<EntityId, Terms>,
 }
 
@@ -333,12 +330,11 @@ impl<S: Scale> Members<S> {
         entity.mark != self.floor as u8
     }
 
-    /// Whether the selected entity may stay in its group, whose first bucket ends at `end`,
-    /// though its share has changed or the lowest group, which is `lowest` by now. Its share
-    /// takes effect then without moving it, so that its S goes on from its F; heavier, from
-    /// where it is late by the same work, if not `latest`. Late by up to two slots, aggregates
-    /// that grow eightfold in their group would else hold up everybody else for all that
-    /// they are owed.
+    /// Returns whether the selected entity may stay in its group, whose first bucket ends at `end`, although its share
+    /// or the lowest group, now `lowest`, has changed. If so, its share takes effect without a move, so that its S
+    /// continues from its F; if it became heavier, from the point where it is late by the same work, if not `latest`.
+    /// Otherwise aggregates late by up to two slots that grow eightfold within their group would delay all other
+    /// entities by all of their own arrears.
     #[inline]
     pub(super) fn may_stay(
         &mut self,

@@ -134,8 +134,8 @@ impl<T: Keyed> Heap<T> {
         Some(first)
     }
 
-    /// Puts an entry in place of the earliest, which must be there. O(log n), and O(1) for one that
-    /// is no later, as among equals.
+    /// Replaces the earliest entry, which must exist. O(log n), and O(1) for an entry that is no later, as among
+    /// equals.
     #[inline]
     pub(super) fn replace_first(&mut self, entry: T) {
         match self.entries.first_mut() {
@@ -144,7 +144,7 @@ impl<T: Keyed> Heap<T> {
         }
     }
 
-    /// Puts an entry in place of the earliest, and those that are earlier before it.
+    /// Replaces the earliest entry and moves earlier entries before the new one.
     #[inline(never)]
     fn sift_down(&mut self, entry: T) {
         let entries = self.entries.as_mut_slice();

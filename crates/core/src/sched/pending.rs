@@ -13,7 +13,7 @@ use alloc::collections::BTreeMap;
 pub(super) struct Pending(BTreeMap<EntityId, u64>);
 
 impl Pending {
-    /// An active entity is to have the inverse weight `next` in place of `present`. O(log n).
+    /// Records that an active entity will change its inverse weight from `present` to `next`. O(log n).
     pub(super) fn put(&mut self, id: EntityId, changing: &mut bool, present: u64, next: u64) {
         *changing = next != present;
         match *changing {
@@ -22,7 +22,7 @@ impl Pending {
         };
     }
 
-    /// What takes effect now, or never, if anything. O(log n), and O(1) where nothing is pending.
+    /// Takes the change that takes effect now, or never, if there is one. O(log n), and O(1) where nothing is pending.
     #[inline]
     pub(super) fn take(&mut self, id: EntityId, changing: &mut bool) -> Option<u64> {
         match core::mem::take(changing) {

@@ -3,14 +3,12 @@
 //! P. Valente, *Reducing the execution time of fair-queueing packet schedulers*,
 //! Computer Communications 2014. Equations and sections below are numbered as there.
 //!
-//! An aggregate holds at most M flows of equal weight and equal longest packet L^k. To
-//! the algorithm it is one entity with the weight of all its m^k flows, and with packets
-//! of m^k L^k: its *budget*. Once selected it is served until the budget is spent or its
-//! flows have nothing left. Inside it, the backlogged flows take turns in a circle, by
-//! DRR with L^k as everybody's quantum. The algorithm's work is done once a budget,
-//! so that the cost per packet comes near that of DRR; the guarantees stay those of the
-//! algorithm, plus a few packets of the flow and M packets of the link (Theorems 1
-//! and 2).
+//! An aggregate holds at most M flows of equal weight and equal longest packet L^k. To the algorithm it is one entity
+//! with the weight of all its m^k flows, and with packets of m^k L^k: its *budget*. Once selected it is served until
+//! the budget is spent or its flows have nothing left. Inside it, the backlogged flows take turns in a circle, by DRR
+//! with a quantum of L^k each. The algorithm's work is done once a budget, so that the cost per packet comes near that
+//! of DRR; the guarantees stay those of the algorithm, plus a few packets of the flow and M packets of the link
+//! (Theorems 1 and 2).
 //!
 //! `Plus<Qfq>` is QFQ+. Algorithms that follow each packet through the fluid server (WF2Q)
 //! keep their order below SCHED+, not their shares: of an aggregate they hear one budget at a
@@ -21,22 +19,20 @@
 //!
 //! # What differs from the paper, or is left open there
 //!
-//! * *Whether the next packet fits the budget* is decided without its length ([`Unseen`]): a turn
-//!   goes on while the rest of the budget covers L^k, and with M = 1 is one packet. In the paper, and
-//!   in Linux, it goes on while the rest covers the next packet ([`Seen`]), whose length must be known:
-//!   the next flow's in the circle, which may be a class whose head is not settled yet. Either rule
-//!   leaves less than L^k of a budget. The aggregate is charged for what it sent, so that nothing is
-//!   lost by it, and Lemma 2 already allows for a budget that is not spent: the bounds are the same.
-//! * *Work is told to the algorithm late*: when it next needs V, before the sum of weights
-//!   changes, and at the latest at the end of the budget. V is the same whenever it is
-//!   looked at.
-//! * *Who is next is settled when a service ends*, and again for each aggregate that
-//!   becomes backlogged before the next service began.
-//! * *Flows join and leave at any time.* A budget stands as it was granted, and so does
-//!   the aggregate's weight, until the aggregate's next place: both change together.
-//!   A backlogged flow whose share changes moves to an aggregate of its new kind after
-//!   its next packet. Until then it may have packets longer than L^k: it
-//!   sends one when its turn comes, and what goes beyond the budget counts for nobody.
+//! * *Whether the next packet fits the budget* is decided without its length ([`Unseen`]): a turn continues while the
+//!   rest of the budget covers L^k, and with M = 1 is one packet. In the paper, and in Linux, it continues while the
+//!   rest covers the next packet ([`Seen`]), whose length must be known: the next flow's in the circle, which may be a
+//!   class whose head is not settled yet. Either rule leaves less than L^k of a budget. The aggregate is charged for
+//!   the bytes it sent, so it loses nothing, and Lemma 2 already allows for a budget that is not spent: the bounds are
+//!   the same.
+//! * *Work is reported to the algorithm late*: when it next needs V, before the sum of weights changes, and at the
+//!   latest at the end of the budget. V is the same at each point where it is read.
+//! * *The next aggregate is selected when a service ends*, and again for each aggregate that becomes backlogged before
+//!   the next service begins.
+//! * *Flows join and leave at any time.* A granted budget and the aggregate's weight remain until the aggregate's next
+//!   place: both change together. A backlogged flow whose share changes moves to an aggregate of its new kind after its
+//!   next packet. Until then it may have packets longer than L^k: it sends one when its turn comes, and bytes beyond
+//!   the budget are charged to no entity.
 //! * *Aggregates are filled one after the other*, those that lost flows first, and
 //!   are not merged.
 //! * Where M flows would weigh more than [`MAX_AGGREGATE_WEIGHT`] or send more than
@@ -66,8 +62,8 @@ use core::num::NonZeroU32;
 /// by then (Section 8.1).
 pub const AUTOMATIC_MEMBERS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
-/// The automatic M for a transmit queue of so many packets: min(8, 1 + packets)
-/// (Section 3.1), so that the aggregates add no more to the delay than the queue does.
+/// Returns the automatic M for a transmit queue of `transmit_queue` packets: min(8, 1 + packets) (Section 3.1), so that
+/// the aggregates add no more delay than the queue does.
 pub const fn automatic_members(transmit_queue: u32) -> NonZeroU32 {
     match NonZeroU32::new(transmit_queue.saturating_add(1)) {
         Some(members) if members.get() < AUTOMATIC_MEMBERS.get() => members,
@@ -78,8 +74,7 @@ pub const fn automatic_members(transmit_queue: u32) -> NonZeroU32 {
 /// Largest budget: the packet that ends it may be longer than L^k.
 const MAX_BUDGET: u32 = MAX_CHARGE - MAX_LENGTH;
 
-/// Taken from the deficit of a flow that will move, so that its turn ends at once and
-/// the deficit tells.
+/// Subtracted from the deficit of a flow that will move, so that its turn ends at once and its deficit identifies it.
 const MOVING: i32 = 1 << 28;
 
 /// State of one flow.
@@ -97,7 +92,7 @@ pub struct PlusEntity<H = Unseen> {
     /// It waits in an aggregate that has no other, and will not move: it needs no turns, though they would do no
     /// harm.
     alone: bool,
-    /// What is kept of its next packet.
+    /// The recorded part of its next packet.
     head: H,
 }
 
@@ -127,7 +122,7 @@ impl<H> PlusEntity<H> {
     }
 }
 
-/// What all flows of a family have: weight and longest packet.
+/// The common properties of the flows of a family: weight and longest packet.
 type FamilyKey = (u32, u32);
 
 fn family_key(share: Share) -> FamilyKey {
@@ -141,7 +136,7 @@ fn family_key(share: Share) -> FamilyKey {
 struct Service {
     /// The backlogged flows of the aggregate.
     circle: Ring,
-    /// What the budget of its place in the order leaves beyond one packet of L^k.
+    /// The rest of the budget of its place in the order, beyond one packet of L^k.
     slack: i32,
     /// L^k.
     quantum: Charge,
@@ -152,7 +147,7 @@ struct Service {
 #[repr(align(64))]
 struct Aggregate<S> {
     state: S,
-    /// What it is served by. While it is, the slack is what it began with.
+    /// The service it is in. While it is served, the slack is the initial one.
     place: Service,
     /// The same of its next place.
     next_slack: i32,
@@ -208,12 +203,12 @@ impl<S> Aggregate<S> {
         }
     }
 
-    /// What each of its flows is entitled to.
+    /// Returns the share of each of its flows.
     fn share(&self) -> Share {
         Share::new(self.weight, self.place.quantum)
     }
 
-    /// What the algorithm schedules. It exists: no aggregate is larger than it can be.
+    /// Returns the share that the algorithm schedules. It exists: no aggregate exceeds the largest possible share.
     fn total_share(&self) -> Share {
         let share = self.share();
         share.times(self.members).unwrap_or(share)
@@ -247,7 +242,7 @@ pub struct Plus<A: Scheduler, H: NextPacket = Unseen> {
     now: Service,
     /// The aggregate in service: the selected one as long as it has sent nothing.
     serving: MaybeEntity,
-    /// Work of the service that the algorithm was told about.
+    /// Work of the service that was already reported to the algorithm.
     told: i32,
     algorithm: A,
     aggregates: Vec<Aggregate<A::Entity>>,
@@ -433,7 +428,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
     #[inline]
     fn hold(&mut self, _: &mut [impl Holds<PlusEntity<H>>], _: EntityId) {}
 
-    /// Nothing to do: the algorithm is told what the aggregate was charged for.
+    /// Does nothing: the algorithm is given the charge of the aggregate.
     #[inline]
     fn served(&mut self, _: Charge) {}
 
@@ -449,7 +444,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
         }
     }
 
-    /// All but who leaves the circle.
+    /// Moves all flows except the one that leaves the circle.
     #[inline(always)]
     fn step(
         &mut self,
@@ -481,7 +476,8 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
             self.now.circle.turn(id, entity.next);
         }
         entity.deficit = deficit;
-        // Last, so that the subtraction itself tells; and its result is not kept for who seldom asks.
+        // // Last, so that the subtraction itself sets the flags; and its result is not stored for callers that seldom
+        // read it.
         self.now.slack -= bytes;
         if self.now.slack + self.shorter(entities) < 0 {
             self.end_service();

@@ -6,13 +6,12 @@
 //! take turns, a packet each. There is no guarantee for a level that has others above: it
 //! may starve.
 //!
-//! A packet costs O(levels / 64): the levels in use lie sorted in one table, and a bit for
-//! each that has somebody active tells the highest, 64 levels to a word. Becoming active
-//! costs a binary search, O(log levels). Adding, removing and changing entities costs O(levels)
-//! where a level gets its first entity or loses its last. So nothing is allocated or moved
-//! while packets come and go, and up to 64 levels one find-first-set is the whole choice.
+//! A packet costs O(levels / 64): the levels in use lie sorted in one table, and one bit for each level with an active
+//! entity gives the highest, 64 levels to a word. Becoming active costs a binary search, O(log levels). Adding,
+//! removing and changing entities costs O(levels) where a level gets its first entity or loses its last. So nothing is
+//! allocated or moved while packets come and go, and up to 64 levels one find-first-set is the whole choice.
 //!
-//! The selected entity stays selected while it is on hold, whoever comes above it.
+//! The selected entity stays selected while it is on hold, even if an entity of a higher level becomes backlogged.
 
 use super::Standing;
 use super::ring::{Linked, Ring};
@@ -58,10 +57,10 @@ struct Level {
 pub struct Priority {
     /// Levels that have members, the highest first.
     levels: Vec<Level>,
-    /// Bit i % 64 of word i / 64: `levels[i]` has somebody active.
+    /// Bit i % 64 of word i / 64: `levels[i]` has an active entity.
     backlogged: Vec<u64>,
-    /// Index of the level in service: the first that is backlogged, unless one below is on
-    /// hold. [`Priority::NONE`] where nobody is active.
+    /// Index of the level in service: the first that is backlogged, unless one below is on hold. [`Priority::NONE`] if
+    /// no entity is active.
     first: usize,
     held: bool,
 }
@@ -140,7 +139,7 @@ impl Priority {
         })
     }
 
-    /// Nobody is on hold any more.
+    /// Ends the hold, if there is one.
     #[inline]
     fn release(&mut self) {
         self.held = false;
@@ -222,7 +221,7 @@ impl Scheduler for Priority {
         let entity = entities.entity_mut(id);
         let level = share.weight().get();
         let last_given = core::mem::replace(&mut entity.next_level, level);
-        // One who waits in a level stays its member; any other level counts it once.
+        // // An entity active in one level stays a member of it; any other level counts it once.
         let waits_in = match entity.state {
             Standing::Inactive => core::mem::replace(&mut entity.level, level),
             _ => entity.level,

@@ -15,10 +15,9 @@
 //!
 //! * Only S is kept. F = S + l / phi is computed when the packet is charged; an
 //!   inactive entity's S is its last F.
-//! * Buckets are stacks: all in one bucket have the same rounded timestamps, and
-//!   the report breaks ties arbitrarily. Insertion then touches no other entity. With
-//!   aggregates they are queues: nobody may come on top of the one in service, and in the
-//!   order of their coming the flows of all lie in one direction in memory.
+//! * Buckets are stacks: all in one bucket have the same rounded timestamps, and the report breaks ties arbitrarily.
+//!   Insertion then touches no other entity. With aggregates they are queues: no aggregate may be placed on top of the
+//!   one in service, and in order of arrival the flows of all aggregates lie in one direction in memory.
 //! * Back-shifting (Eq. 29) is applied to every newly backlogged entity, not only
 //!   to the first of an idle group. An entity that joins a backlogged group at
 //!   S = V, behind V - F of a group above, would else become its group's start
@@ -30,10 +29,9 @@
 //! * Groups finer than a 32nd of L / (sum of weights) are not used.
 //!   Where the lowest group falls, a backlogged entity stays in its higher one: each move costs it its lateness, and
 //!   others decide how often the lowest group changes.
-//! * A change of share takes effect when the entity is charged next. If it becomes heavier,
-//!   F < V, and it stays in its group, S is then after F by so much that it is late by the
-//!   same work as before, but no later than F_b. In another group it starts at V, or at F_b,
-//!   and what it was late by is lost: two slots and L at most, once for each move.
+//! * A change of share takes effect when the entity is charged next. If it becomes heavier, F < V, and it stays in its
+//!   group, S is then after F by so much that it is late by the same work as before, but no later than F_b. In another
+//!   group it starts at V, or at F_b, and its lateness is lost: two slots and L at most, once for each move.
 
 mod invariants;
 
@@ -52,9 +50,9 @@ const _: () = assert!(BUCKETS <= u16::MAX as usize + 1);
 
 /// Quick fair queueing, of packets or of requests by cost.
 ///
-/// In the order in which a packet needs it: the groups in ER, IR, EB and IB (Section 4.1.3) are those eligible
-/// and ready, ineligible and ready, eligible and blocked, ineligible and blocked. With what is above `groups` one
-/// order of thousands in a tree takes two cache lines, wherever its buckets are.
+/// In the order in which a packet needs it: the groups in ER, IR, EB and IB (Section 4.1.3) are those eligible and
+/// ready, ineligible and ready, eligible and blocked, ineligible and blocked. Together with the fields above `groups`,
+/// one order among thousands in a tree takes two cache lines, wherever its buckets are.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Qfq<S: Scale = Packets> {
@@ -132,7 +130,7 @@ impl<S: Scale> Qfq<S> {
         self.members.clock.now()
     }
 
-    /// Whether nobody is active: somebody eligible is ready otherwise.
+    /// Returns whether no entity is active: if any is eligible, one is ready.
     #[inline]
     fn is_idle(&self) -> bool {
         self.er == 0
@@ -161,7 +159,7 @@ impl<S: Scale> Qfq<S> {
 
     /// Puts an entity on top of the bucket of a slot, or with [`holds`](Self::holds) at its end.
     /// `beside` is any bucket of the same group.
-    // A call would have whoever chooses the algorithm at run time save its registers.
+    // // A call would make callers that choose the algorithm at run time save their registers.
     #[inline(always)]
     fn push(
         &mut self,
@@ -217,8 +215,8 @@ impl<S: Scale> Qfq<S> {
         self.make_eligible(before);
     }
 
-    /// Groups that V reached on its way from `before` become eligible: those with a
-    /// slot boundary in between, which the highest bit that changed tells (Fig. 7).
+    /// Makes the groups eligible that V reached since `before`: those with a slot boundary in between, which the
+    /// highest changed bit identifies (Fig. 7).
     #[inline]
     fn make_eligible(&mut self, before: VirtualTime) {
         let changed = self.virtual_time().units() ^ before.units();
@@ -255,8 +253,7 @@ impl<S: Scale> Qfq<S> {
         self.ib &= !below;
     }
 
-    /// The link must not idle while somebody is backlogged: with nobody eligible, V
-    /// jumps to the first start (Eq. 3).
+    /// Moves V to the first start (Eq. 3) if no entity is eligible, since the link must not idle with a backlog.
     #[inline]
     fn keep_work_conserving(&mut self) {
         let ineligible = self.ir | self.ib;
@@ -290,9 +287,9 @@ impl<S: Scale> Qfq<S> {
         (above != 0).then(|| self.groups[(x % 64) as usize].end(x))
     }
 
-    /// Start time of an entity that becomes backlogged in group `i` (Eq. 2 and 29). What it
-    /// was served ahead of V stays to be worked off, as far as the order allows: by a slot
-    /// in the group in which it was served, and to F_b in another.
+    /// Returns the start time of an entity that becomes backlogged in group `i` (Eq. 2 and 29). Service received ahead
+    /// of V is still worked off, as far as the order allows: by a slot in the group in which it was received, and to
+    /// F_b in another.
     #[inline]
     fn start_time(&self, entity: &GroupedEntity<S>, i: u32) -> VirtualTime {
         let now = self.virtual_time();
@@ -331,15 +328,15 @@ impl<S: Scale> Qfq<S> {
         entity.mark = self.members.floor as u8;
         let rounded = entity.start.rounded_down(i);
         if idle {
-            // With nobody else to serve, V jumps to the first start (Eq. 3).
+            // // With no other entity to serve, V jumps to the first start (Eq. 3).
             self.members.clock.jump_to(rounded);
         }
         let group = &mut self.groups[(i % 64) as usize];
         if group.occupied != 0 {
             let first = group.start(i);
             if !first.is_after(rounded) {
-                // Beyond the last slot an entity is taken to have come earlier, when
-                // V was there: a bucket behind the first changes nobody's order.
+                // // Beyond the last slot an entity is treated as if it had arrived earlier, when V was there: a bucket
+                // behind the first changes the order of no other entity.
                 let last = group.last(i);
                 if rounded.is_after(last) {
                     entity.start = last;
@@ -410,8 +407,8 @@ impl<S: Scale> Qfq<S> {
         self.push(entities, id, first, slot);
     }
 
-    /// The selected entity, the last of `first`, goes on to the bucket of `slot` in the same group.
-    /// `first` is the first bucket of that group.
+    /// Moves the selected entity, the last of `first`, to the bucket of `slot` in the same group. `first` is the first
+    /// bucket of that group.
     #[cold]
     #[inline(never)]
     fn move_last(
@@ -429,7 +426,7 @@ impl<S: Scale> Qfq<S> {
         if beside | active & (active - 1) != 0 {
             return self.move_last_beside(entities, id, first, slot);
         }
-        // With nobody else, it can neither block nor be blocked.
+        // // With no other entity, it can neither block nor be blocked.
         let place = (slot % u64::from(SLOTS)) as u32;
         group.first = slot;
         group.occupied = 1 << place;
@@ -543,9 +540,9 @@ impl<S: Scale> Scheduler for Qfq<S> {
         self.holds = true;
     }
 
-    /// The entity is on top of the first bucket of its group, and the bucket stays
-    /// the first, since the group is eligible. What is left is that nobody is put on
-    /// top, which is so from the first hold on at the latest.
+    /// Does nothing: the entity is on top of the first bucket of its group, and the bucket stays the first, since the
+    /// group is eligible. It remains to be ensured that no entity is put on top, which holds from the first hold on at
+    /// the latest.
     #[inline]
     fn hold(&mut self, _: &mut [impl Holds<Self::Entity>], _: EntityId) {
         self.holds = true;

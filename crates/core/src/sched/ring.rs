@@ -8,10 +8,10 @@ pub(super) trait Linked {
     fn next(&mut self) -> &mut MaybeEntity;
 }
 
-/// The circle. Whose turn it is leaves it, others join it before that one.
+/// A circle of entities. The entity whose turn it is leaves it; others join it before that one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ring {
-    /// Whose turn it is.
+    /// The entity whose turn it is.
     pub head: MaybeEntity,
     /// The one before `head`. A turn ends by moving on, which writes no link.
     pub last: MaybeEntity,
@@ -55,7 +55,7 @@ impl Ring {
         self.head = next;
     }
 
-    /// Checks that the links lead round the circle, and marks who is in it.
+    /// Checks that the links lead round the circle, and marks its members.
     pub(super) fn check<S: Linked + Copy>(
         &self,
         entities: &[impl Holds<S>],

@@ -1,5 +1,5 @@
-//! What is known of an algorithm beside its statements: a row of the table, or what one of another
-//! crate declares.
+//! Properties of an algorithm in addition to its statements: a row of the table, or the declaration of one of another
+//! crate.
 
 use crate::bounds::child::Bound;
 use crate::scheduler::Scheduler;
@@ -18,13 +18,13 @@ use crate::scheduler::Scheduler;
 pub enum Sharing {
     /// By their weights.
     Weights,
-    /// By their levels: nobody is served while somebody of a higher one has something to send.
+    /// By level: no entity is served while one of a higher level is backlogged.
     Levels,
-    /// By what they offer, whatever their weights are; why nobody is promised anything.
+    /// By offered load, whatever the weights are; the text says why there is no guarantee.
     Offers(&'static str),
 }
 
-/// What an algorithm promises each of those that it orders.
+/// The guarantee that an algorithm gives each of the entities that it orders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Promise {
     /// A share by weight, within this bound.
@@ -56,10 +56,10 @@ impl Promise {
     }
 }
 
-/// What is known of an algorithm.
+/// The properties of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
-    /// What it is, in a line.
+    /// A one-line description.
     pub(super) about: &'static str,
     pub(super) promise: Promise,
     /// It may order nothing but leaves without ceilings.

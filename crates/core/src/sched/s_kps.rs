@@ -20,22 +20,18 @@
 //!
 //! # The containers
 //!
-//! Of each group, at any time T, the first container has one slot at most, the next to
-//! begin: an entity that is served in a slot that has begun goes on in the same one or in
-//! the next. In the second, the slot that T lies in finishes at the second tick of its
-//! group after T (`far`), the one before at the next tick (`near`), and the older ones are
-//! *due*, F^ <= T. So a group needs one bit in each of three words, and of the groups in
-//! one word, the earliest is found by two find-first-sets ([`Wheels::soonest`]). What is
-//! due is found by one: no two slots share a tick, no tick is finer than 2^(f-1), where f
-//! is the finest group in use, and V is at most L / (sum of weights) <= 2^(f+5) after F^
-//! (Theorem 4), so that 64 bits, one a tick, hold all that is due, of all groups, in the
-//! order of F^.
+//! Of each group, at any time T, the first container has one slot at most, the next to begin: an entity that is served
+//! in a slot that has begun continues in the same slot or in the next. In the second, the slot that T lies in finishes
+//! at the second tick of its group after T (`far`), the one before at the next tick (`near`), and the older ones are
+//! *due*, F^ <= T. So a group needs one bit in each of three words, and of the groups in one word, the earliest is
+//! found by two find-first-sets ([`Wheels::soonest`]). The earliest due slot is found by one: no two slots share a
+//! tick, no tick is finer than 2^(f-1), where f is the finest group in use, and V is at most L / (sum of weights) <=
+//! 2^(f+5) after F^ (Theorem 4), so that 64 bits, one a tick, hold all due slots, of all groups, in the order of F^.
 //!
 //! # Cost
 //!
-//! Enqueue and dequeue are O(1), whatever the number of entities and of groups. While V goes
-//! on by a packet, each occupied slot that ends is moved on to the next word; since each is
-//! there for a service, this is O(1) amortised.
+//! Enqueue and dequeue are O(1), whatever the number of entities and of groups. While V advances by a packet, each
+//! occupied slot that ends moves to the next word; since each slot stands for a service, this is O(1) amortised.
 //!
 //! # Guarantees
 //!
@@ -47,19 +43,19 @@
 //!
 //! # What differs from the paper, and why
 //!
-//! * S is rounded down to S^, and an entity becomes eligible when its slot begins; the paper
-//!   releases a slot as it ends. The report puts S-KPS at three slots more than QFQ for this;
-//!   none of them is needed. `SKps<true>` releases a slot as it ends, to be compared with what the
-//!   report measured: an entity is filed in the slot after that of its S, and all else is the same,
-//!   so that S < S^ <= S + sigma_i. It has the same bound, and serves who was idle up to a slot later.
+//! * S is rounded down to S^, and an entity becomes eligible when its slot begins; the paper releases a slot as it
+//!   ends. The report puts S-KPS at three slots more than QFQ for this; none of them is needed. `SKps<true>` releases a
+//!   slot as it ends, for comparison with the report's measurements: an entity is filed in the slot after that of its
+//!   S, and all else is the same, so that S < S^ <= S + sigma_i. It has the same bound, and serves an entity that was
+//!   idle up to a slot later.
 //! * The two containers share the lists of entities. Moving a slot moves its bit, and its
 //!   list stays where it is, so that no list is ever appended to another.
 //! * Slots are moved when it matters, not with V: before the next S^ in the first container,
 //!   nothing in either can change its order. `T` above is when they were last moved.
-//! * Lists are stacks: who is in one slot has the same S^ and F^.
-//! * If V were to be further after F^ than 64 ticks allow, after a change of the shares that
-//!   raised f, T waits before V; the order stays exact, since what starts after T finishes
-//!   after all that is due. A newcomer's S is then bounded by what the wheel has room for.
+//! * Lists are stacks: all entities in one slot have the same S^ and F^.
+//! * If V were to be further after F^ than 64 ticks allow, after a change of the shares that raised f, T stops before
+//!   V; the order stays exact, since an entity that starts after T finishes after all due ones. A newcomer's S is then
+//!   bounded by the range of the wheel.
 
 mod invariants;
 
@@ -206,15 +202,15 @@ impl Wheels {
         (time_y, y)
     }
 
-    /// How many ticks T can go on from here so that the earliest that is due keeps its bit;
-    /// 64 if nothing is due.
+    /// Returns the number of ticks by which T can advance so that the earliest due slot keeps its bit; 64 if nothing is
+    /// due.
     #[inline]
     fn room(&self) -> u32 {
         let at = (self.turned.units() >> self.tick) as u32 % 64;
         self.due.rotate_left(63 - at).trailing_zeros()
     }
 
-    /// The earliest F^ of what is due.
+    /// Returns the earliest F^ of the due slots.
     #[inline]
     fn first_due(&self) -> VirtualTime {
         let at = self.turned.units() >> self.tick;
@@ -259,7 +255,7 @@ impl Wheels {
         self.turned.advanced(wait)
     }
 
-    /// Turns the wheels to `now`, or as far as 64 ticks hold what is due.
+    /// Turns the wheels to `now`, or as far as 64 ticks hold all due slots.
     #[inline]
     fn turn(&mut self, now: VirtualTime) {
         let mut to = now;
@@ -352,8 +348,7 @@ fn ticking(from: VirtualTime, to: VirtualTime) -> u64 {
 #[derive(Clone, Debug)]
 pub struct SKps<const LATE: bool = false> {
     members: Members,
-    /// Nobody becomes eligible before V is there. While an entity is on hold, a time that
-    /// V has reached.
+    /// No entity becomes eligible before V reaches this time. While an entity is on hold, a time that V has reached.
     next_start: VirtualTime,
     /// List whose top is selected.
     first: usize,
@@ -407,19 +402,19 @@ impl<const LATE: bool> SKps<LATE> {
         self.members.clock.now()
     }
 
-    /// The slot in which whoever starts at `start` is filed.
+    /// Returns the slot of an entity that starts at `start`.
     #[inline]
     const fn slot_of(start: VirtualTime, i: u32) -> u64 {
         slot_at(start, i).wrapping_add(LATE as u64)
     }
 
-    /// Nobody is active.
+    /// Returns whether no entity is active.
     #[inline]
     fn is_idle(&self) -> bool {
         self.wheels.are_empty()
     }
 
-    /// Finds who is next, with the wheels turned to V.
+    /// Selects the next entity, with the wheels turned to V.
     #[inline(never)]
     fn settle(&mut self) {
         self.held = false;
@@ -428,8 +423,8 @@ impl<const LATE: bool> SKps<LATE> {
             let (wait, i) = wheels.soonest(wheels.starting, 0);
             let start = wheels.turned.advanced(wait);
             if !self.members.clock.now().is_after(start) {
-                // The link must not idle while somebody is backlogged: V jumps to the first
-                // start (Eq. 3), before that of any other group.
+                // // The link must not idle with a backlog: V jumps to the first start (Eq. 3), before that of any
+                // other group.
                 self.members.clock.jump_to(start);
                 wheels.turned = start;
                 wheels.starting ^= 1 << i;
@@ -468,14 +463,14 @@ impl<const LATE: bool> SKps<LATE> {
         self.wheels.vacate(slot, i);
     }
 
-    /// The lowest group to put an entity into: none is finer than the ticks of what is due.
+    /// Returns the lowest group to put an entity into: none is finer than the ticks of the due slots.
     #[inline]
     fn lowest(&self) -> i8 {
         self.members.floor.max(self.wheels.tick as i8 + 1)
     }
 
-    /// The last S that the wheel of group `i` has room for: who has it is filed in the slot that is
-    /// next to begin.
+    /// Returns the last S within the range of the wheel of group `i`: an entity with it is put into the slot that
+    /// begins next.
     #[inline]
     fn latest_start(&self, i: u32) -> VirtualTime {
         Self::last_of(slot_at(self.wheels.turned, i).wrapping_add(1), i)
@@ -551,8 +546,7 @@ impl<const LATE: bool> SKps<LATE> {
         let idle = self.is_idle();
         self.members.adopt_pending(entity, id, idle);
         if again {
-            // What it was served ahead of V stays to be worked off, as far as its new wheel
-            // has room.
+            // // Service received ahead of V is still worked off, as far as the range of its new wheel.
             entity.mark = self.members.clock.quarter();
             self.insert(entities, id);
         } else {
@@ -598,15 +592,14 @@ impl<const LATE: bool> Scheduler for SKps<LATE> {
         self.lists[self.first % LISTS]
     }
 
-    /// Until the entity leaves its list, nobody is put on top of it, and who is next is not
-    /// asked again.
+    /// Keeps the selection: until the entity leaves its list, no entity is put on top of it, and no other is selected.
     #[inline]
     fn hold(&mut self, _: &mut [impl Holds<GroupedEntity>], _: EntityId) {
         self.held = true;
         self.next_start = self.virtual_time();
     }
 
-    /// Whom this makes eligible matters once the selected entity has left its list.
+    /// Advances V. The entities that this makes eligible matter once the selected entity has left its list.
     #[inline]
     fn served(&mut self, work: Charge) {
         self.members.clock.served(work);
@@ -789,7 +782,7 @@ mod tests {
                 {
                     wheels.vacate(slot, i);
                     occupied.retain(|&other| other != (slot, i));
-                    // It may go on in the next slot.
+                    // // It may continue in the next slot.
                     let next = ((slot + 1) << i >> i, i);
                     if i >= finest && random.below(2) == 0 && !occupied.contains(&next) {
                         occupied.push(next);

@@ -6,7 +6,7 @@ use crate::units::{Charge, MAX_LENGTH, VirtualTime};
 use core::fmt::Debug;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
 
-/// What an algorithm is built for: [`Packets`] or [`Costs`].
+/// The kind of charge that an algorithm is built for: [`Packets`] or [`Costs`].
 ///
 /// ```
 /// use fairlane_core::sched::{Costs, Packets, Qfq, Scale};
@@ -35,11 +35,10 @@ impl Scale for Packets {
 
 /// Requests of a cost up to [`MAX_COST`].
 ///
-/// Timestamps are coarser than for packets: whole multiples of 2^-24 units of cost at weight 1. What
-/// lies below, an entity carries on to its next charge, so that shares are right to 10^-6 as they
-/// are for packets; and what it may have more or less at any time by it is a 16th of one unit of
-/// cost, at weight 10^6. Deficits have 128 bits. State of an entity takes more than the 24 bytes that
-/// it takes for packets.
+/// Timestamps are coarser than for packets: whole multiples of 2^-24 units of cost at weight 1. An entity carries the
+/// remainder to its next charge, so that shares are right to 10^-6 as they are for packets; the resulting error at any
+/// time is at most a 16th of one unit of cost, at weight 10^6. Deficits have 128 bits. The state of an entity exceeds
+/// the 24 bytes that it has for packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs;
 
@@ -56,10 +55,10 @@ pub trait Arithmetic {
     /// Those bits.
     type Carry: Copy + Debug + Default + Send + Sync;
 
-    /// What a charge adds to the timestamps of an entity at most: rounded up.
+    /// Returns the most that a charge adds to the timestamps of an entity: rounded up.
     fn span(charge: Charge, inverse_weight: u64) -> u64;
 
-    /// The timestamp after `start` by a charge, and what is carried on then.
+    /// Returns the timestamp after `start` by a charge, and the fraction carried over.
     fn after(
         start: VirtualTime,
         carry: Self::Carry,
@@ -80,11 +79,11 @@ pub trait Arithmetic {
         + Send
         + Sync;
 
-    /// The quantum of a weight, cut off: by what was computed of the reference's ratio, `scaled` and
-    /// `shift`, or by its charge and weight.
+    /// Returns the quantum of a weight, rounded down: from the precomputed reference ratio, `scaled` and `shift`, or
+    /// from the reference's charge and weight.
     fn quantum(scaled: u64, shift: u32, reference: [u32; 2], weight: u32) -> Self::Deficit;
 
-    /// What a deficit leaves for packets of which the algorithm need not hear, in whole bytes.
+    /// Returns the part of a deficit, in whole bytes, that may be spent without a call of the algorithm.
     fn whole(deficit: Self::Deficit) -> i64;
 }
 
@@ -172,8 +171,8 @@ mod tests {
         Charge::of_cost(NonZeroU32::new(units).unwrap())
     }
 
-    /// However charges follow each other, their sum is what the timestamps say, and no charge is
-    /// further than its span.
+    /// However charges follow each other, the timestamps add up to their sum, and no charge advances by more than its
+    /// span.
     #[test]
     fn what_timestamps_leave_out_is_carried_on() {
         for weight in [1, 3, 7, 1000, 999_999, MAX_WEIGHT, MAX_AGGREGATE_WEIGHT] {

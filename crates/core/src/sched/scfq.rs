@@ -9,15 +9,14 @@
 //! F = max(F of the entity's packet before, v(a)) + L / phi
 //! ```
 //!
-//! and the packet with the smallest tag is next. What is v needs no fluid server beside the
-//! link: it is the tag of the packet in service. So a packet costs one step in a heap and
-//! nothing else, and shares are exact in the long run; but whoever becomes backlogged may
-//! wait for a packet of every other entity ([`bounds::scfq`](crate::bounds::scfq)), where WF2Q+
-//! makes it wait for one.
+//! and the packet with the smallest tag is next. Finding v needs no fluid server next to the link: it is the tag of the
+//! packet in service. So a packet costs one step in a heap and nothing else, and shares are exact in the long run; but
+//! an entity that becomes backlogged may wait for a packet of every other entity
+//! ([`bounds::scfq`](crate::bounds::scfq)), where WF2Q+ makes it wait for one.
 //!
-//! Tags of queued packets are never behind v, as they leave in their order. So an entity that
-//! has packets goes on from its last tag, one that had none starts at v, whatever tag it had
-//! last: an inactive entity has nothing to remember, and v starts afresh with no busy period.
+//! Tags of queued packets are never behind v, as they leave in their order. So a backlogged entity continues from its
+//! last tag, and one without packets starts at v, whatever its last tag was: an inactive entity stores nothing, and v
+//! need not be reset for a new busy period.
 //!
 //! Of equal tags, that of the entity with the lowest number is next.
 
@@ -37,21 +36,21 @@ use core::marker::PhantomData;
 pub struct ScfqEntity<S: Scale = Packets> {
     /// While active, the tag that its head's length is added to.
     start: VirtualTime,
-    /// 2^[`FRACTION`] / weight, rounded up, as it was at its present place.
+    /// 2^[`FRACTION`] / weight, rounded up, at the time of its present place.
     inverse_weight: u64,
     /// The weight from its next place on; none if there is no such entity.
     weight: Option<Weight>,
     state: Standing,
     /// `inverse_weight` is not that of `weight`.
     changed: bool,
-    /// What is to be added to `start` beyond its units.
+    /// The fraction to add to `start` beyond its units.
     carry: S::Carry,
 }
 
 const _: () = assert!(size_of::<ScfqEntity<Packets>>() <= 24);
 
 impl<S: Scale> ScfqEntity<S> {
-    /// The tag of what is charged next, and what is carried on from there.
+    /// Returns the tag of the next charge, and the fraction carried over.
     #[inline(always)]
     fn after(&self, charge: Charge) -> (VirtualTime, S::Carry) {
         S::after(self.start, self.carry, charge, self.inverse_weight)
@@ -71,7 +70,7 @@ impl<S: Scale> ScfqEntity<S> {
     }
 }
 
-/// An active entity, by the tag of its head; nobody by default.
+/// An active entity, by the tag of its head; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     finish: VirtualTime,
@@ -90,7 +89,7 @@ impl Keyed for Place {
 /// Self-clocked fair queueing, of packets or of requests by cost.
 #[derive(Clone, Debug, Default)]
 pub struct Scfq<S: Scale = Packets> {
-    /// v: the tag of what was sent last.
+    /// v: the tag of the packet sent last.
     now: VirtualTime,
     /// The selected one, with the smallest tag unless it is on hold.
     first: Place,
@@ -124,7 +123,7 @@ impl Scfq<Costs> {
 }
 
 impl<S: Scale> Scfq<S> {
-    /// v, the tag of what was sent last.
+    /// Returns v, the tag of the packet sent last.
     #[inline]
     pub fn virtual_time(&self) -> VirtualTime {
         self.now
@@ -141,8 +140,7 @@ impl<S: Scale> Scfq<S> {
     }
 }
 
-/// O(1) but for what the heap costs: `backlogged`, `reschedule` and `idle` are O(log N) in the
-/// number N of active entities.
+/// O(1) except for the heap: `backlogged`, `reschedule` and `idle` are O(log N) in the number N of active entities.
 impl<S: Scale> Scheduler for Scfq<S> {
     type Entity = ScfqEntity<S>;
     const NAME: &'static str = "scfq";
@@ -214,7 +212,7 @@ impl<S: Scale> Scheduler for Scfq<S> {
         self.held = true;
     }
 
-    /// Work does not move v: the tag of what is sent does.
+    /// Does nothing: v moves by the tag of a sent packet, not by work.
     #[inline]
     fn served(&mut self, _: Charge) {}
 

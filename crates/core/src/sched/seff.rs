@@ -1,8 +1,7 @@
 //! The smallest eligible finish time first (SEFF): the order of WF2Q and WF2Q+.
 //!
-//! Two heaps: of the entities that may be served, S <= V, by F, and of the others by
-//! S. As V goes on, entities move from the second to the first; each move is paid for
-//! by the service that put the entity into the second.
+//! Two heaps: of the entities that may be served, S <= V, by F, and of the others by S. As V advances, entities move
+//! from the second to the first; each move is paid for by the service that put the entity into the second.
 
 use super::Standing;
 use super::clock::FRACTION;
@@ -20,7 +19,7 @@ pub(super) const FURTHEST: i64 = (MAX_LENGTH as i64 + 1) << FRACTION;
 
 const _: () = assert!(HELD as i64 >= 16 * FURTHEST);
 
-/// Where an entity stands: what it is served next starts and finishes then.
+/// The place of an entity: the start and finish of its next service.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// S.
@@ -132,7 +131,7 @@ impl<T: Ties> Seff<T> {
             .map_or(MaybeEntity::NONE, |first| first.entity)
     }
 
-    /// The first entity stays the first until it is replaced or removed, whoever comes.
+    /// Holds the first entity: it stays the first until it is replaced or removed, whatever entities arrive.
     #[inline]
     pub(super) fn hold(&mut self, now: VirtualTime) {
         if let Some(first) = self.eligible.first_mut() {
@@ -150,8 +149,8 @@ impl<T: Ties> Seff<T> {
         }
     }
 
-    /// The first start to come, if nobody but the first entity is eligible, and that
-    /// one goes or has another `start`.
+    /// Returns the first start ahead, if no entity but the first is eligible, and the first leaves or has another
+    /// `start`.
     #[inline]
     pub(super) fn next_start(&self, start: Option<VirtualTime>) -> Option<VirtualTime> {
         if self.eligible.len() > 1 {
@@ -217,8 +216,8 @@ impl<T: Ties> Seff<T> {
         first.is_some_and(|first| now.distance_from(first.finish).unsigned_abs() > HELD / 2)
     }
 
-    /// Checks the order of so many entities: who is active, by `standing`, has one place and nobody else
-    /// has one. `start` tells each one's S, which may be later than that of the place, if the head has
+    /// Checks the order of `count` entities: each active entity, by `standing`, has exactly one place and no other
+    /// entity has one. `start` returns each one's S, which may be later than that of the place, if the head has
     /// changed.
     pub(super) fn check(
         &self,

@@ -1,17 +1,15 @@
 //! SFQ: stochastic fairness queueing.
 //!
-//! P. McKenney, *Stochastic fairness queueing*, INFOCOM 1990. ALTQ calls it WFQ (K. Cho, *A
-//! Framework for Alternate Queueing*, 1998). Flows are hashed into a fixed number of
-//! buckets, and [`Drr`] shares the link evenly among the buckets that hold something: a
-//! turn is worth the largest charge there is. In a bucket, packets leave in the order in
-//! which they came, whoever sent them.
+//! P. McKenney, *Stochastic fairness queueing*, INFOCOM 1990. ALTQ calls it WFQ (K. Cho, *A Framework for Alternate
+//! Queueing*, 1998). Flows are hashed into a fixed number of buckets, and [`Drr`] shares the link evenly among the
+//! buckets that hold something: the quantum is the largest charge that occurs. In a bucket, packets leave in the order
+//! of arrival, whatever their flow.
 //!
-//! What is hashed is the number of the entity: the owner's classifier maps headers to those.
-//! So nobody needs to know the flows, and weights count for nothing. A flow with a bucket
-//! of its own has what DRR gives it. Flows that share one have no guarantee against each
-//! other, and to limit how long, the hash gets another key every so many bytes of service
-//! (the *period*), and whenever the owner says so ([`Sfq::perturb`]). There is no clock and
-//! no chance in this: the keys follow from the first seed.
+//! The hash input is the number of the entity: the owner's classifier maps headers to those. So the algorithm keeps no
+//! list of flows, and weights have no effect. A flow with a bucket of its own has the service that DRR gives it. Flows
+//! that share one have no guarantee against each other; to limit the time they share it, the hash gets another key
+//! after a configured number of bytes of service (the *period*), and whenever the owner asks for it ([`Sfq::perturb`]).
+//! There is no clock and no chance in this: the keys follow from the first seed.
 //!
 //! # Places, not packets
 //!
@@ -43,7 +41,7 @@ use core::num::{NonZeroU32, NonZeroU64};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SfqEntity {
     weight: Option<Weight>,
-    /// What its next packet is charged for, while it has one.
+    /// The charge of its next packet, while it has one.
     head: Option<Charge>,
     /// Its places in all buckets.
     places: u32,
@@ -51,7 +49,7 @@ pub struct SfqEntity {
 
 const _: () = assert!(size_of::<SfqEntity>() <= 24);
 
-/// What a turn is worth before there are entities.
+/// The quantum before there are entities.
 const BYTE: Length = Length::new(1).unwrap();
 
 /// A bucket: its turns among all, and its places.
@@ -80,7 +78,7 @@ pub struct Sfq {
     drr: Drr,
     buckets: Vec<Bucket>,
     places: Places,
-    /// Who is first in the bucket whose turn it is.
+    /// The first entity in the bucket whose turn it is.
     selected: MaybeEntity,
     /// The key of the hash.
     key: u64,
@@ -110,10 +108,10 @@ fn next_key(seed: u64) -> u64 {
 }
 
 impl Sfq {
-    /// Buckets unless told otherwise.
+    /// The default number of buckets.
     pub const BUCKETS: NonZeroU32 = NonZeroU32::new(256).unwrap();
 
-    /// Period unless told otherwise: half a second at 1 Gbit/s.
+    /// The default period: half a second at 1 Gbit/s.
     pub const PERIOD: NonZeroU64 = NonZeroU64::new(1 << 26).unwrap();
 
     /// A scheduler with [`Sfq::BUCKETS`] and [`Sfq::PERIOD`].
@@ -121,9 +119,8 @@ impl Sfq {
         Self::with(Self::BUCKETS, 0, Some(Self::PERIOD))
     }
 
-    /// A scheduler with so many buckets, any number up to [`MAX_ENTITIES`], and so many bytes
-    /// of service from one key of the hash to the next, or with one key for ever. The same
-    /// `seed` makes the same keys.
+    /// Creates a scheduler with `buckets` buckets, any number up to [`MAX_ENTITIES`], and `period` bytes of service
+    /// from one key of the hash to the next, or with one key for ever. The same `seed` makes the same keys.
     pub fn with(buckets: NonZeroU32, seed: u64, period: Option<NonZeroU64>) -> Self {
         let buckets = (buckets.get() as usize).min(MAX_ENTITIES);
         let mut drr = Drr::new();
@@ -143,8 +140,8 @@ impl Sfq {
         }
     }
 
-    /// Gives the hash another key: packets that arrive from now on go to other buckets. What
-    /// waits stays, so that every flow's packets stay in order. A new period begins. O(1).
+    /// Gives the hash another key: packets that arrive from now on go to other buckets. Queued packets stay in place,
+    /// so that every flow's packets keep their order. A new period begins. O(1).
     pub fn perturb(&mut self, seed: u64) {
         self.key = next_key(seed);
         self.left = self.period;
@@ -157,7 +154,7 @@ impl Sfq {
         ((hash * self.buckets.len() as u64) >> 32) as usize
     }
 
-    /// Whose turn it is may have changed, or who is first there.
+    /// Updates the selection after a change of the turn or of the first entity in its bucket.
     #[inline]
     fn settle(&mut self) {
         let turn = self.drr.select(self.buckets.as_slice());

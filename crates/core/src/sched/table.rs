@@ -1,5 +1,5 @@
-//! The algorithms by name: a row each, and whatever is the same for all follows from it. One of
-//! another crate stands beside them.
+//! The algorithms by name: a row each, and whatever is the same for all follows from it. Algorithms of other crates are
+//! added next to them.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -12,7 +12,7 @@ use crate::bounds::child;
 use crate::scheduler::Scheduler;
 use crate::units::Length;
 
-/// Hands the rows to the macro `$then`, behind what is in the brackets.
+/// Passes the rows to the macro `$then`, after the tokens in the brackets.
 macro_rules! algorithms {
     ($then:ident!($($before:tt)*)) => {
         $then! {
@@ -136,7 +136,7 @@ macro_rules! define {
                 }
             }
 
-            /// The same with at most so many entities in an aggregate, if it has any.
+            /// Returns the same algorithm with at most `members` entities in an aggregate, if it has aggregates.
             pub const fn with_members(self, members: NonZeroU32) -> Algorithm {
                 match self {
                     $(Algorithm::$variant$(($most))? => Algorithm::$variant$(({
@@ -195,7 +195,7 @@ impl Algorithm {
         }
     }
 
-    /// What it is, in a line.
+    /// Returns a one-line description.
     pub const fn about(self) -> &'static str {
         self.row().about
     }
@@ -211,7 +211,7 @@ impl Algorithm {
         matches!(self.row().promise, Promise::Exact(_) | Promise::Rounded(_))
     }
 
-    /// What it promises each of those that it orders.
+    /// Returns the guarantee of each entity that it orders.
     pub(crate) const fn promise(self) -> Promise {
         self.without_aggregates_of_one().row().promise
     }

@@ -47,22 +47,20 @@
 //! * *Rounding*: a flow that becomes backlogged in GPS starts there at V rounded down to 2^-64. Where
 //!   no head has started in it, V jumps to the first S, as in WF2Q+; by exact arithmetic that never
 //!   happens. When the link has nothing left, GPS has nothing left either.
-//! * *Discarded packets* leave GPS too, where they were not yet served; what GPS did serve
-//!   of them is lost to the flow. If some of a flow's packets are left, which no
-//!   owner does today, GPS goes on with all of them.
-//! * *A change of weight* takes effect in both systems at the entity's next place, and
-//!   stretches what is left then: S and GPS's finish time keep their distances from V in bytes.
-//! * *A removed entity* leaves GPS when its index is free. What GPS had not yet served
-//!   of packets already sent, at most one packet, goes to the others.
-//! * *A head that changes while it waits* keeps its place. It is charged from the S
-//!   that its arrival has in GPS. A place that is older than it should be lets a packet
-//!   go ahead of GPS; where more than thirty flows of weight 1 do so with their longest
-//!   packets, one after the other and all before one that waits, V leaves that one behind by
-//!   more than timestamps can tell.
+//! * *Discarded packets* leave GPS too, where they were not yet served; service that GPS already gave them is lost to
+//!   the flow. If some of a flow's packets remain, which happens with no owner today, GPS continues with all of them.
+//! * *A change of weight* takes effect in both systems at the entity's next place, and rescales the remaining service
+//!   then: S and GPS's finish time keep their distances from V in bytes.
+//! * *A removed entity* leaves GPS when its index is free. The service that GPS still owes for packets already sent, at
+//!   most one packet, goes to the others.
+//! * *A head that changes while it is queued* keeps its place. It is charged from the S that its arrival has in GPS. A
+//!   place that is older than it should be lets a packet overtake GPS; where more than thirty flows of weight 1 do so
+//!   with their longest packets, one after the other and all before one queued packet, V leaves that packet behind by
+//!   more than timestamps can represent.
 //!
-//! Guarantees are those of a flow that is backlogged in GPS. One that sends a packet only
-//! when another has left may find GPS done with it while a long packet of another flow is
-//! sent, and is not owed what it did not ask for then.
+//! Guarantees are those of a flow that is backlogged in GPS. A flow that sends each packet only after its previous one
+//! has left may find GPS done with it while a long packet of another flow is sent; it has no claim to service that it
+//! did not request then.
 
 mod fluid;
 mod invariants;
@@ -269,7 +267,7 @@ impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
             .restarts
             .retain(|&(number, _)| number.wrapping_sub(head) < left);
         if left == 0 {
-            // What came before is all that GPS may still have to serve.
+            // // GPS has at most the earlier packets left to serve.
             self.fluid.set_finish(id, start);
         }
     }
@@ -284,7 +282,7 @@ impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
         let old = core::mem::replace(&mut entity.inverse_weight, inverse_weight);
         let (old, new) = (weight_of(old), weight_of(inverse_weight));
         if !self.fluid.is_backlogged(id) {
-            // What is left of it here is done with there.
+            // // GPS is done with the packets that remain here.
             return;
         }
         self.fluid.change(id, old, new);
@@ -420,7 +418,7 @@ impl<const ELIGIBLE: bool> Scheduler for ByFluid<ELIGIBLE> {
         let finish = (waiting.start).after(charged, weight_of(entity.inverse_weight));
         waiting.start = waiting.advance().unwrap_or(finish);
         if waiting.packets == 0 {
-            // As it is already, if what it was charged for is what had arrived.
+            // // No change if the charge was the one that arrived.
             self.fluid.set_finish(id, finish);
         }
         match next {

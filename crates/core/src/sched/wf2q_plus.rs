@@ -4,14 +4,12 @@
 //! Transactions on Networking 5(5), 1997. The equations are numbered as in the report on
 //! QFQ (see [`Qfq`](super::Qfq)), which approximates this algorithm.
 //!
-//! An entity's next service starts at S and finishes at F, in virtual time: S = max(V, F)
-//! when it becomes backlogged and S = F after each service, F = S + l / phi (Eq. 2). V
-//! goes on by W / (sum of the weights) while the link does the work W, and is never
-//! before the first S of the backlogged entities (Eq. 3), nor before any F when a busy period starts. The next to be served is, of
-//! those with S <= V, the one with the smallest F: the smallest eligible finish time
-//! first. Timestamps are exact to the units of [virtual time](super::clock), so that this is
-//! the yardstick for what approximates it: B-WFI is L^k (1 - phi) + phi L, the least
-//! that a packet scheduler can have.
+//! An entity's next service starts at S and finishes at F, in virtual time: S = max(V, F) when it becomes backlogged
+//! and S = F after each service, F = S + l / phi (Eq. 2). V advances by W / (sum of the weights) while the link does
+//! the work W, and is never before the first S of the backlogged entities (Eq. 3), nor before any F when a busy period
+//! starts. The next to be served is, of those with S <= V, the one with the smallest F: the smallest eligible finish
+//! time first. Timestamps are exact to the units of [virtual time](super::clock), so that this is the reference for its
+//! approximations: B-WFI is L^k (1 - phi) + phi L, the least that a packet scheduler can have.
 //!
 //! # Cost
 //!
@@ -21,12 +19,11 @@
 //!
 //! # What differs from the equations, and why
 //!
-//! * *The head may change while an entity waits* (a flush). The place it waits in
-//!   stands, S and F; it is charged for what it sends then, and its next S is S plus that.
-//!   It gets no more than its share by this, and may be served late by the difference.
-//! * *The last F of an inactive entity counts* until V went half round the circle of
-//!   virtual time since, after which it could not be told from one to come. F is never so
-//!   far ahead of V, so nothing is lost.
+//! * *The head may change while an entity is backlogged* (a flush). Its place, S and F, remains; it is charged for the
+//!   packet that it then sends, and its next S is S plus that charge. It gets no more than its share by this, and may
+//!   be served late by the difference.
+//! * *The last F of an inactive entity counts* until V has advanced half way round the circle of virtual time, after
+//!   which it could no longer be distinguished from a future one. F is never so far ahead of V, so nothing is lost.
 //! * *A change of weight* counts from the next S on. If the entity is late by then, F < V,
 //!   and becomes heavier, S is after F by so much that it is behind by the same work as
 //!   before. Otherwise it would be owed more than V has allowed for, and others would
@@ -54,18 +51,18 @@ pub struct Wf2qPlusEntity<S: Scale = Packets> {
     /// 2^[`FRACTION`](super::clock::FRACTION) / weight, rounded up; 0 if there is no such
     /// entity.
     inverse_weight: u64,
-    /// Quarter of V's circle in which it became inactive, as far as they are told apart: modulo 2^32
-    /// (2^30 turns), or 2^26 for costs.
+    /// The quarter of V's circle in which it became inactive, as far as quarters are distinguishable: modulo 2^32 (2^30
+    /// turns), or 2^26 for costs.
     idle_since: u32,
     state: Standing,
     /// A change of its share is pending.
     changing: bool,
-    /// What is to be added to S beyond its units.
+    /// The fraction to add to S beyond its units.
     carry: S::Carry,
 }
 
 impl<S: Scale> Wf2qPlusEntity<S> {
-    /// F of what is charged next, and what is carried on from there.
+    /// Returns F of the next charge, and the fraction carried over.
     #[inline(always)]
     fn after(&self, charge: Charge) -> (VirtualTime, S::Carry) {
         S::after(self.start, self.carry, charge, self.inverse_weight)
@@ -113,8 +110,8 @@ impl<S: Scale> Wf2qPlus<S> {
         self.clock.now()
     }
 
-    /// V, after the jump of Eq. 3 where nobody is eligible but the first entity, and that
-    /// one goes or has another `start`.
+    /// Returns V, after the jump of Eq. 3 if no entity but the first is eligible, and the first leaves or has another
+    /// `start`.
     #[inline]
     fn jump(&mut self, start: Option<VirtualTime>) -> VirtualTime {
         if let Some(next) = self.order.next_start(start) {
@@ -123,8 +120,8 @@ impl<S: Scale> Wf2qPlus<S> {
         self.clock.now()
     }
 
-    /// Whether the F of an inactive entity can be told from one to come: V went less than
-    /// half round the circle since.
+    /// Returns whether the F of an inactive entity can be distinguished from a future one: V has advanced less than
+    /// half way round the circle since.
     fn remembers(&self, entity: &Wf2qPlusEntity<S>) -> bool {
         self.clock.quarters_since(entity.idle_since) <= 1
     }
@@ -274,8 +271,8 @@ impl<S: Scale> Scheduler for Wf2qPlus<S> {
         self.order.hold(self.clock.now());
     }
 
-    /// Whom this makes eligible matters once the selected entity leaves its place, and is
-    /// seen to then.
+    /// Advances V. The entities that this makes eligible matter once the selected entity leaves its place, and are
+    /// handled then.
     #[inline]
     fn served(&mut self, work: Charge) {
         self.clock.served(work);

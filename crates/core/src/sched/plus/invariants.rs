@@ -1,4 +1,4 @@
-//! What holds between statements, checked flow by flow and aggregate by aggregate.
+//! Invariants between statements, checked flow by flow and aggregate by aggregate.
 
 use super::super::Standing;
 use super::{Aggregate, NextPacket, Plus, PlusEntity, family_key};

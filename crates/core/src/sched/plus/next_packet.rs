@@ -1,4 +1,4 @@
-//! What is known of the next packet when it is decided whether an aggregate's turn goes on.
+//! Knowledge of the next packet when the algorithm decides whether an aggregate's turn continues.
 
 use crate::units::Charge;
 use core::fmt::Debug;
@@ -9,23 +9,23 @@ pub trait NextPacket: Kept + Copy + Default + Debug + Send + Sync + 'static {
     const SEEN: bool;
 }
 
-/// What is kept of a flow's head.
+/// The recorded part of a flow's head.
 pub trait Kept {
-    /// All that is kept of a head of so many bytes.
+    /// Returns the recorded part of a head of `head` bytes.
     fn of(head: Charge) -> Self;
     /// Its bytes; 0 where it is not seen.
     fn bytes(self) -> i32;
 }
 
-/// A turn goes on while the rest of the budget covers L^k, whatever comes next: for flows whose next
-/// packet may be another one when it is sent, such as classes. With M = 1 a turn is one packet.
+/// A turn continues while the rest of the budget covers L^k, whatever the next packet is: for flows whose next packet
+/// may be replaced before it is sent, such as classes. With M = 1 a turn is one packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unseen;
 
-/// A turn goes on while the rest of the budget covers the next packet, as in the paper: for flows whose
-/// heads are what they were said to be, such as those of a [`PacketScheduler`](crate::PacketScheduler).
-/// Where packets are shorter than L^k, fewer turns end early; each packet costs a look at the next
-/// flow's record more. Where a class's head is told as L^k, it is as [`Unseen`].
+/// A turn continues while the rest of the budget covers the next packet, as in the paper: for flows whose heads are
+/// sent as declared, such as those of a [`PacketScheduler`](crate::PacketScheduler). Where packets are shorter than
+/// L^k, fewer turns end early; each packet costs one more access to the next flow's record. Where a class's head is
+/// given as L^k, it behaves as [`Unseen`].
 ///
 /// ```
 /// use fairlane_core::sched::{NextPacket, Plus, Seen, Unseen, Wf2qPlus};

@@ -1,4 +1,4 @@
-//! Who is served: one aggregate until its budget is spent or its circle is empty, its flows in turns.
+//! The service: one aggregate at a time until its budget is spent or its circle is empty, its flows in turn.
 
 use super::super::Standing;
 use super::super::ring::Ring;
@@ -7,13 +7,13 @@ use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Scheduler, Share}
 use crate::units::Charge;
 
 impl<A: Scheduler, H: NextPacket> Plus<A, H> {
-    /// What the aggregate in service has sent of its budget, which left it so much slack.
+    /// Returns the part of its budget that the aggregate in service has sent, given that the budget left it `slack`.
     #[inline]
     pub(super) fn spent(&self, slack: i32) -> i32 {
         slack - self.now.slack
     }
 
-    /// Tells the algorithm what the link did for the aggregate in service.
+    /// Reports the link's work for the aggregate in service to the algorithm.
     #[inline]
     fn tell_work(&mut self, spent: i32) {
         let work = spent - core::mem::replace(&mut self.told, spent);
@@ -22,8 +22,8 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         }
     }
 
-    /// Tells what the aggregate in service has sent so far, before the sum of weights or the
-    /// order changes; from then on it is on hold.
+    /// Reports the work of the aggregate in service so far, before the sum of weights or the order changes; from then
+    /// on it is on hold.
     pub(super) fn catch_up(&mut self) {
         let Some(serving) = self.serving.get() else {
             return;
@@ -79,8 +79,8 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         }
     }
 
-    /// What the rest of the budget need not cover of L^k: what the next packet is shorter than that.
-    /// Below 0 where it is longer, of a flow that moves.
+    /// Returns the part of L^k that the rest of the budget need not cover: the difference between L^k and the next
+    /// packet. Below 0 if that packet is longer, of a flow that moves.
     #[inline(always)]
     pub(super) fn shorter(&self, entities: &[impl Holds<PlusEntity<H>>]) -> i32 {
         match (H::SEEN, self.now.circle.head.get()) {
@@ -89,14 +89,14 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         }
     }
 
-    /// Whether a service that goes on is over: another flow's packet is next by now, or a longer one.
+    /// Returns whether the present service is over: another flow's packet is next by now, or a longer one.
     pub(super) fn is_over(&self, entities: &[impl Holds<PlusEntity<H>>]) -> bool {
         let begun = |aggregate: &Aggregate<_>| self.now.slack < aggregate.place.slack;
         let serving = self.aggregates.get(self.serving.index());
         (!H::SEEN || serving.is_some_and(begun)) && self.now.slack + self.shorter(entities) < 0
     }
 
-    /// Whoever is selected will be served.
+    /// Begins the service of the selected aggregate.
     #[inline]
     fn begin_service(&mut self) {
         // No algorithm that makes its entities wait for a time can be put below SCHED+.
@@ -114,7 +114,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         self.now = aggregate.place;
     }
 
-    /// Nobody is in service.
+    /// Ends the service: no aggregate is in service.
     #[cold]
     #[inline(never)]
     fn rest(&mut self) {
@@ -233,9 +233,8 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         entity.alone = false;
         self.now.circle.pop_head(entities, id);
         if moving {
-            // Its packet may be longer than L^k, and reach beyond the budget. What is
-            // beyond counts for nobody: V must not pass over those who wait by more
-            // than the longest entity explains.
+            // // Its packet may be longer than L^k and exceed the budget. The excess is charged to no entity: V must
+            // not pass queued entities by more than the longest entity explains.
             self.now.slack = self.now.slack.max(-self.now.quantum());
         }
         if self.now.circle.head == MaybeEntity::NONE {

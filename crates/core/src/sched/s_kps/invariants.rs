@@ -1,4 +1,4 @@
-//! What the order of the two containers relies on, checked slot by slot.
+//! Invariants of the order of the two containers, checked slot by slot.
 
 use super::super::groups::{GroupedEntity, SLOTS};
 use super::{LISTS, NOBODY, SKps, beginning, finish, list, slot_at};

@@ -128,8 +128,8 @@ impl Places {
         self.chunks[chunk].0[0] as usize * CHUNK + 1
     }
 
-    /// Takes up to `count` places of an entity out of a queue, the first ones, and tells how many.
-    /// O(places of the queue).
+    /// Removes up to `count` places of an entity from a queue, the first ones, and returns their number. O(places of
+    /// the queue).
     pub(super) fn take_out(&mut self, queue: &mut Queue, entity: EntityId, count: u32) -> u32 {
         let mut old = core::mem::take(queue);
         let mut taken = 0;

@@ -243,8 +243,7 @@ impl Fluid {
         }
     }
 
-    /// From now on `id` has another weight; what is left of its packets takes
-    /// accordingly longer or shorter.
+    /// Changes the weight of `id` from now on; the rest of its packets takes accordingly longer or shorter.
     pub(super) fn change(&mut self, id: EntityId, old: u64, new: u64) {
         let now = self.time;
         let flow = &mut self.flows[id.index()];

@@ -1,4 +1,4 @@
-//! What the order relies on, checked one by one.
+//! Invariants of the order, checked one by one.
 
 use super::super::{Standing, seff::FURTHEST};
 use super::{ByFluid, Tag, Wf2qEntity};

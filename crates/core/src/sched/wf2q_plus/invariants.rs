@@ -1,4 +1,4 @@
-//! What the order relies on, checked one by one.
+//! Invariants of the order, checked one by one.
 
 use super::super::{Standing, clock::weight_of, seff::FURTHEST};
 use super::{Scale, Wf2qPlus, Wf2qPlusEntity};
@@ -15,8 +15,8 @@ impl<S: Scale> Wf2qPlus<S> {
         let standing = |id| entities.entity(id).state;
         self.order.check(now, entities.len(), standing, |id| {
             let entity = entities.entity(id);
-            // It was served while S <= V, and has gone on by one service since. V may be
-            // after it by what a few of the longest packets of the lightest weight take.
+            // // It was served while S <= V, and has advanced by one service since. V may be after it by the time of a
+            // few of the longest packets of the lightest weight.
             let ahead = entity.start.distance_from(now);
             ensure_invariant!(
                 ahead < FURTHEST && ahead > -8 * FURTHEST,
