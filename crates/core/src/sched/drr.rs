@@ -68,8 +68,7 @@ fn bytes<D: From<i64>>(charge: Charge) -> D {
 pub struct DrrEntity<D = i64> {
     /// The bytes that it may still send in its present turn, or in its next one.
     deficit: D,
-    /// While active, the quantum that each turn adds; otherwise 0, or the quantum of a turn whose quantum was not
-    /// added.
+    /// While active, the quantum that each turn adds; while inactive, 0 only if the entity is not a member.
     quantum: D,
     next: MaybeEntity,
     /// Weight and longest packet, in [`Drr::shares`].

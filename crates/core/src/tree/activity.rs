@@ -1,4 +1,4 @@
-//! Who has a place in its parent's order: begin, be held, be released, be passed over.
+//! Membership in the parent's order: begin, hold, release, remove.
 
 use crate::units::{Charge, Nanos};
 
@@ -95,7 +95,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Lets everybody go on whose ceiling no longer holds them. O(log n) for each.
+    /// Releases every class and flow that its ceiling no longer holds. O(log n) for each.
     #[cold]
     #[inline(never)]
     pub(super) fn release(&mut self, now: Nanos) {
@@ -104,8 +104,8 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Lets classes go on that ceilings hold, `most` of them at most, and forgives what they owe: how
-    /// many there were. For whoever empties the tree without the pace of a link. O(log n) for each.
+    /// Releases up to `most` classes and flows that ceilings hold, and cancels their debt; returns their number. For
+    /// callers that empty the tree without the pace of a link. O(log n) for each.
     pub fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
         let mut freed = 0;
         while freed < most
@@ -140,8 +140,8 @@ impl<P> Tree<P> {
         }
     }
 
-    /// The selected child has nothing: it goes out of its order. So does then the class above at
-    /// the next look, if that has nobody else.
+    /// Removes the selected child, which has no packets, from its order. The class above leaves its own order at the
+    /// next selection, if it has no other active child.
     #[cold]
     #[inline(never)]
     pub(super) fn pass_over(&mut self, at: u32, slot: u32, now: Nanos) {

@@ -1,9 +1,9 @@
 //! Ceilings without timers: when exactly a class may send again.
 //!
-//! A ceiling is a token bucket, kept as the time at which the bucket will be full, which is when a
-//! leaky bucket of what was sent is empty: each packet puts that off by the time it takes at the
-//! ceiling's rate. A class may send from `full - slack` on, where the slack is the time in which
-//! what the burst has beyond one longest packet flows in.
+//! A ceiling is a token bucket, kept as the time at which the bucket will be full, which is when a leaky bucket of the
+//! sent bytes is empty: each packet postpones that by its transmission time at the ceiling's rate. A class may send
+//! from `full - slack` on, where the slack is the time in which the tokens of the burst beyond one longest packet flow
+//! in.
 //!
 //! All classes that have something to send and may not lie in one heap by that
 //! time, each once. So the next release of all is known at O(1), and holding and releasing
@@ -28,7 +28,7 @@ const ARITY: usize = 4;
 /// The ceiling of one class.
 #[derive(Clone, Debug)]
 struct Bucket {
-    /// What was sent; the ceiling's tokens are full when it is empty.
+    /// The bytes sent; the ceiling's tokens are full when it is empty.
     sent: LeakyBucket,
     /// How much before that the class may send.
     slack: Nanos,
@@ -38,7 +38,7 @@ struct Bucket {
     owner: (u32, u32),
 }
 
-/// All ceilings of a tree, and who is held by one.
+/// All ceilings of a tree, and the classes and flows that they hold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ceilings {
     buckets: Slab<Bucket>,
@@ -46,8 +46,8 @@ pub(super) struct Ceilings {
     heap: Vec<(Nanos, u32)>,
 }
 
-/// Time in which what a burst has beyond one longest packet flows in: rounded down, since a
-/// class must not send before.
+/// Returns the time in which the tokens of a burst beyond one longest packet flow in: rounded down, since a class must
+/// not send before.
 fn slack(ceiling: Ceiling, longest: Length) -> Nanos {
     let beyond = ceiling.burst.saturating_sub(longest.get());
     let span = u128::from(beyond) * SCALE / u128::from(ceiling.rate.bps());
@@ -66,7 +66,7 @@ impl Ceilings {
         self.buckets.insert(bucket)
     }
 
-    /// Another ceiling for the same class, which keeps what it owes in bytes.
+    /// Replaces the ceiling of the same class, which keeps its debt in bytes.
     pub(super) fn change(&mut self, at: u32, ceiling: Ceiling, longest: Length, now: Nanos) {
         let bucket = &mut self.buckets[at as usize];
         bucket.sent.change_rate(ceiling.rate, now);
@@ -86,7 +86,7 @@ impl Ceilings {
         held
     }
 
-    /// The class is at another place, node and slot, and held as it was.
+    /// Records the new place, node and slot, of the class; it stays held if it was.
     pub(super) fn set_owner(&mut self, at: u32, owner: (u32, u32)) {
         self.buckets[at as usize].owner = owner;
     }
@@ -102,8 +102,8 @@ impl Ceilings {
     #[inline]
     pub(super) fn charge(&mut self, at: u32, len: Length, now: Nanos) {
         let sent = &mut self.buckets[at as usize].sent;
-        // Whole nanoseconds: a class that waited for a full bucket is told a part of one late,
-        // which must not cost it anything.
+        // // Whole nanoseconds: a class that waited for a full bucket is released a fraction of one late, which must
+        // not cost it anything.
         if sent.empty_by() < now {
             sent.restart(now);
         }
@@ -159,8 +159,8 @@ impl Ceilings {
         Some(self.buckets[at as usize].owner)
     }
 
-    /// Takes out whoever may send first, whatever the time, and forgives what it owes: its node and
-    /// slot. O(log n).
+    /// Removes the entry that may send first, whatever the time, and cancels its debt; returns its node and slot. O(log
+    /// n).
     pub(super) fn free_first(&mut self, now: Nanos) -> Option<(u32, u32)> {
         let &(_, at) = self.heap.first()?;
         self.take_out(0);
@@ -205,7 +205,7 @@ impl Ceilings {
         self.place(hole, entry);
     }
 
-    /// Moves what is earlier than the entry up: where it leaves a hole.
+    /// Moves earlier entries up and returns the hole for this entry.
     fn sink(&mut self, mut hole: usize, entry: (Nanos, u32)) -> usize {
         loop {
             let first = ARITY * hole + 1;

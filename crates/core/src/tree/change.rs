@@ -1,7 +1,7 @@
 //! Changes, flushes and removals, under load.
 //!
-//! Everything is checked before anything is written: a refused change changes nothing. What
-//! is queued stays, also above a lowered limit.
+//! Changes of configuration. Everything is checked before anything is written: a rejected change has no effect. Queued
+//! packets stay, also above a lowered limit.
 
 use crate::room::Room;
 use crate::scheduler::Share;
@@ -16,7 +16,7 @@ use super::{
     Removed, Tree, TreeError,
 };
 
-/// What a change touches beside the class itself.
+/// The parts of the tree that a change affects in addition to the class itself.
 #[derive(Clone, Copy)]
 struct Touches {
     /// Each flow of the class.
@@ -29,10 +29,9 @@ impl<P> Tree<P> {
     /// Gives a class another weight, level, ceiling or longest packet, backlogged or not; of the
     /// root, only the ceiling and the longest packet matter.
     ///
-    /// The new share counts from the class's next place, and so does a ceiling that would hold it
-    /// already: one packet may still leave from the present place. What it owes its ceiling it
-    /// goes on owing, in bytes. O(1), and O(classes, flows and packets below) where the longest
-    /// packet changes.
+    /// The new share counts from the class's next place, and so does a ceiling that would hold it already: one packet
+    /// may still leave from the present place. It keeps its debt to the ceiling, in bytes. O(1), and O(classes, flows
+    /// and packets below) where the longest packet changes.
     pub fn change(
         &mut self,
         id: ClassId,
@@ -89,10 +88,10 @@ impl<P> Tree<P> {
         self.change_leaf_with(id, leaf, now, Self::room_at_once)
     }
 
-    /// The same, but less room and lower limits are a leaf's own when it was empty once: until then
-    /// it keeps those that it had, as long as it is within that room and nobody else needs the
-    /// difference. So one that kept to its guarantee before goes on within its own. O(1), and
-    /// O(leaves that keep such room) where room is short.
+    /// Changes a leaf, but delays a smaller reservation and lower limits until the leaf has been empty once: until then
+    /// it keeps its former ones, as long as it is within that reservation and no other class needs the difference. So a
+    /// leaf that stayed within its guarantee continues to. O(1), and O(leaves that keep such a reservation) where space
+    /// is short.
     pub fn change_leaf_when_empty(
         &mut self,
         id: ClassId,
@@ -246,7 +245,8 @@ impl<P> Tree<P> {
         }
     }
 
-    /// The ceiling of a class, in place of `present`, which may hold it.
+    /// Replaces the ceiling of a class; `present` is the index of the former one, which may hold the class. Returns the
+    /// new index.
     fn change_ceiling(
         &mut self,
         present: u32,
@@ -300,7 +300,7 @@ impl<P> Tree<P> {
         self.take_away(id, discard).map(Some)
     }
 
-    /// Clears other tables of what the flows of a class have there: whether nothing is left.
+    /// Removes the entries of a class's flows from other tables; returns whether none is left.
     fn clear(&mut self, node: u32, left: &mut usize) -> bool {
         loop {
             let node = &mut self.nodes[node as usize];
@@ -376,9 +376,8 @@ impl<P> Tree<P> {
         Ok(Removed { stats, remains })
     }
 
-    /// Discards what a class and those below it hold; the packets go to `discard`, those of
-    /// one queue in order. Classes keep their places in the order.
-    /// O(packets, classes and flows below).
+    /// Discards the packets of a class and those below it; they go to `discard`, those of one queue in order. Classes
+    /// keep their places in the order. O(packets, classes and flows below).
     pub fn flush(
         &mut self,
         id: ClassId,
@@ -411,13 +410,12 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// Discards the first packets of a class's own queues, as [`flush`](Self::flush) does, and
-    /// looks at no more than `left` packets and flows together, which are taken off it. `from` is 0
-    /// at first, and says where to go on. Returns whether the class was looked at to its end.
-    /// O(`left`).
+    /// Discards the first packets of a class's own queues, as [`flush`](Self::flush) does, and examines no more than
+    /// `left` packets and flows together, which are subtracted from it. `from` is 0 at first, and holds the position to
+    /// continue from. Returns whether the whole class was examined. O(`left`).
     ///
-    /// It is meant for a class that is emptied in steps, and nothing else of it may be taken out
-    /// before the last: its parent was told of a head that is gone.
+    /// For a class that is emptied in steps: nothing else may be removed from it before the last step, since its parent
+    /// has been given a head that no longer exists.
     pub fn take_out(
         &mut self,
         id: ClassId,

@@ -1,7 +1,7 @@
 //! Another configuration for a class of flows, a few of its flows at a time.
 //!
-//! What holds for the class holds at once; what a flow has as its own is another when the change
-//! comes to it. Who holds how much beyond his own is known by bounds that are never too low
+//! Properties of the class change at once; the reservation of each flow changes when the change reaches that flow. The
+//! amounts that flows hold beyond their own reservation are known by bounds that are never too low
 //! ([`room`](crate::room)):
 //!
 //! 1. From the beginning, bounds are raised as if each flow had the lesser of the room that it had
@@ -10,10 +10,10 @@
 //!    sets share, ceiling and queue management.
 //! 2. A second round gives room to such as had none, if there is more of it.
 //!
-//! Until the first round is over the class keeps the larger of the rooms that it had and will have,
-//! and no more flows have room than the smaller number of them: that is enough for all that they
-//! have as their own, however far the round has come. A change of the limits alone comes to all
-//! flows at once, since what a flow holds is known by what its limits leave.
+//! Until the first round is over the class keeps the larger of its former and its new reservation, and no more flows
+//! have a reservation than the smaller number of them: that covers the reservations of all flows, at any point of the
+//! round. A change of the limits alone applies to all flows at once, since a flow's content is derived from the
+//! remainder of its limits.
 
 use crate::packet::Count;
 use crate::room::Room;
@@ -28,10 +28,10 @@ use super::{Body, ClassId, FlowsConfig, Tree, TreeError};
 /// A change that has come to some of the flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Changing {
-    /// What the class will have.
+    /// The new reservation of the class.
     room: Room,
     aqm_floor: Room,
-    /// What a flow with room of its own had.
+    /// The former reservation of a flow that has one.
     had: Room,
     /// How many such there will be.
     roomy: u32,
@@ -126,8 +126,8 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// Goes on with the change of a class of flows, looking at no more than `left` flows, which are
-    /// taken off it. Returns whether there is nothing more to do. O(`left`).
+    /// Continues the change of a class of flows, examining no more than `left` flows, which are subtracted from it.
+    /// Returns whether the change is complete. O(`left`).
     pub fn go_on_changing(&mut self, id: ClassId, left: &mut usize, now: Nanos) -> bool {
         let Ok(Body::Flows { node: at }) = self.class(id).map(|class| class.body) else {
             return true;
@@ -216,7 +216,7 @@ impl<P> Tree<P> {
 }
 
 impl Flows {
-    /// What a flow has as its own.
+    /// Returns the own reservation of a flow.
     pub(super) fn own(&self, slot: u32, flow: &Child) -> Room {
         match (flow.has(flag::ROOMY), self.changing) {
             (false, _) => Room::NONE,
@@ -227,8 +227,8 @@ impl Flows {
         }
     }
 
-    /// What bounds of what a flow holds beyond its own are reckoned with: no more than what it has
-    /// as its own, nor than what it will have.
+    /// Returns the reservation used in the bounds of a flow's content beyond its own: no more than its present
+    /// reservation, nor than its new one.
     #[inline]
     pub(super) fn own_at_least(&self, flow: &Child) -> Room {
         match flow.has(flag::ROOMY) {

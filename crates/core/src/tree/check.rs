@@ -1,4 +1,4 @@
-//! What must hold after every operation, for tests.
+//! Invariants after every operation, for tests.
 
 use crate::ensure_invariant;
 use crate::packet::Count;
@@ -12,9 +12,8 @@ use super::displace::counted;
 use super::{Body, Class, ClassId, ClassStats, Node, ROOT, Tree};
 
 impl<P> Tree<P> {
-    /// Checks that every count is the sum of its parts, that whoever may be served has a
-    /// place in the order, that idle flows are in their list, and the algorithms' own
-    /// invariants. For tests: O(classes, flows and packets).
+    /// Checks that every count is the sum of its parts, that every eligible class and flow has a place in the order,
+    /// that idle flows are in their list, and the algorithms' own invariants. For tests: O(classes, flows and packets).
     pub fn invariants(&self) -> Result<(), Violation> {
         let mut total = Count::default();
         let mut kept = Count::default();
@@ -77,8 +76,8 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// The counts of a class are the sum over those right below, what they balance to, and as
-    /// many children as it has.
+    /// Checks that the counts of a class are the sums over those right below, that they balance, and that the number of
+    /// children is right.
     fn check_sum(&self, id: ClassId, class: &Class) -> Result<(), Violation> {
         let stats = self.stats(id).unwrap_or_default();
         ensure_invariant!(
@@ -104,7 +103,7 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// Nobody holds more beyond its own than is known; what is kept for a class.
+    /// Checks that no child holds more beyond its own than recorded; returns the reservation of a class.
     fn check_room(&self, number: u32, class: &Class) -> Result<Room, Violation> {
         let known = self.beyond.bound(number);
         match class.body {
@@ -186,7 +185,7 @@ impl<P> Tree<P> {
         ceiling.is_some_and(|ceiling| self.ceilings.is_held(ceiling))
     }
 
-    /// What a child holds, which agrees with its place and its room.
+    /// Returns the content of a child, checked against its place and its reservation.
     fn check_child(
         &self,
         number: u32,

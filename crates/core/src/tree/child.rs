@@ -4,7 +4,7 @@ use crate::packet_scheduler::Limits;
 use crate::queue::Record;
 use crate::units::Length;
 
-/// What a record stands for.
+/// The kind of entry that a record stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ChildKind {
@@ -20,7 +20,7 @@ pub(super) enum ChildKind {
     Inner,
 }
 
-/// What few children have, as bits.
+/// Properties that few children have, as bits.
 pub(super) mod flag {
     /// A ceiling of its own.
     pub(crate) const CEILING: u8 = 1;
@@ -32,17 +32,17 @@ pub(super) mod flag {
     pub(crate) const IDLE: u8 = 8;
     /// The flow of all those for which there is no room; never idle.
     pub(crate) const COMMON: u8 = 16;
-    /// A flow, so that one test of all flags tells a plain leaf.
+    /// A flow, so that one test of all flags identifies a plain leaf.
     pub(crate) const FLOW: u8 = 32;
     /// A flow with room of its own.
     pub(crate) const ROOMY: u8 = 64;
 }
 
-/// What a child is.
+/// The kind and flags of a child.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Tag {
-    /// Longest packet allowed; 0 where nobody is.
+    /// Longest packet allowed; 0 in an unused record.
     longest: u16,
     pub kind: ChildKind,
     pub flags: u8,
@@ -50,12 +50,11 @@ pub(super) struct Tag {
 
 /// The record of a child.
 ///
-/// Some fields have one meaning in a leaf and another in a flow or an idle flow: the accessors
-/// tell. `first` counts packets, and is a flow's digest; `second` counts bytes, or says when a flow was
-/// last left without packets. `side` is by kind the class of a leaf, the node of an inner class, the entry
-/// of a flow in the table of what few flows need, or the next free record. Room is what the limits leave, of
-/// a leaf its soft limit ([`displace`](super::displace)); of an idle flow, it is the neighbours in the list of
-/// idle ones.
+/// Some fields have one meaning in a leaf and another in a flow or an idle flow: the accessors document them. `first`
+/// counts packets, and is a flow's digest; `second` counts bytes, or is the time at which a flow last ran out of
+/// packets. `side` is by kind the class of a leaf, the node of an inner class, the entry of a flow in the table of
+/// rarely used properties, or the next free record. Room is the remainder of the limits, of a leaf that of its soft
+/// limit ([`displace`](super::displace)); in an idle flow, it is the neighbours in the list of idle ones.
 pub(super) type Child = Record<Tag>;
 
 const _: () = assert!(size_of::<Child>() == 40);
@@ -121,7 +120,7 @@ impl Child {
         self.tag.flags & flags != 0
     }
 
-    /// Longest packet in bytes; 0 where nobody is.
+    /// Returns the longest packet in bytes; 0 in an unused record.
     #[inline]
     pub(super) fn longest(&self) -> u32 {
         self.tag.longest.into()
@@ -150,7 +149,7 @@ impl Child {
         self.room_bytes -= len.get() as i32;
     }
 
-    /// What a flow is known by.
+    /// Returns the digest that identifies a flow.
     #[inline]
     pub(super) fn digest(&self) -> u64 {
         self.first

@@ -1,4 +1,4 @@
-//! What a class is told to be: its number, its share, its ceiling, its queue.
+//! The configuration of a class: its number, its share, its ceiling, its queue.
 
 use crate::aqm::AqmConfig;
 use crate::packet::Count;
@@ -19,7 +19,8 @@ impl ClassId {
     /// The root, which every tree has.
     pub const ROOT: ClassId = ClassId(0);
 
-    /// The class with this number; whether there is one, each call tells.
+    /// Returns the identifier of the class with this number; each call that takes it reports whether such a class
+    /// exists.
     #[inline]
     pub const fn new(number: u32) -> ClassId {
         ClassId(number)
@@ -45,20 +46,19 @@ impl fmt::Display for ClassId {
 
 /// The most that a class may send: a token bucket.
 ///
-/// From any time on, a class sends at most `burst` + `rate` times t in a time t. It may send
-/// while its bucket holds its longest packet; where the burst is shorter than that, while
-/// the bucket is full, and what a packet is longer than the bucket is paid off later. A class
-/// that is to reach its rate needs a burst of its longest packet and of what
-/// its rate brings while it waits for its turn.
+/// In any interval of length t, a class sends at most `burst` + `rate` t. It may send while its bucket holds its
+/// longest packet; if the burst is shorter than that, it may send while the bucket is full, and the part of a packet
+/// that exceeds the bucket is paid off later. To reach its rate, a class needs a burst of its longest packet plus the
+/// tokens that arrive while it waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ceiling {
-    /// What it may send in the long run (`ceil`).
+    /// The long-term rate limit (`ceil`).
     pub rate: Rate,
     /// Bytes that it may send at once after it was silent.
     pub burst: u32,
 }
 
-/// What a class is entitled to among its siblings, and what it is held to.
+/// The share of a class among its siblings, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassConfig {
     /// Weight among its siblings, where its parent's algorithm knows weights.
@@ -95,13 +95,13 @@ impl ClassConfig {
 pub struct LeafConfig {
     /// How much may wait in it; beyond, packets are rejected (tail drop).
     pub limits: Limits,
-    /// What is kept for it: as long as it holds no more, its packets are accepted and stay,
-    /// however full the link is. No more than `limits` is.
+    /// Buffer reservation: as long as the class holds no more, its packets are accepted and not evicted, however full
+    /// the link is. At most `limits`.
     pub room: Room,
     /// Its queue management. CoDel drops nothing while no more than `room` is queued; RED does.
     pub aqm: AqmConfig,
-    /// What it drains at while it is alone: the link's rate, as a rule. Only RED asks, how
-    /// much could have been sent while the queue was empty.
+    /// The drain rate of the queue while no other is backlogged: usually the link's rate. Only RED uses it, to compute
+    /// how much could have been sent while the queue was empty.
     pub rate: Rate,
 }
 
@@ -120,14 +120,14 @@ impl Default for LeafConfig {
 /// A class that makes a flow of each digest that its packets come with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowsConfig {
-    /// Who is next among the flows.
+    /// The algorithm that orders the flows.
     pub algorithm: Algorithm,
     /// Most flows at a time: 1 to [`MAX_ENTITIES`] - 1. Beyond, a new one takes the place of
     /// the one that is idle for longest. Where none is, or not for as long as `keeps_place`, or
     /// that one owes its ceiling something, the packets of further flows share one more.
     pub most: u32,
-    /// How long a flow without packets keeps its place against new ones. So who is seldom silent
-    /// for longer keeps it, and the room that goes with it, however many others come.
+    /// The time for which a flow without packets keeps its place against new ones. So a flow that is seldom silent for
+    /// longer keeps it, and the reservation that goes with it, however many others arrive.
     pub keeps_place: Nanos,
     /// A flow without packets for so long is forgotten. Until then, coming back gives no
     /// credit.
@@ -136,10 +136,9 @@ pub struct FlowsConfig {
     pub weight: Weight,
     /// The most that each flow may send.
     pub ceiling: Option<Ceiling>,
-    /// What is kept for all flows together. As many of them as it has `leaf.room` for have that
-    /// as their own, from their first packet until they are forgotten; the flow that the rest
-    /// share is one of them. Flows that come while all of it is given away have none: within the
-    /// class, theirs goes first.
+    /// Buffer reservation for all flows together. As many of them as it has `leaf.room` for have that as their own,
+    /// from their first packet until they expire; the flow that the rest share is one of them. Flows that arrive while
+    /// all of it is assigned have none: within the class, their packets are evicted first.
     pub room: Room,
     /// A backlog of all flows together in which no packet is dropped as it leaves, whatever `leaf.aqm` says: as
     /// large as the guaranteed rate and burst of the class need.
@@ -187,7 +186,7 @@ pub enum TreeError {
     OtherKind {
         /// The class.
         class: ClassId,
-        /// What the change is for.
+        /// The purpose of the change.
         wanted: &'static str,
     },
     /// All classes below go first.
@@ -218,7 +217,7 @@ pub enum TreeError {
     Unfit {
         /// Name of the algorithm.
         algorithm: &'static str,
-        /// What it cannot order.
+        /// The children that it cannot order.
         what: &'static str,
     },
     /// More would be kept for all classes than the link holds.
@@ -231,7 +230,7 @@ pub enum TreeError {
         packets: u64,
         /// Bytes that would be kept.
         bytes: u64,
-        /// What the link holds.
+        /// The space of the link.
         of: Count,
     },
     /// A packet longer than the new maximum is queued.

@@ -34,7 +34,7 @@ impl<P> Tree<P> {
         })
     }
 
-    /// The next packet, and of when it came and itself what is asked for.
+    /// Returns the next packet, with the part of its arrival time and payload that `give` selects.
     #[inline(always)]
     fn next<T>(
         &mut self,
@@ -47,7 +47,7 @@ impl<P> Tree<P> {
         }
         loop {
             let (mut at, mut selected) = (ROOT, self.nodes[ROOT as usize].selected);
-            // The markers for a leaf and for nobody are no nodes.
+            // // The markers for a leaf and for no child are not nodes.
             while let Some(node) = self.nodes.get(selected.below as usize) {
                 (at, selected) = (selected.below, node.selected);
             }
@@ -253,7 +253,7 @@ impl<P> Tree<P> {
         })
     }
 
-    /// A queue with a ceiling sent a packet: whether the ceiling holds what it has more of.
+    /// Charges a queue with a ceiling for a sent packet; returns whether the ceiling holds its remaining packets.
     fn charge_queue(
         &mut self,
         at: u32,
@@ -273,14 +273,13 @@ impl<P> Tree<P> {
         held
     }
 
-    /// Nobody is next in a node on the selected path: nobody may be served, if it is the
-    /// root.
+    /// Handles a node on the selected path that has no eligible child: no packet may be sent, if it is the root.
     #[cold]
     #[inline(never)]
     fn nobody<T>(&mut self, at: u32) -> Option<Dequeue<T, ClassId>> {
         let node = &self.nodes[at as usize];
         if at != ROOT && !self.root_held {
-            // What it had was discarded while it waited. It is no flow, so no time matters.
+            // // Its packets were discarded while it was in the order. It is no flow, so the time is not needed.
             let (parent, slot) = (node.parent, node.slot);
             self.pass_over(parent, slot, Nanos::ZERO);
             return None;

@@ -1,18 +1,17 @@
-//! Who may come in while the link is full, and who gives way to it ([`room`](crate::room)).
+//! Admission and eviction while the link is full ([`room`](crate::room)).
 //!
 //! The holders of a link are its leaves and its classes of flows; those of a class of flows are
 //! its flows. A packet that finds the link full displaces one of the class that holds most beyond
 //! its own, and in a class of flows of the flow that does; if its own class is the one, a flow
 //! within its own still displaces the longest of the others.
 //!
-//! A leaf has a *soft limit*: how much it may hold before it must ask, and by that, how far beyond its
-//! own the heap of classes takes it to be. So a packet that comes within it is accepted
-//! without a word here. It grows in steps, and is cut back to what the leaf holds when the leaf comes
-//! to the top of the heap.
+//! A leaf has a *soft limit*: the amount that it may hold before it must check, and from which its excess over its own
+//! reservation is derived in the heap of classes. So a packet within it is accepted without a call of this module. It
+//! grows in steps, and is cut back to the content of the leaf when the leaf reaches the top of the heap.
 //!
-//! What goes is the packet behind the first: the first one's length is what the algorithm was told
-//! of. Where it is the only one, or where the algorithm follows every packet, the first goes, which
-//! is a loss like any other: a queue without packets is passed over when its turn comes.
+//! The evicted packet is the one behind the first: the algorithm was given the first one's length. Where it is the only
+//! one, or where the algorithm follows every packet, the first is evicted, which is a drop like any other: a queue
+//! without packets is skipped at its turn.
 
 use crate::packet::Count;
 use crate::packet_scheduler::Limits;
@@ -26,7 +25,7 @@ use super::{Body, Class, ClassId, Discarded, Reason, Tree, TreeError};
 /// Least packets that a soft limit grows by.
 const STEP: u64 = 16;
 
-/// A packet that asks for room: where it would wait, and what waits there without it.
+/// A packet that needs space: the place of its queue, and the content of that queue without it.
 #[derive(Clone, Copy)]
 pub(super) struct Claim {
     pub class: ClassId,
@@ -90,7 +89,7 @@ impl<P> Tree<P> {
         })
     }
 
-    /// What is kept for all classes.
+    /// Returns the reservations of all classes together.
     pub fn kept(&self) -> Count {
         self.kept
     }
@@ -125,7 +124,7 @@ impl<P> Tree<P> {
         self.beyond.raise(class.number(), bound);
     }
 
-    /// What a class holds beyond its own. That is its soft limit from then on.
+    /// Returns the excess of a class over its own reservation. The class's content becomes its soft limit.
     fn trim(&mut self, number: u32) -> u64 {
         let Some(class) = &mut self.classes[number as usize] else {
             return 0;
@@ -161,7 +160,7 @@ impl<P> Tree<P> {
         self.beyond.raise(number, beyond);
     }
 
-    /// Who holds most beyond its own among the classes, and how much.
+    /// Returns the class with the largest excess over its own reservation, and that excess.
     fn most_of_classes(&mut self) -> Option<(u32, u64)> {
         let mut beyond = core::mem::take(&mut self.beyond);
         let most = beyond.most(|number| self.trim(number));
@@ -203,8 +202,8 @@ impl<P> Tree<P> {
         self.beyond.raise(node.class, bound);
     }
 
-    /// Makes the link fit for a packet, if its owner does not hold most beyond his own itself:
-    /// whether it fits. What gives way goes to `discard`.
+    /// Makes space in the link for a packet, unless its own class has the largest excess itself; returns whether it
+    /// fits. Evicted packets go to `discard`.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(
@@ -245,7 +244,7 @@ impl<P> Tree<P> {
         true
     }
 
-    /// What the class of a claim holds, and what is its own.
+    /// Returns the content of the class of a claim, and its own reservation.
     fn held_by(&self, claim: &Claim) -> (Count, Room) {
         match claim.flow {
             None => (claim.queued, claim.own),

@@ -1,17 +1,15 @@
 //! Dynamic flows: made by their first packet, forgotten when they were idle for long.
 //!
-//! A flow is a child of the class's node, found by its digest in a hash table. An idle flow
-//! keeps its record, and with it the finish time that its algorithm remembers: coming back
-//! soon gives no credit. The idle ones are linked through what only flows
-//! with packets need, the longest idle first. That one is forgotten once its time has come,
-//! and before it where there is no room for a new flow; but not while it owes its ceiling
-//! something, so that no flow gets around its ceiling by being forgotten, and not soon after it had
-//! packets, so that who sends now and then keeps place and room among newcomers without end.
+//! A flow is a child of the class's node, found by its digest in a hash table. An idle flow keeps its record, and with
+//! it the finish time that its algorithm remembers: an early return gives no credit. The idle flows are linked through
+//! fields that only flows with packets need, the longest idle first. That one expires at its timeout, and before it if
+//! there is no space for a new flow; but not while it owes its ceiling something, so that no flow evades its ceiling by
+//! expiring, and not soon after it had packets, so that a flow that sends now and then keeps its place and reservation
+//! among endless newcomers.
 //!
-//! A flow costs one cache line and some ten bytes of table; its queue management and its
-//! ceiling lie in another table, where the class has any, and so does what it sent, while somebody
-//! wants to know ([`tally`](super::tally)). Two digests that are equal share a
-//! flow, which harms nobody else.
+//! A flow costs one cache line and some ten bytes of table; its queue management and its ceiling lie in another table,
+//! where the class has any, and so do its traffic counts, while they are enabled ([`tally`](super::tally)). Two flows
+//! with equal digests share a record, which harms no other flow.
 
 use hashbrown::HashTable;
 
@@ -52,14 +50,14 @@ pub(super) struct Flows {
     pub accepted: Count,
     pub sent: Count,
     pub queued: Count,
-    /// What the class is taken to hold at most, in the heap of classes.
+    /// The most that the class can hold, as recorded in the heap of classes.
     pub known: Count,
-    /// Flows by what they hold beyond their own.
+    /// Flows by their excess over their own reservation.
     pub beyond: Beyond,
     /// Flows with room of their own, and the most of them.
     pub with_room: u32,
     pub roomy: u32,
-    /// What each of them has at least, also when a change is done ([`change_flows`]).
+    /// The reservation that each of them has at least, also after a pending change ([`change_flows`]).
     ///
     /// [`change_flows`]: super::change_flows
     pub lower: Room,
@@ -68,12 +66,11 @@ pub(super) struct Flows {
     /// The class is about to go: the slots before this one have nothing in other tables any more.
     pub cleared: u32,
     overflowed: u64,
-    /// What each of them sends, while somebody wants to know.
+    /// The traffic counts of each of them, while they are enabled.
     pub tally: Tally,
 }
 
-/// What the table takes its bucket and its tag from. A digest may be any number, also a small
-/// one.
+/// Hashes a digest for the table's bucket and tag. A digest may be any number, also a small one.
 #[inline]
 fn hash(digest: u64) -> u64 {
     let wide = u128::from(digest ^ 0x8ebc_6af0_9c88_c6e3) * 0x9e37_79b9_7f4a_7c15;
@@ -127,8 +124,8 @@ impl Flows {
         stats.overflowed = self.overflowed;
     }
 
-    /// Makes room for so many flows. The flows are put into a larger table in the order in which
-    /// they lie in memory, which is faster than in that of the smaller table.
+    /// Reserves space for `flows` flows. The flows are put into a larger table in the order in which they lie in
+    /// memory, which is faster than in that of the smaller table.
     fn reserve(&mut self, order: &Order, flows: usize) {
         if flows <= self.table.capacity() {
             return;
@@ -150,9 +147,8 @@ impl Flows {
         self.table.find(hash(digest), same).copied()
     }
 
-    /// How many flows to make room for where there are as many as there is room for: in large
-    /// steps, since memory that is not used yet costs nothing, and what a step leaves behind
-    /// does, but not beyond what there may be.
+    /// Returns the number of flows to reserve space for when the present space is used up: in large steps, since
+    /// untouched memory costs nothing, whereas each step leaves memory behind; but not beyond the limit.
     fn room_for_more(&self) -> usize {
         let count = self.table.len() + 1;
         (GROWTH * count).min((self.config.most as usize + 1).max(count))
@@ -224,7 +220,7 @@ impl Flows {
 }
 
 impl<P> Tree<P> {
-    /// Makes room ahead of time for so many flows of a class of flows.
+    /// Reserves space for `flows` flows of a class of flows.
     pub fn reserve_flows(&mut self, class: ClassId, flows: usize) {
         if let Some(super::Place { node, slot: NONE }) = self.places.get(class.index()).copied()
             && let Some(node) = self.nodes.get_mut(node as usize)
@@ -252,7 +248,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// What the packet of a flow that there is not would find: nothing, or the common flow.
+    /// Returns the claim of a packet of a flow that does not exist yet: an empty queue, or the common flow.
     pub(super) fn claim_of_new(&self, class: ClassId, at: u32, len: Length, now: Nanos) -> Claim {
         let mut claim = Claim {
             class,
@@ -279,7 +275,7 @@ impl<P> Tree<P> {
         claim
     }
 
-    /// Makes a flow, of which nobody knows whether it will have a packet.
+    /// Creates a flow, which may or may not get a packet.
     #[inline(never)]
     fn new_flow(&mut self, at: u32, digest: u64, now: Nanos) -> Option<u32> {
         self.forget_idle(at, now, FORGOTTEN_AT_ONCE);
@@ -338,7 +334,7 @@ impl<P> Tree<P> {
         child.side = extra;
         let flows = node.flows.as_mut()?;
         flows.grant_room(child);
-        // What another sent from here is not its own.
+        // // The counts of a former flow in this slot are not its own.
         flows.tally.take(slot);
         Some(slot)
     }
@@ -396,10 +392,9 @@ impl<P> Tree<P> {
         self.drop_extra(child.side);
     }
 
-    /// Forgets flows whose time has come: up to 64, of up to 64 classes, which go on where the
-    /// last call ended. Those that are in the way of new ones are forgotten without it. Looks at as
-    /// many leaves that keep room until they were empty
-    /// ([`change_leaf_when_empty`](Self::change_leaf_when_empty)).
+    /// Expires flows past their idle timeout: up to 64, of up to 64 classes, continuing where the last call ended.
+    /// Flows whose space a new one needs expire without this call. Also examines as many leaves that keep a reservation
+    /// until they have been empty ([`change_leaf_when_empty`](Self::change_leaf_when_empty)).
     pub fn expire_idle(&mut self, now: Nanos) {
         self.wane();
         let mut left = EXPIRED_AT_ONCE;

@@ -9,9 +9,8 @@ use super::{ClassId, Discarded, Node, Place, Tree};
 use crate::packet::{Rejected, Rejection};
 
 impl<P> Tree<P> {
-    /// Accepts a packet into the queue of its class or flow, or hands it back with the reason.
-    /// As [`offer`](Self::offer), where nobody asks for what gives way to it: that is counted, and
-    /// dropped.
+    /// Accepts a packet into the queue of its class or flow, or returns it with the reason. Like
+    /// [`offer`](Self::offer), except that evicted packets are counted and dropped.
     #[inline]
     pub fn enqueue(
         &mut self,
@@ -28,10 +27,9 @@ impl<P> Tree<P> {
     /// The length is frozen here: nothing reads it from the payload later. `flow` is the
     /// digest of its flow, which only classes of flows look at.
     ///
-    /// When the tree is full, packets of whoever holds most beyond his own
-    /// [`room`](crate::room) give way, and go to `discard`; if that is the packet's own class, it
-    /// is rejected, or in a class of flows the longest flow's give way. More than one goes only
-    /// where bytes are short.
+    /// When the tree is full, packets of the class with the largest excess over its [`room`](crate::room) are evicted,
+    /// and go to `discard`; if that is the packet's own class, the packet is rejected, or in a class of flows a packet
+    /// of the longest flow is evicted. More than one is evicted only where bytes are short.
     #[inline]
     pub fn offer(
         &mut self,
@@ -83,8 +81,8 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// Accepts a packet for a flow, for a leaf with queue management or a ceiling, beyond a leaf's
-    /// soft limit, into a full tree or into a slab that must grow; or says what is against it.
+    /// Accepts a packet for a flow, for a leaf with queue management or a ceiling, beyond a leaf's soft limit, into a
+    /// full tree or into a slab that must grow; or returns the reason against it.
     #[inline(never)]
     fn offer_special(
         &mut self,

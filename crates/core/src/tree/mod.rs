@@ -1,10 +1,9 @@
 //! The class tree: a link shared by classes, classes within those, and so on.
 //!
-//! A *class* has children and an [`Algorithm`] that orders them, or is a *leaf* with a queue
-//! of packets, or is made of *flows*, each with a queue, that come with their first packet
-//! and are forgotten when they were idle for long. Any algorithm may order the children of any
-//! class: a class is one entity of its parent ([`scheduler`](crate::scheduler)), told
-//! explicitly when it becomes active, what it was charged for, and when it is idle.
+//! A *class* has children and an [`Algorithm`] that orders them, or is a *leaf* with a queue of packets, or is made of
+//! *flows*, each with a queue, that are created by their first packet and expire after an idle timeout. Any algorithm
+//! may order the children of any class: a class is one entity of its parent ([`scheduler`](crate::scheduler)), which is
+//! notified explicitly when it becomes active, when it is charged, and when it becomes idle.
 //!
 //! ```
 //! use fairlane_core::sched::Algorithm;
@@ -99,31 +98,27 @@
 //!
 //! # What a parent is told of
 //!
-//! A leaf's head; of a class with children, whose next packet depends on what comes until then, the longest
-//! packet that there may be. Queue management that drops at departure drops a head only if the next packet is no
-//! longer, so that no packet is sent in the place of a shorter one. QFQ and SCHED+ do not look at heads;
-//! DRR tolerates any that is no longer than the longest; the timestamps of the others are
-//! those of SCHED+ with M = 1, and so are the bounds.
+//! A leaf's head; for a class with children, whose next packet depends on later arrivals, the longest possible packet.
+//! Queue management that drops at departure drops a head only if the next packet is no longer, so that no packet is
+//! sent instead of a shorter one.
 //!
 //! # Ceilings
 //!
-//! A class that sent what its [`Ceiling`] allows leaves its parent's order until the moment at
-//! which it may send again, which is known exactly ([`Tree::dequeue`] answers with the
-//! first of these moments where nobody else may be served). Nothing polls and nothing is
-//! rounded to a tick: a class reaches its ceiling to the bit at any rate, unless it
-//! waits for others meanwhile for longer than its burst lasts.
+//! A class that has used up its [`Ceiling`] leaves its parent's order until the time at which it may send again, which
+//! is known exactly ([`Tree::dequeue`] returns the first of these times if no class may be served). Nothing polls and
+//! nothing is rounded to a tick: a class reaches its ceiling to the bit at any rate, unless it waits for others
+//! meanwhile for longer than its burst lasts.
 //!
 //! # Room
 //!
-//! A leaf, a class of flows and each flow in it may have [`room`](crate::room) of its own. When
-//! the tree holds its limit of packets or bytes, a packet of whoever holds most beyond his own
-//! gives way ([`Tree::offer`]); nobody within his own ever does.
+//! A leaf, a class of flows and each flow in it may have [`room`](crate::room) of its own. When the tree holds its
+//! limit of packets or bytes, a packet of the class or flow with the largest excess over its own is evicted
+//! ([`Tree::offer`]); a packet of one within its own never is.
 //!
 //! # Counts
 //!
-//! `accepted = sent + discarded + queued` holds for every class after every operation, and
-//! the counts of a class are the sums over those below it. Accounting is complete
-//! before a packet is handed to anybody.
+//! `accepted = sent + discarded + queued` holds for every class after every operation, and the counts of a class are
+//! the sums over those below it. Accounting is complete before a packet is returned.
 
 mod activity;
 pub mod cbq;
@@ -175,7 +170,7 @@ use stats::Losses;
 struct Place {
     /// [`NONE`] where the class takes no packets.
     node: u32,
-    /// [`NONE`] where the digest of a flow tells.
+    /// [`NONE`] where the flow is found by its digest.
     slot: u32,
 }
 
@@ -190,17 +185,17 @@ impl Place {
 #[derive(Clone, Debug)]
 struct Node {
     order: Order,
-    /// Who is next in the order.
+    /// The selected child of the order.
     selected: Selected,
     /// Its parent's node, [`NONE`] for the root, and its slot there.
     parent: u32,
     slot: u32,
-    /// What its parent is told of: the longest packet.
+    /// The length reported to its parent: the longest packet.
     longest: Charge,
     /// Its ceiling.
     ceiling: u32,
     class: u32,
-    /// The order is told of every packet.
+    /// The order is notified of every packet.
     follows_packets: bool,
     flows: Option<Box<Flows>>,
 }
@@ -208,8 +203,8 @@ struct Node {
 const _: () = assert!(size_of::<Node>() == 64);
 
 impl Node {
-    /// The selected child sent a packet, and has `next` to send or nothing: who is next then.
-    /// Within its allowance it stays that.
+    /// Charges the selected child for a sent packet, where `next` is its next one, if any, and selects again. Within
+    /// its allowance the child stays selected.
     #[inline(always)]
     fn charge(&mut self, slot: u32, len: Length, next: Option<Charge>) {
         if next.is_none() || !self.order.draw(len) {
@@ -218,7 +213,7 @@ impl Node {
     }
 }
 
-/// What a class is, beside what its packets touch.
+/// The properties of a class that packets do not touch.
 #[derive(Clone, Debug)]
 struct Class {
     config: ClassConfig,
@@ -249,7 +244,7 @@ enum Body {
     Flows { node: u32 },
 }
 
-/// What few queues need: queue management, a ceiling.
+/// The rarely used properties of a queue: queue management, a ceiling.
 #[derive(Clone, Debug)]
 struct Extra {
     aqm: Aqm,
@@ -258,12 +253,11 @@ struct Extra {
 
 /// The packets of one link in the order of a tree of classes.
 ///
-/// `P` is the caller's packet or handle; the tree looks into it only to mark it. One slab
-/// holds all packets, with the time at which they came. A packet costs what the algorithms on
-/// its path cost; a leaf's queue and its place share a cache line, and a class above costs one
-/// more and its entity. Nothing is allocated once the tables have grown to size, but for a
-/// flow that is made with RED, and for the table of flows, which is made anew now and then where
-/// they come and go. The classes are numbered; the number of a removed one is used again.
+/// `P` is the caller's packet or handle; the tree accesses it only to mark it. One slab holds all packets, with their
+/// arrival times. A packet costs what the algorithms on its path cost; a leaf's queue and its place share a cache line,
+/// and a class above costs one more and its entity. Nothing is allocated once the tables have grown to size, except for
+/// a new flow with RED, and for the table of flows, which is rebuilt now and then as flows come and go. The classes are
+/// numbered; the number of a removed one is used again.
 #[derive(Clone)]
 pub struct Tree<P> {
     room_bytes: i64,
@@ -279,10 +273,10 @@ pub struct Tree<P> {
     free_nodes: Vec<u32>,
     accepted_bytes: u64,
     limits: SchedulerLimits,
-    /// What is kept for all classes.
+    /// The reservations of all classes together.
     kept: Count,
     measure: Measure,
-    /// Leaves and classes of flows, by what they hold beyond their own.
+    /// Leaves and classes of flows, by their excess over their own reservation.
     beyond: Beyond,
     /// Leaves whose room is to be less, and classes that were such.
     waning: Vec<u32>,
@@ -296,15 +290,15 @@ pub struct Tree<P> {
     mark: fn(&mut P) -> bool,
 }
 
-/// The tables of a class that was removed, for whoever has the time to free them: as long as the class
-/// had children or flows, which may be megabytes.
+/// The tables of a removed class, to be freed when the caller has time: as long as the class had children or flows,
+/// which may be megabytes.
 #[derive(Debug)]
 pub struct Remains {
     _order: Order,
     _flows: Option<Box<Flows>>,
 }
 
-/// What there was of a class.
+/// The remains of a removed class.
 ///
 /// ```
 /// use fairlane_core::sched::Algorithm;
@@ -385,7 +379,7 @@ impl<P> Tree<P> {
         tree
     }
 
-    /// Grows the tables ahead of time for so many packets.
+    /// Grows the tables ahead of time for `packets` packets.
     pub fn reserve(&mut self, packets: u32) {
         self.slab.reserve(packets);
     }

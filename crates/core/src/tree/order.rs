@@ -1,9 +1,8 @@
 //! The children of a node in the order of its algorithm, whichever that is.
 //!
-//! Each algorithm has code of its own, chosen by one jump; a child's record and the algorithm's
-//! state of it share a cache line. The queue of a plain leaf, one without flags, is the same
-//! whatever the algorithm. The order need not hear of each packet: whoever is selected has an
-//! allowance, within which nothing changes but how much was sent.
+//! Each algorithm has code of its own, chosen by one jump; a child's record and the algorithm's state of it share a
+//! cache line. The queue of a plain leaf, one without flags, is the same whatever the algorithm. The order need not be
+//! notified of each packet: the selected child has an allowance, within which nothing changes except the bytes sent.
 
 use crate::grow;
 use crate::queue::PacketSlab;
@@ -15,7 +14,7 @@ use alloc::vec::Vec;
 
 use super::child::{Child, ChildKind};
 
-/// Who is next in a node, and what that child is.
+/// The selected child of a node, and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Selected {
     /// Slot of the child.
@@ -46,12 +45,11 @@ pub(super) struct Taken<P> {
     pub class: u32,
     pub len: Length,
     pub payload: P,
-    /// What the leaf has to send next.
+    /// The leaf's next packet.
     pub next: Option<Charge>,
 }
 
-/// What the selected child may send before its order must hear of it, and what is left of that, in
-/// bytes.
+/// The bytes that the selected child may send before its order must be notified, and the rest of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Allowance {
     granted: u32,
@@ -66,7 +64,7 @@ impl Allowance {
     }
 }
 
-/// A child's record beside its state.
+/// A child's record next to its state.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Line<S> {
@@ -90,8 +88,8 @@ impl<S> Holds<S> for Line<S> {
 /// No free record.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Children in the order of `A`: what a packet touches of it begins a cache line, together with where the
-/// records are, whatever `A` is.
+/// Children in the order of `A`: the fields that a packet touches begin a cache line, together with the location of the
+/// records, whatever `A` is.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Ordered<A: Scheduler> {
@@ -197,8 +195,8 @@ impl<A: Scheduler> Ordered<A> {
         }
     }
 
-    /// Charges the selected child, also for what it sent within its allowance: who is next then,
-    /// and what that one may send.
+    /// Charges the selected child, also for the bytes it sent within its allowance, and selects the next child and its
+    /// allowance.
     // By itself: what one algorithm needs takes no registers from the others.
     #[inline(never)]
     fn charge(
@@ -233,7 +231,7 @@ impl<A: Scheduler> Ordered<A> {
         self.look(selected, allowance);
     }
 
-    /// Who is next, and what that one may send.
+    /// Selects the next child and its allowance.
     #[inline(always)]
     fn look(&mut self, selected: &mut Selected, allowance: &mut Allowance) {
         self.algorithm.settle(self.lines.as_mut_slice());
@@ -326,8 +324,8 @@ macro_rules! define {
 
 algorithms!(define!(($)));
 
-/// Children in the order of an algorithm, which hears of what the selected one sent when that has
-/// sent its allowance, or before anything else is said.
+/// Children in the order of an algorithm, which is notified of the selected child's service when that has used up its
+/// allowance, or before any other statement.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     any: Any,
@@ -378,7 +376,7 @@ impl Order {
         }
     }
 
-    /// Who is next.
+    /// Returns the selected child.
     #[inline]
     pub(super) fn selected(&self) -> Selected {
         of_any!(&self.any, ordered => ordered.selected())
@@ -408,7 +406,7 @@ impl Order {
         })
     }
 
-    /// Makes room ahead of time for so many children in all.
+    /// Reserves space for `children` children in all.
     pub(super) fn reserve(&mut self, children: usize) {
         let children = children.min(MAX_ENTITIES);
         of_any!(&mut self.any, ordered => {
@@ -437,20 +435,20 @@ impl Order {
         of_any!(&self.any, ordered => ordered.is_active(slot))
     }
 
-    /// A child has something to send, of which the algorithm is told `head`; a packet of
-    /// `arrived` bytes came. Who is next then.
+    /// Makes a child active with `head` as the head reported to the algorithm, after the arrival of a packet of
+    /// `arrived` bytes. Returns the selection after it.
     #[inline]
     pub(super) fn backlogged(&mut self, slot: u32, head: Charge, arrived: Charge) -> Selected {
         of_any!(self.told(), ordered => ordered.backlogged(slot, head, arrived))
     }
 
-    /// A packet came for a backlogged child. Only algorithms that follow packets are told.
+    /// Records an arrival for a backlogged child. Only algorithms that follow packets are notified.
     #[inline]
     pub(super) fn arrived(&mut self, slot: u32, length: Charge) {
         of_any!(self.told(), ordered => ordered.arrived(slot, length));
     }
 
-    /// The selected child is charged, and has `next` to send or nothing. Who is next then.
+    /// Charges the selected child, where `next` is its next packet, if any. Returns the selection after it.
     #[inline]
     pub(super) fn charge(
         &mut self,

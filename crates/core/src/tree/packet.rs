@@ -1,5 +1,4 @@
-//! What goes in and comes out: packets, the answers to them, and the trait of whatever queues
-//! them class by class.
+//! Input and output: packets, the results for them, and the trait of queues of classes.
 
 use crate::packet::{Dequeue, Packet, Rejected, Rejection, Waited};
 use crate::scheduler::Violation;
@@ -10,8 +9,8 @@ use core::fmt;
 
 use super::{ClassId, ClassStats, Tree};
 
-/// A packet that queue management may mark. Queues hold packets of any type, and mark them where they are
-/// told to ([`Tree::marking`]).
+/// A packet that queue management may mark. Queues hold packets of any type, and mark them if enabled
+/// ([`Tree::marking`]).
 pub trait Payload {
     /// Marks the packet "congestion experienced" if it is ECN-capable; whether it is. One
     /// that is not is dropped instead.
@@ -43,8 +42,7 @@ impl From<ClassId> for ClassFlow {
     }
 }
 
-/// Queues of classes that share a link: what the program, the simulator and replay release
-/// packets from.
+/// Queues of classes that share a link: the interface from which the program, the simulator and replay release packets.
 pub trait ClassQueue<P> {
     /// Accepts a packet at time `now` into a class, or hands it back with the reason. `flow` is
     /// the digest of its flow, which only classes of flows look at. Packets that give way to it
@@ -96,8 +94,8 @@ pub trait ClassQueue<P> {
         accepted
     }
 
-    /// Appends the next packets at time `now` to `burst`, `most` of them at most, and says why no more
-    /// come. What queue management drops on the way goes to `discard`. The same as as many calls of
+    /// Appends the next packets at time `now` to `burst`, `most` of them at most, and returns why no more follow.
+    /// Packets that queue management drops on the way go to `discard`. Equivalent to that number of calls of
     /// [`dequeue`](Self::dequeue), at the same cost.
     #[inline]
     fn dequeue_burst(
@@ -117,12 +115,11 @@ pub trait ClassQueue<P> {
         BurstEnd::Full
     }
 
-    /// Lets classes go on that are held to a rate, `most` of them at most, and forgives what they
-    /// owe: how many there were. For whoever empties the queues without the pace of a link.
-    /// O(log n) for each.
+    /// Releases up to `most` classes that are held to a rate, and cancels their debt; returns their number. For callers
+    /// that empty the queues without the pace of a link. O(log n) for each.
     fn free_held(&mut self, most: u32, now: Nanos) -> u32;
 
-    /// What became of the packets of a class, or `None` if there is no such class.
+    /// Returns the counters of a class, or `None` if there is no such class.
     fn stats(&self, class: ClassId) -> Option<ClassStats>;
 
     /// Packets that wait. O(1).
@@ -167,11 +164,11 @@ pub enum Reason {
 /// A packet that was accepted and will not be sent: the caller's again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Discarded<P> {
-    /// Whose it was.
+    /// The class that it belonged to.
     pub class: ClassId,
-    /// Its length, as it was at enqueue.
+    /// Its length at enqueue.
     pub len: Length,
-    /// What the caller gave.
+    /// The payload that the caller supplied.
     pub payload: P,
     /// Why.
     pub reason: Reason,

@@ -6,13 +6,13 @@ use crate::units::{Length, Nanos};
 
 use super::{ClassId, ClassQueue, ClassStats, Discarded};
 
-/// Queues of classes of which the next packet can be looked at, as ALTQ asks of a discipline: what
-/// [`peek`](Self::peek) shows is what the next [`dequeue`](ClassQueue::dequeue) hands out, whatever comes
-/// until then and whenever that is.
+/// Queues of classes whose next packet can be inspected, as ALTQ requires of a discipline: the packet that
+/// [`peek`](Self::peek) shows is the one that the next [`dequeue`](ClassQueue::dequeue) returns, whatever arrives until
+/// then and whenever that is.
 ///
-/// So a look decides: the packet has left its queue, counts as sent, and is beyond the reach of a flush. It is
-/// a transmit queue of one packet, and costs what that does ([`bounds`](crate::bounds)): Q is L more. Who
-/// need not look before he takes does without.
+/// So a peek commits: the packet has left its queue, counts as sent, and cannot be flushed. It is a transmit queue of
+/// one packet, and costs the same ([`bounds`](crate::bounds)): Q grows by L. Callers that never peek do without this
+/// wrapper.
 ///
 /// ```
 /// use fairlane_core::sched::Algorithm;
@@ -39,7 +39,7 @@ use super::{ClassId, ClassQueue, ClassStats, Discarded};
 #[derive(Clone, Debug)]
 pub struct Peekable<P, Q> {
     queue: Q,
-    /// What was looked at and not taken, and when it came.
+    /// The packet that was inspected and not yet taken, and its arrival time.
     ahead: Option<Packet<Stamped<P>, ClassId>>,
 }
 
@@ -49,8 +49,8 @@ impl<P, Q: ClassQueue<P>> Peekable<P, Q> {
         Peekable { queue, ahead: None }
     }
 
-    /// The next packet, which stays the next; or from when on there may be one. What queue management drops
-    /// on the way goes to `discard`. Costs a `dequeue`, which is then saved.
+    /// Returns the next packet, which stays the next; or the time from which there may be one. Packets that queue
+    /// management drops on the way go to `discard`. Costs a `dequeue`, which is then saved.
     pub fn peek(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<&P, ClassId> {
         if self.ahead.is_none() {
             let next = match self.queue.dequeue_with_sojourn(now, discard) {
@@ -71,7 +71,7 @@ impl<P, Q: ClassQueue<P>> Peekable<P, Q> {
         ahead.into()
     }
 
-    /// The queues, without what was looked at.
+    /// Returns the queues, without the inspected packet.
     pub fn queue(&self) -> &Q {
         &self.queue
     }
@@ -117,12 +117,12 @@ impl<P, Q: ClassQueue<P>> ClassQueue<P> for Peekable<P, Q> {
         self.queue.free_held(most, now)
     }
 
-    /// What was looked at counts as sent.
+    /// Counts the inspected packet as sent.
     fn stats(&self, class: ClassId) -> Option<ClassStats> {
         self.queue.stats(class)
     }
 
-    /// With what was looked at.
+    /// Includes the inspected packet.
     fn len(&self) -> u32 {
         self.queue.len() + u32::from(self.ahead.is_some())
     }

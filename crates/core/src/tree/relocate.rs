@@ -1,9 +1,9 @@
-//! A class goes on below another parent, with all that it has.
+//! Moves of a class below another parent, with everything in it.
 //!
-//! What it holds stays where it is: its queue, or its flows and classes with their places among
-//! themselves, its queue management, its counts, what it owes its ceiling. Only its place among siblings is
-//! another one: it leaves its former parent as a class does that is removed, whose place is passed over when
-//! its turn comes, and enters the order of the new one as a class that becomes backlogged.
+//! Its contents stay in place: its queue, or its flows and classes with their places among themselves, its queue
+//! management, its counts, its debt to its ceiling. Only its place among siblings changes: it leaves its former parent
+//! as a removed class does, whose place is skipped at its turn, and enters the order of the new one as a class that
+//! becomes backlogged.
 
 use crate::scheduler::Share;
 use crate::units::Nanos;
@@ -13,11 +13,11 @@ use super::child::{Child, ChildKind, flag};
 use super::{Body, Class, ClassConfig, ClassId, Place, Tree, TreeError};
 
 impl<P> Tree<P> {
-    /// Moves a class below another parent, where it is of this configuration, with all that it has: packets
-    /// and flows in their order, classes below it, queue management, counts, and what it owes its ceiling. It
-    /// enters among its new siblings as a class that becomes backlogged, with no credit and no debt from
-    /// before. O(depth); O(classes, flows and packets below) where the longest packet changes, and
-    /// O(packets in either parent) where that one's algorithm follows packets.
+    /// Moves a class below another parent and gives it this configuration there, with everything in it: packets and
+    /// flows in their order, classes below it, queue management, counts, and its debt to its ceiling. It enters among
+    /// its new siblings as a class that becomes backlogged, with no credit and no debt from before. O(depth);
+    /// O(classes, flows and packets below) where the longest packet changes, and O(packets in either parent) where that
+    /// one's algorithm follows packets.
     ///
     /// ```
     /// use fairlane_core::sched::Algorithm;
@@ -80,7 +80,8 @@ impl<P> Tree<P> {
         self.refresh(to);
         if let Some(ceiling) = ceiling {
             self.ceilings.set_owner(ceiling, place);
-            // Below such an order there is none: it goes, and lets nobody go before the order knows his packets.
+            // // Below such an order the place cannot stay: the class leaves, and no packet is sent before the order
+            // knows its packets.
             if follows_packets {
                 self.ceilings.let_go(ceiling);
             }
@@ -108,7 +109,7 @@ impl<P> Tree<P> {
         Some(place)
     }
 
-    /// A child goes on elsewhere: its place is passed over.
+    /// Removes a child that moves elsewhere from the order: its place is skipped.
     fn leave(&mut self, at: u32, slot: u32, child: &Child) {
         // Of others the order knows no packets.
         if self.nodes[at as usize].follows_packets && !child.packets.is_empty() {

@@ -1,4 +1,4 @@
-//! What became of packets, class by class.
+//! Counters of packets, class by class.
 
 use crate::packet::Count;
 use crate::packet_scheduler::Limits;
@@ -8,8 +8,7 @@ use crate::units::Length;
 use super::child::{Child, ChildKind};
 use super::{Body, Class, ClassId, Tree};
 
-/// What became of the packets of a class and of all below it:
-/// `accepted = sent + discarded + queued`.
+/// The counters of a class and of all below it: `accepted = sent + discarded + queued`.
 ///
 /// Of a class with others below it, each count is the sum of theirs, and of those that were
 /// removed.
@@ -55,7 +54,7 @@ impl ClassStats {
         }
     }
 
-    /// What is not among `other`, no less than nothing.
+    /// Returns the counts less those of `other`, with 0 as the minimum.
     #[must_use]
     pub fn minus(self, other: &ClassStats) -> ClassStats {
         ClassStats {
@@ -72,7 +71,7 @@ impl ClassStats {
     }
 }
 
-/// What every queue counts beside what it accepted.
+/// The counters of every queue in addition to its accepted packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losses {
     pub dropped: Count,
@@ -82,9 +81,8 @@ pub(super) struct Losses {
 }
 
 impl<P> Tree<P> {
-    /// What became of the packets of a class and of all below it, or `None` if there is no such
-    /// class. The root counts what was rejected because there was no such class, too.
-    /// O(classes below).
+    /// Returns the counters of a class and of all below it, or `None` if there is no such class. The root also counts
+    /// packets rejected because their class did not exist. O(classes below).
     pub fn stats(&self, class: ClassId) -> Option<ClassStats> {
         let mut sum = ClassStats::default();
         let mut rest = alloc::vec![class.number()];

@@ -1,4 +1,4 @@
-//! The tables of a tree: classes, their nodes, what few queues need; and what may be added.
+//! The tables of a tree: classes, their nodes, rarely used properties of queues; and the checks of additions.
 
 use crate::aqm::{Aqm, AqmConfig};
 use crate::grow;
@@ -107,8 +107,8 @@ impl<P> Tree<P> {
         Ok(class)
     }
 
-    /// What a new class of this configuration will have below `parent`: the parent's node, a
-    /// share there, the longest packet. `aqm` is that of a leaf.
+    /// Returns the properties of a new class of this configuration below `parent`: the parent's node, a share there,
+    /// the longest packet. `aqm` is that of a leaf.
     pub(super) fn admit(
         &self,
         parent: ClassId,
@@ -207,7 +207,7 @@ impl<P> Tree<P> {
         node.ceiling = ceiling;
     }
 
-    /// A node is not in use any more. What memory it held is the caller's.
+    /// Frees a node for reuse and returns its memory to the caller.
     pub(super) fn take_node(&mut self, node: u32) -> Remains {
         let at = &mut self.nodes[node as usize];
         let remains = Remains {
@@ -290,14 +290,14 @@ impl<P> Tree<P> {
         (extra.ceiling != NONE).then_some(extra.ceiling)
     }
 
-    /// Looks again who is next in a node, after a statement about it.
+    /// Selects again in a node, after a statement about it.
     pub(super) fn refresh(&mut self, node: u32) {
         let node = &mut self.nodes[node as usize];
         node.selected = node.order.selected();
     }
 }
 
-/// What a queue has beside its packets, as bits.
+/// Returns the properties of a queue beyond its packets, as bits.
 pub(super) fn flags(ceiling: Option<Ceiling>, aqm: &AqmConfig) -> u8 {
     let managed = match aqm {
         AqmConfig::TailDrop => 0,

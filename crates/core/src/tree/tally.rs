@@ -1,10 +1,10 @@
 //! Arrivals and departures of each flow of a class, counted on demand.
 //!
-//! The record of a flow has no room for counts: they stand in a table beside the records, by slot,
-//! which there is only meanwhile: 32 bytes a flow. They are taken, not read: each report
-//! has the packets since the one before. A flow keeps its slot as long
-//! as there is one of its digest, so that a walk by slots comes to each once, however many come and
-//! go meanwhile. What a flow had sent that is forgotten since is in the counts of its class alone.
+//! The record of a flow has no space for counts: they are in a table next to the records, by slot, which exists only
+//! while counting is enabled: 32 bytes a flow. Each report takes the counts and resets them, so it has the packets
+//! since the one before. A flow keeps its slot as long as its digest has a flow, so that a walk by slots visits each
+//! once, however many come and go meanwhile. Traffic of a flow that has expired since is in the counts of its class
+//! alone.
 
 use crate::packet::Count;
 use crate::units::Length;
@@ -63,8 +63,8 @@ impl Tally {
         }
     }
 
-    /// What is counted in a slot, which begins at nothing from here on, also if it is the first
-    /// that was not counted.
+    /// Takes the counts of a slot, which start from zero again; this also begins the counting of the first slot that
+    /// was not counted.
     pub(super) fn take(&mut self, slot: u32) -> FlowCount {
         match self.counts.get_mut(slot as usize) {
             Some(count) => core::mem::take(count),
@@ -92,11 +92,10 @@ impl Tally {
 }
 
 impl<P> Tree<P> {
-    /// Counts the arrivals and departures of each flow of a class from now on, in `table`, which is emptied, and grows
-    /// with the flows where it is too small; or counts that no more. The first walk of
-    /// [`take_tally`](Self::take_tally) begins with each flow that it comes to. Returns the table
-    /// of before, or `table` where there is no such class of flows: whoever may take the time frees
-    /// it. O(1).
+    /// Starts counting the arrivals and departures of each flow of a class, in `table`, which is cleared, and grows
+    /// with the flows where it is too small; or stops it. The first walk of [`take_tally`](Self::take_tally) starts the
+    /// counts of each flow that it reaches. Returns the former table, or `table` if there is no such class of flows, so
+    /// that the caller can free it when it has time. O(1).
     pub fn tally_flows(&mut self, class: ClassId, table: Option<Vec<FlowCount>>) -> Vec<FlowCount> {
         let on = table.is_some();
         let mut counts = table.unwrap_or_default();
@@ -107,7 +106,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Whether it is counted what each flow of this class sends.
+    /// Returns whether the traffic of each flow of this class is counted.
     pub fn is_tallied(&self, class: ClassId) -> bool {
         let Ok(Body::Flows { node }) = self.class(class).map(|class| class.body) else {
             return false;
@@ -116,12 +115,12 @@ impl<P> Tree<P> {
         flows.is_some_and(|flows| flows.tally.on)
     }
 
-    /// Reports the arrivals and departures of each flow since its last report, by its digest; of the common flow of those
-    /// for which there was no room, without one. Flows without packets are passed over. Looks at
-    /// no more than `left` flows, which are taken off it; `from` is 0 at first and says where to go
-    /// on. Returns whether it came to the end. O(`left`).
+    /// Reports the arrivals and departures of each flow since its last report, by its digest; of the common flow of
+    /// those that found no space, without one. Flows without packets are skipped. Examines no more than `left` flows,
+    /// which are subtracted from it; `from` is 0 at first and holds the position to continue from. Returns whether it
+    /// reached the end. O(`left`).
     ///
-    /// Who has packets all the time is told once in a walk, whatever comes and goes in between.
+    /// A flow that has packets all the time is reported exactly once in a walk, whatever flows come and go in between.
     pub fn take_tally(
         &mut self,
         class: ClassId,

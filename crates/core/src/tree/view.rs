@@ -13,7 +13,7 @@ pub struct DynamicFlow {
     /// The digest that its packets come with; `None` for the common flow of those for which there was
     /// no room.
     pub digest: Option<u64>,
-    /// What waits in it.
+    /// Its backlog.
     pub queued: Count,
 }
 

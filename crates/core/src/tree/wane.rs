@@ -1,10 +1,10 @@
 //! Leaves whose room becomes less while they hold packets.
 //!
-//! What a leaf holds within its room was promised a place, and so was what it may come to hold
-//! before it is empty: it may be behind by more, under the shares that it had, than under those
-//! that it has. From then on the new guarantee holds, as of one that was there from the beginning.
-//! So until it was empty once a leaf keeps the room that it had, and the limits; no longer than it
-//! is within them, which flooders are not, nor than nobody else needs what it keeps.
+//! The content of a leaf within its reservation has a guaranteed place, and so has everything that it may come to hold
+//! before it is empty: it may exceed the reservation by more under its former shares than under its present ones. From
+//! then on the new guarantee holds, as for a leaf that existed from the beginning. So until it has been empty once a
+//! leaf keeps its former reservation and limits; but no longer than it is within them, which flooders are not, nor
+//! longer than no other class needs the difference.
 
 use crate::packet::Count;
 use crate::packet_scheduler::Limits;
@@ -15,7 +15,7 @@ use super::{Body, Class, ClassId, LeafConfig, Tree, TreeError};
 /// Leaves that a call of `expire_idle` looks at.
 const LOOKED_AT_ONCE: usize = 64;
 
-/// What a leaf is to have.
+/// The pending reservation and limits of a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     room: Room,
@@ -27,9 +27,9 @@ fn within(held: Count, room: Room) -> bool {
 }
 
 impl<P> Tree<P> {
-    /// Keeps room for a class in place of what it has, if it is there by now; where it is short, other
-    /// leaves keep more than is due to them no longer, one after another until it is enough. Where all of
-    /// that would not be enough, nothing changes.
+    /// Reserves space for a class instead of its present reservation, if the class exists by now; where space is short,
+    /// other leaves give up reservations beyond their pending ones, one after another until it suffices. If all of that
+    /// does not suffice, nothing changes.
     pub(super) fn keep_needed(
         &mut self,
         room: Room,
@@ -60,7 +60,7 @@ impl<P> Tree<P> {
         kept
     }
 
-    /// What a leaf keeps beyond what is due to it; `None` where that is all that it has.
+    /// Returns the part of a leaf's reservation beyond the pending one; `None` if nothing is pending.
     fn beyond_due(&self, number: u32) -> Option<Count> {
         match &self.classes[number as usize] {
             Some(Class {
@@ -83,7 +83,8 @@ impl<P> Tree<P> {
         Ok(leaf)
     }
 
-    /// The same, or what it has for as long as it needs that: what its configuration is now.
+    /// Makes the same change once the leaf is empty: until then the leaf keeps its reservation, for as long as it needs
+    /// it. Returns the present configuration.
     pub(super) fn room_when_empty(
         &mut self,
         id: ClassId,
@@ -115,7 +116,7 @@ impl<P> Tree<P> {
         Ok(meanwhile)
     }
 
-    /// The configuration of a leaf, and what it holds.
+    /// Returns the configuration of a leaf, and its content.
     fn leaf_of(&self, id: ClassId) -> Option<(LeafConfig, Count)> {
         let class = self.classes.get(id.index())?.as_ref()?;
         let Body::Leaf {
@@ -128,7 +129,7 @@ impl<P> Tree<P> {
         Some((config, child.queued(soft_limit)))
     }
 
-    /// What was due to a leaf before.
+    /// Replaces the pending change of a leaf; returns the former one.
     fn set_due(&mut self, id: ClassId, now: Option<Due>) -> Option<Due> {
         match &mut self.classes[id.index()] {
             Some(Class {
@@ -139,7 +140,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Gives a leaf what is due to it, if that has come; whether nothing is due any more.
+    /// Applies the pending change of a leaf, if its time has come; returns whether nothing is pending any more.
     fn settle_due(&mut self, number: u32, has_come: impl Fn(Count, Room) -> bool) -> bool {
         let id = ClassId::new(number);
         let Some((had, held)) = self.leaf_of(id) else {
@@ -163,7 +164,7 @@ impl<P> Tree<P> {
         true
     }
 
-    /// Gives what is due to some of the leaves that hold nothing, or more than they had.
+    /// Applies the pending changes of some of the leaves that are empty, or hold more than their former reservation.
     #[inline]
     pub(super) fn wane(&mut self) {
         if !self.waning.is_empty() {

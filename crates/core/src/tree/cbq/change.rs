@@ -8,9 +8,8 @@ use crate::units::Nanos;
 use alloc::vec::Vec;
 
 impl<P> Cbq<P> {
-    /// Gives a class another configuration, backlogged or not. What is queued stays, also above
-    /// lower limits; what it used of late stays, too, and it stays suspended as long as it was
-    /// to be. O(classes + packets of the class).
+    /// Gives a class another configuration, backlogged or not. Queued packets stay, also above lower limits; so does
+    /// its recent use, and it stays suspended until the same time. O(classes + packets of the class).
     pub fn change(&mut self, id: ClassId, config: CbqClass) -> Result<(), CbqError> {
         config.check(self.link)?;
         let class = self.class(id)?;
@@ -40,8 +39,8 @@ impl<P> Cbq<P> {
         Ok(())
     }
 
-    /// Gives a leaf another queue: what is in it stays, also above lower limits. Queue
-    /// management begins anew where its configuration is another.
+    /// Gives a leaf another queue configuration: queued packets stay, also above lower limits. Queue management
+    /// restarts if its configuration differs.
     pub fn change_leaf(&mut self, id: ClassId, config: LeafConfig) -> Result<(), CbqError> {
         if !self.class(id)?.is_leaf {
             return Err(CbqError::NotLeaf(id));
@@ -57,9 +56,8 @@ impl<P> Cbq<P> {
         Ok(())
     }
 
-    /// Removes a class that has no others below it; its packets go to `discard` in order. What
-    /// became of its packets counts in its parent from now on. O(classes * levels + packets of
-    /// the class).
+    /// Removes a class that has no others below it; its packets go to `discard` in order. Its counters are added to
+    /// those of its parent. O(classes * levels + packets of the class).
     pub fn remove(
         &mut self,
         id: ClassId,
@@ -95,8 +93,8 @@ impl<P> Cbq<P> {
         Ok(stats)
     }
 
-    /// Discards what a class and those below it hold; the packets go to `discard`, those of
-    /// one queue in order. O(packets and classes below).
+    /// Discards the packets of a class and those below it; they go to `discard`, those of one queue in order. O(packets
+    /// and classes below).
     pub fn flush(
         &mut self,
         id: ClassId,

@@ -1,4 +1,4 @@
-//! What must hold of a [`Cbq`] after every operation.
+//! Invariants of a [`Cbq`] after every operation.
 
 use super::{Cbq, Class, Place, ROOT};
 use crate::ensure_invariant;
@@ -68,7 +68,7 @@ impl<P> Cbq<P> {
         Ok(())
     }
 
-    /// What a class holds.
+    /// Returns the backlog of a class.
     fn queued(&self, class: &Class) -> Count {
         let mut queued = Count::default();
         for (len, _) in class.leaf.queue.iter(&self.slab) {

@@ -1,4 +1,4 @@
-//! What a class of CBQ is told to be.
+//! The configuration of a CBQ class.
 
 use super::estimator::Bursts;
 use crate::scheduler::MAX_ENTITIES;
@@ -11,8 +11,7 @@ pub const PRIORITIES: u32 = 8;
 /// A class of CBQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CbqClass {
-    /// What it is entitled to, at most the link's rate; also its share of the turns among
-    /// classes of its priority.
+    /// The guaranteed rate, at most the link's; also determines the share of the turns among classes of its priority.
     pub rate: Rate,
     /// 0 to [`PRIORITIES`] - 1, the higher the sooner. Only leaves send, so only theirs
     /// counts.

@@ -1,5 +1,4 @@
-//! Who gives way in a full [`Cbq`]: the leaf that holds most beyond its own
-//! ([`room`](crate::room)).
+//! Eviction in a full [`Cbq`]: from the leaf with the largest excess over its own ([`room`](crate::room)).
 
 use super::{Cbq, CbqError, Class};
 use crate::packet::Count;
@@ -66,14 +65,14 @@ impl<P> Cbq<P> {
         true
     }
 
-    /// A leaf holds what it holds, and has the room it has, from now on.
+    /// Records the present content and reservation of a leaf.
     pub(super) fn note(&mut self, number: u32) {
         let leaf = &self.classes[number as usize].leaf;
         let beyond = self.measure.beyond(leaf.queued, leaf.config.room);
         self.beyond.raise(number, beyond);
     }
 
-    /// What is kept for all classes.
+    /// Returns the reservations of all classes together.
     pub fn kept(&self) -> Count {
         self.kept
     }

@@ -1,4 +1,4 @@
-//! How much a class has used of late: CBQ's estimator.
+//! The recent use of a class: CBQ's estimator.
 //!
 //! After each packet, the time since the class's last one is compared with the time in which a
 //! class that keeps to its rate would send it. The difference, *idle*, is positive for a class
@@ -24,13 +24,12 @@
 //! two seconds for one that was idle for ever, this counts 2^-32 ns in 128 bits: packets of
 //! any length at any rate, for 584 years, with no case apart.
 //!
-//! A second difference: the average forgets a thirty-second part of credit or debt with each
-//! packet, which takes a class off its rate, by a percent or two, wherever avgidle is not zero in
-//! the mean. So what it forgets within one longest packet of zero is noted, and added to
-//! avgidle where a class is found to be overlimit or not. The credit of a silence and the debt of
-//! a borrower are forgotten as they were. ALTQ's offtime, too, keeps avgidle above zero, for
-//! the sake of a coarse timer; here a class goes on when it stands above zero by half of what
-//! all but one of its burst cost, and stops as far below.
+//! A second difference: the average forgets a thirty-second part of credit or debt with each packet, which takes a
+//! class off its rate, by a percent or two, wherever avgidle is not zero in the mean. So the part that it forgets
+//! within one longest packet of zero is recorded, and added to avgidle for the decision whether a class is overlimit.
+//! The credit of a silence and the debt of a borrower are still forgotten. ALTQ's offtime, too, keeps avgidle above
+//! zero, for the sake of a coarse timer; here a class resumes when avgidle is above zero by half of the cost of its
+//! burst less one packet, and stops as far below.
 
 use crate::units::{Length, Nanos, Rate};
 use core::ops::{Add, Sub};
@@ -41,8 +40,8 @@ const GAIN: u32 = 5;
 /// Bits of fraction of a nanosecond.
 const FRACTION: u32 = 32;
 
-/// A time, or a difference of times, in 2^-32 ns. Times are below 2^97, and averages and what is
-/// added to them below 2^90, so that no sum of a few overflows.
+/// A time, or a difference of times, in 2^-32 ns. Times are below 2^97, and averages and their increments below 2^90,
+/// so that no sum of a few overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fine(i128);
 
@@ -145,7 +144,7 @@ pub(super) struct Estimator {
     min_burst: u32,
     /// When its last packet ended, as estimated.
     last: Fine,
-    /// What the average forgot and was not made up for: credit, or if below zero debt.
+    /// The part that the average forgot and that was not made up for: credit, or if below zero debt.
     forgotten: Fine,
     last_length: Option<Length>,
     /// Until when it is overlimit, but for a suspension.
@@ -185,7 +184,7 @@ impl Estimator {
         }
     }
 
-    /// Another rate or other bursts; what it used of late stays.
+    /// Sets another rate or other bursts; the recent use stays.
     pub(super) fn change(&mut self, rate: Rate, link: Rate, longest: Length, bursts: Bursts) {
         let new = Estimator::new(rate, link, longest, bursts);
         *self = Estimator {

@@ -4,11 +4,10 @@
 //! Link-sharing and Resource Management Models for Packet Networks, IEEE/ACM Transactions on
 //! Networking 3(4), 1995.)
 //!
-//! Classes form a tree with packets in its leaves. Each class has a rate; an estimator tells
-//! whether it was within it of late. Leaves within their rates send, the highest priority
-//! first and by weighted round robin within a priority. A leaf beyond its rate sends if it may
-//! borrow from a class above that is within its own; else it is suspended, for a time that is
-//! known when it is.
+//! Classes form a tree with packets in its leaves. Each class has a rate; an estimator determines whether its recent
+//! use was within it. Leaves within their rates send, the highest priority first and by weighted round robin within a
+//! priority. A leaf beyond its rate sends if it may borrow from a class above that is within its own; else it is
+//! suspended, for a time that is known when it is.
 //!
 //! ```
 //! use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError, PRIORITIES};
@@ -42,21 +41,18 @@
 //!
 //! # What it does not do
 //!
-//! Priority and borrowing do not go together well: a class of high priority that is beyond
-//! its rate takes what those above it have left before a class of lower priority gets what it
-//! is entitled to (Section 4.5 of Cho's paper, Fig. 14). And since a class may send while it
-//! is within its own rate, whatever those above have used, the classes of one parent
-//! may together exceed its rate. A [`Tree`](super::Tree) has neither flaw: there, priority and
-//! weights decide within what the parent is entitled to. CBQ is here for those who have a
-//! configuration of it, and to be compared with.
+//! Priority and borrowing do not go together well: a class of high priority that is beyond its rate takes the unused
+//! rate of the classes above it before a class of lower priority gets its guaranteed rate (Section 4.5 of Cho's paper,
+//! Fig. 14). And since a class may send while it is within its own rate, whatever the use of those above, the classes
+//! of one parent may together exceed its rate. A [`Tree`](super::Tree) has neither flaw: there, priority and weights
+//! decide within the parent's guarantee. CBQ is here for existing configurations, and for comparison.
 //!
 //! # Where it differs from ALTQ
 //!
-//! * Suspended classes go on at the very time, not at a timer's next tick, and also when one
-//!   from which they may borrow is within its rate again: they stand in a heap by that
-//!   time, which [`dequeue`](Cbq::dequeue) answers with if nobody may send.
-//!   [`Cbq::with_timer`] has ALTQ's timer for comparison: with ticks of 10 ms, a class sends
-//!   no more than a burst every 20 ms while nothing else happens (Section 3.2).
+//! * Suspended classes resume at the very time, not at a timer's next tick, and also when one from which they may
+//!   borrow is within its rate again: they stand in a heap by that time, which [`dequeue`](Cbq::dequeue) returns if no
+//!   class may send. [`Cbq::with_timer`] has ALTQ's timer for comparison: with ticks of 10 ms, a class sends no more
+//!   than a burst every 20 ms while nothing else happens (Section 3.2).
 //! * A class that may not borrow is held to its rate within a percent. ALTQ's estimator, which
 //!   forgets, and its suspensions, which are meant for a coarse timer, have it a few
 //!   percent off; `estimator.rs` says how.
@@ -108,7 +104,7 @@ enum Place {
     Asleep,
 }
 
-/// What became of the packets of a class itself.
+/// The counters of a class itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     accepted: Count,
@@ -118,7 +114,7 @@ struct Counts {
     marked: u64,
     /// Times it was suspended.
     throttled: u64,
-    /// Packets it sent on what a class above had left.
+    /// Packets it sent on unused rate of a class above.
     borrowed: u64,
 }
 
@@ -147,7 +143,7 @@ impl Queue {
         }
     }
 
-    /// It has no turn any more: what is left of it is lost, what it owes is not.
+    /// Ends its turn: the rest of it is lost, the debt is not.
     fn stand(&mut self, place: Place) {
         self.place = place;
         self.allocation = self.allocation.min(0);
@@ -178,12 +174,12 @@ struct Class {
 }
 
 impl Class {
-    /// Whom it may borrow from first.
+    /// Returns the class to borrow from first.
     fn lender(&self) -> Option<u32> {
         self.config.borrow.then_some(self.parent)
     }
 
-    /// What became of its packets, without those of the classes below it.
+    /// Returns the counters of its own packets, without those of the classes below it.
     fn own(&self) -> ClassStats {
         let counts = self.counts;
         ClassStats {
@@ -209,13 +205,13 @@ impl Class {
 pub struct Cbq<P> {
     link: Rate,
     link_pace: Pace,
-    /// When the link will be done with what it was given, as estimated.
+    /// Estimated time at which the link finishes the packets it was given.
     link_free: Fine,
     limits: SchedulerLimits,
-    /// What is kept for all leaves.
+    /// The reservations of all leaves together.
     kept: Count,
     measure: Measure,
-    /// Leaves by what they hold beyond their own.
+    /// Leaves by their excess over their own reservation.
     beyond: Beyond,
     queued_bytes: u64,
     slab: PacketSlab<(Nanos, P)>,
@@ -223,7 +219,7 @@ pub struct Cbq<P> {
     /// Leaves with packets that are not suspended, by priority; the first has the turn.
     rings: [VecDeque<u32>; PRIORITIES as usize],
     sleepers: Sleepers,
-    /// Nobody borrows from a class with more levels below it.
+    /// No class borrows from a class with more levels below it.
     cutoff: u32,
     /// Rejected because there was no such class.
     strays: Count,
@@ -238,9 +234,9 @@ impl<P> Cbq<P> {
         Self::with_timer(rate, limits, Nanos::ZERO)
     }
 
-    /// The same with a coarse timer: where nobody may send, [`dequeue`](Self::dequeue) wants to
-    /// be asked again not at the time at which somebody may, but at the next multiple of
-    /// `granularity`, two ticks away at least. For comparison with ALTQ; 0 is exact.
+    /// Creates the same with a coarse timer: if no class may send, [`dequeue`](Self::dequeue) asks to be called again
+    /// not at the time at which one may, but at the next multiple of `granularity`, two ticks away at least. For
+    /// comparison with ALTQ; 0 is exact.
     pub fn with_timer(rate: Rate, limits: SchedulerLimits, granularity: Nanos) -> Self {
         let config = CbqClass {
             borrow: false,
@@ -327,8 +323,7 @@ impl<P> Cbq<P> {
         Ok(ClassId::new(number))
     }
 
-    /// As [`offer`](Self::offer), where nobody asks for what gives way: that is counted, and
-    /// dropped.
+    /// Like [`offer`](Self::offer), except that evicted packets are counted and dropped.
     pub fn enqueue(
         &mut self,
         class: ClassId,
@@ -444,7 +439,7 @@ impl<P> Cbq<P> {
         })
     }
 
-    /// The next packet, and of when it came and itself what is asked for.
+    /// Returns the next packet, with the part of its arrival time and payload that `give` selects.
     fn next<T>(
         &mut self,
         now: Nanos,
@@ -517,7 +512,7 @@ impl<P> Cbq<P> {
         self.rings[priority].pop_front();
     }
 
-    /// Counts levels anew after a class came or went.
+    /// Recomputes the levels after a class was added or removed.
     fn set_depths(&mut self) {
         for class in self.classes.iter_mut() {
             class.depth = 0;
@@ -541,9 +536,8 @@ impl<P> Cbq<P> {
             .ok_or(CbqError::UnknownClass(id))
     }
 
-    /// What became of the packets of a class and of all below it, or `None` if there is no such
-    /// class. The root counts what was rejected because there was no such class, too.
-    /// O(classes below).
+    /// Returns the counters of a class and of all below it, or `None` if there is no such class. The root also counts
+    /// packets rejected because their class did not exist. O(classes below).
     pub fn stats(&self, id: ClassId) -> Option<ClassStats> {
         self.class(id).ok()?;
         let mut sum = ClassStats::default();
@@ -564,8 +558,8 @@ impl<P> Cbq<P> {
         self.class(id).ok().map(Class::own)
     }
 
-    /// Packets that a class sent while it was beyond its rate, on what a class above had left;
-    /// `None` if there is no such class.
+    /// Returns the packets that a class sent while it was beyond its rate, on unused rate of a class above; `None` if
+    /// there is no such class.
     pub fn borrowed(&self, id: ClassId) -> Option<u64> {
         Some(self.class(id).ok()?.counts.borrowed)
     }

@@ -1,15 +1,14 @@
-//! Who may send, and who is next: link sharing and the round robin.
+//! Eligibility and selection: link sharing and the round robin.
 //!
-//! A leaf may send while it is within its rate. Beyond it, it may send while it can borrow: from
-//! the nearest class above that is within its own rate, through classes that
-//! may borrow themselves. *Top-level* link sharing (Floyd and Jacobson 1995, Section 5) keeps
-//! a class from borrowing where another has a better right, without a look at
-//! all classes: no class borrows from above the level `cutoff`. The level is a guess. An
-//! arriving packet whose class is within its rate lowers it to that class, one whose class can
-//! borrow lowers it to the lender, and it rises when nobody below it may send.
+//! A leaf may send while it is within its rate. Beyond it, it may send while it can borrow: from the nearest class
+//! above that is within its own rate, through classes that may borrow themselves. *Top-level* link sharing (Floyd and
+//! Jacobson 1995, Section 5) keeps a class from borrowing where another has a better right, without a look at all
+//! classes: no class borrows from above the level `cutoff`. The level is a guess. An arriving packet whose class is
+//! within its rate lowers it to that class, one whose class can borrow lowers it to the lender, and it rises when no
+//! class below it may send.
 //!
-//! Within a priority, classes take turns of a number of bytes in proportion to their rates
-//! (weighted round robin), with what a packet took too much deducted from the next turn.
+//! Within a priority, classes take turns of a number of bytes in proportion to their rates (weighted round robin), with
+//! a packet's excess deducted from the next turn.
 
 use super::estimator::Fine;
 use super::{Cbq, Place, ROOT};
@@ -27,7 +26,7 @@ enum May {
     Sleep(Nanos),
 }
 
-/// Who sends next.
+/// The class that sends next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) class: u32,
@@ -91,8 +90,7 @@ impl<P> Cbq<P> {
             }
             self.rings[priority].rotate_left(1);
         }
-        // All who may send owe bytes: so many rounds at once bring the first of them out of
-        // debt.
+        // // All eligible classes owe bytes: this number of rounds at once brings the first of them out of debt.
         let turns = turns?;
         let mut next = None;
         for _ in 0..self.rings[priority].len() {
@@ -132,8 +130,7 @@ impl<P> Cbq<P> {
         }
     }
 
-    /// Suspends a class that found nobody to borrow from up to `top`, until it is within its
-    /// rate, or one of those is.
+    /// Suspends a class that found no lender up to `top`, until it is within its rate, or one of those is.
     fn suspend(&mut self, class: u32, top: u32) -> Nanos {
         // For the offtime of the top of its chain, which is shorter than its own (ALTQ).
         let mut lender = &self.classes[top as usize].estimator;
@@ -153,8 +150,8 @@ impl<P> Cbq<P> {
         until
     }
 
-    /// Lets classes go on that are suspended, `most` of them at most, and forgives what they owe: how
-    /// many there were. For whoever empties the queues without the pace of a link. O(log n) for each.
+    /// Releases up to `most` suspended classes, and cancels their debt; returns their number. For callers that empty
+    /// the queues without the pace of a link. O(log n) for each.
     pub fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
         let mut freed = 0;
         while freed < most
@@ -187,11 +184,11 @@ impl<P> Cbq<P> {
         }
     }
 
-    /// A packet of `len` was handed out: the estimators of its class and of all above
-    /// learn of it, the turn goes on, and the cutoff follows.
+    /// Charges a dequeued packet of `len`: updates the estimators of its class and of all above, advances the turn, and
+    /// adjusts the cutoff.
     pub(super) fn charge(&mut self, turn: Turn, len: Length, now: Nanos) {
         let Turn { class, lender } = turn;
-        // The link takes it when it is done with what it has.
+        // // The link takes it when it has finished its earlier packets.
         self.link_free = self.link_free.max(Fine::from(now)) + self.link_pace.of(len);
         // All but the root: the link is asked for no more than it carries.
         let mut at = class;

@@ -1,4 +1,4 @@
-//! Classes that are suspended, and when the first of them may go on.
+//! Suspended classes, and the time at which the first of them may resume.
 
 use crate::units::Nanos;
 use alloc::collections::BinaryHeap;
@@ -6,15 +6,15 @@ use core::cmp::Reverse;
 
 /// Suspended classes by the time until which they are.
 ///
-/// A class goes on at the first look at or after that time. Who is to look when nothing else
-/// happens is told by [`Sleepers::next_look`]: at that very time; or, for
-/// those who want to see what ALTQ saw, at the tick of a coarse timer after it.
+/// A class resumes at the first call at or after that time. [`Sleepers::next_look`] returns the time of a call that is
+/// needed if nothing else happens: that very time; or, to reproduce ALTQ's behaviour, the tick of a coarse timer after
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sleepers {
-    /// Until when, and who.
+    /// The end of the suspension, and the class.
     until: BinaryHeap<Reverse<(Nanos, u32)>>,
-    /// The tick of the timer, how long it is, until when the class sleeps, and who; with a
-    /// coarse timer only. Entries of classes that went on are left until they are first.
+    /// The tick of the timer, its length, the end of the suspension, and the class; with a coarse timer only. Entries
+    /// of resumed classes remain until they are first.
     ticks: BinaryHeap<Reverse<(Nanos, Nanos, u32)>>,
     /// The timer's granularity; zero for an exact one.
     granularity: Nanos,
@@ -50,8 +50,8 @@ impl Sleepers {
         Some(class)
     }
 
-    /// When to look again at the latest, if anybody is suspended. All whose time is up were
-    /// taken out. O(1), and with a coarse timer O(log n) amortised.
+    /// Returns the latest time for the next call, if any class is suspended. All classes whose time is up were removed.
+    /// O(1), and with a coarse timer O(log n) amortised.
     pub(super) fn next_look(&mut self, now: Nanos) -> Option<Nanos> {
         let &Reverse((first, _)) = self.until.peek()?;
         if self.granularity == Nanos::ZERO {
@@ -73,7 +73,7 @@ impl Sleepers {
             .retain(|&Reverse((_, _, sleeper))| sleeper != class);
     }
 
-    /// Who is suspended.
+    /// Returns the suspended classes.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         self.until.iter().map(|&Reverse((_, class))| class)
     }
