@@ -8,11 +8,10 @@
 //! * *Latency* ([`Wfi::latency`]): the most by which a packet leaves later than its flow's
 //!   [clock](self#guaranteed-rate) of rate phi R, as work too. The bound of a flow that keeps to its rate.
 //!
-//! Here phi is the flow's weight over the sum of all weights, idle flows' too; L_k is
-//! the flow's longest packet, L the longest of all, and Q what lies between scheduler and
-//! wire ([`Transmit`]). A flow is backlogged, and B counts a packet, while it waits in
-//! the scheduler: what was handed on can no longer compete. Weights are constant during
-//! the interval. All functions are O(1), except [`Round::of`].
+//! Here phi is the flow's weight over the sum of all weights, idle flows' too; L_k is the flow's longest packet, L the
+//! longest of all, and Q the amount between scheduler and wire ([`Transmit`]). A flow is backlogged, and B counts a
+//! packet, while it is queued in the scheduler: a packet handed on no longer competes. Weights are constant during the
+//! interval. All functions are O(1), except [`Round::of`].
 //!
 //! Papers: Checconi, Valente, Rizzo, *QFQ*, technical report, 2010; Valente, *Reducing the
 //! execution time of fair-queueing packet schedulers*, 2014 (QFQ+); Rizzo, Valente,
@@ -71,8 +70,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What surrounds the algorithm: a transmit queue, an arbiter and its dispatchers, classes above, costs that
-//! are estimated:
+//! The surroundings of the algorithm: a transmit queue, an arbiter and its dispatchers, classes above, costs that are
+//! estimated:
 //!
 //! ```
 //! use fairlane_core::bounds::{self, Dispatched, Estimates, Guarantees, Service, Terms, Transmit, Work};
@@ -119,8 +118,8 @@
 //!
 //! # Algorithms with timestamps
 //!
-//! Two facts bound the flow's virtual start S from both sides. In bytes of the whole
-//! link's work, so that 1 / phi multiplies what the flow is charged for:
+//! Two facts bound the flow's virtual start S from both sides. In bytes of the whole link's work, so that 1 / phi
+//! multiplies the flow's charges:
 //!
 //! * `S - V <= DS- + (1 / phi - 1) L_k` (QFQ+ paper, Lemma 5): it was eligible by its
 //!   rounded start when it was last served, which moved S by l / phi and V by l.
@@ -128,10 +127,9 @@
 //!   report, Lemma 2 for V' = F'). Back-shifting keeps it: an entity that starts before
 //!   V starts no earlier than the last moment at which V passed a later finish.
 //!
-//! Where F' exceeds F by DS+ at most, the two add up, just before a packet of length l is
-//! taken, to `V(t2) - V(t1) <= W^k / phi + DS- + DS+ + (L_k + l) (1 / phi - 1) + L`. Then
-//! that packet counts in W^k, which takes l (1 / phi - 1) away again, and the link lags by
-//! Q behind what it was given. This is Eq. 2 of the QFQ+ paper:
+//! Where F' exceeds F by DS+ at most, the two add up, just before a packet of length l is taken, to `V(t2) - V(t1) <=
+//! W^k / phi + DS- + DS+ + (L_k + l) (1 / phi - 1) + L`. Then that packet counts in W^k, which takes l (1 / phi - 1)
+//! away again, and the link lags by Q behind the work it was given. This is Eq. 2 of the QFQ+ paper:
 //!
 //! ```text
 //! T-WFI R = DS- + DS+ + L_k / phi + L - L_k + Q
@@ -175,8 +173,8 @@
 //!
 //! # Classes within classes
 //!
-//! [`Siblings`] has the bounds of a node's children by the node's algorithm, [`Service`] what
-//! they add up to along a path of a [tree](crate::tree).
+//! [`Siblings`] has the bounds of a node's children by the node's algorithm, [`Service`] their sum along a path of a
+//! [tree](crate::tree).
 //!
 //! # Costs
 //!
@@ -271,7 +269,7 @@ pub struct Wfi {
     pub strict: bool,
     /// B-WFI: service that the flow may be behind its share.
     pub service: Work,
-    /// T-WFI as work: what the link may do beyond the flow's fair completion time.
+    /// T-WFI as work: the link's work beyond the flow's fair completion time.
     pub delay: Work,
     /// Latency of the algorithm as a [guaranteed-rate server](self#guaranteed-rate), as work of the link.
     pub latency: Work,
@@ -341,8 +339,7 @@ impl Add for Wfi {
     }
 }
 
-/// What the link holds: work taken from the scheduler and not yet sent is never more
-/// than Q.
+/// The capacity between scheduler and wire: work taken from the scheduler and not yet sent is never more than Q.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
     /// Q = 0: for packets that arrive and intervals that begin between two transmissions.
@@ -350,8 +347,8 @@ pub enum Transmit {
     /// Q = L: the link takes a packet when it has sent the last. Arrivals may find one half
     /// sent.
     Direct,
-    /// Q = L and this many bytes: a queue of that size, beside the packet on the wire.
-    /// This is Q of the QFQ+ paper ("plus L"), there also `Qpkts L`.
+    /// Q = L and this many bytes: a queue of that size, in addition to the packet on the wire. This is Q of the QFQ+
+    /// paper ("plus L"), there also `Qpkts L`.
     Queue(u64),
 }
 
@@ -387,7 +384,7 @@ pub enum TermsError {
     Members,
 }
 
-/// What the bounds of a flow depend on.
+/// The properties that the bounds of a flow depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     weight: Weight,
@@ -398,8 +395,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// A flow of `weight` of `weight_sum`, with packets up to `length` (L_k), among packets
-    /// up to `longest` (L). Both may be costs: what is said of bytes holds of their units.
+    /// Returns the terms of a flow of `weight` of `weight_sum`, with packets up to `length` (L_k), among packets up to
+    /// `longest` (L). Both may be costs: statements about bytes hold for their units.
     pub fn new(
         weight: Weight,
         weight_sum: u64,
@@ -471,17 +468,16 @@ pub const fn sfq() -> Option<Wfi> {
     None
 }
 
-/// Strict priority: only for the highest level, with none above, as one flow with a share
-/// of 1. It waits for what the link has taken already: both are Q. A level with others
-/// above has none, since those may take the whole link, and so has a flow among others
-/// of its level.
+/// Strict priority: only for the highest level, with none above, as one flow with a share of 1. It waits for the
+/// packets that the link has taken already: both are Q. A level with others above has none, since those may take the
+/// whole link, and so has a flow among others of its level.
 pub fn strict_priority(levels_above: usize, longest: Length, transmit: Transmit) -> Option<Wfi> {
     (levels_above == 0).then(|| Wfi::of(1.0, transmit.work(longest).0))
 }
 
-/// T-WFI of PSPAT (its Eq. 1), `T-WFI_SA + D_A + (2 + k) D_D`: `algorithm` is what the
-/// algorithm alone has, the arbiter makes decisions every `scan` (D_A) for blocks of
-/// `block` packets (k, [`pspat_block`]), and dispatchers send them every `dispatch` (D_D).
+/// T-WFI of PSPAT (its Eq. 1), `T-WFI_SA + D_A + (2 + k) D_D`: `algorithm` is the T-WFI of the algorithm alone, the
+/// arbiter makes decisions every `scan` (D_A) for blocks of `block` packets (k, [`pspat_block`]), and dispatchers send
+/// them every `dispatch` (D_D).
 ///
 /// The paper's examples add 2 D_A + 2 D_D instead. For k = 1 its Eq. 1, which stands
 /// here, is D_A + 3 D_D: the same for D_A = D_D.
@@ -490,10 +486,9 @@ pub fn pspat(algorithm: Nanos, scan: Nanos, dispatch: Nanos, block: u64) -> Nano
     algorithm + scan + dispatches
 }
 
-/// T-WFI of PSPAT where nobody stands between arbiter and link, which sends in the order of
-/// release: `algorithm` and 2 D_A. A packet is seen up to D_A after its arrival, and what may
-/// go is released up to D_A later than the link could have begun with it; the terms of
-/// [`pspat`] for what dispatchers send side by side fall away.
+/// Returns T-WFI of PSPAT without a dispatcher between arbiter and link, which sends in the order of release:
+/// `algorithm` and 2 D_A. A packet is seen up to D_A after its arrival, and is released up to D_A later than the link
+/// could have begun with it; the terms of [`pspat`] for parallel dispatchers do not apply.
 pub fn pspat_direct(algorithm: Nanos, scan: Nanos) -> Nanos {
     algorithm + scan + scan
 }

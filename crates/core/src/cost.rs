@@ -10,8 +10,8 @@ use crate::units::Charge;
 /// Largest cost of one request, in the user's units.
 pub const MAX_COST: u32 = 1 << 31;
 
-/// What costs count: tokens, rows, milliseconds. A type of the user's, so that costs of two kinds
-/// are never taken for each other, and sentences call them by their name.
+/// The unit of a cost: tokens, rows, milliseconds. A type of the user's, so that costs of two kinds are never mixed up,
+/// and messages name the unit.
 ///
 /// ```
 /// use fairlane_core::{Cost, CostError, Unit};
@@ -66,7 +66,7 @@ impl<U: Unit> Cost<U> {
         }
     }
 
-    /// The nearest cost that there is: for what was measured.
+    /// Returns the nearest valid cost: for measured values.
     pub fn clamped(units: u64) -> Cost<U> {
         let units = units.min(MAX_COST.into()) as u32;
         Cost::new(units).unwrap_or(Cost::ONE)

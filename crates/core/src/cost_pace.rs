@@ -5,7 +5,8 @@ use core::num::NonZeroU32;
 use crate::cost::{Cost, Unit};
 use crate::units::Nanos;
 
-/// When may the next request be served, where a server is to be given so many units in a time?
+/// The time at which the next request may be served, for a server that receives a fixed number of units in a fixed
+/// time.
 ///
 /// As a [`LeakyBucket`](crate::leaky_bucket::LeakyBucket) for packets, but of any rate from one unit in
 /// 584 years on, and for costs up to 2^31. Times are exact: nothing is rounded from one request to
@@ -31,8 +32,7 @@ pub struct CostPace {
 }
 
 impl CostPace {
-    /// A pace of so many `units` every `per`, with nothing charged before `now`; `None` of none, or in
-    /// no time.
+    /// Creates a pace of `units` every `per`, with nothing charged before `now`; `None` if either is zero.
     pub fn new(units: u32, per: Nanos, now: Nanos) -> Option<CostPace> {
         let units = NonZeroU32::new(units)?;
         (per > Nanos::ZERO).then(|| CostPace {
@@ -48,14 +48,14 @@ impl CostPace {
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// A request of this cost is served at `now`. Time in which nothing was is nobody's.
+    /// Charges a request of this cost, served at `now`. Idle time earns no credit.
     pub fn charge<U: Unit>(&mut self, now: Nanos, cost: Cost<U>) {
         let now = u128::from(now.0) * u128::from(self.units.get());
         self.through = self.through.max(now);
         self.correct(cost.get().into());
     }
 
-    /// What was charged turned out to be more by so many units, or less:
+    /// Adds to the charge, or reduces it if negative, after the true cost became known:
     /// [`Correction::by`](crate::Correction::by).
     pub fn correct(&mut self, by: i64) {
         let span = u128::from(by.unsigned_abs()) * u128::from(self.per.0);

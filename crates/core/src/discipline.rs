@@ -11,8 +11,8 @@ use crate::tree::{
 };
 use crate::units::{Length, Nanos};
 
-/// Queues of classes, whichever of both orders them. Who has a choice of both holds this; each of its
-/// methods is theirs, at one branch more.
+/// Queues of classes, ordered by either discipline. For programs that offer both; each method is that of the
+/// discipline, at the cost of one more branch.
 ///
 /// ```
 /// use fairlane_core::sched::Algorithm;
@@ -56,7 +56,7 @@ pub enum DisciplineError {
     /// In class-based queueing.
     #[error(transparent)]
     Cbq(#[from] CbqError),
-    /// There, classes do not change one by one: the link is made anew.
+    /// There, classes do not change one by one: the link is rebuilt.
     #[error("cbq: its classes only change all together")]
     Fixed,
 }
@@ -74,9 +74,8 @@ macro_rules! of_any {
 /// Steps by which a running link becomes another one. Each is refused whole or done whole, and none
 /// looks at more than it says.
 impl<P> Discipline<P> {
-    /// Goes on with what [`Tree::begin_change_of_flows`] began, looking at no more than `left` flows,
-    /// which are taken off it. Returns whether there is nothing more to do, as of a class that has
-    /// no flows. O(`left`).
+    /// Continues the change that [`Tree::begin_change_of_flows`] began, examining no more than `left` flows, which are
+    /// subtracted from it. Returns whether the change is complete, as it is for a class without flows. O(`left`).
     pub fn go_on_changing(&mut self, id: ClassId, left: &mut usize, now: Nanos) -> bool {
         match self {
             Discipline::Tree(tree) => tree.go_on_changing(id, left, now),
@@ -84,8 +83,8 @@ impl<P> Discipline<P> {
         }
     }
 
-    /// Removes a class without others below it in steps, as [`Tree::go_on_removing`]; what waits there
-    /// is discarded. `None` where there is more to do. O(`left`) where nothing waits there.
+    /// Removes a class without others below it in steps, as [`Tree::go_on_removing`]; its queued packets are discarded.
+    /// `None` while there is more to do. O(`left`) if none is queued.
     ///
     /// # Errors
     ///
@@ -102,9 +101,9 @@ impl<P> Discipline<P> {
         }
     }
 
-    /// Takes packets out of a class's own queues, in order, looking at no more than `left` packets
-    /// and flows, which are taken off it; `from` is 0 at first and says where to go on. Returns
-    /// whether nothing is left, as where there is no such class. O(`left`).
+    /// Removes packets from a class's own queues, in order, examining no more than `left` packets and flows, which are
+    /// subtracted from it; `from` is 0 at first and holds the position to continue from. Returns whether none is left,
+    /// also if there is no such class. O(`left`).
     pub fn take_out(
         &mut self,
         id: ClassId,
@@ -142,7 +141,7 @@ impl<P> Discipline<P> {
         }
     }
 
-    /// Whether it is counted what each flow of a class sends. O(1).
+    /// Returns whether the traffic of each flow of a class is counted. O(1).
     pub fn is_tallied(&self, id: ClassId) -> bool {
         match self {
             Discipline::Tree(tree) => tree.is_tallied(id),
@@ -165,7 +164,7 @@ impl<P> Discipline<P> {
         }
     }
 
-    /// What became of the packets of a class, without those of the classes below it. O(1).
+    /// Returns the counters of a class, without those of the classes below it. O(1).
     pub fn own_stats(&self, id: ClassId) -> Option<ClassStats> {
         of_any!(self, queue => queue.own_stats(id))
     }

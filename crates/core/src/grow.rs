@@ -27,7 +27,7 @@ fn grow<T>(table: &mut Vec<T>) {
     match used * each < MOVED {
         true => table.reserve(1),
         false => {
-            // Addresses may be what there is little of.
+            // // Address space may be scarce.
             let ample = table.try_reserve_exact((AMPLE / each).max(2 * used) - used);
             ample.unwrap_or_else(|_| table.reserve(1));
         }
@@ -55,8 +55,8 @@ pub(crate) fn put<T>(table: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
     }
 }
 
-/// A table whose items are known by their numbers. That of an item which is no more is given to another:
-/// what was released last, first.
+/// A table whose items are identified by their indices. The index of a released item is used again: last released,
+/// first reused.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     items: Vec<T>,
@@ -78,14 +78,14 @@ impl<T> Slab<T> {
         self.free.last().map_or(self.items.len(), |&at| at as usize)
     }
 
-    /// Puts an item into a free place, or behind the last: its number. O(1) amortised. Seldom done: whoever
-    /// does has a call for it, and no copy.
+    /// Puts an item into a free place, or behind the last, and returns its index. O(1) amortised. Rarely called: the
+    /// caller makes a call instead of inlining a copy.
     #[inline(never)]
     pub(crate) fn insert(&mut self, item: T) -> u32 {
         put(&mut self.items, &mut self.free, item)
     }
 
-    /// An item is no more: its place is free. What is in it stays until another comes.
+    /// Releases an item: its place is free. Its content stays until the place is used again.
     pub(crate) fn release(&mut self, at: u32) {
         self.free.push(at);
     }

@@ -2,10 +2,10 @@
 
 use crate::units::{Length, Nanos, Rate};
 
-/// A leaky bucket: when will what was charged have flowed out at its rate?
+/// A leaky bucket, which tells when everything charged to it has drained at its rate.
 ///
-/// Times are exact: what a division leaves is carried to the next packet, so that the rate holds
-/// to the bit over any time, from 1 kbit/s to 1 Tbit/s.
+/// Times are exact: the remainder of a division is carried to the next packet, so that the rate holds to the bit over
+/// any time, from 1 kbit/s to 1 Tbit/s.
 ///
 /// ```
 /// use fairlane_core::leaky_bucket::{LeakyBucket, Window};
@@ -32,7 +32,7 @@ pub struct LeakyBucket {
     rate: Rate,
     /// Rounded down.
     empty_at: Nanos,
-    /// What was rounded off, in 1 / rate of a nanosecond: 0 to rate - 1.
+    /// The part that was rounded off, in 1 / rate of a nanosecond: 0 to rate - 1.
     remainder: u64,
 }
 
@@ -46,7 +46,7 @@ impl LeakyBucket {
         }
     }
 
-    /// What flows out.
+    /// Returns the drain rate.
     #[inline]
     pub const fn rate(&self) -> Rate {
         self.rate
@@ -64,7 +64,7 @@ impl LeakyBucket {
         Nanos(self.empty_at.0.saturating_add((self.remainder > 0) as u64))
     }
 
-    /// A bucket that was empty before is empty up to `at`: the time between is nobody's.
+    /// Makes a bucket that was empty before empty up to `at`: the time between earns no credit.
     #[inline]
     pub const fn restart(&mut self, at: Nanos) {
         self.empty_at = at;
@@ -80,7 +80,7 @@ impl LeakyBucket {
         });
     }
 
-    /// Another rate from `now` on, also for what is left in the bucket by then.
+    /// Changes the rate from `now` on, also for the content of the bucket at that time.
     pub fn change_rate(&mut self, rate: Rate, now: Nanos) {
         if self.empty_at >= now {
             let time = u128::from((self.empty_at - now).0);
@@ -95,13 +95,13 @@ impl LeakyBucket {
         self.rate = rate;
     }
 
-    /// What may be charged at `now`, packet by packet without a division: while the bucket is empty
-    /// by `now`. To be closed again.
+    /// Returns the amount that may be charged at `now`, packet by packet without a division: while the bucket is empty
+    /// by `now`. The window must be closed again.
     #[inline]
     pub fn open(&self, now: Nanos) -> Window {
         let limit = match now.0.checked_sub(self.empty_at.0) {
-            // It is, while what was charged from `empty_at` on takes less than this:
-            // empty_at + (charged + remainder) / rate, rounded down, <= now.
+            // // It is, while the charges from `empty_at` on take less than this: empty_at + (charged + remainder) /
+            // rate, rounded down, <= now.
             Some(span) => span.saturating_add(1).saturating_mul(self.rate.bps()),
             None => 0,
         };
@@ -111,7 +111,7 @@ impl LeakyBucket {
         }
     }
 
-    /// What was charged while the window was open flows out.
+    /// Lets the charges made while the window was open drain.
     #[inline]
     pub fn close(&mut self, window: Window) {
         let rate = self.rate.bps();
@@ -120,11 +120,11 @@ impl LeakyBucket {
     }
 }
 
-/// What a [`LeakyBucket`] lets pass at one time.
+/// The amount that a [`LeakyBucket`] lets pass at one time.
 #[derive(Debug)]
 #[must_use = "a window that is not closed charges nothing"]
 pub struct Window {
-    /// In billionths of a bit: what was charged, and the remainder from before.
+    /// In billionths of a bit: the charges, and the remainder from before.
     charged: u64,
     limit: u64,
 }
@@ -144,8 +144,7 @@ impl Window {
     }
 }
 
-/// A length in billionths of a bit: what a link of rate R carries in R of them is a nanosecond.
-/// Below 2^50.
+/// Returns a length in billionths of a bit, of which a link of rate R carries R in a nanosecond. Below 2^50.
 #[inline]
 fn scaled(len: Length) -> u64 {
     u64::from(len.get()) * 8 * 1_000_000_000

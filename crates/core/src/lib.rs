@@ -1,4 +1,5 @@
-//! The algorithms and queues of Fairlane: who is next, what a flow holds, and when the link may send.
+//! The algorithms and queues of Fairlane: selection of the next packet, the queues of flows, and the times at which the
+//! link may send.
 //!
 //! This crate does no I/O, reads no clock, starts no thread and prints nothing. On the packet path it
 //! allocates nothing once its tables have grown to size, except in WFQ and WF2Q, and in SCHED+ where a flow
@@ -6,17 +7,14 @@
 //!
 //! Three parts answer three questions:
 //!
-//! * *Who is next?* [`scheduler::Scheduler`] is the contract of a scheduling
-//!   algorithm; [`sched`] holds one file for each of them. An algorithm orders
-//!   entities and never sees a packet.
-//! * *What does a flow hold?* [`queue`] is the slab all packets live in and the
-//!   lists that flows thread through it.
+//! * *Selection*: [`scheduler::Scheduler`] is the contract of a scheduling algorithm; [`sched`] holds one file for each
+//!   of them. An algorithm orders entities and never sees a packet.
+//! * *Queues*: [`queue`] is the slab that holds all packets and the lists that flows thread through it.
 //! * *When may the link send?* [`leaky_bucket`] is an exact rate; the time is the caller's.
 //!
-//! A program uses what is made of them: [`PacketScheduler`], to which flows are added and whose packets
-//! leave in the algorithm's order, or [`tree`], classes within classes with ceilings, reserved queue
-//! space ([`room`]) and queue management ([`aqm`]), or requests by [`cost`]. [`bounds`] has what each
-//! algorithm guarantees.
+//! A program uses their combinations: [`PacketScheduler`], to which flows are added and whose packets leave in the
+//! algorithm's order, or [`tree`], classes within classes with ceilings, reserved queue space ([`room`]) and queue
+//! management ([`aqm`]), or requests by [`cost`]. [`bounds`] has the guarantees of each algorithm.
 //!
 //! ```
 //! use fairlane_core::{FlowConfig, Length, PacketScheduler, Weight, sched::Qfq};
@@ -80,7 +78,7 @@ pub use scheduler::{Scheduler, Share};
 pub use size::Size;
 pub use units::{Charge, Length, Nanos, Rate, VirtualTime, Weight};
 
-/// What README shows is true.
+/// The examples of the README, compiled as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -1,4 +1,4 @@
-//! What goes in and comes out of queues: packets, the answers to them, and counts of them.
+//! Input and output of queues: packets, the results for them, and counts of them.
 
 use crate::packet_scheduler::FlowId;
 use crate::size::Size;
@@ -11,9 +11,9 @@ use core::fmt;
 pub struct Packet<P, O = FlowId, L = Length> {
     /// The flow or class that it was accepted into.
     pub owner: O,
-    /// Its length or cost, as it was at enqueue.
+    /// Its length or cost at enqueue.
     pub len: L,
-    /// What the caller gave, marked if queue management said so.
+    /// The payload that the caller supplied, marked if queue management required it.
     pub payload: P,
 }
 
@@ -39,14 +39,14 @@ impl<P, O: fmt::Debug> fmt::Debug for Packet<P, O> {
     }
 }
 
-/// A payload, and when it came. A [`PacketScheduler`](crate::PacketScheduler) of these tells of each
-/// packet how long it waited ([`dequeue_at`](crate::PacketScheduler::dequeue_at)); one of bare payloads
-/// stores no time. A [tree](crate::tree::Tree) knows the time of each packet in any case.
+/// A payload and its arrival time. A [`PacketScheduler`](crate::PacketScheduler) of these reports the sojourn time of
+/// each packet ([`dequeue_at`](crate::PacketScheduler::dequeue_at)); one of bare payloads stores no time. A
+/// [tree](crate::tree::Tree) knows the time of each packet in any case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stamped<P> {
     /// When it came.
     pub came: Nanos,
-    /// What the caller gave.
+    /// The payload that the caller supplied.
     pub payload: P,
 }
 
@@ -74,7 +74,7 @@ impl<P> fmt::Debug for Stamped<P> {
 pub struct Waited<P> {
     /// From enqueue to dequeue.
     pub sojourn: Nanos,
-    /// What the caller gave.
+    /// The payload that the caller supplied.
     pub payload: P,
 }
 
@@ -136,8 +136,8 @@ pub enum Rejection<L: Size = Length> {
     /// The flow's or the class's queue holds its limit of packets or bytes (tail drop).
     #[error("the queue of the flow or class is full")]
     QueueFull,
-    /// All queues together hold their limit of packets or bytes, and nobody holds more beyond his
-    /// own [room](crate::room) than the packet's flow or class (tail drop).
+    /// All queues together hold their limit of packets or bytes, and none has a larger excess over its own
+    /// [room](crate::room) than the packet's flow or class (tail drop).
     #[error("the link's queues are full")]
     LinkFull,
     /// Queue management dropped it on arrival.
@@ -165,7 +165,7 @@ impl<P, L: Size> Rejected<P, L> {
         }
     }
 
-    /// The packet as it was offered, and why it was not accepted.
+    /// Returns the packet as it was offered, and the reason for its rejection.
     #[inline]
     pub(crate) fn of<O>(self, owner: O, len: L) -> (Packet<P, O, L>, Rejection<L>) {
         let packet = Packet {
@@ -228,7 +228,7 @@ impl Count {
         }
     }
 
-    /// What is not among `other`, no less than nothing.
+    /// Returns the counts less those of `other`, with 0 as the minimum.
     #[must_use]
     pub fn minus(self, other: Count) -> Count {
         Count {

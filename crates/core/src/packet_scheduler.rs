@@ -27,7 +27,7 @@ pub use correction::{Correction, CostScheduler, Request, Ticket};
 pub struct FlowId(u32);
 
 impl FlowId {
-    /// The flow with this number; whether there is one, each call tells.
+    /// Returns the identifier of the flow with this number; each call that takes it reports whether such a flow exists.
     #[inline]
     pub const fn new(number: u32) -> FlowId {
         FlowId(number)
@@ -94,11 +94,10 @@ impl Limits {
 
 /// How much may wait in all flows together.
 ///
-/// A full scheduler rejects whoever comes: a flat one keeps no [room](crate::room) for anybody. So
-/// that nobody is starved of room by others, let `packets` be no less than the flows that there may
-/// be times `per_flow.packets`, and `bytes` as many times `per_flow.bytes`: then a flow is
-/// rejected for what it holds itself and for nothing else. Memory is taken as packets come, not by
-/// limits. A [tree](crate::tree) of one class of flows does without such limits.
+/// A full scheduler rejects every arrival: a flat one has no reserved [room](crate::room). So that no flow is starved
+/// of space by others, let `packets` be no less than the largest number of flows times `per_flow.packets`, and `bytes`
+/// no less than that number times `per_flow.bytes`: then a flow is rejected only for its own backlog. Memory is
+/// allocated as packets arrive, not by limits. A [tree](crate::tree) of one class of flows does without such limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -107,7 +106,7 @@ pub struct SchedulerLimits {
     pub packets: u32,
     /// Bytes, or units of cost.
     pub bytes: u64,
-    /// What a flow may hold unless its own configuration says otherwise.
+    /// The limits of a flow unless its own configuration has others.
     pub per_flow: Limits,
 }
 
@@ -133,7 +132,7 @@ impl Default for SchedulerLimits {
     }
 }
 
-/// What a flow is entitled to and may hold.
+/// The share and the limits of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -195,12 +194,12 @@ pub enum ChangeError {
         queued: u32,
         /// The maximum asked for.
         max: u32,
-        /// What costs count, by name.
+        /// The unit of the costs, by name.
         unit: &'static str,
     },
 }
 
-/// What became of a flow's packets: `accepted = sent + discarded + queued`.
+/// The counters of a flow's packets: `accepted = sent + discarded + queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -244,8 +243,7 @@ impl<S, L: Size> Flow<S, L> {
 /// No entry in `accounts`.
 const NO_ACCOUNT: u32 = u32::MAX;
 
-/// What is against a packet, in the order in which it is found out: room that was taken before is
-/// given back.
+/// The reason against a packet, in the order of the checks: space taken by an earlier check is returned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Against {
     /// It is too long, or there is no such flow.
@@ -256,7 +254,7 @@ enum Against {
     Packets,
 }
 
-/// What few flows need: limits of their own, and counts of lost packets.
+/// Rarely used properties of a flow: its own limits, and counts of dropped packets.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     limits: Limits,
@@ -277,10 +275,9 @@ impl<S, L: Size> Holds<S> for Flow<S, L> {
 
 /// Flows and their packets, in the order of algorithm `A`.
 ///
-/// `P` is the caller's packet or handle; the scheduler never looks into it.
-/// `enqueue` and `dequeue` cost what the algorithm costs, O(1) for most, and touch one cache
-/// line a flow and one a packet. Nothing is allocated once the tables have grown to the
-/// largest number of flows and packets.
+/// `P` is the caller's packet or handle; the scheduler never accesses it. `enqueue` and `dequeue` have the cost of the
+/// algorithm, O(1) for most, and touch one cache line a flow and one a packet. Nothing is allocated once the tables
+/// have grown to the largest number of flows and packets.
 ///
 /// ```
 /// use fairlane_core::{
@@ -395,9 +392,9 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
 
     /// Gives a flow another weight, maximum length or limits, backlogged or not.
     ///
-    /// What is queued stays, also above a lowered limit. The new weight counts
-    /// from the flow's next place in the order. Costs what the algorithm's change
-    /// costs, and O(packets queued in the flow) where the maximum length is lowered.
+    /// Queued packets stay, also above a lowered limit. The new weight counts from the flow's next place in the order.
+    /// The cost is that of the algorithm's change, and O(packets queued in the flow) where the maximum length is
+    /// lowered.
     pub fn change_flow(&mut self, id: FlowId, config: FlowConfig<L>) -> Result<(), ChangeError> {
         let flow = self.flow(id).ok_or(ChangeError::UnknownFlow)?;
         if config.max_length.amount() < flow.max_length() {
@@ -451,9 +448,8 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         Ok(stats)
     }
 
-    /// Discards what a flow holds; its packets go to `discard` in order. The flow
-    /// stays, and keeps its place in the order. O(packets queued in the flow; with FIFO,
-    /// in all).
+    /// Discards the backlog of a flow; its packets go to `discard` in order. The flow stays, and keeps its place in the
+    /// order. O(packets queued in the flow; with FIFO, in all).
     pub fn flush_flow(
         &mut self,
         id: FlowId,
@@ -499,7 +495,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         if bytes > flow.max_length() {
             return Err(self.rejected(id, len, payload, Against::Length));
         }
-        // Room is taken at once, since each subtraction tells whether there was enough.
+        // // Space is taken at once, since the result of each subtraction shows whether there was enough.
         flow.queue.room_packets -= 1;
         if flow.queue.room_packets < 0 {
             return Err(self.rejected(id, len, payload, Against::FlowPackets));
@@ -723,7 +719,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         Some(self.algorithm.weight(self.flows.as_slice(), id.entity()))
     }
 
-    /// What became of a flow's packets, or `None` if there is no such flow. O(1).
+    /// Returns the counters of a flow, or `None` if there is no such flow. O(1).
     pub fn flow_stats(&self, id: FlowId) -> Option<FlowStats> {
         let flow = self.flow(id)?;
         let limits = self.limits_of(id);
@@ -739,7 +735,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         })
     }
 
-    /// What became of all packets, those of removed flows included. O(1).
+    /// Returns the counters of all packets, those of removed flows included. O(1).
     pub fn total_stats(&self) -> TotalStats {
         let limit = self.limits.bytes.min(i64::MAX as u64) as i64;
         let queued = Count {

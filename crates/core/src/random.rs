@@ -1,8 +1,8 @@
 //! Numbers that look random and are the same in every run, for all crates of this workspace: what only
 //! has to be spread, and tests.
 
-/// The number after `state`, which goes on by an odd step through 64 bits; it is mixed well (SplitMix64:
-/// Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). O(1).
+/// Returns the number after `state` and advances `state` by an odd step through 64 bits; the number is well mixed
+/// (SplitMix64: Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). O(1).
 #[inline]
 pub fn splitmix64(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,36 +1,35 @@
-//! Room, which is reserved queue space: who may queue how much, and whose packet is dropped when the
-//! link is full.
+//! Room, which is reserved queue space: the limits of each queue, and the choice of the packet to drop when the link is
+//! full.
 //!
-//! A share of the link is worth nothing to a packet that finds no queue space. So each holder
-//! of packets (a class, and a flow among the flows of its class) may have [`Room`] of its own,
-//! which adds up to no more than the link holds; what the link holds beyond that is shared. Own
-//! room is lent while its owner does not need it, and given back at once:
+//! A share of the link is worth nothing to a packet that finds no queue space. So each holder of packets (a class, and
+//! a flow among the flows of its class) may have [`Room`] of its own, which adds up to no more than the link holds; the
+//! rest of the link's space is shared. Own room is lent while its owner does not need it, and returned at once:
 //!
 //! * A packet that fits into the link is accepted.
-//! * When the link is full, a packet of whoever holds *most beyond his own* goes, the arriving one
-//!   counted as his owner's. If that is the arriving packet's owner it is rejected (tail drop).
-//! * Nobody within his own ever gives way. Were all holders within their own, no more than the sum
-//!   of all rooms would wait, and the link would not be full.
+//! * When the link is full, a packet of the holder with the *largest excess over its own* room is dropped, where the
+//!   arriving packet counts as its owner's. If that holder is the arriving packet's owner, the packet is rejected (tail
+//!   drop).
+//! * No packet of a holder within its own room is ever evicted. If all holders were within their own, the backlog would
+//!   be no more than the sum of all rooms, and the link would not be full.
 //!
-//! What holds more: so many packets, or their bytes? The link runs out of either, so packets are
-//! counted as what bytes there are for each, and the larger of the two excesses counts.
+//! To compare packets with bytes, a packet counts as the link's byte limit divided by its packet limit, since the link
+//! may run out of either; the larger of the two excesses counts.
 //!
 //! How much room a guarantee needs, [`bounds::Service::room`](crate::bounds::Service::room) says.
 //!
 //! # Cost
 //!
-//! Whoever holds most beyond his own is on top of a heap (`Beyond`) of upper bounds. Only an
-//! increase beyond the bound is told to the heap; a decrease is found out when an entry comes to
-//! the top and turns out too high, which is paid for by the packets that left meanwhile. A plain
-//! queue is told how far its bound reaches, and asks again when it gets there: it costs a packet
-//! in it nothing. O(log holders) amortised where the heap is touched.
+//! The holder with the largest excess is on top of a heap (`Beyond`) of upper bounds. Only an increase beyond the bound
+//! updates the heap; a decrease is detected when an entry reaches the top and turns out too high, at the expense of the
+//! packets that left meanwhile. A plain queue is given the range of its bound, and updates it at the end of that range:
+//! it costs a packet in it nothing. O(log holders) amortised where the heap is touched.
 
 use crate::grow;
 use crate::packet::Count;
 use crate::packet_scheduler::Limits;
 use alloc::vec::Vec;
 
-/// Packets and bytes that are kept for somebody: both hold.
+/// Packets and bytes that are reserved for a holder: both apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// Packets.
@@ -109,12 +108,12 @@ impl Measure {
         }
     }
 
-    /// So many packets, in bytes.
+    /// Converts a number of packets to bytes.
     pub(crate) fn bytes(self, packets: u64) -> u64 {
         packets * self.per_packet
     }
 
-    /// What somebody holds beyond his own, in bytes; 0 if he is within it.
+    /// Returns the excess of a holder over its own room, in bytes; 0 if it is within it.
     #[inline]
     pub(crate) fn beyond(self, held: Count, own: Room) -> u64 {
         let packets = held.packets.saturating_sub(own.packets.into());
@@ -129,8 +128,8 @@ const NOWHERE: u32 = u32::MAX;
 /// Children of a heap entry.
 const ARITY: usize = 4;
 
-/// Holders, by an upper bound of what they hold beyond their own: the most first. Holders are
-/// small numbers. One that is not in it holds nothing beyond.
+/// Holders, by an upper bound of their excess over their own room: the largest first. Holders are small numbers. One
+/// that is not in it has no excess.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beyond {
     heap: Vec<(u64, u32)>,
@@ -164,7 +163,7 @@ impl Beyond {
         self.rise(hole, (bound, holder));
     }
 
-    /// What is known of a holder; 0 if it is within its own.
+    /// Returns the recorded bound of a holder; 0 if it is within its own room.
     #[inline]
     pub(crate) fn bound(&self, holder: u32) -> u64 {
         let place = self.places.get(holder as usize).copied();
@@ -180,8 +179,8 @@ impl Beyond {
         }
     }
 
-    /// Who holds most, and how much that is. `exact` says what a holder has beyond its own, no
-    /// more than the bound that is known, which is the bound from then on.
+    /// Returns the holder with the largest excess, and that excess. `exact` returns the excess of a holder, at most its
+    /// recorded bound; the result becomes the bound.
     pub(crate) fn most(&mut self, mut exact: impl FnMut(u32) -> u64) -> Option<(u32, u64)> {
         loop {
             let &(bound, holder) = self.heap.first()?;

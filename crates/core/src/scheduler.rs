@@ -1,11 +1,9 @@
-//! The contract of a scheduling algorithm: who is next?
+//! The contract of a scheduling algorithm, which selects the next entity.
 //!
-//! An algorithm orders *entities*: flows, classes, aggregates, it does not care.
-//! Its owner (for flows, [`PacketScheduler`](crate::PacketScheduler)) holds the
-//! packets and makes statements about entities; the algorithm answers one
-//! question, [`select`](Scheduler::select). The algorithm never sees a packet,
-//! never asks a child for its backlog and calls nobody, so it cannot be
-//! re-entered.
+//! An algorithm orders *entities*: flows, classes or aggregates alike. Its owner (for flows,
+//! [`PacketScheduler`](crate::PacketScheduler)) holds the packets and makes statements about entities; the algorithm
+//! answers one question, [`select`](Scheduler::select). The algorithm never sees a packet, never asks a child for its
+//! backlog and makes no calls back, so it cannot be re-entered.
 //!
 //! # The life of an entity
 //!
@@ -41,8 +39,8 @@
 //!
 //! # An algorithm of one's own
 //!
-//! Turns in a circle, whatever the weights. The crate `fairlane-testkit` tells whether such an algorithm
-//! keeps to what is said here.
+//! Turns in a circle, whatever the weights. The crate `fairlane-testkit` checks whether such an algorithm keeps this
+//! contract.
 //!
 //! ```
 //! use std::collections::VecDeque;
@@ -236,8 +234,8 @@ impl fmt::Debug for MaybeEntity {
 
 /// A record that holds an algorithm's state of one entity.
 ///
-/// The owner stores it, beside whatever else it keeps for the entity, so that one
-/// cache line can serve both. A state alone is such a record.
+/// The owner stores it, next to its other fields of the entity, so that one cache line can serve both. A state alone is
+/// such a record.
 pub trait Holds<S> {
     /// The state.
     fn state(&self) -> &S;
@@ -275,7 +273,7 @@ impl<S, R: Holds<S>> Entities<S> for [R] {
     }
 }
 
-/// What an entity is entitled to.
+/// The weight and the longest packet of an entity.
 ///
 /// Of a flow, or of several equal flows together: its largest charge never exceeds the algorithm's
 /// [`LARGEST`](Scheduler::LARGEST) times its weight, which bounds the span of virtual time.
@@ -366,12 +364,11 @@ pub trait Scheduler {
     /// largest cost for those that say so.
     const LARGEST: u32 = MAX_LENGTH;
 
-    /// Whether it is told of every packet ([`arrived`](Self::arrived)) to order by; else it need
-    /// know of heads only.
+    /// Whether it is notified of every packet ([`arrived`](Self::arrived)) to order by; otherwise it only uses heads.
     const FOLLOWS_PACKETS: bool = false;
 
-    /// Of one that is told of every packet, whether [`dropped_first`](Self::dropped_first) may be said to
-    /// it: else it orders no queue that drops packets as they leave.
+    /// For an algorithm that is notified of every packet, whether it accepts [`dropped_first`](Self::dropped_first):
+    /// otherwise it orders no queue that drops packets as they leave.
     const MAY_LOSE_FIRST: bool = true;
 
     /// Whether it asks how far the link is ([`unsent`](Self::unsent)).
@@ -380,8 +377,8 @@ pub trait Scheduler {
     /// Takes in `id` with a share, inactive. O(1).
     fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share);
 
-    /// Lets `id` go, active or not. An active entity keeps its place, and its
-    /// weight counts, until it is selected and told [`idle`](Self::idle). O(1).
+    /// Removes `id`, active or not. An active entity keeps its place, and its weight counts, until it is selected and
+    /// made [`idle`](Self::idle). O(1).
     fn remove(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) -> Removal;
 
     /// Gives `id` another share, active or not (rule 2 above). O(1), or O(log n) in
@@ -398,9 +395,9 @@ pub trait Scheduler {
     /// entity keeps its place and learns its new head. O(1).
     fn backlogged(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, head: Charge);
 
-    /// A packet arrived for `id`, and will be charged for `length`; said for every packet,
-    /// after `backlogged` where that is due. Only algorithms that order packets across
-    /// entities by arrival, or follow what all packets would do elsewhere, need it. O(1).
+    /// Records that a packet arrived for `id`, to be charged for `length`; called for every packet, after `backlogged`
+    /// where that applies. Only algorithms that order packets across entities by arrival, or model the service of all
+    /// packets elsewhere, need it. O(1).
     #[inline]
     fn arrived(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, length: Charge) {
         let _ = (entities, id, length);
@@ -437,10 +434,10 @@ pub trait Scheduler {
         let _ = entities;
     }
 
-    /// Who is next? Pure until the next statement. O(1).
+    /// Returns the next entity to serve. Pure until the next statement. O(1).
     ///
-    /// [`MaybeEntity::NONE`] where no entity is active; its index is beyond any owner's table, so
-    /// that the table's own bound tells.
+    /// [`MaybeEntity::NONE`] if no entity is active; its index is beyond any owner's table, so that the table's own
+    /// bounds check detects it.
     fn select(&self, entities: &[impl Holds<Self::Entity>]) -> MaybeEntity;
 
     /// The entities are aggregates, and will be on hold at times. Said before the first is
@@ -448,9 +445,9 @@ pub trait Scheduler {
     #[inline]
     fn expect_holds(&mut self) {}
 
-    /// The selected entity `id` will be served several packets in one turn: it stays
-    /// the selected one until it is rescheduled or idle, whoever becomes backlogged
-    /// meanwhile, and virtual time goes on. O(1).
+    /// Announces that the selected entity `id` will be served several packets in one turn: it stays the selected one
+    /// until it is rescheduled or idle, whatever entities become backlogged meanwhile, while virtual time advances.
+    /// O(1).
     fn hold(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId);
 
     /// The link took `work`: virtual time moves (Eq. 3 of the QFQ report). O(1).
@@ -466,9 +463,9 @@ pub trait Scheduler {
         next: Option<Charge>,
     );
 
-    /// The same as [`served`](Self::served) and [`reschedule`](Self::reschedule), as part of
-    /// whatever sends a packet: whether it did both, or else nothing was done and both are still to
-    /// be said. So what is seldom needed, and whatever that needs, can stand apart. O(1).
+    /// Combines [`served`](Self::served) and [`reschedule`](Self::reschedule) in the path that sends a packet. Returns
+    /// true if it did both; otherwise it did neither, and the caller must make both calls. So rarely needed code, and
+    /// its own needs, can stand apart. O(1).
     #[inline(always)]
     fn step(
         &mut self,
@@ -482,9 +479,9 @@ pub trait Scheduler {
         true
     }
 
-    /// The same where those are short: whether they were, or else nothing was done and both are
-    /// still to be said. For whoever chooses the algorithm at run time: what calls nobody needs to
-    /// save no registers. O(1).
+    /// Does the same if both are short. Returns true if it did both; otherwise it did neither, and the caller must make
+    /// both calls. For callers that choose the algorithm at run time: code without calls needs to save no registers.
+    /// O(1).
     #[inline]
     fn advance(
         &mut self,
@@ -497,11 +494,11 @@ pub trait Scheduler {
         false
     }
 
-    /// Bytes that the selected entity `id` may send while it stays the selected one and nothing
-    /// changes but what was sent. Whoever keeps to them says neither [`served`](Self::served) nor
-    /// [`reschedule`](Self::reschedule) for each packet: what was sent is added to what it is
-    /// charged for next, or told by [`used`](Self::used) before any other statement. Behind every
-    /// packet there is one more, charged for `next` at most.
+    /// Returns the bytes that the selected entity `id` may send while it stays selected and nothing changes except the
+    /// bytes sent. A caller within this allowance calls neither [`served`](Self::served) nor
+    /// [`reschedule`](Self::reschedule) for each packet: the bytes sent are added to the next charge, or reported by
+    /// [`used`](Self::used) before any other statement. Behind every packet there is one more, charged for `next` at
+    /// most.
     ///
     /// At most [`MAX_ALLOWANCE`]; 0 where the algorithm must hear of each packet. O(1).
     #[inline]

@@ -1,4 +1,4 @@
-//! Numbers to and from other formats: what is read is checked as [`TryFrom`] checks it.
+//! Numbers to and from other formats: input is checked as [`TryFrom`] checks it.
 
 use core::convert::Infallible;
 

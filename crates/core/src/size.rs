@@ -1,4 +1,4 @@
-//! What a scheduler counts its packets or requests in, and what keeps account of them.
+//! The unit in which a scheduler counts its packets or requests, and the ledger of its charges.
 
 use core::fmt::{Debug, Display};
 
@@ -6,7 +6,7 @@ use crate::cost::{Cost, Unit};
 use crate::packet_scheduler::{ChangeError, Limits};
 use crate::units::{Charge, Length};
 
-/// What packets or requests are counted in: [`Length`] or [`Cost`].
+/// The unit of packets or requests: [`Length`] or [`Cost`].
 ///
 /// ```
 /// use fairlane_core::{Cost, Length, Size};
@@ -28,8 +28,7 @@ pub trait Size:
 impl Size for Length {}
 impl<U: Unit> Size for Cost<U> {}
 
-/// What a flow's record needs to know of a [`Size`]; of packets, no more than there is room for in a
-/// cache line.
+/// The part of a [`Size`] that a flow's record needs; for packets, no more than fits into a cache line.
 pub trait Counted: Sized {
     /// The largest there is.
     const LARGEST: Self;
@@ -37,7 +36,7 @@ pub trait Counted: Sized {
     /// How much more a flow may hold.
     type Room: Room;
 
-    /// What a flow is charged for beside the sizes of what it sends.
+    /// The ledger of a flow's charges for the sizes it sends.
     type Ledger: Ledger<Self>;
 
     /// In bytes or units.
@@ -46,7 +45,7 @@ pub trait Counted: Sized {
     /// As much, if it is one.
     fn of_amount(amount: u32) -> Option<Self>;
 
-    /// What is told of one that is larger than was declared, before and behind that maximum.
+    /// The text of the error for a size larger than declared, before and behind that maximum.
     const BEYOND: [&'static str; 2];
 
     /// Why no more than `max` can be declared while it is queued.
@@ -101,7 +100,7 @@ impl<U: Unit> Counted for Cost<U> {
 
 /// Bytes or units that a flow may hold in addition; negative where it holds more than it may.
 pub trait Room: Copy + Debug + Into<i64> + Send + Sync + 'static {
-    /// What limits leave to a flow that holds nothing.
+    /// Returns the room that the limits give to an empty flow.
     fn of(limits: Limits) -> Self;
 
     /// Takes so much, and says whether there was enough: else it is to be given back.
@@ -132,7 +131,7 @@ impl Room for i32 {
     }
 
     fn relimit(&mut self, old: Limits, new: Limits) {
-        // A difference of numbers below 2^31, added to what is above -2^31.
+        // // A difference of numbers below 2^31, added to a number above -2^31.
         *self += new.bytes as i32 - old.bytes as i32;
     }
 }
@@ -162,13 +161,13 @@ impl Room for i64 {
     }
 }
 
-/// What a flow's first packet or request is charged for, once it is the first.
+/// The charge of a flow's first packet or request, at the time when it becomes the first.
 pub trait Ledger<L>: Copy + Debug + Default + Send + Sync + 'static {
-    /// A request of this size became the first of its flow: what the algorithm is told, and what is
-    /// charged for it when it is served. `most` is the flow's largest.
+    /// Records that a request of this size became the first of its flow; returns the charge reported to the algorithm
+    /// and charged at its service. `most` is the flow's largest.
     fn tell(&mut self, first: L, most: u32) -> Charge;
 
-    /// What was told of the first.
+    /// Returns the charge that was reported for the first request.
     fn told(&self, first: L) -> Charge;
 
     /// The first one, of this size, will not be served.
@@ -178,7 +177,7 @@ pub trait Ledger<L>: Copy + Debug + Default + Send + Sync + 'static {
     fn close(&mut self);
 }
 
-/// Nothing is corrected: what is sent is charged.
+/// No correction: each packet is charged as sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsSent;
 
@@ -200,17 +199,17 @@ impl Ledger<Length> for AsSent {
     fn close(&mut self) {}
 }
 
-/// What a flow was charged too much or too little for requests of which the cost is known by now.
+/// The amount that a flow was charged too much or too little for requests whose cost is known by now.
 ///
-/// With every estimate c, true cost a and charge t of what was served, and e = a - c where a
-/// correction was made, `sum of t + owed = sum of c + sum of e` at any time, so that in the end
-/// everybody is charged for what he had: nothing is forgotten but by [`close`](Ledger::close). That
-/// `owed` is bounded is shown at [`bounds::corrected`](crate::bounds::corrected).
+/// With every estimate c, true cost a and charge t of what was served, and e = a - c where a correction was made, `sum
+/// of t + owed = sum of c + sum of e` at any time, so that in the end each flow is charged for its true cost: nothing
+/// is forgotten except by [`close`](Ledger::close). That `owed` is bounded is shown at
+/// [`bounds::corrected`](crate::bounds::corrected).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Corrected {
-    /// To be charged beside the cost of requests to come; negative, to be taken off.
+    /// Amount to add to the cost of future requests; negative, to subtract.
     pub(crate) owed: i64,
-    /// What the algorithm was told of the first request, while there is one.
+    /// The charge reported to the algorithm for the first request, while there is one.
     told: u32,
     /// How often the flow's number was given back.
     pub(crate) generation: u32,

@@ -135,8 +135,7 @@ impl Charge {
         Charge(units)
     }
 
-    /// A charge for what is known to be no more than [`MAX_CHARGE`], or `None` for
-    /// nothing.
+    /// Returns the charge for a number known to be no more than [`MAX_CHARGE`], or `None` for 0.
     #[inline]
     pub(crate) fn in_range(bytes: u32) -> Option<Charge> {
         debug_assert!(bytes <= MAX_CHARGE, "a charge of {bytes} bytes");
@@ -214,7 +213,7 @@ impl fmt::Display for Weight {
     }
 }
 
-/// What is no [`Weight`] of a flow.
+/// The reason why a number is no [`Weight`] of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightError {
@@ -409,13 +408,13 @@ pub enum QuantityError {
     TooLarge,
 }
 
-/// Reads a number with one of these units behind it, in any case of letters: how many of the
-/// smallest it is. Beside each name is its scale, 10^12 at most. O(length of the text).
+/// Parses a number followed by one of these units, in any case of letters: returns the number of the smallest unit.
+/// Next to each name is its scale, 10^12 at most. O(length of the text).
 ///
 /// # Errors
 ///
-/// There is no number, or none of the units, or it is no whole number of the smallest: to cut it
-/// off would be to compare and add what nobody wrote. Or it is more than 64 bits hold.
+/// Returns an error if there is no number, or none of the units, or if it is no whole number of the smallest unit,
+/// since a truncated value would differ from the input. Likewise if it is more than 64 bits hold.
 pub fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, QuantityError> {
     let text = text.trim();
     let split = text

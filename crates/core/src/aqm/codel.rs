@@ -5,9 +5,8 @@
 //! [`Codel::leaving`] is asked about each packet that is about to leave, and where it says
 //! drop, about the next one at the same time.
 //!
-//! One departure from what is usual: the control law needs interval / sqrt(count), and
-//! takes the exact integer root instead of a running estimate of the inverse one. It is
-//! needed once a drop, not once a packet.
+//! One departure from the usual implementation: the control law needs interval / sqrt(count), and takes the exact
+//! integer root instead of a running estimate of the inverse one. It is needed once a drop, not once a packet.
 
 use super::{AqmError, Backlog, Verdict};
 use crate::units::{Length, Nanos};
@@ -21,7 +20,7 @@ const _: () = assert!(INTERVALS.1.0 <= u32::MAX as u64);
 /// that was needed before (RFC 8289, Section 5.4).
 const MEMORY: u64 = 16;
 
-/// What CoDel is to do, as given.
+/// The configuration of CoDel, as given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodelParameters {
     /// The delay that a standing queue may cause; above 0 and below the interval.

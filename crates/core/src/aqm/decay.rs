@@ -77,7 +77,7 @@ impl Decay {
         }
     }
 
-    /// What is left of `average` after `idle`.
+    /// Returns the rest of `average` after `idle`.
     #[inline]
     pub(super) fn after(&self, average: u64, idle: Nanos) -> u64 {
         // At most 2^128; halvings with 32 bits of fraction.
@@ -119,7 +119,7 @@ mod tests {
                     let idle = Nanos((packets * packet) as u64);
                     let exact = (1.0 - 0.5f64.powi(shift as i32)).powf(idle.0 as f64 / packet);
                     let left = decay.after(average, idle) as f64 / average as f64;
-                    // What is below the last bit of the average is lost.
+                    // // Anything below the last bit of the average is lost.
                     let tolerance = 1e-6 * exact + 1.0 / average as f64;
                     assert!(
                         (left - exact).abs() <= tolerance,

@@ -1,10 +1,9 @@
 //! Queue management: which packet a queue marks or drops before it is full.
 //!
-//! Each discipline is a state machine of one queue. It sees times, lengths and the
-//! backlog, never a packet and never the scheduler: it answers with a [`Verdict`], and the
-//! queue's owner, who has the packet, acts on it and counts. The owner
-//! asks [`Aqm::arriving`] before it accepts a packet and [`Aqm::leaving`] when a packet
-//! is about to be sent, and says [`Aqm::emptied`] when the last one is gone.
+//! Each discipline is a state machine of one queue. It sees times, lengths and the backlog, never a packet and never
+//! the scheduler: it answers with a [`Verdict`], and the queue's owner, which has the packet, acts on it and counts.
+//! The owner calls [`Aqm::arriving`] before it accepts a packet, [`Aqm::leaving`] when a packet is about to be sent,
+//! and [`Aqm::emptied`] when the last one is gone.
 //!
 //! * Tail drop: nothing beyond the queue's limits, which the owner holds in any case.
 //! * [`red`]: Random Early Detection (Floyd and Jacobson 1993), decides on arrival.
@@ -60,7 +59,7 @@ pub use red::{Measure, Probability, Red, RedConfig, RedParameters};
 use crate::units::{Length, Nanos, Rate};
 use alloc::boxed::Box;
 
-/// What queue management says of a packet.
+/// The decision of queue management about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
@@ -177,8 +176,8 @@ enum State {
 const _: () = assert!(size_of::<Aqm>() <= 48);
 
 impl Aqm {
-    /// The management of an empty queue that drains at `rate`, which tells RED how long an
-    /// idle time was. Queues with different seeds drop independently.
+    /// Creates the management of an empty queue that drains at `rate`, from which RED computes the length of an idle
+    /// time. Queues with different seeds drop independently.
     pub fn new(config: &AqmConfig, rate: Rate, seed: u64) -> Aqm {
         Aqm(match config {
             AqmConfig::TailDrop => State::TailDrop,

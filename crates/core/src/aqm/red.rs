@@ -1,11 +1,10 @@
 //! Random Early Detection (S. Floyd, V. Jacobson: Random Early Detection Gateways for
 //! Congestion Avoidance, IEEE/ACM Transactions on Networking 1(4), 1993).
 //!
-//! The average queue length is an exponentially weighted one, taken at arrivals. Between
-//! two thresholds a packet is marked or dropped with a probability that grows with the
-//! average, at gaps that are uniform and not geometric (Section 7, "method 2"), so that
-//! drops neither cluster nor stay away for long. "Gentle" goes on from `max_p` to 1 between the
-//! upper threshold and twice that, instead of jumping there.
+//! The average queue length is an exponentially weighted one, taken at arrivals. Between two thresholds a packet is
+//! marked or dropped with a probability that grows with the average, at gaps that are uniform and not geometric
+//! (Section 7, "method 2"), so that drops neither cluster nor stay away for long. "Gentle" rises from `max_p` to 1
+//! between the upper threshold and twice that, instead of jumping there.
 //!
 //! ```text
 //! p  1 |                      ,-------  dropped, never marked
@@ -63,7 +62,7 @@ impl Probability {
     }
 }
 
-/// What a queue's length counts.
+/// The unit of a queue's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Packets, each as likely to be dropped as any other.
@@ -72,7 +71,7 @@ pub enum Measure {
     Bytes,
 }
 
-/// What RED is to do, as given.
+/// The configuration of RED, as given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedParameters {
     /// Whether thresholds and averages count packets or bytes.
@@ -189,7 +188,7 @@ pub struct Red {
     average: u64,
     /// Since when the queue is empty, or was found so; [`Nanos::MAX`] while it is not.
     idle_since: Nanos,
-    /// What arrived since the last drop: packets, or bytes.
+    /// Arrivals since the last drop: packets, or bytes.
     since_drop: u64,
     /// Times the probability, this is what arrives until the next drop: above 0, at most 1,
     /// scaled; and times `unit`.
@@ -202,7 +201,7 @@ pub struct Red {
     hard: u64,
     decay: Decay,
     weight_shift: u32,
-    /// What one typical packet counts in `since_drop`.
+    /// The count of one typical packet in `since_drop`.
     unit: u32,
     measure: Measure,
     ecn: bool,

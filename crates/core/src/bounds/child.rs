@@ -1,8 +1,8 @@
 //! The bound of a child among its siblings, by the algorithm that orders them. The
 //! [table of algorithms](crate::sched) says which is whose.
 //!
-//! With [`Head::Longest`], a packet is taken for one of L_k until it has been sent, and then charged
-//! for what it is. [`Siblings::bound`] says what that costs.
+//! With [`Head::Longest`], a packet is treated as one of L_k until it has been sent, and then charged for its own
+//! length. [`Siblings::bound`] has the cost of that.
 
 use super::{
     Aggregate, Errors, Finish, Head, Round, Siblings, Slot, Terms, Transmit, Wfi, Work, sched,
@@ -20,7 +20,7 @@ pub(crate) struct Child<'a> {
     pub(super) terms: Terms,
 }
 
-/// What an algorithm promises a child; `None` where it promises nothing, or nothing is known.
+/// The guarantee of an algorithm to a child; `None` if there is none, or none is known.
 pub(crate) type Bound = fn(&Child<'_>) -> Option<Wfi>;
 
 impl Child<'_> {

@@ -1,4 +1,4 @@
-//! What an algorithm promises each of a set of flows.
+//! The guarantees of an algorithm to each of a set of flows.
 
 use super::{Head, Siblings, Transmit, Wfi, pspat, pspat_block, pspat_direct, qfq_rounding};
 use crate::sched::{Algorithm, Promise};
@@ -32,7 +32,7 @@ pub struct Dispatched {
     pub held: u64,
 }
 
-/// What an algorithm promises its flows, by their weights and maximum lengths.
+/// The guarantees of an algorithm to its flows, by their weights and maximum lengths.
 #[derive(Clone, Debug)]
 pub struct Guarantees {
     siblings: Siblings,
@@ -41,7 +41,8 @@ pub struct Guarantees {
 }
 
 impl Guarantees {
-    /// Of flows under `alg`, over all the time in which the link sends `sent` bytes. Lengths count what the link carries. O(flows).
+    /// Returns the guarantees of flows under `alg`, over all the time in which the link sends `sent` bytes. Lengths
+    /// count as on the link. O(flows).
     pub fn new(alg: Algorithm, flows: &[FlowConfig], sent: u64) -> Guarantees {
         let flows = flows.iter().map(|flow| (flow.weight, flow.max_length, 1));
         Guarantees {
@@ -59,7 +60,7 @@ impl Guarantees {
         let Promise::Rounded(_) = self.siblings.algorithm().promise() else {
             return Some(exact);
         };
-        // What fixed-point shares may be off by, over all that was sent.
+        // // The error of fixed-point shares, over all bytes sent.
         let terms = self.siblings.terms(weight, length, transmit)?;
         Some(exact + qfq_rounding(&terms, self.sent))
     }

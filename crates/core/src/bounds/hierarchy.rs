@@ -11,12 +11,10 @@ use crate::units::{Length, Nanos, Rate};
 ///
 /// # Down the tree
 ///
-/// A node's B-WFI (alpha) is stated in the node's own work W_n, not in time: a child of share
-/// phi that has something to send from t1 to t2 is handed `W >= phi W_n - alpha`. This holds
-/// however fast and however evenly the node itself is served, since virtual time advances
-/// by what the node hands out, and turns by what was sent in them: nothing in a node looks at
-/// a clock. While the child has something to send so has the node, and the node's own
-/// `W_n >= r T - s` gives
+/// A node's B-WFI (alpha) is stated in the node's own work W_n, not in time: a child of share phi that is backlogged
+/// from t1 to t2 receives `W >= phi W_n - alpha`. This holds however fast and however evenly the node itself is served,
+/// since virtual time advances by the node's work, and turns by the bytes sent in them: no node reads a clock. While
+/// the child is backlogged so is the node, and the node's own `W_n >= r T - s` gives
 ///
 /// ```text
 /// W >= phi r T - (phi s + alpha)
@@ -26,18 +24,16 @@ use crate::units::{Length, Nanos, Rate};
 /// Bennett and Zhang's composition (1997, Theorem 1): the shares multiply, and the B-WFI of a
 /// class is the sum over the levels of each node's, times the shares of all levels below it.
 ///
-/// Theirs is for servers that commit: each node holds one packet that it has chosen, which
-/// stays its head though a better one arrives, and their per-node terms pay for it. Here no
-/// node chooses before its parent has: one decision goes from the root to a leaf, and nothing
-/// arrives meanwhile. So a node never holds work that was taken and not yet handed on; Q is 0
-/// at all nodes ([`Transmit::Between`]), and the transmit queue counts once, at the link.
-/// What it costs is that a parent does not know how long the next packet will be, which
-/// [`Head::Longest`](super::Head::Longest) has per algorithm.
+/// Theirs is for servers that commit: each node holds one packet that it has chosen, which stays its head though a
+/// better one arrives, and their per-node terms pay for it. Here no node chooses before its parent has: one decision
+/// goes from the root to a leaf, and nothing arrives meanwhile. So a node never holds work that was taken and not yet
+/// handed on; Q is 0 at all nodes ([`Transmit::Between`]), and the transmit queue counts once, at the link. The price
+/// is that a parent does not know the length of the next packet, which [`Head::Longest`](super::Head::Longest)
+/// describes per algorithm.
 ///
-/// Q packets are sent behind the decision, so a packet that has B bytes of its class in front,
-/// its own included, has left (B + lag) / rate and Q's time after it arrived
-/// ([`delay`](Service::delay)). In the last node the T-WFI says the same of a packet more
-/// precisely, that `B / phi` and T of the node's work go by until it is handed out
+/// Q packets are sent behind the decision, so a packet that has B bytes of its class in front, its own included, has
+/// left (B + lag) / rate and Q's time after it arrived ([`delay`](Service::delay)). In the last node the T-WFI says the
+/// same of a packet more precisely, that the node does the work `B / phi` plus T until the packet leaves it
 /// ([`delay_below`](Service::delay_below)).
 ///
 /// # Ceilings
@@ -49,13 +45,11 @@ use crate::units::{Length, Nanos, Rate};
 /// rate = min(c, r min(1, (b - L_k) / s))      lag = s + L_k
 /// ```
 ///
-/// Call debt what it was handed out and c has not brought in again, never below 0. It is
-/// held while its debt is above b - L_k, so that debt is b at most. Cut [t1, t2] where a hold
-/// ends; there, debt is b - L_k.
+/// Call debt the service of the class that rate c has not yet paid off, never below 0. The class is held while its debt
+/// is above b - L_k, so that debt is b at most. Cut [t1, t2] where a hold ends; there, debt is b - L_k.
 ///
-/// * Between two such ends, or up to the first, where debt does not reach 0: what was handed
-///   out is c T and the difference of debts. That is 0 between two ends; up to the first it
-///   takes away L_k at most.
+/// * Between two such ends, or up to the first, where debt does not reach 0: the service is c T plus the difference of
+///   debts. That is 0 between two ends; up to the first it takes away L_k at most.
 /// * Where debt reaches 0, for the last time after x, it was not held until then, and
 ///   was handed out `max(0, r x - s)` at least; from then on, c times the rest, and b - L_k. If
 ///   b - L_k >= s, this is min(c, r) T or more. Otherwise it may have lost credit that it was
@@ -253,19 +247,18 @@ impl Service {
         Work(longest.get().into()).time(rate) + Nanos(1)
     }
 
-    /// The least burst, in bytes, with which a ceiling of `rate` takes away nothing but what is
-    /// beyond it.
+    /// Returns the least burst, in bytes, with which a ceiling of `rate` costs nothing except the excess over it.
     pub fn burst_for(self, rate: Rate, longest: Length) -> u32 {
         let ceiling = rate.bps() as f64 / 8.0;
         let Line { rate, lag } = self.first;
         let room = lag * (ceiling / rate).min(1.0) + ceiling / 1e9;
-        // A byte for what is cut off here, one for what is lost to rounding above.
+        // // One byte for the truncation here, one for the rounding above.
         ((room + f64::from(longest.get())) as u32).saturating_add(2)
     }
 
-    /// A child of a node with strict priority, behind or beside others whose ceilings add up to
-    /// `bps` bits per second and `burst` bytes, of which each has its longest packet at least;
-    /// `None` if they may take everything, or the service is not [strict](Self::is_strict).
+    /// A child of a node with strict priority, behind or next to others whose ceilings add up to `bps` bits per second
+    /// and `burst` bytes, of which each has its longest packet at least; `None` if they may take everything, or the
+    /// service is not [strict](Self::is_strict).
     pub fn behind(self, bps: u64, burst: u64) -> Option<Service> {
         let lines = self.strict.then(|| self.lines()).into_iter().flatten();
         Service::of(lines.filter_map(|line| line.behind(bps, burst)), true)
@@ -343,8 +336,8 @@ impl Service {
     }
 }
 
-/// How long a packet stands in a transmit queue in front of the link: what lies before the
-/// wire, beside the packet on it, which [`Service::of_link`] counts.
+/// Returns the time that a packet spends in a transmit queue in front of the link: the bytes before the wire, without
+/// the packet on it, which [`Service::of_link`] counts.
 pub fn transmit_time(transmit: Transmit, rate: Rate) -> Nanos {
     match transmit {
         Transmit::Between | Transmit::Direct => Nanos::ZERO,

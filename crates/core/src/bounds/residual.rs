@@ -141,7 +141,7 @@ impl Siblings {
     /// something to send, it has at least `phi' W' - alpha'`.
     ///
     /// * *DRR and SCFQ*: alpha' is the [bound](super::drr) of a round of all but M, with the unit of all. Its proof
-    ///   counts what each other flow sends in a turn, or between two tags, and what M sends falls out.
+    ///   counts the bytes of each other flow in a turn, or between two tags, and those of M cancel out.
     /// * *Timestamps*: `alpha' = (1 - phi') alpha + phi' (sum of alpha_j over all but M and the child)`.
     ///   While V goes from v1 to v2, the child has `phi (v2 - v1) - alpha` or more, and sibling j no more than
     ///   `phi_j (v2 - v1) + alpha_j`. For S_j is DS- and (1 / phi_j - 1) L_j after V at most, and F'_j no more than
@@ -243,8 +243,8 @@ mod tests {
         Rate::from_bps(rate * 1_000_000).unwrap()
     }
 
-    /// The delay of one packet by weight and by the rest, in us of a link of a byte in a microsecond; heavy has a ceiling
-    /// of so many Mbit/s and 3,000 bytes.
+    /// Returns the delay of one packet by weight and by the rest, in us of a link of a byte in a microsecond; heavy has
+    /// a ceiling of `ceiling` Mbit/s and 3,000 bytes.
     fn delays(algorithm: Algorithm, ceiling: u64) -> (Nanos, Option<Nanos>) {
         let (light, heavy, long) = (weight(1), weight(99), length(1000));
         let link = Service::of_link(mbit(8), long);
@@ -283,8 +283,8 @@ mod tests {
         );
     }
 
-    /// Equal children on 8 Mbit/s, of which those with 1 Mbit/s and 2 Mbit/s are below the share of what is left, 2 and
-    /// 3.5 Mbit/s, and the one with 4 Mbit/s is not.
+    /// Equal children on 8 Mbit/s: those with 1 Mbit/s and 2 Mbit/s are below the share of the rest, 2 and 3.5 Mbit/s,
+    /// and the one with 4 Mbit/s is not.
     #[test]
     fn ceilings_count_while_they_are_below_the_share_of_the_rest() {
         let (one, long) = (weight(1), length(1000));

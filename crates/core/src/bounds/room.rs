@@ -23,9 +23,8 @@ impl Service {
     /// B = burst + lag          bytes, and          B / shortest          packets
     /// ```
     ///
-    /// and since nobody within his own [room](crate::room) gives way, with so much room of its own
-    /// it *loses nothing, whatever the others send*, if its queue may hold that much: no limit of its
-    /// own is below B.
+    /// and since no packet of a class within its own [room](crate::room) is evicted, with that much room of its own it
+    /// *has no drops, whatever the others send*, if its queue may hold that much: no limit of its own is below B.
     ///
     /// # Its proof
     ///
@@ -66,17 +65,16 @@ impl Service {
     ///   ([`below_ceiling`](Service::below_ceiling)), and no more than the ceiling for a rate.
     /// * *Strict priority*: as [`behind`](Service::behind) has it; without a service there is no
     ///   room that would do.
-    /// * *A transmit queue of Q* costs no room: what it took has left the tree, and while the
-    ///   class has something to send, what was handed out and has not been sent is Q all the time,
-    ///   but for a packet, which the link's lag has. How late a program wakes up does: what comes
-    ///   meanwhile must find room in the burst.
+    /// * *A transmit queue of Q* costs no room: packets it took have left the tree, and while the class is backlogged,
+    ///   the amount taken and not yet sent is Q all the time, except for a packet, which the link's lag includes. A
+    ///   late wake-up of the program does: packets that arrive meanwhile must fit into the burst.
     /// * *Queue management*: CoDel drops nothing while a queue holds no more than its room, or its class of flows no
     ///   more than [`FlowsConfig::aqm_floor`](crate::tree::FlowsConfig::aqm_floor), which the theorem says of the
     ///   class in all. RED drops by design, also from a class within its bounds.
-    /// * *CBQ* has no bound, so there is no room that would do: what is kept there is a courtesy.
+    /// * *CBQ* has no bound, so no amount of room would suffice: a reservation there is a courtesy.
     pub fn room(self, burst: u64, shortest: Length) -> Room {
         let bytes = burst as f64 + self.lag().bytes();
-        // A byte for what is cut off, one for what is lost to rounding.
+        // // One byte for the truncation, one for the rounding.
         let bytes = (bytes as u64).saturating_add(2).min(MOST);
         let packets = bytes / u64::from(shortest.get());
         Room {

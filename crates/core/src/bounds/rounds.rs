@@ -27,7 +27,7 @@ impl Round {
         )
     }
 
-    /// The same of flows of which there are so many each. O(entries).
+    /// Returns the same for flows given with their number. O(entries).
     pub fn of_many(
         flows: impl IntoIterator<Item = (Weight, impl Into<Charge>, u32)>,
     ) -> Option<Round> {
@@ -150,15 +150,13 @@ pub fn drr(
 /// B-WFI   = phi T-WFI R + (1 - phi) L_k
 /// ```
 ///
-/// Golestani's delay bound, with the flow's fair completion time in place of its arrivals. Weights
-/// are phi_k of a sum of 1 here. Say that at a time when v is v1 a packet has B bytes of its flow in
-/// front, its own included. The tag that the flow goes on from is no later than v1, as v has been
-/// either there or where the flow became backlogged; so the packet's tag F is at most
-/// `v1 + B / phi_k`. Until it is sent, each other flow j sends packets whose tags lie between v1,
-/// as tags leave in order, and F: no more than `phi_j (F - v1)` and the part of the first that
-/// lies before v1, less than L_j. That adds up to `(1 - phi_k) B / phi_k` and one packet of each
-/// other flow, besides B. An interval that ends just before the packet may lack up to L_k more of
-/// the flow's own service, for B-WFI.
+/// Golestani's delay bound, with the flow's fair completion time instead of its arrivals. Weights are phi_k of a sum of
+/// 1 here. Say that at a time when v is v1 a packet has B bytes of its flow in front, its own included. The tag that
+/// the flow continues from is no later than v1, as v has been either there or where the flow became backlogged; so the
+/// packet's tag F is at most `v1 + B / phi_k`. Until it is sent, each other flow j sends packets whose tags lie between
+/// v1, as tags leave in order, and F: no more than `phi_j (F - v1)` and the part of the first that lies before v1, less
+/// than L_j. That adds up to `(1 - phi_k) B / phi_k` and one packet of each other flow, besides B. An interval that
+/// ends just before the packet may lack up to L_k more of the flow's own service, for B-WFI.
 pub fn scfq(
     round: &Round,
     weight: Weight,

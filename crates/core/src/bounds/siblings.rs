@@ -7,7 +7,7 @@ use crate::sched::{Algorithm, Sharing};
 use crate::units::{Length, Weight};
 use alloc::collections::BTreeMap;
 
-/// What an algorithm is told of a child's next packet.
+/// The knowledge that an algorithm has of a child's next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
     /// Its length: a flow, whose head will be sent, or dropped before a packet that is no longer.
@@ -16,7 +16,7 @@ pub enum Head {
     Longest,
 }
 
-/// All children of one node, idle ones too, and who orders them.
+/// All children of one node, idle ones too, and the algorithm that orders them.
 #[derive(Clone, Debug)]
 pub struct Siblings {
     pub(super) algorithm: Algorithm,
@@ -83,7 +83,7 @@ impl Siblings {
         }
     }
 
-    /// Who orders them.
+    /// Returns the algorithm that orders them.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
@@ -139,8 +139,8 @@ impl Siblings {
     /// The bound of a child; `None` where its algorithm promises none, or none is known, or
     /// there is no such child. Arithmetic is not in it: [`qfq_rounding`](super::qfq_rounding).
     ///
-    /// With [`Head::Longest`], a packet is taken for one of L_k until it has been sent, and
-    /// then charged for what it is:
+    /// With [`Head::Longest`], a packet is treated as one of L_k until it has been sent, and then charged for its own
+    /// length:
     ///
     /// * QFQ and S-KPS: nothing; their timestamps are as far apart for every length up to L_k.
     /// * WF2Q+ and GFQ: the finish comes up to L_k / phi after the exact start instead of

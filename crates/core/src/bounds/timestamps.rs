@@ -5,9 +5,8 @@ use super::{Terms, TermsError, Wfi, Work};
 /// Which sigma the bound of an algorithm with slots takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// What [`Qfq`](crate::sched::Qfq) uses: the power of two next to L_k / phi, with the
-    /// inverse weight rounded up to 40 bits of fraction, and no less than a 32nd of L
-    /// over the sum of weights.
+    /// The value in [`Qfq`](crate::sched::Qfq): the power of two next to L_k / phi, with the inverse weight rounded up
+    /// to 40 bits of fraction, and no less than a 32nd of L over the sum of weights.
     Actual,
     /// 2 L_k / phi, as in the papers. A power of two is smaller, so it is larger than
     /// [`Slot::Actual`] wherever the 32nd of L does not decide.
@@ -57,7 +56,7 @@ pub struct Errors {
     pub finish: Finish,
 }
 
-/// What DS+ counts from.
+/// The origin of DS+.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Finish {
     /// From the exact finish F.
@@ -200,7 +199,7 @@ pub fn qfq_equal_packets(terms: &Terms, slot: Slot) -> Wfi {
     }
 }
 
-/// What QFQ's arithmetic adds to its bounds over an interval of `work` bytes.
+/// Returns the amount that QFQ's arithmetic adds to its bounds over an interval of `work` bytes.
 ///
 /// An inverse weight is rounded up to 2^-40, so that a flow of weight w is charged for its
 /// service up to w 2^-40 times too much. V advances by the inverse of the sum, rounded
@@ -209,14 +208,14 @@ pub fn qfq_rounding(terms: &Terms, work: u64) -> Wfi {
     rounding(terms, work, FRACTION)
 }
 
-/// What the arithmetic of algorithms with timestamps that are built for [costs](crate::sched::Costs)
-/// adds to their bounds over an interval of `work` units: as [`qfq_rounding`], but for timestamps of
-/// 2^-24. In units of the flow's service, these are a quarter at most.
+/// Returns the amount that the arithmetic of algorithms with timestamps built for [costs](crate::sched::Costs) adds to
+/// their bounds over an interval of `work` units: as [`qfq_rounding`], but for timestamps of 2^-24. In units of the
+/// flow's service, these are a quarter at most.
 pub fn cost_rounding(terms: &Terms, work: u64) -> Wfi {
     rounding(terms, work, FRACTION - 16)
 }
 
-/// With timestamps of so many bits of fraction.
+/// Returns the same with `timestamps` bits of fraction.
 fn rounding(terms: &Terms, work: u64, timestamps: u32) -> Wfi {
     let unit = 1.0 / (1u64 << FRACTION) as f64;
     let clock_unit = unit / (1u64 << (64 - FRACTION)) as f64;

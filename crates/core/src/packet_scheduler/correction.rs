@@ -1,4 +1,4 @@
-//! Requests by cost, and what they turn out to have cost.
+//! Requests by cost, and corrections to their true costs.
 
 use super::{ChangeError, FlowId, PacketScheduler, SchedulerLimits};
 use crate::cost::{Cost, Unit, Units};
@@ -13,9 +13,8 @@ pub type Request<P, U = Units> = Packet<P, FlowId, Cost<U>>;
 
 /// The right of a request that was [served](PacketScheduler::serve) to one correction.
 ///
-/// There is no other way to one, and none to a second one: who was not served has nothing to be
-/// refunded. A ticket that is dropped leaves the estimate as it is. It is to be brought back to the
-/// scheduler that it came from.
+/// There is no other way to one, and none to a second one: a request that was not served has nothing to refund. A
+/// dropped ticket leaves the estimate in force. A ticket must be returned to the scheduler that issued it.
 #[derive(Debug)]
 pub struct Ticket<U: Unit = Units> {
     flow: FlowId,
@@ -35,12 +34,12 @@ impl<U: Unit> Ticket<U> {
     }
 }
 
-/// What became of a correction.
+/// The result of a correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Correction {
-    /// What the flow is charged in addition; negative, what it is refunded.
+    /// The additional charge of the flow; negative, its refund.
     pub by: i64,
-    /// Of the true cost, what is beyond the largest that the flow declared: nobody is charged for it.
+    /// The part of the true cost beyond the largest that the flow declared: it is charged to no flow.
     pub beyond: u32,
 }
 
@@ -103,14 +102,13 @@ impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
         Some((request, ticket))
     }
 
-    /// The request of this ticket has cost `actual`. What it was charged too little, later requests
-    /// of its flow are charged in addition; what it was charged too much is taken off theirs.
+    /// Reports that the request of this ticket has cost `actual`. A shortfall of its charge is added to later requests
+    /// of its flow; an excess is subtracted from theirs.
     ///
-    /// Whether requests wait by then or not. What the first one that waits is charged for stands: it
-    /// has its place by that. A request is charged for one unit at least, and at most for
-    /// the largest cost of its flow; what is left of a correction is for the one after it.
-    /// How far the shares by true cost are off, [`bounds::corrected`](crate::bounds::corrected) says.
-    /// O(1).
+    /// Requests may be queued by then or not. The charge of the first queued one remains: its place depends on it. A
+    /// request is charged for one unit at least, and at most for the largest cost of its flow; the rest of a correction
+    /// is for the one after it. [`bounds::corrected`](crate::bounds::corrected) has the error of the shares by true
+    /// cost. O(1).
     ///
     /// # Errors
     ///
@@ -136,8 +134,8 @@ impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
         })
     }
 
-    /// What corrections have left for the next requests of a flow to be charged in addition, or if it is
-    /// negative, to be refunded; `None` if there is no such flow. O(1).
+    /// Returns the amount that corrections have left to charge to the next requests of a flow, or if negative, to
+    /// refund; `None` if there is no such flow. O(1).
     pub fn balance(&self, id: FlowId) -> Option<i64> {
         self.flow(id).map(|flow| flow.ledger.owed)
     }

@@ -1,4 +1,4 @@
-//! How long a packet waited, for who wants to know it: the time at which it came is stored with it then.
+//! Sojourn times of packets, for callers that want them: each packet's arrival time is then stored with it.
 
 use super::{FlowId, PacketScheduler};
 use crate::packet::{Packet, Rejected, Stamped, Waited};

@@ -21,7 +21,7 @@ impl Default for PacketList {
     }
 }
 
-/// What is left of a list whose first packet was taken.
+/// The rest of a list whose first packet was removed.
 #[must_use = "a list without packets has no last one, and is told so by length()"]
 pub(crate) struct Rest<'a, P, L = Length> {
     behind: Behind<'a, P, L>,
@@ -86,8 +86,8 @@ impl PacketList {
         Some((len, payload))
     }
 
-    /// Takes the first packet as [`pop_front`](Self::pop_front) does; what is left is to be asked for
-    /// the length of the one that is first then. O(1).
+    /// Removes the first packet as [`pop_front`](Self::pop_front) does; the rest that it returns gives the length of
+    /// the new first packet. O(1).
     #[inline(always)]
     pub(crate) fn advance<'a, P, L: Size>(
         &'a mut self,
@@ -114,7 +114,7 @@ impl PacketList {
         Some((stored, len, payload))
     }
 
-    /// Takes the packet behind the first, if there is one; the first stays what it is. O(1).
+    /// Removes the packet behind the first, if there is one; the first stays in place. O(1).
     #[inline]
     pub fn pop_second<P, L: Size>(&mut self, slab: &mut PacketSlab<P, L>) -> Option<(L, P)> {
         let (_, _, second) = slab.get(self.head)?;
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(list.pop_second(&mut slab), Some((length(3), 2)));
         assert_eq!(list.pop_second(&mut slab), Some((length(4), 3)));
         assert_eq!(list.pop_second(&mut slab), None);
-        // What comes now is behind the one that is left.
+        // // Later packets are behind the one that is left.
         list.push_back(&mut slab, length(8), 7).unwrap();
         assert_eq!(drain(&mut list, &mut slab), [0, 7]);
     }

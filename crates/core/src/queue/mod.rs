@@ -1,8 +1,7 @@
-//! What a flow holds: packets in one slab, threaded into lists.
+//! The queues of flows: packets in one slab, threaded into lists.
 //!
-//! A packet is a length, frozen when it is accepted, and the user's payload or
-//! handle. It costs eight bytes beside the payload (sixteen where the payload
-//! leaves no niche for "free").
+//! A packet is a length, frozen when it is accepted, and the user's payload or handle. It costs eight bytes in addition
+//! to the payload (sixteen where the payload leaves no niche for "free").
 //!
 //! ```
 //! use fairlane_core::Length;

@@ -1,4 +1,4 @@
-//! The record of a queue: what it holds, what it may hold, and what it accepted.
+//! The record of a queue: its content, its limits, and its accepted packets.
 
 use super::PacketList;
 use crate::packet::Count;
@@ -8,16 +8,16 @@ use crate::size::{Room, Size};
 /// The record of a queue, which shares a cache line with the algorithm's state of it. `T` is what its
 /// owner knows it by, `R` how it counts bytes or units.
 ///
-/// Some fields have another meaning where nothing is queued: the owner's accessors tell. The two counts of
-/// what was accepted stand apart, and those of room, so that they are not updated as one vector, which
-/// takes four times the instructions.
+/// Some fields have another meaning while the queue is empty: the owner's accessors document it. The two counts of
+/// accepted packets stand apart, and those of room, so that they are not updated as one vector, which takes four times
+/// the instructions.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Record<T, R = i32> {
     /// Packets accepted.
     pub(crate) first: u64,
     pub(crate) packets: PacketList,
-    /// What its limits leave; negative after a limit was lowered below the backlog.
+    /// The rest of its limits; negative after a limit was lowered below the backlog.
     pub(crate) room_packets: i32,
     /// Its entry in a table of what few queues need.
     pub(crate) side: u32,
@@ -63,7 +63,7 @@ impl<T, R: Room> Record<T, R> {
         self.second += u64::from(len.amount());
     }
 
-    /// What was accepted.
+    /// Returns the accepted packets and bytes.
     pub(crate) fn accepted(&self) -> Count {
         Count {
             packets: self.first,
@@ -77,7 +77,7 @@ impl<T, R: Room> Record<T, R> {
         self.room_bytes.relimit(old, new);
     }
 
-    /// What it holds, by its room under these limits.
+    /// Returns its backlog, by its room under these limits.
     pub(crate) fn queued(&self, limits: Limits) -> Count {
         let [may, left]: [i64; 2] = [R::of(limits).into(), self.room_bytes.into()];
         Count {

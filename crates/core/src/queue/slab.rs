@@ -48,7 +48,7 @@ impl<P, L> Vacant<'_, P, L> {
     }
 }
 
-/// Who is behind a packet that was taken out.
+/// The successor of a packet that was removed.
 pub(super) struct Behind<'a, P, L = Length> {
     slots: &'a [Slot<P, L>],
     pub(super) next: u32,
@@ -179,7 +179,7 @@ impl<P, L: Size> PacketSlab<P, L> {
         self.slots.get_mut(stored.0 as usize)?.payload.as_mut()
     }
 
-    /// Takes the packet at `index` out: its length, payload and who is behind it.
+    /// Removes the packet at `index`: returns its length, its payload and its successor.
     #[inline(always)]
     pub(super) fn take(&mut self, index: u32) -> Option<(L, P, Behind<'_, P, L>)> {
         let slots = self.slots.as_mut_slice();

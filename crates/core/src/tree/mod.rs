@@ -254,10 +254,10 @@ struct Extra {
 /// The packets of one link in the order of a tree of classes.
 ///
 /// `P` is the caller's packet or handle; the tree accesses it only to mark it. One slab holds all packets, with their
-/// arrival times. A packet costs what the algorithms on its path cost; a leaf's queue and its place share a cache line,
-/// and a class above costs one more and its entity. Nothing is allocated once the tables have grown to size, except for
-/// a new flow with RED, and for the table of flows, which is rebuilt now and then as flows come and go. The classes are
-/// numbered; the number of a removed one is used again.
+/// arrival times. A packet costs the sum of the algorithms on its path; a leaf's queue and its place share a cache
+/// line, and a class above costs one more and its entity. Nothing is allocated once the tables have grown to size,
+/// except for a new flow with RED, and for the table of flows, which is rebuilt now and then as flows come and go. The
+/// classes are numbered; the number of a removed one is used again.
 #[derive(Clone)]
 pub struct Tree<P> {
     room_bytes: i64,
