@@ -1,4 +1,4 @@
-//! What idle flows cost: as many flows as there can be, one in sixteen backlogged.
+//! The cost of idle flows: the largest number of flows, one in sixteen backlogged.
 //!
 //! Prints for each algorithm the memory that a flow takes which was never backlogged, as
 //! the system accounts for it, and the time for a packet in and a packet out while the
@@ -10,10 +10,10 @@ use std::time::Instant;
 use fairlane_core::scheduler::{MAX_ENTITIES, Scheduler};
 use fairlane_core::{FlowConfig, FlowId, Length, PacketScheduler, SchedulerLimits, Weight, sched};
 
-/// One backlogged flow among so many.
+/// One backlogged flow among this number.
 const SPARSITY: usize = 16;
 
-/// Resident memory of this process in bytes, where the system tells.
+/// Returns the resident memory of this process in bytes, where the system reports it.
 fn resident() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: usize = statm.split_whitespace().nth(1)?.parse().ok()?;

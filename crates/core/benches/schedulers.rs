@@ -1,4 +1,4 @@
-//! What a packet costs with a standing backlog, and what a change of flows costs.
+//! The cost of a packet with a standing backlog, and of a change of flows.
 
 use std::hint::black_box;
 

@@ -1,12 +1,11 @@
-//! What a class tree costs: packets through three levels beside one level, and dynamic flows.
+//! The cost of a class tree: packets through three levels compared with one level, and dynamic flows.
 //!
-//! Without arguments, prints the time of a packet in and a packet out for 512 leaves under
-//! eight classes of eight classes, beside the same 512 flows in a flat [`PacketScheduler`],
-//! and what a million dynamic flows take. With the arguments `qfq flat 100000`, or `1`,
-//! `2` or `3` (levels of a tree) or `nothing` in place of `flat`, it only makes so many pairs, for
-//! a tool that counts instructions. A fourth argument, `equal`, gives all the same weight.
-//! With `qfq flows`, or `qfq reserved` where the tables are made for them ahead of time, it only
-//! makes the dynamic flows: a process of its own tells what they take without what others left.
+//! Without arguments, prints the time of a packet in and a packet out for 512 leaves under eight classes of eight
+//! classes, and for the same 512 flows in a flat [`PacketScheduler`], and the cost of a million dynamic flows. With the
+//! arguments `qfq flat 100000`, or `1`, `2` or `3` (levels of a tree) or `nothing` instead of `flat`, it only makes
+//! that many pairs, for a tool that counts instructions. A fourth argument, `equal`, gives all the same weight. With
+//! `qfq flows`, or `qfq reserved` where the tables are made for them ahead of time, it only creates the dynamic flows:
+//! a separate process measures their cost without the remains of other runs.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -170,7 +169,7 @@ fn time(link: &mut impl Link, count: u32) -> f64 {
     (0..5).map(run).fold(f64::INFINITY, f64::min)
 }
 
-/// Makes so many pairs after the leaves were filled.
+/// Makes `number` pairs after the leaves were filled.
 fn count(mut link: impl Link, number: u32) {
     let mut lengths = Lengths(1);
     fill(&mut link, &mut lengths);
@@ -219,15 +218,14 @@ fn compare(count: u32) {
     }
 }
 
-/// Resident memory of this process in bytes, where the system tells.
+/// Returns the resident memory of this process in bytes, where the system reports it.
 fn resident() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: usize = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * 4096)
 }
 
-/// Processor time of this process in nanoseconds, to a hundredth of a second, where the system
-/// tells.
+/// Returns the processor time of this process in nanoseconds, to a hundredth of a second, where the system reports it.
 fn processor_time() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -235,7 +233,7 @@ fn processor_time() -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) * 1e7)
 }
 
-/// A tree with one class for so many flows.
+/// Returns a tree with one class for `number` flows.
 fn of_flows(algorithm: Algorithm, number: u32, reserved: bool) -> (Tree<u32>, ClassId) {
     let limits = SchedulerLimits {
         bytes: u64::MAX,

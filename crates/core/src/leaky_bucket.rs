@@ -2,7 +2,7 @@
 
 use crate::units::{Length, Nanos, Rate};
 
-/// A leaky bucket, which tells when everything charged to it has drained at its rate.
+/// A leaky bucket, from which the time is known at which everything charged to it has drained at its rate.
 ///
 /// Times are exact: the remainder of a division is carried to the next packet, so that the rate holds to the bit over
 /// any time, from 1 kbit/s to 1 Tbit/s.

@@ -165,7 +165,7 @@ impl<P, L: Size> Rejected<P, L> {
         }
     }
 
-    /// Returns the packet as it was offered, and the reason for its rejection.
+    /// Returns the rejected packet in its original form, and the reason.
     #[inline]
     pub(crate) fn of<O>(self, owner: O, len: L) -> (Packet<P, O, L>, Rejection<L>) {
         let packet = Packet {

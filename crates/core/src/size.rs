@@ -201,9 +201,9 @@ impl Ledger<Length> for AsSent {
 
 /// The amount that a flow was charged too much or too little for requests whose cost is known by now.
 ///
-/// With every estimate c, true cost a and charge t of what was served, and e = a - c where a correction was made, `sum
-/// of t + owed = sum of c + sum of e` at any time, so that in the end each flow is charged for its true cost: nothing
-/// is forgotten except by [`close`](Ledger::close). That `owed` is bounded is shown at
+/// With every estimate c, true cost a and charge t of the served requests, and e = a - c where a correction was made,
+/// `sum of t + owed = sum of c + sum of e` at any time, so that in the end each flow is charged for its true cost:
+/// nothing is forgotten except by [`close`](Ledger::close). That `owed` is bounded is shown at
 /// [`bounds::corrected`](crate::bounds::corrected).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Corrected {

@@ -1,4 +1,4 @@
-//! What an entity sends within its allowance, told in one statement.
+//! The service of an entity within its allowance, reported in one statement.
 
 use crate::support::{length, times, weight};
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
@@ -17,7 +17,7 @@ enum Step {
     Change(usize, u32),
 }
 
-/// An algorithm and its entities, and what the selected one sent untold.
+/// An algorithm and its entities, and the selected entity's unreported bytes.
 #[derive(Clone)]
 struct Rig<A: Scheduler> {
     algorithm: A,
@@ -72,7 +72,7 @@ impl<A: Scheduler + Debug> Rig<A> {
             self.used += bytes;
             return true;
         }
-        // What was sent before is charged for with what is sent now.
+        // // Bytes sent earlier are charged together with the present ones.
         let charged = charge(bytes + std::mem::take(&mut self.used));
         let (all, next) = (&mut self.entities, next.map(charge));
         if !(self.advances && self.algorithm.advance(all, id, charged, next)) {
@@ -130,7 +130,7 @@ fn compare<A: Scheduler + Debug + Clone>(
                 false => next.map(|_| LONGEST),
             };
             each.send(bytes, next);
-            // It tells each packet.
+            // // This one reports each packet.
             each.tell();
             each.allowance = 0;
             within += u32::from(at_once.send(bytes, next));

@@ -12,7 +12,7 @@ fn codel(parameters: CodelParameters) -> Codel {
     Codel::new(CodelConfig::new(parameters).unwrap())
 }
 
-/// So many bytes behind the packet in question.
+/// A backlog of `bytes` behind the packet in question.
 fn behind(bytes: u64) -> Backlog {
     Backlog {
         packets: (bytes / 1000) as u32,
@@ -26,8 +26,7 @@ struct Packet {
     bytes: u64,
 }
 
-/// What a queue did with its packets, in order: number, and whether it was sent, marked or
-/// dropped.
+/// The decisions of a queue about its packets, in order: number, and whether it was sent, marked or dropped.
 type Story = Vec<(usize, Verdict)>;
 
 /// The queue of the RFC's description (Section 5), in real numbers and with its own loop.
@@ -42,7 +41,7 @@ struct Reference {
     count: f64,
     last_count: f64,
     dropping: bool,
-    /// A mark leaves the packet that follows to tell whether the next signal is due.
+    /// A mark leaves it to the following packet to determine whether the next signal is due.
     owed: bool,
     story: Story,
 }
@@ -197,8 +196,7 @@ fn both(parameters: CodelParameters, events: &[(u64, u32, bool)]) -> (Story, Sto
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Random traffic whose load goes up and down, so that rows of drops begin, go on, end
-    /// and begin again.
+    /// Random traffic whose load rises and falls, so that series of drops begin, continue, end and begin again.
     #[test]
     fn every_packet_fares_as_the_rfc_says(
         ecn in any::<bool>(),

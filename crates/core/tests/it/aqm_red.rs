@@ -24,7 +24,7 @@ fn red(parameters: RedParameters) -> Red {
     Red::new(RedConfig::new(parameters).unwrap(), rate(8_000_000), 1)
 }
 
-/// A queue of so many packets of 1000 bytes.
+/// A queue of `packets` packets of 1000 bytes.
 fn packets(packets: u32) -> Backlog {
     Backlog {
         packets,
@@ -285,7 +285,7 @@ fn a_packet_that_an_empty_queue_rejects_does_not_end_its_idle_time() {
     red.emptied(Nanos::ZERO);
     let mut arriving = |ms| red.arriving(Nanos::from_millis(ms), Backlog::default(), length(1000));
     assert_eq!(arriving(1), Verdict::Drop);
-    // What is sent again later finds no trace of the queue, at a packet a millisecond.
+    // // Later traffic finds no trace of the queue, at a packet a millisecond.
     assert_eq!(arriving(1000), Verdict::Pass);
     assert!(average(&red) < 1e-6, "{}", average(&red));
 }
@@ -401,7 +401,7 @@ fn parameters_out_of_range_are_refused_with_one_sentence() {
 /// One thing that happens to a queue.
 #[derive(Clone, Debug)]
 enum Event {
-    /// Arrivals that find so many packets.
+    /// Arrivals that find `queue` packets.
     Arrivals { queue: u32, count: u32 },
     /// An idle time.
     Idle { micros: u64 },

@@ -17,8 +17,8 @@ fn packets(work: Work) -> f64 {
     work.bytes() / f64::from(L)
 }
 
-/// A flow of weight 0.25 beside 999 of weight 0.75 10^-3, with a transmit queue of as many
-/// packets: `1k-highw` of the QFQ+ paper.
+/// A flow of weight 0.25 next to 999 of weight 0.75 10^-3, with a transmit queue of `queue` packets: `1k-highw` of the
+/// QFQ+ paper.
 fn high_weight(queue: u32) -> Terms {
     let transmit = Transmit::packets(queue, length(L));
     Terms::new(weight(1000), 4000, length(L), length(L), transmit).unwrap()
@@ -213,7 +213,7 @@ fn flows_in_an_aggregate_have_less_than_theorem_1s_bound() {
     }
 }
 
-/// The error of an inverse weight, exactly, beside what is allowed for it.
+/// Compares the exact error of an inverse weight with the allowance for it.
 #[test]
 fn rounding_allows_for_the_error_of_a_share_and_little_more() {
     let one = 1u64 << FRACTION;
@@ -311,7 +311,7 @@ proptest! {
         }
     }
 
-    /// The 32nd of L decides only beside much longer packets.
+    /// The 32nd of L decides only next to much longer packets.
     #[test]
     fn an_actual_slot_covers_a_packet_and_is_less_than_two(terms in any_terms(), own in 1u32..=65_535) {
         let sigma = Slot::Actual.of(&terms);
@@ -342,7 +342,7 @@ proptest! {
         mut offers in prop::collection::vec((1u32..=1_000_000, 1u32..=65_535), 1..20),
         lone in 0u32..3,
     ) {
-        // Often one long packet beside short ones.
+        // // Often one long packet next to short ones.
         if lone > 0 {
             for offer in &mut offers[1..] {
                 offer.1 = 1 + offer.1 % 200;
@@ -398,7 +398,7 @@ proptest! {
             let bounds = plus.map(|bound| bound(&aggregate, slot));
             prop_assert!(bounds.windows(2).all(|pair| no_more(pair[0], pair[1])));
         }
-        // M = 1: the flow's budget is one packet, and DRR has nobody to choose.
+        // // M = 1: the flow's budget is one packet, and DRR has no choice.
         let alone = Aggregate::new(terms, 1, 1).unwrap();
         for slot in SLOTS {
             for (plain, plus) in IN_ORDER.iter().zip(plus) {
@@ -528,8 +528,8 @@ fn capacity(transmit: Transmit) -> u64 {
     }
 }
 
-/// Runs `algorithm` on many sets of flows: B-WFI and T-WFI are never more than `bound`, and
-/// somewhere nearly as much, beside other flows and with no queue to cover for them.
+/// Runs `algorithm` on many sets of flows: B-WFI and T-WFI are never more than `bound`, and somewhere nearly as much,
+/// next to other flows and without a queue that hides the difference.
 fn never_exceeds<A: Scheduler>(
     algorithm: impl Fn() -> A,
     bound: impl Fn(&[Offer], usize, Transmit, u64) -> Wfi,
@@ -538,7 +538,7 @@ fn never_exceeds<A: Scheduler>(
     never_exceeds_among((300, random_offers), algorithm, bound, reached);
 }
 
-/// The same among so many such sets.
+/// Does the same for `sets` such sets.
 fn never_exceeds_among<A: Scheduler>(
     (sets, set): (u64, fn(&mut Random) -> Vec<Offer>),
     algorithm: impl Fn() -> A,

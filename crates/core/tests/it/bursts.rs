@@ -1,4 +1,4 @@
-//! Bursts are what as many single calls are, and who asks is told how long packets waited.
+//! Bursts equal the same number of single calls, and callers that ask for it get the sojourn times of packets.
 
 use crate::support::{length, weight};
 use fairlane_core::sched::{Algorithm, Drr, Fifo, Plus, Qfq, Wf2qPlus};
@@ -197,7 +197,7 @@ fn a_rejected_packet_comes_back_without_its_time() {
         link.enqueue_at(flow, length(100), "short", Nanos(n))
             .unwrap();
     }
-    // Whoever's clock goes backwards is told that nobody waited.
+    // // With a clock that goes backwards, every sojourn time is 0.
     for (now, sojourn) in [(5, 5), (0, 0), (7, 5)] {
         let packet = link.dequeue_at(Nanos(now)).unwrap();
         assert_eq!(packet.payload.sojourn, Nanos(sojourn));

@@ -176,7 +176,7 @@ impl<A: Scheduler> Served<A> {
         self.queue.enqueue(id, cost(estimated), actual).unwrap();
     }
 
-    /// Corrects one of those in flight, of `flow` or of anybody.
+    /// Corrects a request in flight, of `flow` or of any flow.
     fn correct(&mut self, flow: Option<usize>) {
         let mine = |&at: &usize| flow.is_none_or(|flow| self.in_flight[at].0 == flow);
         let any: Vec<usize> = (0..self.in_flight.len()).filter(mine).collect();
@@ -238,7 +238,7 @@ struct Case {
     own: Tenant,
 }
 
-/// Nobody is further behind his share by true cost than the bound.
+/// Checks that no flow is further behind its share by true cost than the bound.
 fn within_bounds<A: Scheduler>(
     algorithm: A,
     tenants: &[Tenant],
@@ -316,8 +316,8 @@ proptest! {
     }
 }
 
-/// Who always asks for less than he needs does not get more for it in the end; without corrections he
-/// would get ten times his share. And what the bound adds is needed.
+/// A flow that always asks for less than it needs does not get more for it in the end; without corrections it would get
+/// ten times its share. The addition to the bound is needed.
 #[test]
 fn estimates_that_are_always_wrong_change_no_share() {
     let honest = Tenant {
@@ -399,7 +399,7 @@ fn a_correction_is_for_the_next_request_whether_one_waits_or_not() {
     assert_eq!(queue.balance(flow), Some(0));
     let correction = Correction { by: -99, beyond: 0 };
     assert_eq!(queue.correct(ticket, cost(1)), Ok(correction));
-    // No request is charged less than a unit, and none is refunded what it was not charged.
+    // // No request is charged less than a unit, and none is refunded more than its charge.
     serve(&mut queue, flow, 40);
     assert_eq!(queue.balance(flow), Some(-60));
     serve(&mut queue, flow, 70);

@@ -112,8 +112,8 @@ fn pairs() -> [(Discipline<u32>, [ClassId; 2]); 2] {
     ]
 }
 
-/// Beside the same queues without looks: a look shows what would be taken at that time, what is taken next
-/// is what was shown, whatever came and however long it took, and as many packets wait.
+/// Compared with the same queues without peeking: a peek shows the packet that would be taken at that time, the next
+/// dequeue returns it, whatever arrives and however long it takes, and the backlog is the same.
 #[test]
 fn what_a_look_shows_is_taken_next() {
     for (queues, leaves) in pairs() {

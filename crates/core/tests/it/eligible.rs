@@ -1,5 +1,5 @@
-//! WF2Q+ and WF2Q beside their own definitions, and what is special about serving only those who
-//! have started: nobody is ahead of a share by more than a packet.
+//! WF2Q+ and WF2Q against their own definitions, and the effect of serving only entities that have started: none is
+//! ahead of its share by more than a packet.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -136,7 +136,7 @@ impl Equations {
         }
     }
 
-    /// Whether `id`, or nobody, may be next.
+    /// Whether `id`, or no entity, may be next.
     fn may_be_next(&self, id: Option<usize>) -> bool {
         let eligible = self.entities.values().filter(|e| e.start <= self.now);
         let earliest = eligible.filter_map(|entity| entity.finish).min();
@@ -148,7 +148,7 @@ impl Equations {
     }
 }
 
-/// The algorithm and the equations, told the same.
+/// The algorithm and the equations, with the same input.
 struct Both<'a> {
     random: Random,
     weights: &'a [u32],
@@ -473,7 +473,7 @@ fn stays_behind_its_share<A: Scheduler>(new: fn() -> A) {
     }
 }
 
-/// What a workload with flows that come and go sends, and when virtual time is then.
+/// Returns the departures of a workload with flows that come and go, and the virtual time after it.
 fn departures<A: Scheduler>(algorithm: A, now: fn(&A) -> VirtualTime) -> (Vec<u32>, VirtualTime) {
     let mut link = scheduler(algorithm);
     let mut random = Random(5);
@@ -760,7 +760,7 @@ fn a_queue_may_be_longer_than_virtual_time() {
     check(&link);
 }
 
-/// All of a flow's backlog is discarded: what was sent of it stays accounted for.
+/// All of a flow's backlog is discarded: its earlier service stays accounted for.
 #[test]
 fn the_fluid_server_forgets_what_is_discarded() {
     for sent in 0..10 {
@@ -839,8 +839,8 @@ fn a_finish_time_of_many_turns_ago_keeps_nobody_back() {
     wf2q_plus.backlogged(&mut entities, ids[0], packet);
     wf2q_plus.served(packet);
     wf2q_plus.reschedule(&mut entities, ids[0], packet, None);
-    // V goes on by half a byte's units for each byte: to the start of the 256th quarter from
-    // there, where F of then lies most of a quarter ahead.
+    // // V advances by half a byte's units for each byte: to the start of the 256th quarter from there, where F of then
+    // lies most of a quarter ahead.
     let mut left = (1u64 << 31) - (quarter >> 39) / 100 * 85;
     while left > 0 {
         let bytes = left.min(1 << 20);

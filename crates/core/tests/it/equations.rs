@@ -1,4 +1,4 @@
-//! QFQ beside its own definition: Eqs. 2 to 6 and 29 of the report.
+//! QFQ against its own definition: Eqs. 2 to 6 and 29 of the report.
 
 use crate::support::rounded::{Arrivals, Definition, Flow, Reference, drive, sets_of_flows};
 use crate::support::{Offer, times};

@@ -1,6 +1,5 @@
-//! What went wrong in schedulers that people trusted, and does not here. Changes under
-//! load are in `changes`, wrong shares in `failures_of_shares`, aggregates in
-//! `failures_of_aggregates`.
+//! Failures of widely used schedulers that do not occur here. Changes under load are in `changes`, wrong shares in
+//! `failures_of_shares`, aggregates in `failures_of_aggregates`.
 
 use std::cell::Cell;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -204,7 +203,7 @@ fn becoming_backlogged_twice_is_becoming_backlogged_once() {
     for_every_algorithm!(test);
 }
 
-/// CVE-2025-38177, CVE-2026-74284: a second notice took somebody else out of the round.
+/// CVE-2025-38177, CVE-2026-74284: a second notice removed another flow from the round.
 #[test]
 fn becoming_idle_twice_is_becoming_idle_once() {
     fn test<A: Scheduler>(algorithm: A) {
@@ -233,7 +232,7 @@ fn becoming_idle_twice_is_becoming_idle_once() {
     for_every_algorithm!(test);
 }
 
-/// CVE-2026-22976: a reset took out of a list what was never in it.
+/// CVE-2026-22976: a reset removed from a list an entry that was never in it.
 #[test]
 fn a_flow_that_was_never_backlogged_can_be_emptied_and_removed() {
     fn test<A: Scheduler>(algorithm: A) {
@@ -332,7 +331,7 @@ fn advances_by_the_sum_of_weights<A: Scheduler + Clone>(algorithm: A, now: fn(&A
         }
         let expected = (work << FRACTION) / sum;
         let advanced = now(&bare.algorithm).distance_from(start) as u128;
-        // A byte's 2^40 times what the inverse of the sum lost below its 64 bits.
+        // // A byte's 2^40 times the part of the sum's inverse below its 64 bits.
         let lost = expected - advanced;
         assert!(
             lost <= (work >> (64 - FRACTION)) + 1,
@@ -340,7 +339,7 @@ fn advances_by_the_sum_of_weights<A: Scheduler + Clone>(algorithm: A, now: fn(&A
         );
         bare.check();
 
-        // Whoever leaves no longer counts, and V is faster.
+        // // Entities that leave no longer count, and V is faster.
         for index in 1..bare.entities.len() {
             let _ = bare.algorithm.remove(&mut bare.entities, id(index));
         }

@@ -1,5 +1,4 @@
-//! What went wrong in QFQ+, where flows are served in aggregates, and does not here,
-//! whatever algorithm is below.
+//! Failures of QFQ+, where flows are served in aggregates, that do not occur here, whatever the algorithm below.
 
 use std::num::NonZeroU32;
 
@@ -21,9 +20,8 @@ struct Service {
     charged: u32,
 }
 
-/// An algorithm that sees to it that what SCHED+ says about an aggregate is true: it is
-/// charged for what the link did for it, and for no more than the budget that it was
-/// granted.
+/// An algorithm that checks the statements of SCHED+ about an aggregate: it is charged for the link's work for it, and
+/// for no more than the budget that it was granted.
 #[derive(Clone, Debug)]
 struct Audited<A> {
     algorithm: A,
@@ -147,7 +145,7 @@ macro_rules! for_every_plus_with_a_clock {
     };
 }
 
-/// What each of them holds at first.
+/// The initial backlog of each of them.
 const PACKETS: u32 = 40;
 
 /// Two aggregates of four flows of weight 1 each: numbers 0 to 3 with packets of 1000

@@ -1,4 +1,4 @@
-//! GFQ beside its own definition: WF2Q+ with S rounded down and F rounded up to slots.
+//! GFQ against its own definition: WF2Q+ with S rounded down and F rounded up to slots.
 
 use crate::support::rounded::{self, Arrivals, Definition, Flow, sets_of_flows};
 use crate::support::{Offer, config, drain, length, scheduler};

@@ -1,5 +1,5 @@
-//! Flows that go idle and come back: what they did before, and how long they were away,
-//! neither helps nor harms them; nor does it matter where virtual time stands.
+//! Flows that become idle and return: their earlier service and the length of the pause neither help nor harm them; nor
+//! does the position of virtual time matter.
 
 use crate::support::{
     OfBound as _, Offer, Random, Wfi, check, config, drain, length, next, scheduler,
@@ -114,8 +114,8 @@ fn a_flow_that_leaves_early_and_comes_back_waits_for_its_finish_time() {
     }
 }
 
-/// A flow with one packet at a time, which is back as soon as it left, beside one with a
-/// standing backlog, on a link most of which is reserved for somebody who is not there.
+/// A flow with one packet at a time, which returns as soon as it left, next to one with a standing backlog, on a link
+/// most of which is reserved for an absent flow.
 #[test]
 fn coming_and_going_at_every_packet_gains_nothing() {
     fn test<A: Scheduler>(algorithm: A, max_length: u32, weight: u32) {
@@ -143,8 +143,8 @@ fn coming_and_going_at_every_packet_gains_nothing() {
     }
 }
 
-/// What a workload with flows that come, go, change and are emptied sends, and where
-/// virtual time is after it.
+/// Returns the departures of a workload with flows that come, go, change and are flushed, and the virtual time after
+/// it.
 fn departures(start: VirtualTime) -> (Vec<(FlowId, u32)>, VirtualTime) {
     let mut link = scheduler(Qfq::starting_at(start));
     let mut random = Random(5);
@@ -244,9 +244,9 @@ fn a_finish_time_of_long_ago_does_not_count() {
     }
 }
 
-/// While a flow of long packets is there, slots are coarse, and a flow of short ones may
-/// be served until its F is many of its own slots after V. Beside flows of large weight
-/// slots are fine again: then it is kept back by one of them, not by all.
+/// While a flow of long packets is there, slots are coarse, and a flow of short ones may be served until its F is many
+/// of its own slots after V. Next to flows of large weight slots are fine again: then it is delayed by one of them, not
+/// by all.
 #[test]
 fn a_finish_time_from_coarse_slots_keeps_a_flow_back_by_one_fine_slot() {
     let mut link = scheduler(Qfq::new());
@@ -328,7 +328,7 @@ fn an_emptied_flow_is_passed_over_and_the_others_keep_their_order() {
     test(SKps::new());
 }
 
-/// Adding and removing others leaves no trace in the shares of those who stay.
+/// Adding and removing flows leaves no trace in the shares of the remaining ones.
 #[test]
 fn a_flow_removed_and_added_again_is_a_new_flow() {
     fn test<A: Scheduler + Clone>(algorithm: A) {

@@ -67,7 +67,7 @@ impl Packet {
     }
 }
 
-/// What comes out of one of the two links, as it arrives behind it.
+/// Returns the output of one of the two links, in order of arrival behind it.
 fn link<A: Scheduler>(algorithm: A, mut packets: Vec<Packet>) -> Vec<Packet> {
     packets.sort_by_key(|packet| packet.arrives);
     let per_flow = Limits {

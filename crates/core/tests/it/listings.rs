@@ -1,9 +1,9 @@
 //! QFQ as its report lists it, in whole numbers that never wrap: by which rule for the start of a flow that
 //! becomes backlogged ER and EB stay sorted by F (Theorems 6 and 7), on which the listings rely.
 //!
-//! Shares are 1 / 2^n and add up to 1. So V advances by the bytes of a packet, F = S + l / phi, and all
-//! timestamps are whole numbers. Figures, equations and theorems are numbered as in F. Checconi, P. Valente,
-//! L. Rizzo, *QFQ*, technical report, 2010. What follows from it is told in `docs/corrections.md`.
+//! Shares are 1 / 2^n and add up to 1. So V advances by the bytes of a packet, F = S + l / phi, and all timestamps are
+//! whole numbers. Figures, equations and theorems are numbered as in F. Checconi, P. Valente, L. Rizzo, *QFQ*,
+//! technical report, 2010. The conclusions are in `docs/corrections.md`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -12,7 +12,7 @@ use crate::support::{Random, config, length, scheduler, times};
 use fairlane_core::sched::Qfq;
 use fairlane_core::{FlowId, PacketScheduler};
 
-/// What S becomes where a flow becomes backlogged.
+/// The rule for S of a flow that becomes backlogged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     /// max(V, F): Fig. 4, line 8.
@@ -39,7 +39,7 @@ struct Flow {
     group: usize,
     start: u64,
     finish: u64,
-    /// Lengths of what it holds.
+    /// Lengths of its queued packets.
     queue: VecDeque<u64>,
 }
 
@@ -209,7 +209,7 @@ impl Model {
     }
 }
 
-/// What carries packets of flows.
+/// A link for packets of flows.
 trait Link {
     fn enqueue(&mut self, flow: usize, bytes: u64);
 

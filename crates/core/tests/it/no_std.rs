@@ -1,5 +1,5 @@
-//! The core stands without the standard library and without `unsafe`. A build for a
-//! target without either library is the proof; this tells sooner, and where.
+//! The core builds without the standard library and without `unsafe`. A build for a target without either library is
+//! the proof; this test fails sooner, and names the place.
 
 use std::fs;
 use std::path::{Path, PathBuf};

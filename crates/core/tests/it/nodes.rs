@@ -1,6 +1,5 @@
-//! Every algorithm at an inner node, over every other at the leaves: two levels built from
-//! the contract alone. A node is an entity of the root, told when it becomes backlogged,
-//! what it was charged and when it is idle.
+//! Every algorithm at an inner node, over every other at the leaves: two levels built from the contract alone. A node
+//! is an entity of the root, which is notified when it becomes backlogged, of its charges, and when it becomes idle.
 
 use std::collections::VecDeque;
 
@@ -57,7 +56,7 @@ impl<B: Scheduler> Node<B> {
         }
     }
 
-    /// Sends the packet that `head` told.
+    /// Sends the packet that `head` returned.
     fn pop(&mut self) -> (usize, Length) {
         let flow = self.algorithm.select(&self.entities);
         let flow = flow.get().expect("it has a head");

@@ -1,7 +1,6 @@
-//! One sequence of random operations, driven through every algorithm beside a
-//! model of plain queues: nothing is lost, duplicated or reordered within a flow,
-//! the link never idles while something waits, every count adds up, and the
-//! algorithm's invariants hold after each operation.
+//! One sequence of random operations, driven through every algorithm and a model of plain queues: nothing is lost,
+//! duplicated or reordered within a flow, the link never idles with a backlog, every count adds up, and the algorithm's
+//! invariants hold after each operation.
 //!
 //! Algorithms are listed in `support/algorithms.rs`; the model is the testkit's.
 
@@ -40,7 +39,7 @@ fn cases() -> ProptestConfig {
 macro_rules! tests {
     ($($algorithm:ident: $make:expr;)*) => {
         proptest! {
-            // The smallest input is printed; what it shows becomes a test with a name.
+            // // The smallest input is printed, and becomes a named test.
             #![proptest_config(cases())]
 
             $(
@@ -61,9 +60,8 @@ mod agrees_with_the_model {
     algorithms::algorithms!(tests);
 }
 
-/// Each leaves with its weight as soon as it was served, ahead of V, which then runs faster:
-/// in the end V is further beyond those who still wait than Theorem 4 of the QFQ report has
-/// it for weights that stay.
+/// Each leaves with its weight as soon as it was served, ahead of V, which then runs faster: in the end V is further
+/// beyond the remaining flows than Theorem 4 of the QFQ report allows for constant weights.
 #[test]
 fn qfq_bears_that_all_weights_fall_one_after_the_other() {
     let heavy = Config {

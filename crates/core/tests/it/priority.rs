@@ -1,4 +1,4 @@
-//! Strict priority beside its own definition: a queue of turns for each level.
+//! Strict priority against its own definition: a queue of turns for each level.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,7 @@ use fairlane_core::FlowId;
 use fairlane_core::sched::Priority;
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
 
-/// Whose turns are to come, by level.
+/// The coming turns, by level.
 #[derive(Default)]
 struct Turns {
     turns: BTreeMap<u32, VecDeque<usize>>,

@@ -1,13 +1,12 @@
 //! Only the proportions of weights count: multiplied by one number, they lead to the same order
 //! and the same bounds.
 //!
-//! To the packet, with DRR and all that know no weights or only which is the larger. Where weights
-//! are inverted, that is done to 40 bits, and timestamps that are equal by the equations may
-//! be told apart one way or the other by what was cut off: there the order is the same to the
-//! packet where nothing is, with weights and their sum powers of two, and everywhere a flow's service
-//! is the same to what it is guaranteed. Slots of virtual time are powers of two as well (Eq. 4
-//! of the QFQ report): a factor between two of these moves some flows to slots up to twice as
-//! long or half, and what they are guaranteed with them.
+//! To the packet, with DRR and all that know no weights or only which is the larger. Where weights are inverted, that
+//! is done to 40 bits, and timestamps that are equal by the equations may differ either way by the truncated part:
+//! there the order is the same to the packet if nothing is truncated, with weights and their sum powers of two, and
+//! everywhere a flow's service is the same to within its guarantee. Slots of virtual time are powers of two as well
+//! (Eq. 4 of the QFQ report): a factor between two of these moves some flows to slots up to twice as long or half, and
+//! their guarantees with them.
 
 use crate::support::{config, length, next, scheduler, some_cases, weight};
 use fairlane_core::Scheduler;
@@ -79,7 +78,7 @@ fn apart<A: Scheduler + Clone>(algorithm: A, flows: &[(u32, u32)], factor: u32) 
     worst
 }
 
-/// What an algorithm of this name guarantees each of these flows, at a scale.
+/// Returns the guarantee of an algorithm of this name to each of these flows, at a scale.
 fn guaranteed(name: &str, flows: &[(u32, u32)], factor: u32, head: Head) -> Vec<Option<Wfi>> {
     let algorithm = name.parse().unwrap();
     let shares = flows

@@ -1,4 +1,4 @@
-//! SCFQ beside its definition: tags of packets as they arrive, the smallest first.
+//! SCFQ against its definition: tags of packets as they arrive, the smallest first.
 
 use std::collections::VecDeque;
 

@@ -70,10 +70,9 @@ fn keeps_within_the_index<A: Scheduler>(new: fn() -> A) {
     }
 }
 
-/// B-WFI^k < 4 phi sigma_i + phi L, for every flow at every packet (Eq. 7): the bound that holds
-/// ([`bounds::qfq`], docs/corrections.md), phi (3 sigma_i + L_k / phi + L - L_k) between packets, in
-/// slots alone, as L_k / phi is a slot at most. What the report prints in its place, 3 phi sigma_i +
-/// 2 phi L (Theorem 1), is exceeded below.
+/// B-WFI^k < 4 phi sigma_i + phi L, for every flow at every packet (Eq. 7): the bound that holds ([`bounds::qfq`],
+/// docs/corrections.md), phi (3 sigma_i + L_k / phi + L - L_k) between packets, in slots alone, as L_k / phi is a slot
+/// at most. The report's bound, 3 phi sigma_i + 2 phi L (Theorem 1), is exceeded below.
 #[test]
 fn qfq_keeps_every_flow_within_the_worst_case_fair_index() {
     keeps_within_the_index(Qfq::new);
@@ -186,13 +185,12 @@ fn qfq_shares_are_right_to_one_in_a_hundred_thousand() {
     }
 }
 
-/// Each flow's turn serves its quantum, give or take a packet, and no flow takes two
-/// turns between two of another. So at any packet, no flow is further ahead of another
-/// than one quantum and the longest packet that a turn may leave unsent; and where a
-/// round ends, nobody is a quantum from the fair share.
+/// Each flow's turn serves its quantum, give or take a packet, and no flow takes two turns between two of another. So
+/// at any packet, no flow is further ahead of another than one quantum and the longest packet that a turn may leave
+/// unsent; and where a round ends, no flow is a quantum from the fair share.
 #[test]
 fn drr_shares_are_right_to_a_quantum_at_every_packet() {
-    // Of one flow alone, nobody sees where a turn ends.
+    // // Of one flow alone, the end of a turn is invisible.
     for (name, offers, packets) in sets_of_flows().split_off(1) {
         let unit = offers
             .iter()

@@ -221,7 +221,7 @@ fn a_tree_that_is_emptied_under_its_places_is_empty_at_the_next_dequeue() {
     }
 }
 
-/// A class is told idle once, whatever took its packets.
+/// A class becomes idle once, whatever removed its packets.
 #[test]
 fn a_class_flushed_while_it_waits_is_passed_over_once_and_stalls_nobody() {
     for algorithm in of_any_class() {
@@ -299,7 +299,7 @@ fn flushed_queues_under_algorithms_that_follow_packets_leave_no_places() {
         }
         order.sort_unstable();
         assert_eq!(order, [0, 2, 3, 5, 6, 8]);
-        // All at once: the class above has a place, and nobody to give it to.
+        // // All at once: the class above has a place, and no child for it.
         for &leaf in &leaves {
             tree.enqueue(leaf, 0, length(500), 1, Nanos::ZERO).unwrap();
         }
@@ -436,7 +436,7 @@ fn no_two_queues_drop_in_step_whether_made_so_or_changed() {
     });
     for (at, one) in gaps.iter().enumerate() {
         for (other, two) in gaps.iter().enumerate().filter(|&(other, _)| other != at) {
-            // Not a drop later either; the first ones tell of the average that rises.
+            // // Not a drop later either; the first ones depend on the rising average.
             let same = (0..3).any(|later| one[10..30] == two[10 + later..30 + later]);
             assert!(!same, "queues {at} and {other} drop in step");
         }
@@ -475,7 +475,7 @@ fn a_limit_lowered_below_the_backlog_keeps_what_is_queued_and_counts_it() {
     assert_eq!((stats.queued.packets, stats.accepted.packets), (3, 11));
 }
 
-/// What has no class is not enqueued into one.
+/// A packet without a class is not enqueued into one.
 #[test]
 fn a_packet_goes_into_the_class_that_was_named_or_comes_back() {
     let mut tree: Tree<u32> = tree(Algorithm::Drr);

@@ -1,4 +1,4 @@
-//! Classes that go on below another parent, with all that they have.
+//! Moves of classes below another parent, with everything in them.
 
 use crate::support::{Random, length, weight};
 use fairlane_core::aqm::{AqmConfig, CodelConfig, Probability, RedConfig, RedParameters};
@@ -36,7 +36,7 @@ fn put(tree: &mut Tree<u32>, class: ClassId, number: u32) {
     accepted.unwrap();
 }
 
-/// Whose packet leaves at a time, and which; or when one may.
+/// Returns the class and the packet that leave at a time; or the time when one may.
 fn next(tree: &mut Tree<u32>, now: Nanos) -> Result<(ClassId, u32), Option<Nanos>> {
     let answer = tree.dequeue(now, |_| {});
     tree.invariants().unwrap();

@@ -1,4 +1,4 @@
-//! Random operations on random trees, of all algorithms, beside a model.
+//! Random operations on random trees, of all algorithms, compared with a model.
 
 use proptest::prelude::*;
 

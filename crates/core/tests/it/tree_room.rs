@@ -1,4 +1,4 @@
-//! Room: whoever keeps to his own loses nothing, however many others fill the link.
+//! Buffer reservations: a class or flow within its own has no drops, however many others fill the link.
 
 use std::cell::Cell;
 
@@ -177,7 +177,7 @@ fn a_packet_longer_than_those_that_give_way_takes_as_many_as_it_needs() {
     assert!(gone.iter().all(|gone| gone.class == short));
 }
 
-/// The first packet's length is what the algorithm was told of.
+/// The algorithm was given the first packet's length.
 #[test]
 fn whoever_gives_way_keeps_his_place_and_his_head() {
     for algorithm in of_any_class() {
@@ -390,9 +390,8 @@ fn a_flow_has_room_once_another_is_forgotten() {
     tree.invariants().unwrap();
 }
 
-/// A packet a millisecond leaves, and three come of sources that nobody has seen before; of the
-/// flow that was there one comes from time to time, which is less than its share. What of that is
-/// lost, and how long a packet waits at most, in milliseconds.
+/// A packet a millisecond leaves, and three arrive from new sources; the old flow sends one from time to time, which is
+/// less than its share. Returns that flow's drops, and the longest sojourn time in milliseconds.
 fn light_flow_among_newcomers(algorithm: Algorithm, most: u32, every: u64) -> (u64, u64) {
     const LIGHT: u64 = u64::MAX;
     let mut tree = link(algorithm, 400);
@@ -471,7 +470,7 @@ fn a_leaf_keeps_the_room_that_it_had_until_it_was_empty_once() {
         assert_eq!((outcome, gone[0].class), (Ok(()), flood));
     }
     assert_eq!(tree.kept().packets, 14);
-    // Who was empty has what he was given then.
+    // // A class that was empty has its new reservation at that time.
     tree.flush(voice, Nanos::ZERO, |_| {}).unwrap();
     tree.expire_idle(Nanos::ZERO);
     tree.invariants().unwrap();
@@ -492,7 +491,7 @@ fn room_that_is_kept_beyond_what_is_due_goes_when_somebody_needs_it() {
             .unwrap();
     }
     assert_eq!(tree.kept().packets, 18);
-    // Where all of it is not enough, nobody loses any.
+    // // If all of it does not suffice, no leaf loses any.
     assert!(tree.add_leaf(ClassId::ROOT, class(1), leaf(19)).is_err());
     assert!(
         tree.change_leaf_when_empty(two, leaf(20), Nanos::ZERO)
@@ -500,7 +499,7 @@ fn room_that_is_kept_beyond_what_is_due_goes_when_somebody_needs_it() {
     );
     tree.expire_idle(Nanos::ZERO);
     assert_eq!(tree.kept().packets, 18);
-    // 18 are kept, of which 16 are due to nobody.
+    // // 18 are reserved, of which 16 are due to no leaf.
     let third = tree.add_leaf(ClassId::ROOT, class(1), leaf(18)).unwrap();
     assert_eq!(tree.kept().packets, 20);
     tree.expire_idle(Nanos::ZERO);

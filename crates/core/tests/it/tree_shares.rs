@@ -31,7 +31,7 @@ impl Busy {
         self.tree.enqueue(leaf, 0, len, 0, Nanos::ZERO).unwrap();
     }
 
-    /// Bytes that each class sent of so many packets.
+    /// Returns the bytes that each class sent, of `packets` packets.
     fn serve(&mut self, packets: u32, leaves: &[ClassId]) -> Vec<f64> {
         let mut sent = vec![0.0; leaves.len()];
         for n in 0..packets {

@@ -1,4 +1,4 @@
-//! What each flow of a class sent, told in walks of many steps while flows come and go.
+//! The traffic of each flow of a class, reported in walks of many steps while flows come and go.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 /// Digests of flows that have packets all the time.
 const STEADY: u64 = 5;
 
-/// A class of flows, what happened to it, and what was told of it.
+/// A class of flows, its events, and its reports.
 struct Told {
     tree: Tree<u64>,
     class: ClassId,
@@ -23,7 +23,7 @@ struct Told {
     told: HashMap<u64, Count>,
     /// In this walk.
     seen: HashMap<u64, u32>,
-    /// What each had sent when this walk began.
+    /// The traffic of each before this walk began.
     at_begin: HashMap<u64, Count>,
 }
 
@@ -73,7 +73,7 @@ impl Told {
         }
     }
 
-    /// A step of a walk that looks at so many flows.
+    /// Makes a step of a walk that examines `most` flows.
     fn walk(&mut self, most: usize) {
         let (mut left, mut looked) = (most, 0);
         let Told {
@@ -102,14 +102,14 @@ impl Told {
         }
     }
 
-    /// At the end of a walk: who was there all the time and had sent something was told once.
+    /// Checks at the end of a walk that each flow which was there all the time and had traffic was reported once.
     fn walked(&mut self) {
         let packets =
             |of: &HashMap<u64, Count>, flow| of.get(&flow).map_or(0, |count| count.packets);
         for flow in 0..STEADY {
             let times = self.seen.get(&flow).copied().unwrap_or(0);
             assert!(times <= 1, "flow {flow} was told {times} times");
-            // What it sent before this walk began was told by now, and nothing that it did not send.
+            // // Its traffic before this walk began has been reported by now, and nothing that it did not send.
             let told = packets(&self.told, flow);
             let had = packets(&self.at_begin, flow);
             assert!(told >= had, "{told} of {had} of flow {flow}");
@@ -179,7 +179,7 @@ fn one(len: u32) -> Count {
     }
 }
 
-/// A tree with a class of at most so many flows.
+/// Returns a tree with a class of at most `most` flows.
 fn small(most: u32) -> (Tree<u64>, ClassId) {
     let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
     let flows = FlowsConfig {
@@ -250,7 +250,7 @@ fn nothing_is_counted_before_it_is_asked_for_and_the_table_comes_back() {
     assert_eq!(table, [passed, passed]);
     pass(&mut tree, class, 2);
     assert_eq!(told(&mut tree, class), []);
-    // Where there are no flows, what was given comes back.
+    // // If there are no flows, the table that was passed is returned.
     let table = tree.tally_flows(ClassId::ROOT, Some(Vec::with_capacity(7)));
     assert!(table.is_empty() && table.capacity() >= 7);
     assert!(!tree.is_tallied(ClassId::ROOT) && !tree.is_tallied(ClassId::new(9)));

@@ -1,4 +1,4 @@
-//! S-KPS beside its own definition.
+//! S-KPS against its own definition.
 
 use crate::support::rounded::{self, Arrivals, Definition, Flow};
 use crate::support::{Offer, Random, check, config, drain, length, next, scheduler, weight};
@@ -186,8 +186,7 @@ impl Bare {
     }
 }
 
-/// The others would finish earlier, one of them in the same slot; V goes on over many
-/// slots meanwhile.
+/// The others would finish earlier, one of them in the same slot; V advances over many slots meanwhile.
 #[test]
 fn an_entity_on_hold_stays_selected_whoever_comes() {
     for again in [true, false] {
@@ -224,7 +223,7 @@ fn an_entity_on_hold_stays_selected_whoever_comes() {
     }
 }
 
-/// Who comes last to a slot is served first in it; only its F keeps this flow back.
+/// The last entity to enter a slot is served first in it; only its F keeps this flow back.
 #[test]
 fn a_flow_that_was_served_ahead_of_its_share_waits_for_its_finish_time() {
     let mut link = scheduler(SKps::new());

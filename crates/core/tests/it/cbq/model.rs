@@ -1,4 +1,4 @@
-//! Random operations beside a model of what a link should hold.
+//! Random operations, compared with a model of a link's content.
 
 use fairlane_core::Dequeue;
 use fairlane_core::aqm::AqmConfig;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::rig::*;
 
-/// What may happen to a link.
+/// An operation on a link.
 #[derive(Clone, Debug)]
 enum Op {
     Enqueue {
@@ -21,7 +21,7 @@ enum Op {
     Dequeue,
     /// Time passes, in microseconds.
     Wait(u64),
-    /// Time passes until somebody may send.
+    /// Time passes until a class may send.
     WaitAsTold,
     AddInner {
         parent: usize,
@@ -99,7 +99,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a link should hold, class by class.
+/// The expected content of a link, class by class.
 #[derive(Default)]
 struct Model {
     queues: BTreeMap<ClassId, VecDeque<(u32, u64)>>,
@@ -117,8 +117,8 @@ impl Model {
 }
 
 proptest! {
-    /// Packets leave in the order of their class, each once, whatever happens to the
-    /// classes; nobody waits for ever; and every count is the sum of its parts.
+    /// Packets leave in the order of their class, each once, whatever happens to the classes; none is queued for ever;
+    /// and every count is the sum of its parts.
     #[test]
     fn no_packet_is_lost_or_forgotten(
         granularity in prop_oneof![2 => Just(0u64), 1 => Just(10_000_000)],
@@ -193,7 +193,7 @@ proptest! {
             let queued: usize = model.queues.values().map(VecDeque::len).sum();
             prop_assert_eq!(cbq.len() as usize, queued);
         }
-        // What is left is sent, in as many looks as there are packets and suspensions.
+        // // The rest is sent, in as many calls as there are packets and suspensions.
         for _ in 0..10_000 {
             match cbq.dequeue(now, |_| {}) {
                 Dequeue::Packet(_) => {}

@@ -18,7 +18,7 @@ pub(super) fn length(bytes: u32) -> Length {
     Length::new(bytes).unwrap()
 }
 
-/// A class of so many Mbit/s with packets of at most 1500 bytes.
+/// Returns a class of `mbit` Mbit/s with packets of at most 1500 bytes.
 pub(super) fn class(mbit: u64) -> CbqClass {
     CbqClass::new(rate(mbit * MBIT), length(1500))
 }
@@ -45,7 +45,7 @@ pub(super) const MS: Nanos = Nanos::from_millis(1);
 pub(super) struct Run {
     pub cbq: Cbq<u32>,
     pub now: Nanos,
-    /// When the link will have sent what it has.
+    /// The time at which the link will have sent its packets.
     pub free: Nanos,
 }
 

@@ -1,5 +1,5 @@
-//! What the tests share: short names, and the measure of Eq. 7 over the bounds. Flows that are never
-//! idle and their meter are the testkit's.
+//! Code shared by the tests: short names, and the measure of Eq. 7 over the bounds. Flows that are never idle and their
+//! meter are the testkit's.
 
 pub(crate) mod algorithms;
 pub(crate) mod rounded;
@@ -27,8 +27,8 @@ pub(crate) fn some_cases(few: u32) -> ProptestConfig {
     }
 }
 
-/// How often a test does what it does: `few` times, or `many` where tests are to be long; half as many of a program that is
-/// not optimised, which takes minutes for all of them.
+/// Returns the number of repetitions of a test: `few`, or `many` if tests are to be long; half as many in an
+/// unoptimised build, which takes minutes for all of them.
 pub(crate) fn times(few: u32, many: u32) -> u32 {
     match long_tests() {
         false => few,

@@ -8,14 +8,14 @@ use super::{FRACTION, Offer, Random, check, config, length, next, scheduler, slo
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowId, VirtualTime};
 
-/// What the definition knows of a flow.
+/// A flow in the definition.
 pub(crate) struct Flow {
     inverse_weight: i128,
     /// sigma_i.
     pub slot: i128,
     /// S while it holds packets, the last F while it does not.
     pub start: i128,
-    /// Lengths of what it holds.
+    /// Lengths of its queued packets.
     pub queue: VecDeque<u32>,
 }
 
@@ -26,7 +26,7 @@ impl Flow {
     }
 }
 
-/// What the algorithms differ in.
+/// The differences between the algorithms.
 pub(crate) trait Definition: Sized {
     /// S^.
     fn start(flow: &Flow) -> i128;
@@ -137,7 +137,7 @@ impl<D: Definition> Reference<D> {
 pub(crate) enum Arrivals {
     /// At once: no flow is ever idle.
     Standing,
-    /// Three now and then, so that about one flow in so many is backlogged.
+    /// Three now and then, so that about one flow in this number is backlogged.
     OneIn(u32),
 }
 

@@ -1,4 +1,4 @@
-//! A model beside a class tree: plain queues, and ceilings in exact numbers.
+//! A model of a class tree: plain queues, and ceilings in exact numbers.
 
 mod bucket;
 mod operations;
@@ -20,7 +20,7 @@ pub(crate) use operations::{Operation, Plain, Tag, operation};
 use proptest::prelude::*;
 
 impl Plain {
-    /// What counts of it: of a leaf, no more than its limits.
+    /// Returns the part of it that counts: of a leaf, no more than its limits.
     fn own(self, body: &Body) -> Room {
         match body {
             Body::Flows(_) => self.room(),
@@ -78,7 +78,7 @@ fn one(len: Length) -> Count {
     }
 }
 
-/// The tree, and the model of what it should hold.
+/// The tree, and the model of its expected content.
 pub(crate) struct Pair {
     real: Tree<Tag>,
     classes: BTreeMap<ClassId, Class>,
@@ -124,7 +124,7 @@ impl Pair {
         self.ids[number % self.ids.len()]
     }
 
-    /// How much later than exactly anybody may be released.
+    /// Returns the largest delay of a release compared with the exact time.
     fn rounded(&self) -> u64 {
         let buckets = self
             .classes
@@ -158,8 +158,7 @@ impl Pair {
         count
     }
 
-    /// Whether somebody may send at a time, by the ceilings of classes; those of flows are not
-    /// modelled.
+    /// Returns whether any class may send at a time, by the ceilings of classes; those of flows are not modelled.
     fn somebody_may_send(&self, now: u64) -> bool {
         self.classes.iter().any(|(&id, class)| {
             let exact = match &class.body {
@@ -289,7 +288,7 @@ impl Pair {
                     Rejection::TooLong { max } => {
                         assert!(max.get() == longest && len > max);
                     }
-                    // What is in a common flow is not modelled.
+                    // // The content of a common flow is not modelled.
                     Rejection::QueueFull => {
                         assert!(queue_full || matches!(class.body, Body::Flows(_)));
                     }
@@ -308,7 +307,7 @@ impl Pair {
         }
     }
 
-    /// What a class holds beyond its own, and would with another packet, in bytes.
+    /// Returns the excess of a class over its own reservation, with another packet if given, in bytes.
     fn beyond(&self, id: ClassId, more: Option<Length>) -> u64 {
         let class = &self.classes[&id];
         let own = class.plain.own(&class.body);
@@ -326,7 +325,7 @@ impl Pair {
         all.map(|&id| self.beyond(id, None)).max().unwrap_or(0)
     }
 
-    /// Whether this much more can be kept for classes, in place of `instead`.
+    /// Returns whether this much more can be reserved for classes, instead of `instead`.
     fn can_keep(&self, more: Room, instead: Room) -> bool {
         let mut packets = u64::from(more.packets);
         let mut bytes = u64::from(more.bytes);
@@ -340,7 +339,7 @@ impl Pair {
         packets <= self.limits.packets.into() && bytes <= self.limits.bytes
     }
 
-    /// A packet gave way to one of a class, of whoever held most beyond its own.
+    /// Records that a packet of the class with the largest excess was evicted for one of another class.
     fn give_way(&mut self, to: ClassId, len: Length, gone: Discarded<Tag>) {
         assert_eq!(gone.reason, Reason::Displaced);
         let beyond = self.beyond(gone.class, None);
@@ -412,7 +411,7 @@ impl Pair {
         class
     }
 
-    /// Takes a packet, if there is one that may leave: what the tree said.
+    /// Dequeues a packet, if one may leave; returns the tree's answer.
     fn dequeue(&mut self) -> Option<Dequeue<Tag, ClassId>> {
         let earlier = self.now.checked_sub(self.rounded());
         let may_send = earlier.is_some_and(|earlier| self.somebody_may_send(earlier));
@@ -591,7 +590,7 @@ impl Pair {
         assert_eq!(self.real.config(id), Some(&plain.class()));
     }
 
-    /// A packet that is queued in a class, or below it, was too long for what it was to be.
+    /// Checks that the queued packet that is too long for a new limit is the longest in the class and below it.
     fn is_longest(&self, id: ClassId, queued: Length, max: Length) {
         assert!(queued > max);
         let path = |other: ClassId| self.path(other).contains(&id);
@@ -700,7 +699,7 @@ impl Pair {
                 assert_eq!(stats.discarded, class.discarded);
                 assert_eq!(self.real.stats(id), None);
                 let mut former = class.clone();
-                // What its parent counts from now on.
+                // // The counts of its parent from now on.
                 let parent = self.classes.get_mut(&class.parent.unwrap()).unwrap();
                 for (count, more) in [
                     (&mut parent.accepted, &mut former.accepted),
@@ -758,7 +757,7 @@ impl Pair {
         }
         self.check();
         assert!(self.real.is_empty());
-        // What was marked came out marked, or was discarded.
+        // // Packets that were marked left with the mark, or were discarded.
         let marked: u64 = self.classes.values().map(|class| class.marked).sum();
         assert_eq!(self.real.stats(ClassId::ROOT).unwrap().marked, marked);
     }

@@ -9,7 +9,7 @@ use fairlane_core::tree::{Ceiling, ClassConfig, FlowsConfig, LeafConfig, Payload
 use fairlane_core::{Length, Limits, Nanos, Rate, Weight};
 use proptest::prelude::*;
 
-/// What the packets of the model carry.
+/// The payload of the packets of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub number: u64,
@@ -107,7 +107,7 @@ impl Plain {
         }
     }
 
-    /// What is kept for a class.
+    /// Returns the reservation of a class.
     pub(super) fn room(self) -> Room {
         let (packets, bytes) = self.room;
         Room { packets, bytes }
@@ -134,8 +134,7 @@ impl Plain {
     }
 }
 
-/// What happens to the tree. A class is one of those that exist, counted on from the first
-/// again after the last.
+/// An operation on the tree. A class is an index into the existing ones, modulo their number.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     AddInner(usize, Plain),
@@ -144,7 +143,7 @@ pub(crate) enum Operation {
     Change(usize, Plain),
     ChangeQueue(usize, Plain),
     Remove(usize),
-    /// A class, its next parent, and what it is there.
+    /// A class, its next parent, and its configuration there.
     Move(usize, usize, Plain),
     Flush(usize),
     Enqueue {
@@ -162,7 +161,7 @@ pub(crate) enum Operation {
     Dequeue(u16),
     /// Time passes: nanoseconds.
     Wait(u64),
-    /// Time passes until somebody may send.
+    /// Time passes until a class may send.
     WaitForNext,
     ExpireIdle,
     /// Speaks of a class that may not exist.
