@@ -1,6 +1,5 @@
-//! What is told of a class, with the same keys wherever it is: what it is promised, and what became
-//! of its packets, whether a device or a simulation carried them. Rates are in bit/s, sizes in
-//! bytes with the link's overhead.
+//! The report of a class, with the same keys wherever it appears: the guarantees, and the counters of the packets,
+//! whether a device or a simulation carried them. Rates are in bit/s, sizes in bytes with the link's overhead.
 //!
 //! ```
 //! use fairlane_config::{List, Site};
@@ -27,7 +26,7 @@
 //! let each: &FlowTerms = terms[0].each.as_ref().ok_or("no flows")?;
 //! assert_eq!((&*each.per, each.most), ("source-ip", 64));
 //!
-//! // What a queue counts, and what only a running link knows beside it.
+//! // The counters of a queue, and the recent rates of a running link.
 //! let sent = Count { packets: 10, bytes: 12_500 };
 //! let stats = ClassStats { accepted: sent, sent, ..ClassStats::default() };
 //! let delay = DelayReport { mean: Some(800.0), p50: 700.0, p99: 2_000.0, max: 2_400.0 };
@@ -38,7 +37,7 @@
 //! };
 //! assert_eq!((report.sent_bps, report.share), (100_000.0, 0.5));
 //!
-//! // The effect of a change on promises.
+//! // The effect of a change on guarantees.
 //! let faster = Site::parse(&text.replace("10mbit", "20mbit"), "site.toml")?;
 //! let after = ClassTerms::of(&faster.links[0]);
 //! assert_eq!(differing(&terms, &after), [(Some(0), Some(0))]);
@@ -57,8 +56,8 @@ use serde::Serialize;
 
 use crate::{Class, ClassKind, Flows, Guarantee, Link, LinkAlgorithm, List, NoGuarantee, Shared};
 
-/// What a class is, and what it is promised; null where there is none. `cap_bps`, `bound_us` and
-/// `none` repeat what another key says, for readers of either.
+/// The identity of a class and its guarantees; null if there is none. `cap_bps`, `bound_us` and `none` repeat the
+/// values of other keys, for readers of either.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassTerms {
     /// Its name.
@@ -92,7 +91,7 @@ pub struct ClassTerms {
     pub burst: Option<u32>,
     /// The rate that it has at least while it has something to send.
     pub guaranteed_bps: Option<u64>,
-    /// Bytes that it may send at once, beside its rate, and lose nothing.
+    /// Bytes that it may send at once in addition to its rate without loss.
     pub guaranteed_burst: Option<u64>,
     /// Bytes that may arrive at once on top of the guaranteed rate, of the class or of a flow, for the delay to hold.
     pub arrival_burst: Option<u32>,
@@ -117,10 +116,10 @@ pub struct ClassTerms {
     pub each: Option<Arc<FlowTerms>>,
 }
 
-/// What each flow of a class is promised.
+/// The guarantees of each flow of a class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowTerms {
-    /// What tells them apart.
+    /// The packet fields that identify a flow.
     pub per: String,
     /// Most of them at a time.
     pub most: u32,
@@ -128,7 +127,7 @@ pub struct FlowTerms {
     pub ceil_bps: Option<u64>,
     /// The rate that each has at least.
     pub guaranteed_bps: Option<u64>,
-    /// Bytes that each may send at once, beside its rate, and lose nothing.
+    /// Bytes that each may send at once in addition to its rate without loss.
     pub guaranteed_burst: Option<u64>,
     /// Bytes that may arrive at once on top of the rate of one, for its delay to hold.
     pub arrival_burst: u32,
@@ -201,8 +200,8 @@ impl ClassTerms {
     }
 }
 
-/// What classes beside one another have in common, and share: the names of the algorithms of their paths, and why
-/// there is no guarantee.
+/// Values that sibling classes share: the names of the algorithms on their paths, and the reasons for missing
+/// guarantees.
 #[derive(Default)]
 struct Words {
     bounds: (Arc<[Algorithm]>, Arc<[&'static str]>),
@@ -354,7 +353,7 @@ impl FlowTerms {
 /// A class and what became of its packets; bytes count the link's overhead.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassReport {
-    /// What it is promised.
+    /// Its guarantees.
     #[serde(flatten)]
     pub terms: Shared<ClassTerms>,
     /// Packets that arrived, whatever became of them.
@@ -385,12 +384,11 @@ pub struct ClassReport {
     pub early: u64,
     /// Packets with an ECN mark that queue management gave them.
     pub marked: u64,
-    /// Received while the interface lost others: what was lost is likely to have been alike.
+    /// Packets received while the interface lost frames: a sample of the lost traffic.
     pub beside_lost: u64,
     /// Fragments of datagrams whose first fragment was not seen: they have no ports, and were classified without.
     pub orphan_fragments: u64,
-    /// Its part of the frames that were lost before they were classified: an estimate, by what was
-    /// received of it while they were lost.
+    /// An estimate of its part of the frames lost before classification, from its part of the arrivals during the loss.
     pub lost_estimate: u64,
     /// Times that its ceiling held it back.
     pub throttled: u64,
@@ -414,12 +412,12 @@ pub struct ClassReport {
     pub recent: Option<Recent>,
 }
 
-/// What became of a class of late.
+/// Recent rates and delays of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Recent {
     /// The mean rate of arrivals.
     pub offered_bps: f64,
-    /// The mean rate of what left.
+    /// The mean throughput.
     pub sent_bps: f64,
     /// Its part of the bytes that the link sent.
     pub share: f64,
@@ -451,8 +449,8 @@ impl ClassReport {
         self.dropped + self.discarded + self.early
     }
 
-    /// By what a queue counted, over so many seconds in which the link sent `all` bytes; `early`
-    /// were dropped before they came to it. What a queue does not count is zero, or `None`.
+    /// Returns a report from the counters of a queue over `seconds`, in which the link sent `all` bytes. `early`
+    /// packets were dropped before they reached the queue. Values that a queue does not count are zero or `None`.
     pub fn counted(
         terms: Shared<ClassTerms>,
         stats: &ClassStats,
@@ -502,7 +500,7 @@ pub fn bps(bytes: u64, seconds: f64) -> f64 {
     }
 }
 
-/// The part that so many bytes are of others.
+/// Returns `bytes` as a fraction of `of`.
 pub fn part(bytes: u64, of: u64) -> f64 {
     bytes as f64 / of.max(1) as f64
 }
@@ -531,9 +529,9 @@ impl SpanReport {
 pub struct DelayReport {
     /// Null where only buckets are counted.
     pub mean: Option<f64>,
-    /// What half of the packets did not exceed.
+    /// The median.
     pub p50: f64,
-    /// What 99 of 100 packets did not exceed.
+    /// The 99th percentile.
     pub p99: f64,
     /// The longest.
     pub max: f64,

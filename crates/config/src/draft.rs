@@ -1,10 +1,9 @@
-//! A configuration that is changed table by table: what is not touched is neither read nor written again.
+//! A configuration that is changed table by table; unchanged tables are neither parsed nor written again.
 //!
-//! A text is cut into its tables, of which each can be read alone. What is read of them is shared with
-//! what was read before, so that only what has become another is looked at
-//! ([`site_again`](crate::read)). This is for texts as people write them, `[[link]]` with
-//! `[[link.class]]` and `[[link.filter]]` below; of any other, and where there is something to be told of
-//! it, with its place, the whole text is read.
+//! A text is split into its tables, each of which can be parsed alone. The results are shared with those of earlier
+//! reads, so that only changed tables are processed ([`site_again`](crate::read)). This works for texts as people write
+//! them, `[[link]]` with `[[link.class]]` and `[[link.filter]]` below. Any other text is read as a whole, and so is a
+//! text with errors or warnings, because those give positions in it.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -39,7 +38,7 @@ pub struct Draft {
     text: Arc<str>,
     /// All of the text, in its order.
     parts: Vec<Part>,
-    /// What parts say by now that have become others.
+    /// The new text of changed parts.
     new: Vec<Arc<str>>,
     file: File,
     former: Arc<Vec<Reading>>,
@@ -100,14 +99,14 @@ struct SomeTables {
     filter: Vec<Arc<At<Filter>>>,
 }
 
-/// What a text says, if that can be read and nothing is to be told of it.
+/// Parses a text, if it is valid and gives rise to no message.
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     parse(text, &mut Report::new("", text))
 }
 
-/// The tables of a text that is cut into these parts, read some at a time: of the whole of it, what is made on the way
-/// takes three times their memory. `None` where one cannot be read. What is wrong only of all of them together is for
-/// who goes on with them; their places are those in some of the text.
+/// Returns the tables of a text that is split into these parts, parsed some at a time: parsing all of it at once takes
+/// three times the memory of the tables. Returns `None` if a part cannot be parsed. Errors that involve several tables
+/// are left to the caller; the tables' positions are those within some part of the text.
 fn tables(text: &str, parts: &[Part]) -> Option<File> {
     /// Tables that are read together.
     const TOGETHER: usize = 64;
@@ -165,7 +164,7 @@ fn hand_over(
     }
 }
 
-/// The site that a text says, where it is cut into tables and nothing is to be told of it.
+/// Returns the site of a text that can be split into tables and gives rise to no message.
 pub(crate) fn sound(text: &str, mtu: MtuOf<'_>) -> Option<Site> {
     let file = tables(text, &parts(text)?)?;
     let mut report = Report::new("", "");
@@ -177,8 +176,8 @@ pub(crate) fn sound(text: &str, mtu: MtuOf<'_>) -> Option<Site> {
 }
 
 impl Draft {
-    /// Of a text; `None` where that can only be read whole, or something is to be told of it. Takes what
-    /// reading it takes.
+    /// Returns the draft of a text, or `None` if that can only be read as a whole, or if it gives rise to a message.
+    /// Takes as long as reading the text.
     pub fn of(text: &Arc<str>, mtu: MtuOf<'_>) -> Option<Draft> {
         Draft::named_as(text, mtu, &[])
     }
@@ -303,8 +302,8 @@ impl Draft {
         Some(Arc::make_mut(at).value_mut())
     }
 
-    /// Puts another text in the place of a table's; `None` where that is no such table alone: what it
-    /// would say is to be read in the whole text.
+    /// Replaces the text of a table. Returns `None` if `text` is not exactly one such table; the whole text must then
+    /// be read to report why.
     pub fn replace(&mut self, table: Table, text: &str) -> Option<()> {
         let part = self.part(table)?;
         match table {
@@ -364,7 +363,7 @@ impl Draft {
         Some(())
     }
 
-    /// Keeps what a part is to say.
+    /// Stores the new text of a part.
     fn say(&mut self, text: &str) -> Option<NonZeroU32> {
         self.new.push(Arc::from(text));
         NonZeroU32::new(self.new.len() as u32)
@@ -389,11 +388,11 @@ impl Draft {
         Some(())
     }
 
-    /// The site that it says by now, to be changed again; `None` where it is not sound, or something is to
-    /// be told of it: by the [whole text](Draft::written), which says where. Looks at all classes, and
-    /// longer at those that became others.
+    /// Returns the site of the current text, with a draft for further changes. Returns `None` if the text is invalid or
+    /// gives rise to a message; read the [whole text](Draft::written) to get that with its position. Visits all
+    /// classes, and processes those that changed.
     pub fn read(mut self, mtu: MtuOf<'_>) -> Option<(Draft, Site)> {
-        // Before there is another site beside it.
+        // Settles first, while there is only one site in memory.
         self.settle();
         let (site, readings) = self.alone(mtu)?;
         self.former = Arc::new(readings);
@@ -401,9 +400,9 @@ impl Draft {
         Some((self, Site { text, ..site }))
     }
 
-    /// Finds room for a grant beside others, as [`Grant::admit`] does: the grant, and the site that has it
-    /// too. `None` where one of them would be broken, or something is to be told of the text by now: by
-    /// the whole text. For who has changed nothing in the draft: O(classes and filters).
+    /// Finds capacity for a grant in addition to others, as [`Grant::admit`] does. Returns the grant, and the site that
+    /// includes it. Returns `None` if one of the grants would be broken, or if the text now gives rise to a message;
+    /// read the whole text to get that. The draft must have no pending changes: O(classes and filters).
     pub fn admit(
         &self,
         grant: Grant,
@@ -434,7 +433,7 @@ impl Draft {
         }
     }
 
-    /// What it says without any grants.
+    /// Returns the site without any grants.
     fn alone(&self, mtu: MtuOf<'_>) -> Option<(Site, Vec<Reading>)> {
         let mut report = Report::new("", "");
         let alone = site_again(&self.file, mtu, &self.former, &[], &mut report)?;
@@ -462,7 +461,7 @@ impl Draft {
         self.text
     }
 
-    /// Writes the text of what has become another.
+    /// Writes the text of the changed parts.
     fn settle(&mut self) {
         let mut text = String::with_capacity(self.text.len() + 256);
         let (mut same, mut end) = (0..0, 0);
@@ -479,7 +478,7 @@ impl Draft {
             text.push_str(&self.text[same]);
             text.push_str(new);
             part.length = new.len() as u32;
-            // What comes next begins anew.
+            // The next part starts a new run.
             same = end..end;
         }
         text.push_str(&self.text[same]);
@@ -499,7 +498,7 @@ fn parts(text: &str) -> Option<Vec<Part>> {
     let mut parts: Vec<Part> = Vec::new();
     let mut kind = TableKind::Other;
     let mut start = 0;
-    // Where comments and empty lines begin, if what was last is one.
+    // Start of the comments and empty lines just before, if the last line is one.
     let mut comments = None;
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -551,7 +550,7 @@ mod tests {
         None
     }
 
-    /// What is said of a link, with all that is promised.
+    /// Formats a link with all its guarantees.
     fn told(site: &Site) -> String {
         let links: Vec<_> = (site.links.iter())
             .map(|link| (link, link.guarantees()))

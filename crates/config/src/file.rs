@@ -332,7 +332,7 @@ pub(crate) enum Queue {
 }
 
 impl<'de> Deserialize<'de> for Queue {
-    /// By hand: an untagged enum would lose the places of what is inside.
+    /// Written by hand because a derived untagged enum would lose the positions of the values inside.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Queue, D::Error> {
         struct Either;
         impl<'de> Visitor<'de> for Either {

@@ -1,4 +1,4 @@
-//! What each class is guaranteed, through the tree.
+//! The guarantees of each class, computed through the tree.
 
 use std::collections::HashMap;
 use std::ops::Index;
@@ -12,22 +12,21 @@ use crate::list::List;
 use crate::read::grant;
 use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm};
 
-/// What a class is guaranteed, whatever the others send.
+/// The guarantees of a class, whatever traffic other classes send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guarantee {
     /// Bits per second in the long run; of a class of flows, of all of them together.
     pub rate: Result<u64, NoGuarantee>,
-    /// How long after its arrival a packet has left the link at the latest, of a class, or of a flow, that keeps to
-    /// its guaranteed rate and to [bursts](Class::arrival_burst): over any time t it enqueues the burst and what the
-    /// rate brings in t at most. None for a class with children: packets wait in those. The
-    /// link takes a packet when it has sent the one before; the way through a daemon with its
-    /// transmit queue ([`PipelineTerms`](crate::link_report::PipelineTerms)), and how late a program
-    /// wakes up, come on top.
+    /// The delay bound: the longest time from a packet's arrival until it has left the link, for a class or flow that
+    /// keeps to its guaranteed rate and [burst](Class::arrival_burst). Over any time t it enqueues at most the burst
+    /// plus t times the rate. `None` for a class with children, since packets are queued in those. The link takes a
+    /// packet when it has sent the one before; the delays of the daemon's pipeline and transmit queue
+    /// ([`PipelineTerms`](crate::link_report::PipelineTerms)), and of a late wakeup of a program, are extra.
     pub delay: Option<Result<Nanos, NoGuarantee>>,
     /// The same of a packet that finds its class, or its flow, empty, though that may have been served ahead of its
     /// rate before.
     pub ahead: Option<Result<Nanos, NoGuarantee>>,
-    /// Of a class of flows: what each has while there are as many as there may be.
+    /// The guarantees of each flow of a class of flows while the number of flows is at its limit.
     pub each: Option<Box<Each>>,
     /// Its service, in more than the rate alone. Under WF2Q it is not strict: [`Service::is_strict`].
     pub service: Result<Service, NoGuarantee>,
@@ -39,17 +38,17 @@ pub struct Guarantee {
     pub path: Arc<[Algorithm]>,
 }
 
-/// What each flow of a class has.
+/// The guarantees of each flow of a class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Each {
     /// The flows there may be, the one that the rest would share included.
     pub flows: u32,
     /// Bits per second, in the long run.
     pub rate: Result<u64, NoGuarantee>,
-    /// What it is served, in more than the rate alone.
+    /// The service it gets, which says more than the rate alone.
     pub service: Result<Service, NoGuarantee>,
-    /// Bytes that one may send at once, beside its rate, and lose nothing, if it is one of those
-    /// that have room ([`Flows::roomy`]).
+    /// Bytes that a flow may send at once in addition to its rate without loss, if it is one of those with a buffer
+    /// reservation ([`Flows::roomy`]).
     pub burst: Option<u64>,
 }
 
@@ -57,7 +56,7 @@ pub struct Each {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoGuarantee {
-    /// An algorithm above it that promises nobody anything, by name, and why.
+    /// The name of an ancestor's algorithm that gives no guarantees, and the reason.
     #[error("{0}: {1}")]
     Nothing(&'static str, &'static str),
     /// An algorithm above it, by name, of which no bound is known.
@@ -116,7 +115,7 @@ fn unknown(algorithm: Algorithm) -> NoGuarantee {
     NoGuarantee::Unknown(algorithm.name())
 }
 
-/// What the ceilings of several classes add up to.
+/// The sum of the ceilings of several classes.
 #[derive(Clone, Copy, Default)]
 struct Taken {
     bps: u64,
@@ -152,16 +151,16 @@ impl Taken {
     }
 }
 
-/// Children of a node, no two of them alike, of which it is kept what they have.
+/// Number of distinct children of a node whose services are cached.
 const KNOWN: usize = 16;
 
 /// Weight, longest packet and knowledge of a head: children that agree in these have the same service.
 type Kind = (Weight, Length, Head);
 
-/// What classes are below: the link, or a class.
+/// The parent of some classes: the link, or a class.
 struct Node {
     order: Order,
-    /// What may be taken by all of them that are at a level or above, where levels count.
+    /// The most that all classes at a level or above may take, for algorithms with levels.
     taken: HashMap<u32, Taken>,
     /// The service of some kinds of children.
     known: Vec<(Kind, Result<Served, NoGuarantee>)>,
@@ -206,7 +205,7 @@ fn taken(
     taken
 }
 
-/// What is served to a class, and how its own packets wait for it.
+/// The service of a class, and the way in which its own packets wait for it.
 #[derive(Clone, Copy)]
 pub(crate) struct Served {
     /// Without its own ceiling.
@@ -289,7 +288,7 @@ impl Served {
 }
 
 impl Link {
-    /// What each class is guaranteed, in the order of [`classes`](Link::classes). O(n log n).
+    /// Returns the guarantees of each class, in the order of [`classes`](Link::classes). O(n log n).
     pub fn guarantees(&self) -> Vec<Guarantee> {
         self.kept_guarantees().to_vec()
     }
@@ -343,7 +342,7 @@ impl Link {
     }
 }
 
-/// With what they are good for in the room that classes have.
+/// Returns the guarantees, including those that depend on the classes' buffer reservations.
 pub(crate) fn granted(
     mut guarantees: Vec<Guarantee>,
     classes: &[Class],
@@ -355,9 +354,8 @@ pub(crate) fn granted(
     guarantees
 }
 
-/// The same, and lets `meet` see each class with the service that it has without its ceiling, and
-/// make the ceiling's burst longer: from the root down. Classes beside it under strict priority
-/// learn of that in another walk.
+/// Computes the same, from the root down. `meet` sees each class with the service that it has without its ceiling, and
+/// may increase the ceiling's burst. Its siblings under strict priority see the larger burst only in another walk.
 pub(crate) fn walk(
     top: Top<'_>,
     classes: &mut [Class],
@@ -366,12 +364,12 @@ pub(crate) fn walk(
     walk_for(Hold::AsTheyAre, top, classes, meet)
 }
 
-/// What is above some classes: the link, or one of its classes.
+/// The parent of some classes: the link, or one of its classes.
 #[derive(Clone, Copy)]
 pub(crate) struct Top<'a> {
-    /// Who is next among those without a parent.
+    /// The scheduling algorithm among those without a parent.
     pub algorithm: LinkAlgorithm,
-    /// What it is served.
+    /// The service it gets.
     pub service: Result<Service, NoGuarantee>,
     /// The algorithms above it, from the root down.
     pub path: &'a [Algorithm],
@@ -387,12 +385,12 @@ impl Top<'static> {
     }
 }
 
-/// Where what is below a class stands, or below the top.
+/// Returns the index in the nodes of a class, or of the link for classes without a parent.
 fn below(parent: Option<usize>) -> usize {
     parent.map_or(0, |parent| parent + 1)
 }
 
-/// What classes are below, by [place](below).
+/// Returns the parents of classes, indexed by [`below`].
 fn nodes(
     hold: Hold,
     (root, path): (Algorithm, &[Algorithm]),
@@ -452,7 +450,7 @@ fn walk_for(
     guarantees
 }
 
-/// What a class is guaranteed that is served so.
+/// Returns the guarantees of a class that gets this service.
 fn of_class(
     class: &Class,
     has: Result<Served, NoGuarantee>,
@@ -506,7 +504,7 @@ fn by_estimate(kind: &ClassKind) -> Guarantee {
     }
 }
 
-/// What a class is told of its next packet's length.
+/// Returns how much the scheduler knows about a class's next packet's length.
 fn head(kind: &ClassKind) -> Head {
     match kind {
         ClassKind::Leaf(_) => Head::Known,

@@ -1,4 +1,4 @@
-//! What a site guarantees, link by link: what `fairlane check --json` prints, for whoever asks for it.
+//! The guarantees of a site, link by link: the output of `fairlane check --json`.
 
 use fairlane_core::bounds::{Transmit, transmit_time};
 use fairlane_core::{Nanos, Rate};
@@ -7,16 +7,16 @@ use serde::Serialize;
 use crate::class_report::{ClassTerms, FlowTerms};
 use crate::{Link, LongestBy, Shared, Site};
 
-/// What a site guarantees.
+/// The guarantees of a site.
 #[derive(Clone, Debug, Serialize)]
 pub struct SiteReport {
     /// By direction.
     pub links: Vec<LinkReport>,
-    /// What is hardly meant, a sentence each.
+    /// Settings that are probably unintended, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// What a link guarantees. Rates are in bit/s, sizes in bytes.
+/// The guarantees of a link. Rates are in bit/s, sizes in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkReport {
     /// Its name.
@@ -25,21 +25,21 @@ pub struct LinkReport {
     pub to: &'static str,
     /// Its rate.
     pub rate_bps: u64,
-    /// Bytes that each packet takes beside its own.
+    /// Bytes that each packet takes on the wire in addition to its own.
     pub overhead: u32,
     /// The longest packet, with overhead.
     pub longest: u32,
-    /// What a packet counts for at least where room is reckoned in packets.
+    /// The least size that a packet counts for where a buffer reservation is in packets.
     pub shortest: u32,
     /// The most packets that wait in the link.
     pub limit_packets: u32,
     /// The most bytes.
     pub limit_bytes: u64,
-    /// What of the packets is kept for no class.
+    /// Packets of the link's limit that are not reserved for any class.
     pub shared_packets: u64,
-    /// What of the bytes.
+    /// Bytes of the link's limit that are not reserved for any class.
     pub shared_bytes: u64,
-    /// What the longest packet follows from: `file`, `interface`, or `assumed`.
+    /// The source of the longest packet: `file`, `interface`, or `assumed`.
     pub longest_by: &'static str,
     /// The same in words, behind the length.
     #[serde(skip)]
@@ -48,15 +48,15 @@ pub struct LinkReport {
     pub algorithm: String,
     /// How many filters there are.
     pub filters: usize,
-    /// What the way through a daemon adds to the delays of its classes; nothing where the file names no
-    /// interfaces, and no daemon runs it.
+    /// The delay that the daemon's pipeline adds to that of every class. `None` if the file names no interfaces, since
+    /// no daemon runs such a file.
     pub pipeline: Option<PipelineTerms>,
     /// Its classes, in the order of the file.
     pub classes: Vec<ClassRow>,
 }
 
-/// What the way through a daemon adds to the delay of every class of a link, as far as it can be said before it
-/// runs: the terms of PSPAT's Eq. 1 beside the algorithm's. No delay of a class has any of it.
+/// The delay that a daemon's pipeline adds to that of every class of a link, as far as it is known before the daemon
+/// runs: the terms of PSPAT's Eq. 1 other than the algorithm's. The delay bound of a class includes none of them.
 ///
 /// ```
 /// use fairlane_config::link_report::PipelineTerms;
@@ -80,24 +80,24 @@ pub struct LinkReport {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PipelineTerms {
-    /// Threads that receive what leaves by the link; 0 where the one that forwards receives itself.
+    /// Number of threads that receive packets for the link; 0 if the forwarding thread receives them itself.
     pub receive_workers: usize,
     /// Threads that decide: 1 for all links, or 2, one a link.
     pub arbiters: usize,
-    /// Frames that these hold at most, all together, beside those that wait in the link.
+    /// The most frames that the receive workers hold together, in addition to the link's backlog.
     pub held_frames: usize,
-    /// Delta_A: in so many rounds of the thread that forwards it has taken in a frame that a worker holds, that
-    /// in which the frame came and that which takes it counted. `None` without workers: it receives a frame in the
-    /// round that takes it in.
+    /// Delta_A: the number of rounds of the forwarding thread within which it picks up a frame from a receive worker,
+    /// counting both the round in which the frame arrives and the one that picks it up. `None` without workers: the
+    /// forwarding thread then enqueues a frame in the round in which it receives it.
     pub arrival_rounds: Option<usize>,
-    /// Delta_D: in so many rounds the device has a packet that may leave, if it has room, or a transmit worker has;
-    /// counted likewise. So it is where the link sends no more than [`released_packets`](Self::released_packets) in a
-    /// round.
+    /// Delta_D: the number of rounds, counted the same way, within which an eligible packet reaches the device, or a
+    /// transmit worker, if that has space. It holds while the link sends no more than
+    /// [`released_packets`](Self::released_packets) in a round.
     pub departure_rounds: usize,
-    /// Threads that transmit what leaves by the link; 0 where the one that forwards transmits itself.
+    /// Number of threads that transmit the link's packets; 0 if the forwarding thread transmits them itself.
     pub transmit_workers: usize,
-    /// The rest of Delta_D: in so many rounds of such a thread the device has a packet that was handed to it, if it has
-    /// room; counted likewise. `None` without them.
+    /// The rest of Delta_D: the number of rounds of a transmit worker, counted the same way, within which a packet
+    /// handed to it reaches the device, if that has space. `None` without transmit workers.
     pub transmit_rounds: Option<usize>,
     /// Packets released in a round at most, which are all that the device has not taken when it has no room.
     pub released_packets: usize,
@@ -106,7 +106,8 @@ pub struct PipelineTerms {
     pub device_bytes: u64,
     /// Q: the bytes of both, with the link's overhead where the backend counts none.
     pub transmit_bytes: u64,
-    /// What the link takes for these, in nanoseconds: so late a packet leaves behind a full transmit queue.
+    /// The time in nanoseconds that the link takes to send these bytes: the delay of a packet behind a full transmit
+    /// queue.
     pub transmit_time_ns: u64,
     /// The speed of the interface, where the file says it: the rate at which a full transmit queue leaves.
     pub speed_bps: Option<u64>,
@@ -128,8 +129,9 @@ impl PipelineTerms {
         Nanos(self.round_budget_ns.saturating_mul(rounds as u64))
     }
 
-    /// The same with what is [released](Self::released_packets) and not taken as packets of so many bytes, on a
-    /// link of this rate; with `beside` bytes of overhead that the device does not count.
+    /// Returns the terms for a link of this rate, with the packets that are [released](Self::released_packets) but not
+    /// yet accepted by the device counted at `longest` bytes each, plus `beside` bytes of overhead that the device does
+    /// not count.
     #[must_use]
     pub fn over(self, rate: Rate, longest: u32, beside: u64) -> PipelineTerms {
         let released = self.released_packets as u64 * u64::from(longest);
@@ -142,10 +144,10 @@ impl PipelineTerms {
     }
 }
 
-/// A class; `flows` is what the terms call `each`.
+/// A class; `flows` corresponds to `each` in the terms.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassRow {
-    /// What it is, and what it is promised.
+    /// Its identity and its guarantees.
     #[serde(flatten)]
     pub terms: Shared<ClassTerms>,
     /// Each flow of a class of flows.

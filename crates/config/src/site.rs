@@ -1,4 +1,4 @@
-//! A site as it was found to be sound.
+//! A site configuration that has been validated.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ use crate::guarantee::Guarantee;
 use crate::list::List;
 use crate::{draft, file, parse, read, text};
 
-/// What is known of the machine that a file is for: the MTU, in bytes, of the interface of this
-/// name; none where there is no such interface.
+/// Looks up the MTU, in bytes, of the interface with the given name on the machine that the file is for. Returns `None`
+/// if there is no such interface.
 ///
 /// ```
 /// use fairlane_config::{LongestBy, MtuOf, Site};
@@ -52,7 +52,7 @@ pub type MtuOf<'a> = &'a dyn Fn(&str) -> Option<u32>;
 /// Nothing is known.
 const UNKNOWN: MtuOf<'static> = &|_| None;
 
-/// What one file says: everything in it is in range and agrees with the rest.
+/// The contents of one site file, validated: every value is in range and consistent with the others.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// The interfaces; a file that is only to be simulated need not have any.
@@ -67,9 +67,9 @@ pub struct Site {
     pub links: Vec<Arc<Link>>,
     /// The text that says all this; empty where it is a part of another file.
     pub text: Arc<str>,
-    /// What is allowed and hardly meant, such as a filter that never matches.
+    /// Settings that are valid but probably unintended, such as a filter that never matches.
     pub warnings: Vec<Diagnostic>,
-    /// What was granted beside the text: classes of `links` that it does not have.
+    /// The grants in force, whose classes are in `links` but not in the text.
     pub grants: Vec<Arc<Grant>>,
 }
 
@@ -85,8 +85,8 @@ impl Site {
         Site::parse_for(&text::read(path)?, &path.display().to_string(), mtu)
     }
 
-    /// Reads a file again, while nobody must wait for it: only a regular one, since what else a
-    /// path may lead to, a pipe say, can keep its reader waiting for ever. Grants go on beside it.
+    /// Reads a file again without blocking: only a regular file, because reading a pipe, for example, might never
+    /// return. The given grants stay in force.
     pub fn read_again(
         path: &Path,
         mtu: MtuOf<'_>,
@@ -107,8 +107,8 @@ impl Site {
         Site::parse_beside(text, name, mtu, &[])
     }
 
-    /// Reads `text` likewise, to go on with these grants. The text is sound without them too, so
-    /// that each of them may end.
+    /// Reads `text` the same way, keeping these grants. The text must also be valid without them, so that each grant
+    /// can end.
     pub fn parse_beside(
         text: &str,
         name: &str,
@@ -116,7 +116,7 @@ impl Site {
         grants: &[Arc<Grant>],
     ) -> Result<Site, SiteError> {
         if grants.is_empty() {
-            // Where there is nothing to be told of it, the whole of the tables takes too much memory.
+            // If there is nothing to report, parse table by table: the complete set of tables takes too much memory.
             let mut site = match draft::sound(text, mtu) {
                 Some(site) => site,
                 None => Site::tables_of(text, name, mtu)?.0,
@@ -151,7 +151,7 @@ impl Site {
         }
     }
 
-    /// What a text says, and its tables.
+    /// Parses a text and returns its contents together with its tables.
     pub(crate) fn tables_of(
         text: &str,
         name: &str,
@@ -172,7 +172,7 @@ impl Site {
         Ok((site, tables))
     }
 
-    /// What these tables say, without the warnings; or what is wrong with them is reported.
+    /// Returns the site that these tables describe, without the warnings, or reports the errors.
     pub fn of(tables: &Tables, report: &mut Report) -> Option<Site> {
         read::site(&tables.0, UNKNOWN, report)
     }
@@ -236,7 +236,7 @@ pub struct Tables(pub(crate) file::File);
 pub struct Interfaces {
     /// Name of the interface towards the rest of the world.
     pub outside: String,
-    /// What is on the other side.
+    /// The side opposite `outside`.
     pub near: Near,
     /// Whether the tap device has the addresses and routes of `outside` during a run.
     pub move_addresses: bool,
@@ -283,8 +283,8 @@ impl Attach {
     /// Frames that a mailbox has room for.
     pub const SLOTS: usize = 256;
 
-    /// Bytes of memory that a mailbox takes whose frames have up to so many bytes: for each a header, in whole
-    /// cache lines, and two lines of its own.
+    /// Returns the bytes of memory that a mailbox takes for frames of up to `longest` bytes: for each frame a header,
+    /// in whole cache lines, and two cache lines for the mailbox.
     pub const fn mailbox(longest: u32) -> u64 {
         const LINE: u64 = 64;
         const HEADER: u64 = 8;
@@ -318,7 +318,7 @@ impl Attach {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// A Unix socket; whoever may open it may change the site.
+    /// A Unix socket. Any process that may open it may change the site.
     pub socket: Option<PathBuf>,
     /// The permissions of the socket.
     pub mode: u32,
@@ -330,7 +330,7 @@ pub struct Control {
     pub read_token: Option<PathBuf>,
 }
 
-/// Threads that receive, and that transmit, beside the one that forwards.
+/// Receive and transmit workers, in addition to the forwarding thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workers {
     /// How many at each interface, from 1 to [`MOST`](Self::MOST); none where the machine's cores and the
@@ -351,7 +351,7 @@ impl Workers {
     pub const MOST: usize = 16;
 }
 
-/// What is on the side that is not outside.
+/// The side opposite `outside`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Near {
     /// Another interface, by name: a bump in the wire.
@@ -414,36 +414,36 @@ pub struct Link {
     pub name: String,
     /// The interface that its packets leave by.
     pub to: Role,
-    /// What it carries, overhead included.
+    /// The link's rate, overhead included.
     pub rate: Rate,
-    /// Bytes that a packet takes on the wire beside the frame.
+    /// Bytes that each packet takes on the wire in addition to the frame.
     pub overhead: u32,
     /// The longest packet, overhead included.
     pub longest: Length,
-    /// What that follows from.
+    /// The source of `longest`.
     pub longest_by: LongestBy,
-    /// Who is next among the classes without a parent; in the whole link, if it is CBQ.
+    /// The scheduling algorithm among the classes without a parent; for CBQ, in the whole link.
     pub algorithm: LinkAlgorithm,
     /// The most that waits in the whole link.
     pub limits: SchedulerLimits,
     /// The classes, parents before their children.
     pub classes: List<Class>,
-    /// What filters say, with the classes' places in [`classes`](Link::classes).
+    /// The rules of the filters, whose targets are indices into [`classes`](Link::classes).
     pub rules: Arc<[Rule<u32>]>,
     /// Where packets go that no rule matches, and malformed ones.
     pub default: u32,
     /// Where [link-layer control](fairlane_classify::Headers::link_control) goes, whatever rule it matches; none
     /// where it goes as any other packet.
     pub link_control: Option<u32>,
-    /// What was found out about it. A copy, which may become another link, begins without.
+    /// Cached results of computations. A copy, which may be changed into another link, starts with an empty cache.
     pub(crate) found: Found,
 }
 
-/// What is looked up once of a link, and kept.
+/// Results that are computed once per link and cached.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) guarantees: OnceLock<List<Guarantee>>,
-    /// What is kept for all classes together: packets and bytes.
+    /// The total buffer reservation of all classes: packets and bytes.
     kept: OnceLock<(u64, u64)>,
     pub(crate) terms: OnceLock<List<ClassTerms>>,
     /// Another link whose classes are the same, but for some.
@@ -451,7 +451,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What is guaranteed, and what other link it is like.
+    /// Returns a cache filled with the guarantees and, if the link is derived from an earlier one, a reference to it.
     pub(crate) fn of(guarantees: List<Guarantee>, kept: (u64, u64), like: Option<Like>) -> Found {
         Found {
             guarantees: OnceLock::from(guarantees),
@@ -462,11 +462,11 @@ impl Found {
     }
 }
 
-/// A link that was read before, and which classes may be others by now: of all the rest it is known that they are
-/// what they were, with the same guarantees, in the same places; so is the default class.
+/// An earlier version of a link, with the ranges of classes that may differ from it. All other classes are unchanged:
+/// they have the same guarantees and the same indices. So does the default class.
 #[derive(Debug)]
 pub(crate) struct Like {
-    /// Only to tell it from others: it is not kept.
+    /// Identifies the link; the reference does not keep it alive.
     link: Weak<Link>,
     but: Vec<Range<usize>>,
 }
@@ -548,19 +548,19 @@ impl Link {
         known.is(terms).then(|| self.differs_from(&other))?
     }
 
-    /// What a packet counts for at least where room is reckoned in packets: the shortest Ethernet
-    /// frame, overhead included.
+    /// Returns the least length that a packet counts for where a buffer reservation is in packets: the shortest
+    /// Ethernet frame, overhead included.
     pub fn shortest(&self) -> Length {
         shortest(self.longest, self.overhead)
     }
 
-    /// What is kept for all classes together: packets and bytes.
+    /// Returns the total buffer reservation of all classes: packets and bytes.
     pub fn kept(&self) -> (u64, u64) {
         *(self.found.kept).get_or_init(|| read::kept(&self.classes))
     }
 }
 
-/// What the longest packet of a link follows from.
+/// The source of a link's longest packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongestBy {
     /// The file says it.
@@ -575,7 +575,7 @@ pub enum LongestBy {
     Assumed,
 }
 
-/// Who is next in a link.
+/// The scheduling algorithm of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkAlgorithm {
     /// A class tree; this one at its root.
@@ -608,9 +608,9 @@ pub struct Class {
     pub number: usize,
     /// Its parent's place among the link's classes; none for a child of the root.
     pub parent: Option<usize>,
-    /// What the file promises it, which its guarantee is no less than.
+    /// The rate configured in the file. The guaranteed rate is at least this.
     pub rate: Option<Rate>,
-    /// What it never exceeds.
+    /// The ceiling, an upper limit of its rate.
     pub ceiling: Option<Ceiling>,
     /// Its longest packet, overhead included; the longest of its children where it has any.
     pub longest: Length,
@@ -618,9 +618,9 @@ pub struct Class {
     pub arrival_burst: u32,
     /// Its weight among its siblings, made of their rates and weights.
     pub weight: Weight,
-    /// What its weight and those of its siblings are multiplied by in the queues, a power of two:
-    /// the largest is then within a factor of two of the largest that there is, so that virtual
-    /// time keeps its scale whoever comes or goes.
+    /// The factor, a power of two, by which the queues multiply its weight and those of its siblings. It brings the
+    /// largest weight within a factor of two of the largest possible, so that virtual time keeps its scale when classes
+    /// are added or removed.
     pub scale: u32,
     /// Its part of what its siblings' rates and its own leave over; 0 for none.
     pub share: u32,
@@ -630,11 +630,11 @@ pub struct Class {
     pub borrow: bool,
     /// In CBQ: packets that it may send back to back after a silence.
     pub cbq_burst: u32,
-    /// What it holds.
+    /// The contents: child classes, a queue or flows.
     pub kind: ClassKind,
 }
 
-/// What a class holds.
+/// The contents of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassKind {
     /// Other classes, in the order of this algorithm.
@@ -650,26 +650,26 @@ pub enum ClassKind {
 pub struct Queue {
     /// The most that waits.
     pub limits: Limits,
-    /// What is kept for it, however full the link is.
+    /// Its buffer reservation, available however full the link is.
     pub room: Room,
-    /// What drops or marks packets before that.
+    /// The queue management that drops or marks packets before the limit is reached.
     pub aqm: AqmConfig,
 }
 
 /// Queues that are made as flows come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flows {
-    /// What a flow is.
+    /// The packet fields that identify a flow.
     pub per: Per,
-    /// Who is next among them.
+    /// The scheduling algorithm among the flows.
     pub algorithm: Algorithm,
     /// The most of them.
     pub most: u32,
     /// How long an idle one is remembered.
     pub forget_after: Nanos,
-    /// What none exceeds.
+    /// The ceiling of each flow.
     pub ceiling: Option<Ceiling>,
-    /// What is kept for all of them together: for as many as it holds the room of one.
+    /// The buffer reservation of all flows together: that of one flow, times the number of flows with a reservation.
     pub room: Room,
     /// A backlog of all of them together in which CoDel drops nothing.
     pub aqm_floor: Room,
