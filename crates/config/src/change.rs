@@ -1,12 +1,11 @@
-//! From the classes of a running link to those of another file: which go on as they are, which
-//! change, come and go.
+//! Matching the classes of a running link with those of a new configuration: which are kept, changed, added or removed.
 //!
-//! A class goes on if it has the name and the kind that it had: the same algorithm where it has others or
-//! flows below it, and flows that are told apart by the same. So does one with another name, if nothing else
-//! of it is new: its parent, its parameters, and the filters that lead there. Whoever goes on keeps its
-//! packets and its flows, with their places in virtual time; and its own, unless it goes on below another
-//! parent, where it comes as one that becomes backlogged. Where the algorithm of either parent follows packets
-//! (`fifo`, `sfq`, `wfq`, `wf2q`), a class of another parent is a new one, to which packets go one by one.
+//! A class is kept if its name and kind are unchanged: the same algorithm for a class with children or flows, and flows
+//! identified by the same fields. A renamed class is kept too, if nothing else of it changes: its parent, its
+//! parameters, and its filters. A kept class retains its packets and its flows with their virtual times. It retains its
+//! own virtual time unless it moves to another parent, where it starts as a newly backlogged class. If the algorithm of
+//! either parent follows individual packets (`fifo`, `sfq`, `wfq`, `wf2q`), a class that moves is a new one, to which
+//! packets are moved one by one.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};
@@ -21,13 +20,13 @@ use crate::site::{Class, ClassKind, Link, LinkAlgorithm};
 /// How a running link becomes another one, class by class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// By place in the new link: the place of the class that goes on there.
+    /// By index in the new link: the index of the class in the running link that is kept as this one.
     pub stays: Vec<Option<usize>>,
     /// The classes that come, by place in the new link: parents before their children.
     pub added: Vec<usize>,
-    /// Those that go on below another parent, by place in the new link: parents before their children.
+    /// Classes that move to another parent, by index in the new link: parents before their children.
     pub moved: Vec<usize>,
-    /// Those that go on with other parameters, by place in the new link.
+    /// Classes kept with other parameters, by index in the new link.
     pub changed: Vec<usize>,
     /// Those that go, by place in the running link: children before their parents.
     pub gone: Vec<usize>,
@@ -40,7 +39,7 @@ impl Steps {
         all.into_iter().all(Vec::is_empty)
     }
 
-    /// Whether every class goes on in its place, be it with other parameters.
+    /// Returns whether every class is kept at its index, with the same or other parameters.
     pub fn is_in_place(&self) -> bool {
         let mut places = self.stays.iter().enumerate();
         self.added.is_empty()
@@ -51,12 +50,10 @@ impl Steps {
 }
 
 impl Link {
-    /// How `running` becomes this link while it runs, or `None` where its queues are made anew:
-    /// where the longest packet, what may wait in all (or the room that is kept of it meanwhile),
-    /// or the algorithm among the classes without
-    /// a parent is another one, and where anything changes in CBQ. Names may change, and filters.
-    /// O(classes and filters); where it was read again after `running`, only what may have become another is
-    /// compared.
+    /// Returns the steps that turn `running` into this link while it runs, or `None` if its queues must be rebuilt: if
+    /// the longest packet, the link's limit (or its reserved part in between), or the algorithm among the classes
+    /// without a parent differs, and if anything changes in CBQ. Names and filters may change. O(classes and filters);
+    /// if this link was read again after `running`, only classes that may have changed are compared.
     pub fn steps_from(&self, running: &Link) -> Option<Steps> {
         let same = self.algorithm == running.algorithm
             && self.longest == running.longest
@@ -72,8 +69,7 @@ impl Link {
         (!moved && self.has_room_for(&steps, running)).then_some(steps)
     }
 
-    /// Whether what is kept for classes fits into the link after each of the steps, in whatever
-    /// order they come.
+    /// Returns whether the reservations of classes fit into the link after each of the steps, in any order.
     fn has_room_for(&self, steps: &Steps, running: &Link) -> bool {
         let (mut packets, mut bytes) = running.kept();
         for &place in steps.added.iter().chain(&steps.changed) {
@@ -111,7 +107,7 @@ fn in_place(old: &Link, new: &Link, but: &[Range<usize>]) -> Option<Steps> {
     })
 }
 
-/// A link with what is looked up in it.
+/// A link with its lookup tables.
 struct Side<'a> {
     link: &'a Link,
     children: Vec<Vec<usize>>,
@@ -246,7 +242,7 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// The classes right below one that goes on.
+    /// Matches the children of a class that is kept.
     fn below(&mut self, was: usize, is: usize) {
         if self.old.names_below(was).eq(self.new.names_below(is)) {
             let pairs = self.old.children[was].clone().into_iter();
@@ -294,7 +290,7 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// A class that has nobody to go on from below its parent does so from the one of its name elsewhere.
+    /// Matches a class that has no predecessor below its parent with the class of its name elsewhere.
     fn find_moved(&mut self, is: usize) {
         if self.stays[is].is_some() {
             return;

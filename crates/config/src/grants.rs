@@ -1,9 +1,8 @@
-//! Grants: what was promised to a flow while a site runs, beside what its file says.
+//! Grants: guarantees given to a flow while a site runs, in addition to its file.
 //!
-//! A grant is a class with its filters that no file has. It goes on beside whatever text the site
-//! goes on with ([`Site::parse_beside`](crate::Site::parse_beside)), after the file's classes, its
-//! filters before the file's. A text that leaves it less than it was promised is refused, with the
-//! grants that it would break by name.
+//! A grant is a class with its filters that is not in the file. It stays in force across reloads
+//! ([`Site::parse_beside`](crate::Site::parse_beside)): its class follows the file's classes, its filters precede the
+//! file's. A text that would break grants is refused, with the names of those grants.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,19 +27,18 @@ pub struct Grant {
     /// Which packets are the flow's: of each filter the keys, as in the file, without `class` and
     /// `priority`.
     pub filters: Vec<String>,
-    /// The rate that its class has, no less than what it was promised: a shorter delay may need more.
+    /// The rate reserved for its class, at least the granted rate: a shorter delay may need more.
     pub reserved: Rate,
-    /// What it was promised.
+    /// The granted terms.
     pub terms: Terms,
 }
 
-/// What is promised to a flow that keeps to it.
+/// The guarantees of a flow that keeps to its rate and burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// What it may send in the long run.
+    /// Its long-term rate.
     pub rate: Rate,
-    /// Bytes that it may send at once beside its rate, and lose nothing. By default, what any class
-    /// may.
+    /// Bytes that it may send at once in addition to its rate without loss. By default, as for any class.
     pub burst: Option<u64>,
     /// How long after its arrival a packet has left the link at the latest, where the flow keeps to its rate and
     /// burst; without a burst, to one longest packet at once.
@@ -123,15 +121,15 @@ pub enum NotGranted {
     /// It could be had if others had less.
     #[error("{}", refusal(.reason, .best))]
     Full {
-        /// What stands in the way: a sentence without its end.
+        /// The reason: a sentence without its end.
         reason: String,
-        /// What could be had in its place, now: the highest rate with the delay that was asked for,
-        /// the shortest delay with the rate.
+        /// The alternatives available now: the highest rate with the requested delay, and the shortest delay with the
+        /// requested rate.
         best: Vec<Offer>,
     },
 }
 
-/// What would be granted, with the burst that was asked for.
+/// A grant that is available, with the requested burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The rate.
@@ -186,8 +184,8 @@ impl Terms {
         has.delay.unwrap_or(Err(NoGuarantee::Inner))
     }
 
-    /// Whether a class that is guaranteed this has all that was promised, or what it lacks: but for
-    /// what whole weights cost, a thousandth of the rate at most, as for any class.
+    /// Checks whether a class with these guarantees gets the granted terms, and returns the shortfall if not. Whole
+    /// weights may cost up to a thousandth of the rate, as for any class.
     pub fn kept_by(&self, has: &Guarantee) -> Result<(), String> {
         self.compared(has, self.rate.bps() - self.rate.bps() / 1000)
     }
@@ -234,16 +232,16 @@ pub(crate) fn rounded(delay: Nanos) -> Nanos {
 }
 
 impl Grant {
-    /// Finds room for a grant beside others and a sound text: it comes back with the least rate
-    /// reserved, in whole kilobits where that is more than the promise, that keeps its terms whatever
-    /// siblings come later, and no other promise suffers. What is `reserved` before is of no account.
+    /// Finds capacity for a grant in addition to others and a valid text. Returns it with the least reserved rate, in
+    /// whole kilobits if that is more than the granted rate, that keeps its terms whatever siblings are added later,
+    /// and breaks no other guarantee. The value of `reserved` on input is ignored.
     ///
-    /// Reads the link's classes some ten times where it is granted, fifty where it is refused: O(n) each,
-    /// since what a class says of itself is read once.
+    /// Reads the link's classes about ten times if it is granted, fifty times if it is refused: O(n) each, since a
+    /// class's own settings are read once.
     ///
     /// # Errors
     ///
-    /// It is refused, with the best that could be had.
+    /// The grant is refused, with the best alternatives.
     pub fn admit(
         self,
         text: &str,

@@ -1,4 +1,4 @@
-//! What a class is below decides which of its keys count.
+//! The parent of a class decides which of the class's keys apply.
 
 use fairlane_core::sched::{Algorithm, Sharing};
 
@@ -6,7 +6,7 @@ use crate::diagnostic::Report;
 use crate::file;
 use crate::site::LinkAlgorithm;
 
-/// What a class is below: which of its keys count.
+/// The kind of parent of a class, which decides which of its keys apply.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Above {
     Node(Algorithm),

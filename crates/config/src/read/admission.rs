@@ -18,7 +18,7 @@ use crate::site::{Link, MtuOf, Role, Site};
 /// The class that stands for all that may come later: no file is likely to have one of this name.
 const LATER: &str = "\u{10ffff}later";
 
-/// See [`Grant::admit`]; of the file's links, it may be known what was read.
+/// Admits a grant; see [`Grant::admit`]. The readings of the file's links may be passed in.
 pub(crate) fn admit(
     file: &mut file::File,
     alone: &Site,
@@ -110,14 +110,14 @@ const SPARE: u64 = 32;
 /// How often an offer is made worse until it is granted, by twice as much each time.
 const OFFERS: u32 = 12;
 
-/// How often a rate that is enough is guessed anew before it is looked for around the guess.
+/// Number of guesses at a sufficient rate before a search around the last guess.
 const GUESSES: u32 = 3;
 
-/// What a class would have.
+/// The guarantees that a class would have.
 struct Had {
-    /// Beside those that there are.
+    /// With the present siblings.
     now: Guarantee,
-    /// Whoever comes later.
+    /// With any siblings that may be added later.
     ever: Guarantee,
 }
 
@@ -129,7 +129,7 @@ impl Had {
     }
 }
 
-/// What a rate would do.
+/// The result of trying a rate.
 #[derive(Clone, Copy)]
 enum Enough {
     /// The terms would not be kept; the delay that would be, in nanoseconds, if any.
@@ -143,21 +143,21 @@ enum Enough {
 /// The search for a rate to reserve.
 struct Search<'a> {
     trial: Trial<'a>,
-    /// What the link has, in steps.
+    /// The parent's rate, in steps.
     most: u64,
-    /// What the classes beside it leave, in steps: a guess of what could be had.
+    /// The rate that its siblings leave, in steps: a first guess of the best offer.
     left: u64,
     others: Vec<Written>,
     grant: Grant,
-    /// What each class with a rate is guaranteed of it without the grant, by number.
+    /// The guaranteed part of each class's rate without the grant, by class number; `None` for a class without a rate.
     promised: Vec<Option<u64>>,
-    /// What was tried last.
+    /// The last rate tried and its result.
     last: Option<(u64, Enough)>,
 }
 
 impl Search<'_> {
-    /// Finds room. The best that could be had in its place is asked for as a request would ask for it, and offered
-    /// only if it is granted: whole weights move by steps, so what was found on the way to a refusal need not be.
+    /// Finds capacity. An alternative offer is itself tried as a request and offered only if it is granted: whole
+    /// weights move by steps, so a rate seen while the request was tried may not be available.
     fn run(&mut self) -> Result<Grant, NotGranted> {
         let mut refused = self.find();
         for tries in 0..OFFERS {
@@ -239,11 +239,11 @@ impl Search<'_> {
         }
     }
 
-    /// Refuses, with the highest rate that can be had in place of the one that was asked for.
+    /// Refuses the request, with the highest rate that could be granted instead.
     fn below(&mut self, reason: String) -> Result<Grant, NotGranted> {
         let terms = self.grant.terms;
         let not = terms.rate.bps().div_ceil(STEP);
-        // Whole weights may take some of what is left.
+        // Rounding to whole weights may take some of the rest.
         let mut guess = self.left;
         for _ in 0..GUESSES {
             let had = Rate::from_bps(guess * STEP).map(|rate| self.at(rate));
@@ -274,7 +274,7 @@ impl Search<'_> {
         Err(NotGranted::Full { reason, best })
     }
 
-    /// What could be promised of this: a rate, with the delay that was asked for or the shortest.
+    /// Returns the offer for this rate, with the requested delay or the shortest.
     fn at_least(&self, rate: Rate, had: &Had) -> Option<Offer> {
         let terms = Terms {
             rate,
@@ -291,7 +291,7 @@ impl Search<'_> {
         is_kept.then_some(Offer { rate, delay })
     }
 
-    /// What a class of this rate would have, or why there can be none.
+    /// Returns the guarantees of a class with this rate, or the reason why none is possible.
     fn at(&mut self, rate: Rate) -> Result<Had, String> {
         let candidate = class(&self.grant, rate);
         let link = self.with([candidate.clone()])?;
@@ -326,8 +326,8 @@ impl Search<'_> {
         self.trial.with(others.chain(more))
     }
 
-    /// Looks what the file's classes and those of other grants are guaranteed of their rates as it is,
-    /// and what these leave.
+    /// Records how much of their rates the file's classes and those of other grants are guaranteed without the new
+    /// grant, and the rate that these leave.
     fn look(&mut self) -> Result<(), String> {
         let link = self.with([])?;
         let guarantees = link.kept_guarantees();
@@ -442,8 +442,8 @@ impl Search<'_> {
     }
 }
 
-/// The first number from `not` towards `is` that is what is looked for, where all behind it are. Near a
-/// good guess it takes two or three tries, far from it a few more than halving.
+/// Returns the first number from `not` towards `is` that passes the test, if all numbers beyond it do. Takes two or
+/// three tests near a good guess, and a few more than bisection far from it.
 fn boundary(mut is: u64, mut not: u64, guess: u64, mut test: impl FnMut(u64) -> bool) -> u64 {
     let (mut at, mut step) = (guess, 1);
     let mut tried = [false; 2];

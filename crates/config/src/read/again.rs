@@ -1,5 +1,5 @@
-//! Reading again what little of has become another: what was read before is looked up by the tables that
-//! it was read from, which are shared as long as they stay as they are.
+//! Incremental reads: results of the previous read are looked up by the tables that they came from, which stay shared
+//! while they are unchanged.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::list::List;
 use crate::site::{Class, Link, LinkAlgorithm};
 use crate::written::At;
 
-/// What was read of a link.
+/// The results of reading a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(super) written: Arc<At<file::Link>>,
@@ -20,7 +20,7 @@ pub(crate) struct Reading {
     pub(super) family: Arc<Family>,
     /// Each class as if there were no others, in the order of the file.
     pub(super) alone: List<Arc<Class>>,
-    /// What the children of each class of the link are settled by.
+    /// The basis on which the children of each class are settled.
     pub(super) bases: List<Basis>,
     /// Whether a filter has names of users or groups, which the machine may know otherwise by now.
     pub(super) asks_names: bool,
@@ -32,7 +32,7 @@ impl Reading {
         self.written.value()
     }
 
-    /// Who is whose parent, if that is so among these classes too.
+    /// Returns the parents of all classes, if they are the same among these classes.
     pub(super) fn family_of(&self, link: &file::Link) -> Option<Arc<Family>> {
         let (was, is) = (&self.link().class, &link.class);
         let mut places = was.unlike(is)?;
@@ -118,7 +118,7 @@ impl<'a, T> Same<'a, T> {
     }
 }
 
-/// What says who a class is, and whose.
+/// Returns the name of a class and that of its parent.
 fn names(class: &file::Class) -> (&str, Option<&str>) {
     let parent = class.parent.as_ref().map(|parent| parent.value().as_str());
     (class.name.value(), parent)

@@ -1,4 +1,4 @@
-//! Classes: what each one is.
+//! The classes of a link.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,19 +41,19 @@ pub(super) struct Classes {
     pub classes: List<Class>,
     pub default: u32,
     pub link_control: Option<u32>,
-    /// What is kept for all of them together: packets and bytes.
+    /// The total buffer reservation of all classes: packets and bytes.
     pub kept: (u64, u64),
     pub family: Arc<Family>,
     /// Each as if there were no others, in the order of the file.
     pub alone: List<Arc<Class>>,
     /// Which of them were read before.
     pub known: Vec<bool>,
-    /// What each is guaranteed.
+    /// The guarantees of each class.
     pub guarantees: List<Guarantee>,
-    /// What the children of each are settled by.
+    /// The basis on which the children of each class are settled.
     pub bases: List<Basis>,
-    /// The places of those that may be others than what was read before in the same places; none where the places
-    /// are not the same.
+    /// The ranges of classes that may differ from the classes at the same indices in the previous read; `None` if the
+    /// indices differ.
     pub again: Option<Vec<Range<usize>>>,
 }
 
@@ -63,7 +63,7 @@ impl Classes {
     }
 }
 
-/// The classes of a link, or what is wrong is reported.
+/// Reads the classes of a link, or reports the errors.
 pub(super) fn read(
     link: &file::Link,
     (rate, algorithm, link_control): (Rate, LinkAlgorithm, &LinkControl<'_>),
@@ -154,7 +154,7 @@ fn added(classes: &mut Vec<Class>, class: Class) -> usize {
     classes.len() - 1
 }
 
-/// What is kept for the classes of a link, of which those at some places have become others.
+/// Updates the total buffer reservation of a link's classes after those at some indices changed.
 fn kept_again(former: &Link, classes: &List<Class>, again: &[Range<usize>]) -> (u64, u64) {
     let places = || again.iter().cloned();
     let was = kept(places().flat_map(|places| former.classes.within(places)));
@@ -234,7 +234,7 @@ fn alone(
         let (former, same) = same.as_ref()?;
         let was = same.former(at)?;
         let parent = match tree.parents[at] {
-            // What is above decides which of its keys count.
+            // The parent decides which of its keys apply.
             Some(parent) => Some(same.former(parent)?),
             None => None,
         };
@@ -266,7 +266,7 @@ fn known_in_place(former: &Reading, tree: &Tree, link: &file::Link) -> Option<Ve
     for at in others.filter(|&at| !Arc::ptr_eq(&was[at], &is[at])) {
         known[at] = false;
         if tree.has_children[at] {
-            // What is above decides which of its keys count.
+            // The parent decides which of its keys apply.
             for (parent, known) in tree.parents.iter().zip(&mut known) {
                 *known &= *parent != Some(at);
             }
@@ -275,7 +275,7 @@ fn known_in_place(former: &Reading, tree: &Tree, link: &file::Link) -> Option<Ve
     Some(known)
 }
 
-/// Tells of a default class that was made and takes part of what the file's weights share.
+/// Warns of an implicit default class that takes part of the rate shared by the file's weights.
 fn warn_of_default(
     link: &file::Link,
     classes: &List<Class>,
@@ -292,7 +292,7 @@ fn warn_of_default(
     let top = || classes.iter().filter(|class| class.parent.is_none());
     let shares: u64 = top().map(|class| u64::from(class.share)).sum();
     let own = u64::from(classes[default].share);
-    // Where nobody else has a weight, the rest is meant to be its.
+    // If no other class has a weight, the default class is meant to get the rest.
     if shares == own || own * 10 < shares {
         return;
     }
@@ -393,7 +393,7 @@ fn class(
     let above = match (link, tree.parents[at]) {
         (LinkAlgorithm::Cbq, _) | (_, None) => Above::of_link(link),
         (_, Some(parent)) => Above::Node(match &tree.written[parent].algorithm {
-            // What is wrong with it is reported where it stands.
+            // Its errors are reported at its own table.
             Some(text) => algorithms::named(text.value())?,
             None => DEFAULT_ALGORITHM,
         }),
@@ -652,7 +652,7 @@ fn cbq_burst(burst: &Text, longest: Length, report: &mut Report) -> Option<u32> 
     Some((bytes / u64::from(longest.get())) as u32)
 }
 
-/// What a rate brings in 10 ms, and two packets.
+/// Returns the bytes of 10 ms at a rate, and two packets.
 fn default_burst(rate: Rate, longest: Length) -> u64 {
     (rate.bps() / 800 + 2 * u64::from(longest.get())).min(u32::MAX.into())
 }

@@ -1,4 +1,4 @@
-//! What each class is entitled to.
+//! The rate to which each class is entitled.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,18 +14,18 @@ use crate::shares::{Claim, divide, scale};
 use crate::site::{Class, ClassKind, LinkAlgorithm};
 use crate::units::Size;
 
-/// What a class is entitled to and served, as far as what is below it follows from that.
+/// The entitlement and the service of a class, as far as its children depend on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Basis {
     /// Bits per second.
     pub entitled: u64,
-    /// What it is served before bursts that the file does not have are made longer.
+    /// Its service before default bursts are increased.
     pub at_first: Result<Service, NoGuarantee>,
 }
 
-/// Makes bursts that the file does not have as long as the guarantees ask for, and tells of
-/// those that it has and are too short. What is above these classes may be served otherwise `at_first`.
-/// Returns what each class is guaranteed then, but for its room, and what it is served at first.
+/// Increases default bursts as far as the guarantees require, and reports configured bursts that are too short. The
+/// parent's service may differ from `at_first`. Returns each class's guarantees, except those that depend on its buffer
+/// reservation, and its service at first.
 pub(super) fn bursts(
     classes: &mut [Class],
     places: &[&file::Class],
@@ -99,19 +99,19 @@ pub(super) fn bursts(
     (guarantees, services)
 }
 
-/// What each class is entitled to: weights, and rates that are kept.
+/// The entitlements of classes, by weights and configured rates.
 pub(super) struct Entitlements<'a> {
-    /// What is above those without a parent, as sentences call it.
+    /// The name of the parent of classes without a parent among these, as used in messages.
     pub owner: &'a str,
-    /// Who is next among them.
+    /// The scheduling algorithm among them.
     pub algorithm: LinkAlgorithm,
     /// As the file has them, for those that it has.
     pub places: &'a [&'a file::Class],
 }
 
 impl Entitlements<'_> {
-    /// Weights for all, or the rates that cannot be kept are reported. What is above those without a parent
-    /// has so many bits per second. Returns what each is entitled to.
+    /// Gives all classes weights, or reports the rates that cannot be guaranteed. `has` is the rate, in bit/s, of the
+    /// parent of those without a parent. Returns each class's entitlement.
     pub(super) fn settle(&self, classes: &mut [Class], has: u64, report: &mut Report) -> Vec<u64> {
         let mut siblings: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
         for (at, class) in classes.iter().enumerate() {
@@ -208,7 +208,8 @@ impl Entitlements<'_> {
         parts.iter().map(|part| part.entitled).collect()
     }
 
-    /// A level has what the ceilings of all others that are not below it leave.
+    /// Returns the entitlements of children with priority levels: each gets the rate that the ceilings of its peers and
+    /// of all higher levels leave.
     fn by_level(
         &self,
         classes: &[Class],
@@ -255,7 +256,7 @@ impl Entitlements<'_> {
     }
 }
 
-/// Bits per second, also below what a rate may be.
+/// Formats a rate in bit/s, even one below the smallest valid rate.
 fn shown(bps: u64) -> String {
     Rate::from_bps(bps).map_or_else(|| format!("{bps}bit"), |rate| rate.to_string())
 }

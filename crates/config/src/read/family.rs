@@ -1,4 +1,4 @@
-//! Who is whose parent.
+//! Parents and children among classes.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ pub(super) const DEFAULT: &str = "default";
 /// bound.
 pub(super) const MOST_LEVELS: usize = 64;
 
-/// Who is whose parent, by places in the file.
+/// The parent of each class, by index in the file.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub parents: Vec<Option<usize>>,
@@ -24,7 +24,7 @@ pub(crate) struct Family {
     pub order: Vec<usize>,
 }
 
-/// The classes of a file, and who is whose parent.
+/// The classes of a file with their parents.
 pub(super) struct Tree<'a> {
     pub written: Vec<&'a file::Class>,
     pub family: Arc<Family>,
@@ -39,8 +39,7 @@ impl Deref for Tree<'_> {
 }
 
 impl<'a> Tree<'a> {
-    /// Of classes with names that differ; as they were read before, where nobody has another name or
-    /// another parent.
+    /// Builds the tree of classes with distinct names; the previous tree, if all names and parents are the same.
     pub(super) fn of(
         link: &'a file::Link,
         former: Option<&Reading>,
@@ -121,7 +120,7 @@ impl<'a> Tree<'a> {
         (report.errors() == before).then_some(tree)
     }
 
-    /// What is not reached from the root is below a circle, or in it.
+    /// Classes that are not reached from the root are in a cycle or below one.
     fn report_circles(&self, report: &mut Report) {
         let mut seen = vec![false; self.written.len()];
         for &at in &self.order {

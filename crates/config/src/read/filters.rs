@@ -18,8 +18,8 @@ use crate::site::{Class, ClassKind, Role};
 use crate::unmatched::why;
 use crate::written::{At, Scalar, Text};
 
-/// The rules, in the order of the file; what is wrong is reported, and what never matches. Those that
-/// were read before are not read again; of a link that was, nothing was to be told.
+/// Returns the rules, in the order of the file; reports errors and filters that never match. Rules from the previous
+/// read are reused, since that link gave rise to no message.
 pub(super) fn read(
     link: &file::Link,
     to: Role,
@@ -77,7 +77,7 @@ fn places_of(classes: &List<Class>) -> HashMap<&str, u32> {
     names.zip(0..).collect()
 }
 
-/// What was read of a link's filters before.
+/// The results of the previous read of a link's filters.
 struct Known<'a> {
     former: &'a Reading,
     filters: Same<'a, At<file::Filter>>,
@@ -110,7 +110,7 @@ impl<'a> Known<'a> {
         same.then(|| Arc::clone(&self.former.link.rules))
     }
 
-    /// That of a filter, if it is as it was and so is its class.
+    /// Returns the rule of a filter, if neither the filter nor its class has changed.
     fn rule(&self, at: usize) -> Option<Rule<u32>> {
         let was = self.filters.former(at)?;
         let rule = self.former.link.rules[was];
@@ -118,7 +118,7 @@ impl<'a> Known<'a> {
             return None;
         }
         let class = &self.former.link.classes[rule.target as usize];
-        // One that was made for what no filter matches is nobody's target.
+        // No filter targets an implicit default class.
         let now = self.classes.now(class.number)?;
         let is_leaf = !self.is.family.has_children[now];
         is_leaf.then(|| Rule {
@@ -182,7 +182,7 @@ fn target(
     Some(class)
 }
 
-/// What a filter asks for, or what is wrong with it is reported.
+/// Reads the match conditions of a filter, or reports the errors.
 pub(super) fn matches(
     written: &file::Filter,
     to: Role,

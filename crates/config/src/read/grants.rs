@@ -1,4 +1,4 @@
-//! Grants beside what a file says: their classes after its own, their filters before its own.
+//! Grants in addition to a file: their classes follow the file's, their filters precede the file's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ impl Surroundings<'_> {
     }
 }
 
-/// Whether a grant has a place in a link at all, and filters that somebody's packets match; else why
-/// not.
+/// Checks whether a grant can be part of a link at all, and has filters that can match some packets; returns the reason
+/// if not.
 pub(super) fn fits(link: &Link, written: &Written, around: &Surroundings) -> Result<(), String> {
     let parent = written.grant.parent.as_deref();
     let (algorithm, owner) = match (link.algorithm, parent) {
@@ -114,7 +114,7 @@ pub(super) fn fits(link: &Link, written: &Written, around: &Surroundings) -> Res
     rules(link.to, written, around).map(|_| ())
 }
 
-/// What its filters say; what hardly can be meant is refused too.
+/// Reads the rules of its filters; rejects those that are probably unintended, too.
 pub(super) fn rules(
     to: Role,
     written: &Written,
@@ -135,8 +135,8 @@ pub(super) fn rules(
     rules.collect()
 }
 
-/// A sound file with its site, what was read of its links if that is known, and these grants; or those
-/// that it would break.
+/// Returns a valid file with its site, the readings of its links if known, and these grants; or the grants that would
+/// be broken.
 pub(crate) fn together(
     file: &mut file::File,
     alone: &Site,
@@ -178,7 +178,7 @@ pub(crate) fn together(
         trial.sift(&mut Vec::new(), &of_link, &mut broken);
     }
     if broken.is_empty() {
-        // What is for all links together is beyond what they have one by one.
+        // The limits that apply to all links together exceed those of each link.
         let all = grants.iter().map(|grant| broken_by(grant, why.clone()));
         broken.extend(all);
     }
@@ -238,10 +238,9 @@ fn all_kept(site: &Site, grants: &[Arc<Grant>]) -> Result<(), String> {
     })
 }
 
-/// Whether each of these grants of a link has what it was promised, or what the first one lacks.
+/// Checks whether each of these grants of a link gets its terms; returns the first one's shortfall.
 ///
-/// Delays are to hold for whatever weights: else the end of another grant, by which no share becomes
-/// less, might break one.
+/// Delay bounds must hold for any weights. Otherwise the end of another grant, which reduces no share, might break one.
 pub(super) fn kept<'a>(
     link: &Link,
     guarantees: &List<Guarantee>,
@@ -290,7 +289,7 @@ pub(super) struct Trial<'a> {
     own: usize,
     to: Role,
     around: &'a Surroundings<'a>,
-    /// What was read last: of that, only what has become another is read again.
+    /// The last reading, of which only changed parts are read again.
     former: Option<Reading>,
 }
 
@@ -313,7 +312,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The link with these classes beside its own, or why that cannot be.
+    /// Returns the link with these classes added, or the reason why that is impossible.
     pub(super) fn with(
         &mut self,
         classes: impl Iterator<Item = file::Class>,
@@ -347,7 +346,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Of more grants beside those that are kept, keeps as many as may be, the first first.
+    /// Adds as many further grants as possible to those that are kept, in order.
     fn sift<'b>(
         &mut self,
         keeps: &mut Vec<&'b Written>,

@@ -1,4 +1,4 @@
-//! The longest packet of a link: what the file says, or what the interface sends; and of a class.
+//! The longest packet of a link, from the file or the interface's MTU, and that of a class.
 
 use fairlane_core::Length;
 use fairlane_core::units::MAX_LENGTH;
@@ -17,8 +17,7 @@ const TAG: u32 = 4;
 /// The MTU of an interface of which nothing is known.
 const MTU: u32 = 1_500;
 
-/// The longest packet with its overhead. What the interfaces send and the link does not carry is
-/// warned of.
+/// Returns the longest packet with its overhead. Warns of frames that the interfaces send and the link does not carry.
 pub(super) fn read(
     written: &file::Link,
     to: Role,

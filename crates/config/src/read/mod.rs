@@ -1,4 +1,4 @@
-//! From what is written to what it means, with all that is wrong reported.
+//! Validation of a parsed file into a site, with all errors reported.
 
 mod above;
 mod admission;
@@ -45,14 +45,13 @@ const ETHERNET: u32 = 24;
 /// Packets that may wait in all links together with the backend xdp.
 pub const XDP_MOST_WAITING: u32 = 122_368;
 
-/// The site, or what is wrong is reported.
+/// Returns the site, or reports the errors.
 pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Option<Site> {
     site_again(file, mtu, &[], &[], report).map(|(site, _)| site)
 }
 
-/// The same, with what was read of its links, which needs not be read again. Of `former` there was
-/// nothing to be told. Without it, what is the same as of the links that are `running` is shared with them: a whole
-/// link, or the names of its classes.
+/// Returns the site, using the readings of its links from an earlier read, `former`, which gave rise to no message.
+/// Without it, unchanged parts of the `running` links are shared with them: a whole link, or the names of its classes.
 pub(crate) fn site_again(
     file: &file::File,
     mtu: MtuOf<'_>,
@@ -212,7 +211,7 @@ fn xdp_room(
     }
 }
 
-/// What is around the links, as far as it is sound.
+/// The configuration outside the links, as far as it is valid.
 struct Surroundings<'a> {
     /// None where the file has none; none within where they are unsound.
     interfaces: Option<Option<&'a Interfaces>>,
@@ -352,7 +351,7 @@ fn attached(written: &file::Attach, outside: Option<&Link>, report: &mut Report)
     })
 }
 
-/// What all mailboxes together may take: one of them, at least.
+/// Returns the memory of all mailboxes together: at least one of them.
 fn mailboxes(written: &Text, outside: Option<&Link>, report: &mut Report) -> Option<u64> {
     let memory = written.read::<Size>("memory", report)?.0;
     let Some(outside) = outside else {
@@ -457,7 +456,7 @@ fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {
     })
 }
 
-/// What most numbers of threads count.
+/// The unit of most thread counts.
 const AT_EACH: &str = "threads at each interface";
 
 /// Workers at these interfaces, as far as they are known.
@@ -547,8 +546,8 @@ fn threads(
     number.map(Some)
 }
 
-/// The cores of workers at so many interfaces, as far as that is known, and so the number of those that receive at each
-/// if that is not said.
+/// Returns the cores of the workers at `sides` interfaces, as far as known, and with them the number of receive workers
+/// at each, if that is not configured.
 fn worker_cores(
     cores: &At<Vec<Whole>>,
     receive: Option<usize>,
@@ -626,7 +625,7 @@ fn loopback(text: &Text, report: &mut Report) -> Option<SocketAddr> {
     None
 }
 
-/// What Linux asks of the name of an interface, in words.
+/// Linux's rules for the name of an interface, in words.
 pub const INTERFACE_NAME: &str =
     "the name of an interface has 1 to 15 bytes, without spaces, '/' and ':'";
 
@@ -643,7 +642,7 @@ fn interface_name(key: &str, name: &Text, report: &mut Report) {
     }
 }
 
-/// What a word stands for; else those there are are reported, or the nearest.
+/// Returns the value of a word; if there is none, reports the valid words or the nearest.
 fn word<T: Copy>(text: &Text, key: &str, words: &[(&str, T)], report: &mut Report) -> Option<T> {
     let written = text.value();
     let found = words.iter().find(|(word, _)| word == written);
@@ -745,15 +744,15 @@ fn link(
         found: Found::of(std::mem::take(&mut classes.guarantees), classes.kept, like),
         ..link?
     };
-    // What was overlooked above is found here, not in front of a running link; of a tree that is as it
-    // was, among classes that were not found to be sound before.
+    // Checks again for errors that were missed above, so that they show here and not in a running link. In an unchanged
+    // tree, this can skip the classes that were found valid before.
     let same = former.is_some_and(|former| Arc::ptr_eq(&former.family, &classes.family));
     let known = |place: usize| {
         let at = classes.family.order.get(place);
         at.is_some_and(|&at| classes.known[at])
     };
     let looked_at = |place: usize| !(same && known(place));
-    // One that says what the running link does is not kept beside it, and was looked at.
+    // A link identical to the running one is not stored a second time, and was validated before.
     let runs = around
         .running
         .iter()

@@ -1,4 +1,4 @@
-//! Queues: their limits, their management, and who is next among several.
+//! Queues: limits, queue management, and the scheduling algorithm among several.
 
 use fairlane_core::aqm::{
     AqmConfig, AqmError, CodelConfig, CodelParameters, Measure, Probability, RedConfig,

@@ -1,7 +1,7 @@
-//! Room: what is kept for each class and flow, so that its guarantee holds in a full link.
+//! Buffer reservations (`room`) of each class and flow, so that guarantees hold in a full link.
 //!
-//! Unless the file says otherwise it is what the guarantee needs for a burst of [`granted`] bytes. A
-//! queue's limit and the link's follow where the file has none, so that small files stay small.
+//! Unless the file sets it, a reservation is as large as the guarantee needs for a burst of [`granted`] bytes. The
+//! default limits of queues and of the link follow from it, so that small files stay small.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::site::{Class, ClassKind, Flows, Link, Queue};
 use crate::units::Size;
 use crate::written::At;
 
-/// Packets and bytes that are shared, beside what is kept, unless the file says otherwise.
+/// Shared packets and bytes, in addition to the reservations, unless the file sets a limit.
 const SHARED_PACKETS: u32 = 10_000;
 const SHARED_BYTES: u64 = 16 << 20;
 /// The longest burst that is granted unasked.
@@ -42,7 +42,7 @@ pub(super) struct Rooms<'a> {
 }
 
 impl Rooms<'_> {
-    /// By what it is guaranteed, gives each class its room, and a limit that it fits into where the file has none.
+    /// Gives each class the reservation that its guarantee needs, and a limit that it fits into if the file sets none.
     pub(super) fn settle(
         &self,
         classes: &mut [Class],
@@ -97,8 +97,8 @@ impl Rooms<'_> {
         }
     }
 
-    /// What a service needs, for a burst that was asked for too. Where there is none, room is a
-    /// courtesy: for a burst and, in CBQ, a packet of each class that may go before.
+    /// Returns the reservation that a service needs, for a requested burst too. Without a service guarantee, the
+    /// reservation is a courtesy: for a burst and, in CBQ, a packet of each class that may be served before.
     fn needed(
         &self,
         (service, bps): (Result<Service, NoGuarantee>, u64),
@@ -112,8 +112,8 @@ impl Rooms<'_> {
             Err(NoGuarantee::Cbq) => burst + classes.min(100) * u64::from(longest.get()),
             Err(_) => burst,
         };
-        // In whole kilobytes: what a class needs changes by a byte or two with any other class, and
-        // a running link is changed where a class's room is.
+        // Round to whole kilobytes: the need of a class changes by a byte or two with any other class, and each class
+        // with a changed reservation is changed in a running link.
         let bytes = bytes.next_multiple_of(1 << 10).min(MOST.into());
         Room {
             packets: (bytes / u64::from(self.shortest.get())) as u32,
@@ -183,7 +183,7 @@ impl Rooms<'_> {
     }
 }
 
-/// Room as the file has it; what it does not say is as by default.
+/// Returns a reservation as configured, with defaults for missing values.
 fn written_room(
     written: Option<&At<file::Limit>>,
     by_default: Room,
@@ -212,7 +212,7 @@ fn shown(room: Room) -> String {
     )
 }
 
-/// Raises a limit that the file does not have to what is reserved.
+/// Raises a default limit to the reservation.
 fn fit(limits: &mut Limits, class: Option<&file::Class>, room: Room) {
     let written = class.and_then(|class| class.limit.as_deref());
     let written = written.map(At::value);
@@ -244,7 +244,7 @@ fn held(flows: &Flows) -> Room {
     }
 }
 
-/// What is kept for a class: packets and bytes.
+/// Returns the reservation of a class: packets and bytes.
 pub(crate) fn kept_for(class: &Class) -> (u64, u64) {
     let room = match &class.kind {
         ClassKind::Inner(_) => Room::NONE,
@@ -254,7 +254,7 @@ pub(crate) fn kept_for(class: &Class) -> (u64, u64) {
     (room.packets.into(), room.bytes.into())
 }
 
-/// What is kept for classes in all: packets and bytes.
+/// Returns the sum of the reservations of classes: packets and bytes.
 pub(crate) fn kept<'a>(classes: impl IntoIterator<Item = &'a Class>) -> (u64, u64) {
     let each = classes.into_iter().map(kept_for);
     each.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
@@ -307,7 +307,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// What the file has, or what is wrong with it is reported.
+    /// Reads the configured limits, or reports the errors.
     pub(super) fn read(link: &file::Link, longest: Length, report: &mut Report) -> Option<Written> {
         let before = report.errors();
         let limit = link.limit.as_ref().map(At::value);
@@ -320,7 +320,7 @@ impl Written {
         (report.errors() == before).then_some(Written { packets, bytes })
     }
 
-    /// With what is kept for the classes, and what is shared beside it.
+    /// Returns the limits, where missing ones are the reservations of the classes plus the shared part.
     pub(super) fn settle(
         self,
         link: &file::Link,
@@ -330,8 +330,7 @@ impl Written {
         let place = link.limit.as_ref().map_or(link.name.span(), At::span);
         let packets = match self.packets {
             Some(packets) => packets.into(),
-            // A power of two, so that it seldom changes with a class: then a running link goes on
-            // with its queues when the file is read again.
+            // A power of two seldom changes with a class, so a running link keeps its queues when the file is reloaded.
             None => (kept_packets + u64::from(SHARED_PACKETS)).next_power_of_two(),
         };
         let bytes = (self.bytes).unwrap_or((kept_bytes + SHARED_BYTES).next_power_of_two());
@@ -357,7 +356,7 @@ impl Written {
     }
 }
 
-/// What a class's guarantee is good for in the room it has.
+/// Adds the guarantees that depend on the class's buffer reservation.
 pub(crate) fn grant(guarantee: &mut Guarantee, kind: &ClassKind, shortest: Length) {
     let fits = |service: Result<Service, NoGuarantee>, queue: &Queue, room| match queue.aqm {
         // It drops packets of a class that keeps to its guarantee, too.

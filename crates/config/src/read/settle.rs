@@ -1,5 +1,5 @@
-//! What classes are beside one another: weights, guarantees and room. Of classes that were read before, only what
-//! may have become another is settled again.
+//! Settling classes among their siblings: weights, guarantees and buffer reservations. Classes of an earlier read are
+//! settled again only if they may have changed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::guarantee::{Guarantee, Top, granted};
 use crate::list::List;
 use crate::site::{Class, ClassKind, LinkAlgorithm};
 
-/// Classes, parents first, as they are beside one another.
+/// Classes, parents first, settled among their siblings.
 pub(super) struct Settled {
     pub classes: List<Class>,
-    /// What each is guaranteed, and what its children are settled by; none where something is wrong.
+    /// The guarantees of each, and the basis for its children; empty if there are errors.
     pub guarantees: List<Guarantee>,
     pub bases: List<Basis>,
 }
 
-/// What is above some classes: the link, or one of its classes.
+/// The parent of some classes: the link, or one of its classes.
 pub(super) struct Owner<'a> {
     /// As sentences call it.
     pub name: &'a str,
@@ -50,8 +50,8 @@ impl Owner<'_> {
         }
     }
 
-    /// Settles all classes below, which begin as if each was alone; `places` are their tables, of those that
-    /// the file has. Where there are more than so many errors by then, guarantees are not looked at.
+    /// Settles all classes below, which start as if each was alone; `places` are the tables of those that the file has.
+    /// Computes no guarantees if there are more than `errors` errors by then.
     pub(super) fn settle(
         &self,
         mut classes: Vec<Class>,
