@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the program does that has the algorithm by these names.
+/// Runs the program that has the algorithm by these names.
 fn start(names: &str, arguments: &[&str]) -> Output {
     let this = env::current_exe().unwrap();
     let mut command = Command::new(this);
@@ -58,7 +58,7 @@ fn start(names: &str, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// What it prints, once it succeeded.
+/// Returns its output, and checks that it succeeds.
 fn printed(arguments: &[&str]) -> String {
     let output = start("start-time", arguments);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -70,7 +70,7 @@ fn report(arguments: &[&str]) -> Value {
     serde_json::from_str(&printed(arguments)).unwrap()
 }
 
-/// What it says of what it refuses.
+/// Returns its error message, and checks that it fails.
 fn refused(names: &str, arguments: &[&str]) -> String {
     let output = start(names, arguments);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -141,7 +141,7 @@ fn replay(folder: &Path) {
         assert!(value("t_wfi_ns") <= value("t_wfi_bound_ns"), "{flow}");
         assert!(value("b_wfi_bytes") <= value("b_wfi_bound_bytes"), "{flow}");
     }
-    // Beside others, and with what a packet costs.
+    // Together with other algorithms, and with the cost of a packet.
     let arguments = ["compare", "--alg", "drr,start-time", "-n", "1000"];
     let compared = self::report(&[&arguments[..], &rest].concat());
     let rows = compared["algorithms"].as_array().unwrap();
@@ -215,7 +215,7 @@ fn sim(folder: &Path) {
     assert!(a("conforming_packets") > 100.0, "{report}");
     assert!(a("conforming_max_us") <= a("bound_us"), "{report}");
     let sent = |name: &str| class(name)["sent_bps"].as_f64().unwrap();
-    // Three quarters and one of what is left.
+    // Three quarters of the rest, and one quarter.
     let ratio = sent("c") / sent("d");
     assert!((2.9..3.1).contains(&ratio), "{ratio}: {report}");
 }

@@ -1,4 +1,4 @@
-//! All that a running site answers is what the description of its API says, and nothing else.
+//! Every answer of a running site matches the description of its API, and everything described is in some answer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -41,7 +41,7 @@ class = \"hosts\"
 destination-port = 1001
 ";
 
-/// A site that is asked, and the description of what it answers.
+/// A site under test, and the description of its answers.
 struct Held {
     socket: PathBuf,
     description: Description,
@@ -83,7 +83,7 @@ impl Held {
         assert!(wrong.is_empty(), "{operation:?}: {wrong:#?}");
     }
 
-    /// The answer to what is done.
+    /// Returns the answer to an operation, checked against the description.
     #[track_caller]
     fn done(&mut self, operation: (&str, &str), parts: &[&str], query: &str, body: &str) -> Value {
         let (status, told) = self.asked(operation, parts, query, body);
@@ -116,7 +116,7 @@ impl Held {
         }
     }
 
-    /// What can be read, while packets pass.
+    /// Reads everything readable while packets pass.
     fn read_all(&mut self) {
         const CLASS: &str = "/v1/links/{link}/classes/{class}";
         self.until(CLASS, &["up", "hosts"], |class| {
@@ -181,7 +181,7 @@ impl Held {
         }
     }
 
-    /// Each change, and what is refused.
+    /// Makes each kind of change, and causes each refusal.
     fn change_all(&mut self) {
         const LINK: &str = "/v1/links/{link}";
         const CLASSES: &str = "/v1/links/{link}/classes";
@@ -254,7 +254,7 @@ impl Held {
         assert!(told["ended_grants"][0].is_object(), "{told:#}");
     }
 
-    /// What is done to interfaces.
+    /// Operates on interfaces.
     fn operate_all(&mut self) {
         let of = |what: &str| format!("/v1/interfaces/{{interface}}/{what}");
         let shaping = of("shaping");

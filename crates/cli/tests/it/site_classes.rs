@@ -1,4 +1,4 @@
-//! `fairlane run CONFIG`: classes get what the file says, on real interfaces.
+//! `fairlane run CONFIG`: classes get their configured rates on real interfaces.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,8 +35,8 @@ fn flood(from: &Host, to: &Host, ports: &[u16], payload: usize, pps: f64, stop: 
     }
 }
 
-/// What has arrived from each of the ports of a flood: at one socket, so that it is counted in the order
-/// in which it left, however late.
+/// Received datagrams from each port of a flood. They go to one socket, so that they are counted in the order of their
+/// departure, however late they are read.
 type Arrived = [AtomicU64];
 
 /// Runs a site while datagrams from these ports flood it, and does `work` meanwhile.
@@ -139,8 +139,8 @@ source-port = 1003
                 (rates, limits)
             });
         let [capped, three, one] = rates;
-        // Not more, but for what a receiver that was late found waiting. Less is what other
-        // programs had the daemon's core for, longer than a burst.
+        // The upper limit includes the backlog that a late receiver reads. The lower limit includes times longer than a
+        // burst in which other programs had the daemon's core.
         for (what, rate, wanted) in [
             ("link", capped + three + one, 10e6),
             ("ceiling", capped, 2e6),
@@ -151,7 +151,7 @@ source-port = 1003
                 "{backend}: {what} {part} not in {limits:?}, {rates:?}"
             );
         }
-        // Whatever was lost, those two share what is left; their queues last for most of a second.
+        // Whatever was lost, those two share the rest; their queues last for most of a second.
         let ratio = three / one / 3.0;
         assert!((0.98..1.02).contains(&ratio), "{backend}: {rates:?}");
         let capped = class(&report, "up", "capped");
@@ -196,7 +196,7 @@ destination-port = 7777
     });
     let delay = &class(&report, "up", "ping")["delay_us"];
     let longest = Duration::from_nanos((delay["p99"].as_f64().unwrap() * 1e3) as u64);
-    // What the machine adds: other programs run on its cores.
+    // The delay that other programs on the machine's cores add.
     let slack = noise + Duration::from_millis(1);
     let bound = Duration::from(bound);
     assert!(
@@ -294,7 +294,7 @@ family = "ipv4"
     let mut backend = host
         .namespace()
         .run(|| fairlane_io::PacketBackend::open(host.name(), &Default::default()).unwrap());
-    // IPv4 that claims 1,000 bytes and has 46; then whole, but of a protocol that nobody knows.
+    // An IPv4 header that claims 1,000 bytes in a frame of 46; then a valid one of an unknown protocol.
     let header = |length: u16| {
         let mut frame = vec![0xff; 6];
         frame.extend(host.mac());
@@ -309,7 +309,7 @@ family = "ipv4"
     while !batch.is_empty() {
         fairlane_io::Backend::transmit(&mut backend, &mut batch).unwrap();
     }
-    // What comes behind them is taken in after them.
+    // Frames behind them are received after them.
     assert!(wire.is_through(PATIENCE).unwrap());
     let report = site.stop();
     assert_eq!(link(&report, "up")["malformed"], 2);
@@ -362,7 +362,7 @@ default = true
 "#;
     let receiver = wire.receiver();
     let listening = bind(receiver, 1_001);
-    // For as long as who counts may wait for a processor.
+    // For as long as the receiving thread may wait for a processor.
     set_socket_recv_buffer_size_force(&listening, 4 << 20).unwrap();
     let site = Site::start(&wire, &config);
     let sender = wire.sender(0);
@@ -419,7 +419,7 @@ queue = "tail-drop"
     let mut site = Site::start(&wire, &config("300kbit", ""));
     let sender = wire.sender(0);
     let socket = bind(sender, 0);
-    // Three seconds' worth, and few enough for the socket where nobody reads for long.
+    // Three seconds' worth, and few enough for the socket's buffer if it is not read for long.
     for number in 0..80_u32 {
         let mut bytes = [0; 1_458];
         bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -461,7 +461,7 @@ queue = "tail-drop"
     assert_eq!(class(&report, "up", "new")["sent_packets"], 0);
 }
 
-/// The numbers of so many datagrams that come to a socket, or of fewer, where others do not come.
+/// Returns the numbers of the next `count` datagrams that arrive at a socket, or of fewer, if no more arrive.
 pub(crate) fn came(socket: &UdpSocket, count: usize) -> Vec<u32> {
     let look = Duration::from_millis(50);
     socket.set_read_timeout(Some(look)).unwrap();

@@ -88,7 +88,7 @@ impl Asked {
     }
 }
 
-/// Waits for the first state, which is told when it is due.
+/// Waits for the first state, which is published when it is due.
 #[track_caller]
 pub(crate) fn until_it_tells(socket: &Path) {
     let begun = Instant::now();
@@ -103,7 +103,7 @@ pub(crate) fn until_it_tells(socket: &Path) {
     }
 }
 
-/// Waits until it tells that it has read its file again so many times.
+/// Waits until the state reports this number of reloads.
 #[track_caller]
 pub(crate) fn until_reloads(socket: &Path, times: u64) {
     until_it_tells(socket);
@@ -114,7 +114,7 @@ pub(crate) fn until_reloads(socket: &Path, times: u64) {
     }
 }
 
-/// What comes back for a request.
+/// The response to a request.
 pub(crate) struct Answered {
     pub(crate) status: u16,
     head: String,
@@ -173,7 +173,7 @@ pub(crate) fn request_over(
     Answered::of(&exchanged(stream, head + body))
 }
 
-/// What comes back for these bytes.
+/// Sends these bytes and returns the response.
 pub(crate) fn exchanged(mut stream: impl Read + Write, request: impl AsRef<[u8]>) -> String {
     // It may answer, and close, before all of it is sent.
     let _ = stream.write_all(request.as_ref());
@@ -280,7 +280,7 @@ fn a_change_says_what_it_does_and_is_made_whole_or_not_at_all() {
         config.contains("# for twenty") && config.contains("\"18mbit\""),
         "{config}"
     );
-    // What it does is true of what runs.
+    // The saved configuration matches the running one.
     let begun = Instant::now();
     loop {
         let state = asked.json(&["show"]);
@@ -423,7 +423,7 @@ fn a_class_that_waits_for_its_ceiling_is_told_so() {
     asked.site.stop();
 }
 
-/// Two classes below one, and one beside it: guaranteed a quarter, a quarter and a half of 1 Mbit/s.
+/// Two classes below one, and a sibling of their parent: guaranteed a quarter, a quarter and a half of 1 Mbit/s.
 const BESIDE: &str = "
 [[link.class]]
 name = \"business\"
@@ -453,7 +453,7 @@ destination-port = 1002
 ";
 
 impl Asked {
-    /// Asks why a class waits until its sentences are what is awaited; all of them, or the last.
+    /// Requests explanations of a class's waiting until they are as expected. Returns all of them, or only the last.
     fn explained(&self, class: &str, is_it: impl Fn(&[&str]) -> bool) -> Vec<String> {
         let begun = Instant::now();
         loop {
@@ -469,7 +469,8 @@ impl Asked {
 }
 
 impl Asked {
-    /// What the thread that forwards adds to delays is told, and of processes where there are none, nothing.
+    /// The state includes the delays that the forwarding thread adds, and nothing about attached processes if there are
+    /// none.
     fn tells_how_its_thread_fares(&self) {
         let state = self.json(&["show"]);
         let pipeline = &state["links"][0]["pipeline"];
@@ -510,7 +511,7 @@ fn of_a_full_link_it_is_told_who_sends_beside_a_class_and_beside_those_above_it(
         found.map_or(String::new(), |one| (*one).to_owned())
     };
     let alone = "No other class is active.";
-    // Each of them sends four times what the whole link carries.
+    // Each of them sends four times the rate of the whole link.
     numbered(hosts(), 1_001, || {
         asked.explained("office", |because| {
             let office = sentence(because, "office: sending ");
@@ -672,7 +673,7 @@ fn whoever_is_slow_or_says_too_much_keeps_nobody_up() {
         answer.starts_with("HTTP/1.1 400 ") && answer.contains("no JSON"),
         "{answer}"
     );
-    // Hundreds that say nothing, and of streams that nobody reads.
+    // Hundreds of silent connections, and of streams that are not read.
     let silent: Vec<UnixStream> = (0..300).map(|_| connect()).collect();
     let stalled: Vec<UnixStream> = (0..300)
         .map(|_| {
@@ -690,7 +691,7 @@ fn whoever_is_slow_or_says_too_much_keeps_nobody_up() {
     assert_eq!(applied, true);
     // The first of them came while it still had a ceiling that was lower.
     assert!(numbers.is_sorted() && numbers.len() as u32 <= sent);
-    // Whoever is silent is let go of, and whoever watches is told.
+    // The site closes silent connections, and still reports to watching ones.
     let mut watching = asked.watched();
     let state = watching.line();
     assert!(
@@ -725,7 +726,7 @@ fn whoever_watches_is_told_of_the_end() {
     );
 }
 
-/// A pipe in the place of the file, whose other end nobody has, is not waited for.
+/// A pipe without a writer instead of the file does not block the site.
 fn waits_for_no_pipe(asked: &Asked) {
     let file = asked.site.file();
     let aside = file.with_extension("aside");
@@ -770,7 +771,7 @@ fn nobody_writes_over_what_he_has_not_read() {
     assert!(made.starts_with("HTTP/1.1 200 "), "{made}");
     assert!(!asked.config().contains("3mbit"));
 
-    // Somebody edits the file meanwhile.
+    // The file is edited in the meantime.
     let edited = fs::read_to_string(asked.site.file()).unwrap() + "# by hand\n";
     fs::write(asked.site.file(), &edited).unwrap();
     asked.json(&["set", "voice", "rate=3mbit"]);
@@ -806,7 +807,7 @@ fn every_path_of_the_description_is_there() {
     let asked = Asked::start(&wire, "packet", "");
     let connect = || UnixStream::connect(asked.socket()).unwrap();
     let request = |method: &str, path: &str| {
-        // Nothing is changed: the bodies are none of what is needed, or the run is dry.
+        // Nothing is changed: the bodies are invalid, or it is a dry run.
         let request =
             format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n[]");
         let mut stream = connect();

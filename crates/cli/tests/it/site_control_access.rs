@@ -1,4 +1,4 @@
-//! Who may ask a running site: tokens over HTTP, and the mode of its socket.
+//! Access to a running site: tokens over HTTP, and the mode of its socket.
 
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -117,9 +117,9 @@ fn with_a_read_token_nobody_reads_over_http_who_has_none() {
         }
     }
     site.is_answered("HEAD", "/v1/state", None, 401);
-    // What it shows it has to ask for.
+    // The page itself needs no token; its requests do.
     site.is_answered("GET", "/", None, 200);
-    // Who may change may read; who may read changes nothing.
+    // The token for changes also allows reading; the read token allows no change.
     for token in [READ_TOKEN, TOKEN] {
         let state = site.is_answered("GET", "/v1/state", Some(token), 200);
         assert!(state.contains("\"voice\""), "{state}");
@@ -173,8 +173,8 @@ fn with_a_read_token_alone_nobody_changes_anything_over_http() {
 /// A user and a group that own nothing.
 const OTHER: u32 = 65_534;
 
-/// Whether somebody else, of this group, is answered at the socket: by a copy of the program where he may
-/// read it.
+/// Returns whether another user, of this group, gets an answer at the socket, through a copy of the program that it may
+/// read.
 fn is_answered_for_another(program: &Path, socket: &Path, group: u32) -> bool {
     let mut command = Command::new(program);
     command
@@ -211,7 +211,7 @@ fn the_socket_is_for_those_whom_its_mode_lets() {
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("fairlane");
     fs::copy(PROGRAM, &program).unwrap();
-    // Whether somebody of root's group, and of none, is answered.
+    // Whether a user of root's group, and one of another, gets an answer.
     for (mode, bits, of_group, anybody) in [
         ("0600", 0o600, false, false),
         ("0660", 0o660, true, false),

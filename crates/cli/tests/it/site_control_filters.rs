@@ -99,7 +99,7 @@ fn a_filter_that_was_there_before_or_that_a_file_has_is_a_warning() {
         return;
     };
     let asked = Asked::over(&wire, &(up("packet", "20mbit") + CLASSES), "");
-    // What comes before it takes its packets.
+    // An earlier filter takes its packets.
     let tens = ["filter", "add", "up", "class=web", "source=10.0.0.0/8"];
     let changed = asked.json(&[&tens[..], &["protocol=udp", "--at", "0"]].concat());
     assert_eq!(changed["warnings"], json!([]));

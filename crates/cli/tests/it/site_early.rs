@@ -1,5 +1,5 @@
-//! `fairlane run CONFIG` under a flood that it cannot take in: what is beyond its share is dropped
-//! where it arrives, and what keeps to its share passes.
+//! `fairlane run CONFIG` under a flood beyond its capacity: packets above a class's share are dropped on arrival, and
+//! those within it pass.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use serde_json::Value;
 const VOICE: u16 = 5_004;
 const FLOOD: u16 = 1_000;
 
-/// So low that whoever floods is refused room, however slow this machine is just now.
+/// So low that the flood's class is out of buffer space, however slow this machine is.
 const RATE: &str = "4mbit";
 
 /// Room for voice that arrived while the program did not run, however long it waits; no more for the flood than
@@ -123,7 +123,7 @@ impl Host {
         }
     }
 
-    /// Sends so many short datagrams to a port, each from another one.
+    /// Sends short datagrams to a port, each from another source port.
     pub(crate) fn send(&mut self, to: u16, datagrams: usize) {
         let first = self.sent;
         self.send_to((0..datagrams).map(|number| {
@@ -158,8 +158,7 @@ impl Host {
     }
 }
 
-/// Voice among twenty times as many of a flood, while the program does not run; before that, a flood
-/// that fills its ring, and goes on until then.
+/// Floods a stopped program's ring, then sends voice among twenty times as many packets of a flood that continues.
 fn flood(wire: &Wire, site: &mut Site) -> Host {
     flood_of(Shape::Udp, wire, site)
 }
@@ -204,8 +203,7 @@ fn count(report: &Value, name: &str, keys: &[&str]) -> u64 {
     keys.iter().map(|&key| class[key].as_u64().unwrap()).sum()
 }
 
-/// What arrived was received, dropped early or lost; beside what was sent, the hosts ask for addresses
-/// and whether all is through.
+/// Checks that arrivals are received, dropped early or lost, up to the hosts' ARP and probe packets.
 #[track_caller]
 fn all_is_told(report: &Value, sent: u64) {
     let inside = &report["interfaces"][0];

@@ -1,4 +1,4 @@
-//! What an operator sees of a class: its bound while it applies, an explanation, weights, filters and errors.
+//! The operator's view of a class: its bound while it applies, an explanation, weights, filters and errors.
 
 use std::path::Path;
 use std::time::Instant;

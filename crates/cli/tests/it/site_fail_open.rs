@@ -14,7 +14,7 @@ use crate::program::{Pressure, fairlane, start};
 use crate::site::{BACKENDS, PATIENCE, Site, link, up, while_changes_take, wire};
 use crate::site_reload::numbered;
 
-/// The process that shapes, killed at the end whatever becomes of who watches over it.
+/// The worker process, killed at the end in any case.
 struct Worker {
     number: i32,
     process: OwnedFd,
@@ -117,8 +117,8 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
             let mut workers = Vec::new();
             for _ in 0..3 {
                 thread::sleep(Duration::from_millis(500));
-                // One that was started too soon, while the system took apart what the former one had open,
-                // has ended by itself: the one that there is now.
+                // A worker started while the kernel was still closing its predecessor's sockets has exited by itself;
+                // this is its successor.
                 let worker = Worker::of(&site);
                 worker.kill();
                 workers.push(worker.next(&site));

@@ -1,5 +1,5 @@
-//! A running site where the disk is full, or whoever speaks with it means harm: frames pass, and what
-//! cannot be done is said in a sentence and leaves all as it was.
+//! A running site with a full disk, or with hostile clients: frames pass, and an operation that fails reports one
+//! sentence and changes nothing.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -59,7 +59,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Whoever has a file open there keeps it.
+        // A lazy unmount, since files there may still be open.
         let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
@@ -95,7 +95,7 @@ fn a_file_that_cannot_be_saved_for_want_of_room_is_as_it_was() {
     let (refused, numbers, sent) = numbered(hosts, 1_001, || {
         assert!(ctl(&["set", "ours", "rate=9mbit"]).status.success());
         let refused = ctl(&["save"]);
-        // What comes of it is logged, where nothing more can be.
+        // The results are logged, to a full disk.
         for _ in 0..20 {
             program::signal(&site, "HUP");
             thread::sleep(Duration::from_millis(50));
@@ -126,7 +126,7 @@ fn a_file_that_cannot_be_saved_for_want_of_room_is_as_it_was() {
     assert!(site.wait().unwrap().success());
 }
 
-/// Connects without waiting for somebody who accepts.
+/// Connects without waiting for the server to accept.
 fn connects(path: &Path) -> Option<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
@@ -183,7 +183,7 @@ fn thousands_who_connect_and_say_little_take_bounded_memory_and_stop_nobody() {
     asked.site.stop();
 }
 
-/// Somebody who has asked for the state, and read the first byte of it.
+/// A client that has requested the state, and read its first byte.
 fn slow_reader(socket: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -333,7 +333,7 @@ fn what_is_no_request_gets_an_error_or_nothing_and_stops_nobody() {
             "{what}: {}",
             answer.lines().next().unwrap_or("")
         );
-        // Of what is known to be wrong nobody waits for more.
+        // The site rejects an invalid request without waiting for the rest of it.
         assert!(begun.elapsed() < PATIENCE, "{what}");
     }
     assert_eq!(asked.config(), before.0);

@@ -1,4 +1,4 @@
-//! `fairlane ctl flows`: who sends most, by name, while frames pass.
+//! `fairlane ctl flows`: the largest senders by name, while frames pass.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -31,7 +31,7 @@ class = \"voice\"
 destination-port = 1001
 ";
 
-/// Each sender's rate, in packets a second, or what it sends at once.
+/// Each sender's rate in packets a second, or the size of its burst.
 const PACKETS: [u16; 3] = [900, 300, 100];
 /// 500 bytes in UDP, IP and Ethernet.
 const FRAME_BITS: f64 = 542.0 * 8.0;
@@ -44,7 +44,7 @@ fn names(told: &Value) -> Vec<String> {
     names.collect()
 }
 
-/// What is told of these flows, once it is about them alone.
+/// Returns the report once it lists exactly these flows.
 fn told(asked: &Asked, arguments: &[&str], expected: &[&str]) -> Value {
     let begun = Instant::now();
     loop {
@@ -73,8 +73,8 @@ fn three(wire: &Wire, work: impl FnOnce()) {
     });
 }
 
-/// Has three hosts send all their packets at once, until a walk tells of all of them and nobody came between:
-/// that walk, and what is printed of it.
+/// Lets three hosts send all their packets at once, until a report includes all of them and no other flow. Returns that
+/// report, and its printed form.
 fn told_together(wire: &Wire, asked: &Asked) -> (Value, String) {
     let _listening = bind(wire.receiver(), 1_002);
     let to = (wire.receiver().address(), 1_002);
@@ -130,7 +130,7 @@ fn who_sends_most_is_named_with_his_rate() {
         }
         let share = |number: usize| told["flows"][number]["share"].as_f64().unwrap();
         let all: f64 = (0..3).map(share).sum();
-        // Few frames are of others, who ask for addresses.
+        // A few frames belong to others, such as ARP.
         assert!((0.98..=1.000_001).contains(&all), "{told:#}");
         assert!(share(0) > share(1) && share(1) > share(2), "{told:#}");
         let line = |name: &str| table.lines().position(|line| line.contains(name));
@@ -169,7 +169,7 @@ fn no_flow_has_the_name_of_another_whatever_tells_them_apart() {
             let later = asked.json(&["flows"]);
             assert!(!names(&later).iter().any(sources), "{later:#}");
         }
-        // By what a subnet has in common, and then by the whole of what tells a connection.
+        // By source subnet, and then by the 5-tuple.
         asked.json(&["set", "everybody", "per=source-subnet/24"]);
         told(&asked, &top, &["10.0.0.0/24"]);
         asked.json(&["set", "everybody", "per=5-tuple"]);
@@ -186,7 +186,7 @@ fn no_flow_has_the_name_of_another_whatever_tells_them_apart() {
     asked.site.stop();
 }
 
-/// Sends a datagram from each of so many addresses that nobody has.
+/// Sends a datagram from each of many unassigned addresses.
 fn spoof(wire: &Wire, sources: u32) {
     let link = wire.sender(0).link();
     let mut host: PacketBackend = (link.namespace())
@@ -202,7 +202,7 @@ fn spoof(wire: &Wire, sources: u32) {
     }
 }
 
-/// A datagram from 10.64.0.0 and so many.
+/// Returns a datagram whose source is 10.64.0.0 plus a number.
 fn from(source: u32) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     frame.resize(60, 0);
@@ -245,7 +245,7 @@ fn a_flood_of_flows_is_walked_over_in_bounded_memory_and_nothing_guaranteed_is_l
         (&voice["dropped"], &voice["discarded"]),
         (&0.into(), &0.into())
     );
-    // What a busy machine did not receive is told apart.
+    // Packets that a busy machine did not receive are counted separately.
     let lost = report["interfaces"][0]["lost"].as_u64().unwrap();
     let missing = u64::from(sent) - numbers.len() as u64;
     assert!(

@@ -1,4 +1,4 @@
-//! What a running site grants: to whom, until when, and whatever changes come after.
+//! Grants of a running site: their flows, their lifetimes, and their terms after later changes.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::site::{PATIENCE, class, wire};
 use crate::site_control::{Asked, request};
 use crate::site_reload::numbered;
 
-/// What the site answers to a request with this body: status and JSON.
+/// Returns the site's answer to a request with this body: status and JSON.
 fn answered(socket: &Path, method: &str, path: &str, body: &Value) -> (String, Value) {
     let answer = request(socket, (method, path), "", &body.to_string());
     (answer.status.to_string(), answer.json())
@@ -23,7 +23,7 @@ impl Asked {
         answered(&self.socket(), method, path, body)
     }
 
-    /// What is asked for of 'up', for an hour.
+    /// Requests a grant on 'up' for an hour.
     fn grant(&self, keys: &[&str]) -> Value {
         self.json(&[&["grant", "up"], keys].concat())
     }
@@ -32,7 +32,7 @@ impl Asked {
         self.json(&["grants"]).as_array().unwrap().clone()
     }
 
-    /// The classes that run, as `show` tells them once it has news.
+    /// Waits until the running classes in `show` satisfy a condition.
     fn wait_for(&self, what: &str, is_so: impl Fn(&[Value]) -> bool) {
         let begun = Instant::now();
         loop {
@@ -51,7 +51,7 @@ fn has(classes: &[Value], name: &str) -> bool {
     classes.iter().any(|class| class["name"] == name)
 }
 
-/// What `check` promises a class of this text.
+/// Returns the guarantees of a class of this text from `check`.
 fn checked(text: &str, name: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("site.toml");
@@ -255,7 +255,7 @@ fn who_is_refused_is_told_the_best_that_could_be_had_and_has_it_if_he_asks() {
     asked.site.stop();
 }
 
-/// The number of a grant of so many seconds, for packets to this port.
+/// Returns the number of a new grant of some seconds, for packets to this port.
 fn granted(asked: &Asked, seconds: u64, port: u16) -> Value {
     let (port, lifetime) = (format!("destination-port={port}"), format!("{seconds}s"));
     asked.grant(&["rate=1mbit", &port, "--for", &lifetime])["grant"]["id"].clone()
@@ -450,7 +450,7 @@ fn many_at_once_are_never_granted_more_than_there_is() {
         let all = askers.into_iter().map(|asker| asker.join().unwrap());
         all.filter(|&granted| granted).count()
     });
-    // 18 Mbit/s are left beside voice.
+    // Voice leaves 18 Mbit/s.
     assert_eq!(granted, 4);
     assert_eq!(asked.grants().len(), 4);
     asked.wait_for("all have what they were granted", |classes| {

@@ -1,4 +1,4 @@
-//! `fairlane run CONFIG --take-over`: a new process goes on with what another one runs.
+//! `fairlane run CONFIG --take-over`: a new process takes over from a running one.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -23,7 +23,7 @@ use crate::site_reload::{Ends, numbered, send};
 const STEADY: u16 = 1_001;
 const BULK: u16 = 1_002;
 
-/// What arrived at a port: the numbers, and when by the kernel's note.
+/// Arrivals at a port: the numbers, and the kernel's timestamps.
 type Arrivals = Vec<(u32, Instant)>;
 
 /// Notes all that arrives at a host until `done`, and for a while after it.
@@ -59,7 +59,7 @@ fn watch(mut device: PacketBackend, done: &AtomicBool) -> HashMap<u16, Arrivals>
     arrived
 }
 
-/// What hears all that arrives at a host.
+/// Opens a receiver of all frames that arrive at a host.
 fn listen(host: &Host) -> PacketBackend {
     let options = Options {
         prompt: true,
@@ -69,7 +69,7 @@ fn listen(host: &Host) -> PacketBackend {
     host.namespace().run(open).unwrap()
 }
 
-/// What arrived under a load of more than the link carries.
+/// The arrivals under a load above the link's rate.
 struct Load {
     arrived: HashMap<u16, Arrivals>,
     /// To each of the two ports.
@@ -119,8 +119,8 @@ fn loaded(wire: &Wire, meanwhile: impl FnOnce()) -> Load {
     })
 }
 
-/// Of a link of this rate, of which this is for what is steady. What hosts send by themselves (ARP, IPv6's
-/// neighbours) has a class of its own: it would be counted with the others.
+/// A site with a link of this rate, of which `steady` is guaranteed to the steady flow. The hosts' own traffic (ARP,
+/// IPv6 neighbour discovery) has a separate class, so that it is not counted with the others.
 fn of_rates(link: &str, steady: &str) -> String {
     up("packet", link)
         + &format!(
@@ -197,7 +197,7 @@ fn frames_that_workers_could_not_transmit_are_handed_over_and_do_not_count_as_tr
     assert!(told >= Some(FRAMES), "{ended:?}");
     let link = &report(&ended)["links"][0];
     let left = link["transmitted"].as_u64().unwrap();
-    // What was told before was perhaps told a little earlier.
+    // The earlier count may be slightly older than the hand-over.
     assert!(
         (before..before + FRAMES / 2).contains(&left),
         "{before} and {left}"
@@ -247,7 +247,7 @@ fn is_handed_over(more: &str, times: usize) {
         bulk.is_sorted_by(|one, next| one < next),
         "twice, or out of order"
     );
-    // What did not arrive had no room, and was told.
+    // Datagrams that did not arrive were dropped for lack of space, and counted.
     let told = ended.iter().map(|one| {
         let report = report(one);
         let bulk = class(&report, "up", "bulk");
@@ -346,7 +346,7 @@ fn what_was_changed_granted_and_disabled_goes_on_and_who_asks_is_answered() {
         assert!(begun.elapsed() < PATIENCE, "it does not end");
         thread::sleep(Duration::from_millis(50));
     }
-    // What is granted next is another.
+    // The next grant gets a new number.
     let next = asked.json(&["grant", "up", "rate=1mbit", "destination-port=1005"]);
     assert_eq!(next["grant"]["id"], 3, "{next:#}");
     asked.json(&["save"]);
@@ -372,7 +372,7 @@ impl Other {
         (Other(stream), String::from_utf8(answer).unwrap())
     }
 
-    /// Takes the files, says that it is ready, and reads so many bytes of what is told then.
+    /// Takes the files, reports ready, and reads this number of bytes of the state.
     fn begin(&mut self, bytes: usize) {
         // Of both interfaces, where it is asked, and of `[control]`.
         assert_eq!(files::receive(&self.0).unwrap().len(), 8);
@@ -381,15 +381,15 @@ impl Other {
     }
 }
 
-/// Of what is said in a hand-over.
+/// The version of the hand-over protocol.
 const VERSION: u32 = 1;
 
 /// Bytes of some 800 packets, which take the link most of a second.
 const BACKLOG: u64 = 430_000;
 
-/// Returns when so many bytes wait behind those of which nothing may be lost.
+/// Waits until this number of bytes of the bulk class is queued; of the other class no packet may be lost.
 fn until_backlog(asked: &Asked, bytes: u64) {
-    // One that has taken over just now has yet to tell.
+    // A process that has just taken over has not published its state yet.
     until_it_tells(&asked.socket());
     let begun = Instant::now();
     let waiting = || class(&asked.json(&["show"]), "up", "bulk")["queued_bytes"].as_u64();
@@ -399,7 +399,7 @@ fn until_backlog(asked: &Asked, bytes: u64) {
     }
 }
 
-/// Bytes of what is told in a hand-over that a process hears that fails then.
+/// Bytes of the hand-over that the new process reads before it fails.
 const TOLD: usize = 20_000;
 
 #[test]
@@ -433,8 +433,8 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
         "{} of {sent}",
         numbers.len()
     );
-    // Nor where it is killed at its start. A fast one is ready by then, and takes what waits with it: that is
-    // what came while the machine let somebody wait.
+    // No packet is lost if the new process is killed at its start either, unless it is already ready: then it takes the
+    // backlog with it, which are the arrivals while the machine delayed a thread.
     let pressure = Pressure::begin();
     let kill_at_start = || {
         for eighths in 0..4 {
@@ -450,7 +450,7 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
     let most = pressure.most(waited, 1_000.0);
     assert!(lost <= most, "{lost} of {sent}, {most} allowed");
     asked.json(&["set", "steady", "rate=7mbit"]);
-    // From then on what waits may be lost, and nothing else; where it only falls silent, too.
+    // After that point the backlog may be lost, but no other packet, even if the new process only hangs.
     for hangs in [false, true] {
         let load = loaded(&wire, || {
             until_backlog(&asked, 2 * TOLD as u64);

@@ -201,7 +201,7 @@ fn memory_that_threads_may_not_pin_is_refused_with_what_to_raise() {
         let before = rustix::process::getrlimit(limit);
         let mut lower = before;
         lower.current = Some(1 << 20);
-        // Of this thread alone, and of what it starts: the bounding set is what root's programs get.
+        // This thread and its children only: the bounding set limits the programs of root.
         for set in [caps::CapSet::Bounding, caps::CapSet::Effective] {
             caps::drop(None, set, caps::Capability::CAP_IPC_LOCK).unwrap();
         }
@@ -286,7 +286,7 @@ fn without_the_privilege_the_sentence_names_it() {
         return fairlane_netlab::skip("without the privilege", "it is missing already");
     }
     let finished = std::thread::spawn(move || {
-        // Of this thread alone, and of what it starts: the bounding set is what root's programs get.
+        // This thread and its children only: the bounding set limits the programs of root.
         for set in [caps::CapSet::Bounding, caps::CapSet::Effective] {
             caps::drop(None, set, caps::Capability::CAP_NET_RAW).unwrap();
         }
@@ -295,7 +295,7 @@ fn without_the_privilege_the_sentence_names_it() {
     refused(&finished.join().unwrap(), &["CAP_NET_RAW"]);
 }
 
-/// A frame of a protocol that nobody answers.
+/// Returns a broadcast frame of an unknown protocol.
 fn to_everybody() -> Vec<u8> {
     let mut frame = vec![0xff; 12];
     frame.extend([0x88, 0xb5]);

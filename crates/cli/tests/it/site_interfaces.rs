@@ -1,5 +1,4 @@
-//! `fairlane run CONFIG` and interfaces that others want, that go, come back and are renamed, and
-//! what is left of them when it is killed.
+//! `fairlane run CONFIG` and interfaces that are in use, lost, restored or renamed, and their state after it is killed.
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -12,7 +11,7 @@ use fairlane_io::{Backend, PacketBackend, packet};
 use fairlane_netlab::{Link, Namespace, or_skip, skip_unsupported, veth_with_queues};
 use serde_json::Value;
 
-/// Two hosts and what is between them.
+/// Two hosts and the machine between them.
 pub(crate) struct Line {
     pub(crate) middle: Namespace,
     /// Inside and outside.
@@ -40,7 +39,7 @@ impl Line {
         self.connect_with(side, mtu, 2)
     }
 
-    /// The same with so many queues.
+    /// The same with this number of queues.
     fn connect_with(
         &self,
         side: usize,
@@ -84,8 +83,8 @@ impl Line {
     }
 }
 
-/// A site of each backend, without workers, with one, and where this machine has so many cores with two, one that
-/// transmits, and an arbiter a link.
+/// Returns a site of each backend: without workers, with one, and if this machine has several cores, with two receive
+/// workers, a transmit worker, and two arbiters.
 fn sites() -> Vec<String> {
     let several = match thread::available_parallelism().unwrap().get() {
         1 => "[workers]\n",
@@ -143,7 +142,7 @@ fn a_second_program_on_the_same_interfaces_is_refused_and_the_first_goes_on() {
         );
         assert_eq!(refused.stderr, format!("{{\"error\":\"{sentence}\"}}\n"));
         until_through(&mut from, &mut to, 2);
-        // Whoever is killed holds nothing.
+        // A killed process leaves no lock.
         running.signal("KILL");
         running.finish();
     }
@@ -209,7 +208,7 @@ fn an_interface_that_was_deleted_is_used_again_when_it_is_back() {
         for side in [1, 0] {
             line.near(side).delete().unwrap();
             if side == 1 {
-                // What comes on the side that is there goes nowhere, and is counted.
+                // Frames from the remaining side are dropped and counted.
                 for _ in 0..30 {
                     from.transmit(&mut VecDeque::from([frame(9)])).unwrap();
                     thread::sleep(Duration::from_millis(20));

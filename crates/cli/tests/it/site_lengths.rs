@@ -9,7 +9,7 @@ use fairlane_io::{Backend, PacketBackend, packet};
 use fairlane_netlab::{Link, Namespace, or_skip, veth};
 use serde_json::Value;
 
-/// Two hosts and what is between them, all of one MTU. Frames are as long as they are sent.
+/// Two hosts and the machine between them, all with the same MTU. Frames keep their lengths as sent.
 struct Line {
     middle: Namespace,
     hosts: [PacketBackend; 2],
@@ -46,7 +46,7 @@ fn line(test: &str, mtu: u32) -> Option<Line> {
     or_skip(test, made())
 }
 
-/// A frame of so many bytes with these tags, which a number tells from others.
+/// Returns a frame of this length with these tags, identified by a number.
 fn frame(tags: &[u16], length: usize, number: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     for (at, tag) in tags.iter().enumerate() {
@@ -68,7 +68,7 @@ fn is_ours(frame: &[u8]) -> bool {
 }
 
 impl Line {
-    /// Sends frames from inside, and waits until so many have come outside.
+    /// Sends frames from inside, and waits until the expected number has arrived outside.
     fn pass(&mut self, frames: Vec<Vec<u8>>, expected: usize) -> Vec<Vec<u8>> {
         let [from, to] = &mut self.hosts;
         let mut batch = VecDeque::from(frames);
@@ -99,7 +99,7 @@ impl Line {
             }
             assert!(begun.elapsed() < PATIENCE, "nothing passes");
         }
-        // What was sent before it went.
+        // Earlier frames that are still in flight.
         std::thread::sleep(Duration::from_millis(100));
         let mut late = Vec::new();
         self.hosts[1].receive(&mut late, usize::MAX).unwrap();

@@ -1,6 +1,6 @@
-//! A running site under a load of changes: what it costs, and that nobody's packets pay for it. The figures
-//! of `docs/operating.md` are these, of an optimised build:
-//! `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli --test it site_load -- --nocapture`.
+//! The cost of many changes to a running site; packets must not be lost or delayed by them. The figures in
+//! `docs/operating.md` are those of an optimised build: `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli
+//! --test it site_load -- --nocapture`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,15 +21,15 @@ use crate::site_reload::{Ends, heard_at, numbered, numbered_at};
 
 /// Memory that a daemon of 10,000 classes may have, the rings of its interfaces included.
 const MEMORY_MB: u64 = 100;
-/// The same while a thousand of them are changed at once: on a busy machine what was is let go of late.
+/// The limit while a thousand of them are changed at once: a busy machine frees the old state late.
 const CHANGING_MB: u64 = 115;
-/// So long after a change, what is free then was given back.
+/// Time after a change by which free memory has been returned to the system.
 const GIVEN_BACK: Duration = Duration::from_secs(16);
 /// For so long memory is watched, at such intervals.
 const WATCHED: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A link of so many classes, each with a filter, and one that carries what is sent.
+/// A link with this number of classes, each with a filter, and one for the test's traffic.
 pub(crate) fn config(classes: usize, socket: &Path) -> String {
     grouped(0, classes, None, socket)
 }
@@ -39,7 +39,7 @@ fn config_of_round(round: usize, classes: usize, socket: &Path) -> String {
     grouped(round, classes, None, socket)
 }
 
-/// The same, with so many classes below each of others.
+/// The same, with this number of classes below each parent.
 fn grouped(round: usize, classes: usize, group: Option<usize>, socket: &Path) -> String {
     let mut text = up("packet", "200mbit");
     write!(
@@ -76,8 +76,8 @@ fn grouped(round: usize, classes: usize, group: Option<usize>, socket: &Path) ->
 const ABOVE: &str =
     "[[link.class]]\nname = \"above\"\n[[link.class]]\nname = \"below\"\nparent = \"above\"\n";
 
-/// Changes of every kind to so many classes: of weight, rate and ceiling; some come, some move below
-/// another one, and those that did so in the round before go, or move back.
+/// Changes of every kind to some classes: of weight, rate and ceiling. Some are added, some move below another class,
+/// and those added or moved in the round before are removed or move back.
 fn changes(round: usize, count: usize, classes: usize) -> Value {
     let class = |name: &str| json!(["v1", "links", "up", "classes", name]);
     let number = |round: usize, step: usize| format!("c{}", (round * count + step) % classes);
@@ -127,7 +127,7 @@ fn answered(socket: &Path, method: &str, path: &str, body: &str) -> String {
     body.to_owned()
 }
 
-/// The longest step of the forwarding thread between two rounds, and what it did itself in each kind.
+/// Formats the longest pause of the forwarding thread between two rounds, and its CPU time by the kind of work.
 pub(crate) fn longest_steps(report: &Value) -> String {
     let mut told = format!("{:.0} us", report["longest_step_us"].as_f64().unwrap());
     for step in report["longest_steps"].as_array().unwrap() {
@@ -156,7 +156,7 @@ pub(crate) fn resident_mb(process: u32) -> u64 {
     (kilobytes.parse::<u64>().unwrap() << 10).div_ceil(1_000_000)
 }
 
-/// The same at the most, of many looks, once what is free was given back: each report takes memory for some
+/// Returns the maximum over many samples, after free memory has been returned: each report takes memory for some
 /// milliseconds.
 fn most_mb(process: u32) -> u64 {
     thread::sleep(GIVEN_BACK);
@@ -168,7 +168,7 @@ fn most_mb(process: u32) -> u64 {
     looks.max().expect("it was looked at")
 }
 
-/// What `work` makes, and the most that a process has meanwhile.
+/// Returns the result of `work`, and the most memory that a process has in the meantime.
 fn with_most_mb<T>(process: u32, work: impl FnOnce() -> T) -> (T, u64) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -293,7 +293,7 @@ fn of_thousands_of_classes_that_all_send_each_takes_little_memory() {
     eprintln!(
         "{classes} classes sent {sent} packets in {seconds} s; {most} MB resident at the most"
     );
-    // All but the two that nobody sends to.
+    // Two classes get no traffic.
     assert!(silent <= 2, "{silent} have sent nothing");
     assert!(!watched || most <= MEMORY_MB, "{most} MB");
 }
@@ -398,7 +398,7 @@ fn of_changes_that_are_made_together_all_are_or_none() {
     site.stop();
 }
 
-/// What a site's state says at its socket.
+/// Reads a site's state from its socket.
 pub(crate) fn state(socket: &Path) -> Value {
     let socket = socket.to_str().unwrap();
     let state = fairlane(&["ctl", "--socket", socket, "show", "--json"]).success();
@@ -435,7 +435,7 @@ fn a_file_that_is_read_again_every_second_loses_nothing_and_leaves_no_memory_beh
     let finished = site.end();
     let report: Value = serde_json::from_str(&finished.stdout).unwrap();
     let reloads = report["reloads"].as_u64().unwrap();
-    // What the first ones take is kept for the next.
+    // Memory of the first reloads is reused by later ones.
     let settled = memory[rounds / 5..rounds / 2].iter().max().unwrap();
     let last = memory[rounds / 2..].iter().max().unwrap();
     eprintln!(
@@ -454,7 +454,7 @@ fn a_file_that_is_read_again_every_second_loses_nothing_and_leaves_no_memory_beh
     // Those that come while one is read are one.
     let least = pressure.least(0.9, 0.1) * rounds as f64;
     assert!(reloads as f64 >= least, "{reloads} of {rounds}");
-    // Five samples beside three: by chance some are higher.
+    // Five samples compared with three: by chance some are higher.
     let chance = if long_tests() { 0 } else { 8 << 10 };
     assert!(
         *last <= settled + settled / 20 + chance,

@@ -19,7 +19,7 @@ name = \"rest\"
 default = true
 ";
 
-/// Datagrams that come together: a tenth of a second of the class's ceiling, beside its burst.
+/// Datagrams of one burst: a tenth of a second at the class's ceiling, in addition to its burst.
 const MANY: u32 = 15;
 
 #[test]
@@ -62,8 +62,8 @@ fn what_waits_in_a_class_that_moves_or_goes_leaves_in_order_and_as_that_class() 
     let report: Value = asked.site.stop();
     let all = 2 * rounds * MANY;
     assert!(numbers.iter().copied().eq(0..all), "{numbers:?}");
-    // What left as a class that is gone is told of the one above it: of those that waited when it was removed,
-    // most, however late the machine had it looked at.
+    // Packets of a removed class are counted in its parent: most of the backlog at the time of the removal, however
+    // late the machine handled it.
     let office = class(&report, "up", "office");
     let told = office["sent_packets"].as_u64().unwrap();
     assert!(

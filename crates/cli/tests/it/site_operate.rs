@@ -1,5 +1,4 @@
-//! What is done to a running site beside changes of its file: interfaces that are not shaped for a
-//! time, queues that are emptied.
+//! Operations on a running site other than changes of its file: detaching interfaces for a time, and flushing queues.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -281,7 +280,7 @@ fn an_interface_is_let_go_of_for_another_program_and_another_takes_its_place() {
         live.refused(&["attach", "spare", "--as", "outside"], "detach it first");
         live.ctl(&["detach", "outside"]).success();
         live.refused(&["detach", "outside"], "detached already");
-        // What is to leave there is dropped, and all else goes on.
+        // Frames for that side are dropped, and all others pass.
         for _ in 0..30 {
             from.transmit(&mut VecDeque::from([frame(9)])).unwrap();
             thread::sleep(Duration::from_millis(10));

@@ -1,5 +1,5 @@
-//! `fairlane run CONFIG`: frames pass and a signal ends it, whatever becomes of what it prints
-//! and of the file that it reads.
+//! `fairlane run CONFIG`: frames pass and a signal ends it, whatever the state of its output and of the file that it
+//! reads.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
@@ -19,8 +19,8 @@ use tempfile::TempPath;
 /// Bytes that a pipe holds.
 const PIPE: usize = 65_536;
 
-/// How long after TERM a run is there at most, on a machine that has nobody else to run: a second,
-/// most of which it waits for an output that nobody takes, and what the test needs to hear of it.
+/// The longest time from TERM to the end, on a machine without other load: a second, most of it spent waiting for an
+/// output that is not read, and the test's own delay.
 const SOON: Duration = Duration::from_millis(1_500);
 
 fn config() -> String {
@@ -134,7 +134,7 @@ impl Daemon {
         }
     }
 
-    /// Frames pass for so long: it goes on. Whether one is lost is for other tests to see.
+    /// Checks that frames pass for this time. Lost frames are the subject of other tests.
     #[track_caller]
     fn passes(&self, echo: &mut Echo, span: Duration) {
         const TRIES: u32 = 4;
@@ -194,7 +194,7 @@ fn what_matters_less_than_asked_for_is_not_logged() {
         daemon.signal("HUP");
         match is_told {
             true => assert!(next().contains("reloaded ")),
-            // Whether it is by then or not: what is looked for is a line.
+            // The reload may or may not be done by then; the next line is that of the error.
             false => thread::sleep(Duration::from_millis(500)),
         }
         std::fs::write(daemon.file(), "[[link]]").unwrap();
@@ -254,7 +254,7 @@ fn a_pipe_that_fills_while_frames_pass_stops_neither_them_nor_the_end() {
     let daemon = Daemon::start(&wire, &["--every", "0.001"], stdout.into(), Stdio::null());
     daemon.passes(&mut echo, Duration::from_secs(3));
     assert!(daemon.term().success());
-    // What was in the pipe, and nothing after it.
+    // The content of the pipe, and nothing after it.
     let mut text = String::new();
     unread.read_to_string(&mut text).unwrap();
     assert!(text.len() <= PIPE && text.contains("p99"), "{}", text.len());
@@ -289,7 +289,7 @@ fn what_cannot_be_printed_is_said_at_the_end_and_ends_nothing_before() {
     let daemon = Daemon::start(&wire, &every, no_room().into(), Stdio::null());
     daemon.passes(&mut echo, Duration::from_secs(1));
     assert_eq!(daemon.term().code(), Some(2));
-    // Nor does it wait for somebody to read that.
+    // A full standard error does not block it either.
     let (_unheard, stderr) = full();
     let daemon = Daemon::start(&wire, &every, no_room().into(), stderr.into());
     daemon.passes(&mut echo, Duration::from_secs(1));
@@ -312,7 +312,7 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
         make();
         daemon.signal("HUP");
     };
-    // A pipe that nobody writes to.
+    // A pipe without a writer.
     again(&|| make_pipe(&file));
     let fifo = daemon.passes_until_said(&mut echo, Duration::from_millis(500), &lines);
     // A comment of 500 MB.
@@ -356,7 +356,7 @@ fn a_signal_while_the_file_is_read_at_the_start_is_one_to_read_it_again_or_ends_
         let file = TempPath::try_from_path(file).unwrap();
         let (said, stderr) = pipe().unwrap();
         let daemon = Daemon::read(file, &wire, &["--json"], Stdio::null(), stderr.into());
-        // It says that it waits for somebody to write the file.
+        // The message says that it waits for input.
         let mut said = BufReader::new(said);
         let mut line = String::new();
         said.read_line(&mut line).unwrap();

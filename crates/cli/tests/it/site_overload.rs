@@ -66,7 +66,7 @@ fn the_delay_of_a_frame_counts_from_when_it_came_to_the_interface() {
         thread::sleep(Duration::from_millis(200));
         let least = there.elapsed();
         site.signal("CONT");
-        // What is behind them has passed when this does.
+        // Frames behind them have passed when this one does.
         assert!(wire.is_through(PATIENCE).unwrap());
         let report = site.reported();
         assert!(count(&report, "sent_packets") >= 20, "{backend}");
@@ -84,12 +84,12 @@ fn what_came_while_it_did_not_run_was_received_or_is_counted_as_lost() {
     let Some(wire) = wire("what was received or lost", 1) else {
         return;
     };
-    // Once the kernel has told how many were lost, what comes afterwards is not beside them: it is not
-    // asked before the end.
+    // Frames that arrive after the kernel reported losses do not count as samples of the loss: with this interval, the
+    // daemon reads the count only at the end.
     let seldom = ["--every", "60"];
     let mut site = Site::start_with(&wire, &(up("packet", "100mbit") + CLASSES), &seldom);
     let mut host = host(&wire);
-    // Hears what the interface has taken in, whatever becomes of it then.
+    // Receives every frame that the interface received, whatever happens to it later.
     let mut listener = wire.middle().run(|| {
         let options = packet::Options {
             ring: 64 << 20,

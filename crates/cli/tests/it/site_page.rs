@@ -50,7 +50,7 @@ fn says(selector: &str, text: &str) -> String {
     )
 }
 
-/// Presses what a selector finds and says this.
+/// Clicks the element of a selector with this text.
 fn press(browser: &mut Browser, selector: &str, text: &str) {
     let (selector, text) = (json!(selector), json!(text));
     browser.value(&format!(
@@ -154,7 +154,7 @@ fn a_daemon_that_goes_is_missed_and_followed_again_when_it_is_back() {
     site.stop();
     browser.until("document.getElementById('site').className === 'gone'");
     browser.until(&says("#age", "ago"));
-    // What was last told is still there, and known to be old.
+    // The last state is still shown, and marked as old.
     assert_eq!(browser.value(&says(".row .name", "voice")), true);
     let site = Site::start(&wire, &config.replace("voice", "calls"));
     browser.until("document.getElementById('site').className === 'fine'");
@@ -165,7 +165,7 @@ fn a_daemon_that_goes_is_missed_and_followed_again_when_it_is_back() {
     site.stop();
 }
 
-/// Answers the question that a deed asks, by keyboard: whoever presses Enter at once has said no.
+/// Answers a confirmation dialog by keyboard: the default of Enter is "no".
 fn answer(browser: &mut Browser, means_it: bool) {
     browser.until("document.getElementById('sure').open");
     assert_eq!(browser.value("document.activeElement.id"), "sure-no");
@@ -174,11 +174,11 @@ fn answer(browser: &mut Browser, means_it: bool) {
     }
     browser.key("Enter");
     browser.until("!document.getElementById('sure').open");
-    // The button is told that it was closed a little later, and what came of it later still.
+    // The button gets the dialog's close event a little later, and the result later still.
     browser.until("document.querySelector('[aria-busy]') === null");
 }
 
-/// Presses a button by keyboard, by what it is called for whoever does not see it.
+/// Presses a button by keyboard, found by its accessible name.
 fn press_called(browser: &mut Browser, begins: &str) {
     let selector = format!("[aria-label^={}]", json!(begins));
     let selector = json!(selector);
@@ -240,7 +240,7 @@ fn what_drops_packets_or_promises_is_asked_twice_and_said() {
     detach_and_attach(&mut browser);
     let complaints = browser.complaints();
     assert!(complaints.is_empty(), "{complaints:?}");
-    // It has said what was done on standard error.
+    // It logged the operations on standard error.
     assert!(site.end().status.success());
 }
 
@@ -422,7 +422,7 @@ fn a_thousand_classes_leave_no_frame_late() {
         browser.type_text("class-1");
         browser.until(&says("#shown", "of 1000 classes"));
     });
-    // Only what can be seen is there.
+    // Only visible rows are in the document.
     let rows = browser.value("document.querySelectorAll('.row').length");
     assert!(rows.as_u64().unwrap() < 60, "{rows}");
     browser.ask("Tracing.end", &json!({}));

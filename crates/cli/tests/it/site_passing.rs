@@ -36,8 +36,8 @@ fn datagrams_pass_both_ways_on_either_backend() {
         let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
         let pressure = Pressure::begin();
         let mut rounds = Vec::new();
-        // Nobody waits for a block to fill, or for a thread that naps: not one would be as short.
-        // The median of 21 is, where nobody else waits for a processor; a few of many, where others do.
+        // If a round trip waited for a block to fill, or for a sleeping thread, none would be this short. The median of
+        // 21 is short on an idle machine; on a busy one, a few of many are.
         loop {
             rounds.push(echo.round_trip(100, 1_400, PATIENCE).unwrap());
             let is_short = |round: &&Duration| **round < Duration::from_micros(700);
@@ -75,8 +75,8 @@ fn a_connection_fills_its_link_and_no_more() {
         let site = Site::start(&wire, &[interfaces(backend), BOTH_WAYS.into()].concat());
         let pressure = Pressure::begin();
         let flow = Flow::start(wire.sender(0), wire.receiver(), 5_201, 3).unwrap();
-        // What comes out of the link, whoever reads it when: no more than its rate carries in the time,
-        // and in the 20 ms that it makes up for, and what was on the way when the time began.
+        // The link's output, independent of the receiver's timing: at most its rate over the time and the 20 ms for
+        // which it catches up, and packets in flight at the start.
         thread::sleep(Duration::from_millis(500));
         let came = || wire.receiver().link().received().unwrap();
         let (began, before) = (Instant::now(), came());
@@ -86,10 +86,10 @@ fn a_connection_fills_its_link_and_no_more() {
         let most = 50e6 * span.as_secs_f64() / 8.0;
         assert!(bytes as f64 <= most, "{backend}: {bytes} bytes of {most}");
         let transfer = flow.finish().unwrap();
-        // A receiver that waited for a processor reads in one window what came before it.
+        // A receiver that waited for a processor reads earlier arrivals in one window.
         let limits = pressure.least(0.98, FILLED)..pressure.most(1.01, 0.3);
         site.stop();
-        // From a second on; a starved receiver tells of fewer and longer windows.
+        // From one second on; a starved receiver reports fewer and longer windows.
         let begun = transfer.windows.first().expect("a window").start;
         let full = begun + Duration::from_millis(950)..begun + Duration::from_millis(2_550);
         let of = transfer.windows.iter();

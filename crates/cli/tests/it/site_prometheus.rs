@@ -1,4 +1,4 @@
-//! What a running site tells Prometheus, judged by Prometheus' own programs where they are installed.
+//! The metrics of a running site, checked by Prometheus' own programs if they are installed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -237,7 +237,7 @@ fn prometheus_scrapes_a_running_site() {
 #[test]
 fn prometheus_takes_delays_as_native_histograms() {
     let test = "native histograms scraped by Prometheus";
-    // What is asked of a histogram is told of native ones alone.
+    // These histogram functions work on native histograms only.
     let asked = [
         "fairlane_class_bytes_total",
         "sum(histogram_count(fairlane_class_sojourn_seconds))",
@@ -262,7 +262,7 @@ fn prometheus_takes_delays_as_native_histograms() {
     let [count, median, longest] = delays else {
         unreachable!("as many answers as questions");
     };
-    // What showed that frames pass has passed.
+    // The probe that showed that frames pass is counted.
     assert!(value(count) >= 1.0, "{count:#}");
     let (median, longest) = (value(median), value(longest));
     assert!(

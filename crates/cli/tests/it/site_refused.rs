@@ -1,5 +1,5 @@
-//! What a running site refuses: with the status and the one sentence that the description of its API has, and
-//! with nothing half done.
+//! The refusals of a running site: each has the status and the sentence that the API's description gives, and no
+//! partial effect.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -43,7 +43,7 @@ impl<'a> Refusing<'a> {
         }
     }
 
-    /// The answer to what is asked at the socket.
+    /// Returns the answer to a request at the socket.
     fn answer(
         &self,
         (method, path): Operation<'_>,
@@ -71,7 +71,7 @@ impl<'a> Refusing<'a> {
         sentence.to_owned()
     }
 
-    /// Over HTTP nothing is told or changed without the right token, and nothing at all by another name.
+    /// Over HTTP the site answers no request without the right token, and none for another host name.
     fn nobody_asks_without_a_token_or_by_another_name(&mut self) {
         for (method, path) in self.description.described() {
             let operation = (&*method, &*path);
@@ -94,7 +94,7 @@ impl<'a> Refusing<'a> {
         }
     }
 
-    /// What varies in a path is text.
+    /// The variable parts of a path are treated as text.
     fn no_path_is_anything_but_text(&mut self) {
         for (method, path) in self.description.described() {
             if !path.contains('{') {
@@ -253,7 +253,7 @@ const BAD: [Bad; 10] = [
         404,
         &["'voize'", "'voice'"],
     ),
-    // Rates that were guaranteed, and what was granted.
+    // Guaranteed rates, and grants.
     (
         ("POST", CLASSES),
         &["up"],
@@ -327,7 +327,7 @@ fn bad_input_has_its_status_and_a_sentence_and_nothing_is_half_done() {
     let why = "the interface outside is in use by another Fairlane";
     assert!(sentence.contains(why), "{sentence}");
     drop(held);
-    // It is as it was: detached.
+    // The site is still detached.
     assert_eq!(state(&site), before);
     let attached = site.answer(("POST", ATTACH), &outside, "", "");
     assert_eq!(attached.status, 200, "{}", attached.body);

@@ -15,7 +15,7 @@ use crate::site_load::{longest_steps, posted, resident_mb, steps_within};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde_json::Value;
 
-/// Sets what it has when it goes.
+/// Sets its flags when it is dropped.
 pub(crate) struct Ends<'a>(pub(crate) [&'a AtomicBool; 2]);
 
 impl Drop for Ends<'_> {
@@ -26,8 +26,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Numbered datagrams from a host to another while `meanwhile` lasts: what it returns, the numbers
-/// that arrived, in order, and how many were sent.
+/// Sends numbered datagrams from a host to another while `meanwhile` runs. Returns its result, the numbers that
+/// arrived, in order, and how many were sent.
 pub(crate) fn numbered<T>(
     hosts: (&Host, &Host),
     port: u16,
@@ -36,7 +36,7 @@ pub(crate) fn numbered<T>(
     numbered_at(1_000.0, hosts, port, meanwhile)
 }
 
-/// The same, so many a second: up to 40,000.
+/// The same at this rate in packets a second, up to 40,000.
 pub(crate) fn numbered_at<T>(
     pps: f64,
     hosts: (&Host, &Host),
@@ -84,7 +84,7 @@ pub(crate) fn heard_at<T>(
     })
 }
 
-/// What arrives until `done` and for a while after it.
+/// Receives arrivals until `done` and for a while after it.
 fn receive(socket: &UdpSocket, done: &AtomicBool) -> Heard {
     let mut buffer = [0; 2_000];
     let mut heard = Heard::default();
@@ -124,8 +124,8 @@ pub(crate) fn send(socket: &UdpSocket, to: &str, pps: f64, stop: &AtomicBool) ->
     sent
 }
 
-/// A link of so many classes, of which one carries what is sent; the variants differ in ways of
-/// every kind.
+/// A link with this number of classes, of which one carries the test's traffic; the variants differ in every kind of
+/// setting.
 fn config(backend: &str, classes: usize, variant: usize) -> String {
     let algorithm = if variant == 5 { "drr" } else { "qfq" };
     let mut text = up(backend, "200mbit");
@@ -195,7 +195,7 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
         let reloads = report["reloads"].as_u64().unwrap();
         let least = pressure.least(1.0, 0.1) * 10.0;
         assert!(reloads as f64 > least, "{reloads} of more than {least}");
-        // What a class carried is told of it, whatever became of it in between.
+        // The counters of a class survive all changes.
         let ours = class(&report, "up", "ours");
         assert_eq!(ours["sent_packets"], sent, "{ours:#}");
         assert_eq!(ours["accepted_packets"], sent, "{ours:#}");

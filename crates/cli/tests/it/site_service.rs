@@ -71,12 +71,12 @@ impl Managed {
         self.folder.path().join("site.toml")
     }
 
-    /// What it has said on standard error.
+    /// Returns its standard error so far.
     fn said(&self) -> String {
         fs::read_to_string(self.folder.path().join("said")).unwrap()
     }
 
-    /// What the kernel tells of each of its threads.
+    /// Returns the kernel's information about each of its threads.
     fn threads(&self) -> Vec<Thread> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         // One that has ended meanwhile is of no interest.
@@ -89,7 +89,7 @@ impl Managed {
         program::signal(&self.child, name);
     }
 
-    /// What the manager hears next, within a time.
+    /// Returns the manager's next message within a time.
     fn next_within(&self, time: Duration) -> Option<String> {
         self.hears.set_read_timeout(Some(time)).unwrap();
         let mut buffer = [0; 4_096];
@@ -112,7 +112,7 @@ impl Managed {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end: how it ended, and what it printed.
+    /// Waits for its end, and returns its status and its output.
     #[track_caller]
     fn finish(mut self) -> (ExitStatus, String) {
         let begun = Instant::now();
@@ -135,7 +135,7 @@ impl Drop for Managed {
     }
 }
 
-/// What a thread may, as the kernel tells it.
+/// The privileges of a thread, from the kernel.
 #[derive(Debug)]
 struct Thread {
     name: String,
@@ -219,7 +219,7 @@ fn a_manager_hears_of_the_process_that_takes_over_and_not_of_an_end() {
     let take_over = || {
         let mut next = program::command();
         next.arg("run").arg(managed.file());
-        // Nobody has told it of a manager.
+        // Started without a manager.
         next.args(["--take-over", "--quiet"])
             .env_remove("NOTIFY_SOCKET");
         next.stdin(Stdio::null()).stdout(Stdio::null());
@@ -282,15 +282,15 @@ fn a_manager_hears_that_it_lives_while_it_makes_rounds_and_only_then() {
     assert!(managed.word().starts_with("STOPPING=1\n"));
     assert!(managed.finish().0.success());
 
-    // A watchdog that is meant for somebody else.
+    // A watchdog for another process.
     let watched = [("WATCHDOG_USEC", "400000"), ("WATCHDOG_PID", "1")];
     let managed = Managed::start(&wire, &up("packet", "50mbit"), &["--quiet"], &watched);
     assert!(managed.word().starts_with("READY=1\n"));
     assert_eq!(managed.next_within(Duration::from_secs(1)), None);
 }
 
-/// Sends so many datagrams of 1,000 bytes to a port of the receiver, and waits until they were taken in:
-/// what comes back afterwards does so in a round that took them in first.
+/// Sends datagrams of 1,000 bytes to a port of the receiver, and waits until the daemon has received them: a reply
+/// after them was received in a later round or the same one.
 pub(crate) fn send(wire: &Wire, datagrams: usize, port: u16) {
     let (from, to) = (wire.sender(0), wire.receiver());
     let (near, far) = (bind(from, 0), bind(to, 0));
@@ -321,7 +321,7 @@ fn a_daemon_that_leads_its_session_has_it_come_before_others() {
         assert!(its.trim_end().ends_with("nice -20"), "{more:?}: {its}");
         assert!(site.end().status.success());
     }
-    // Whose session belongs to another leaves it as it is.
+    // A daemon whose session belongs to another process leaves it unchanged.
     let site = Site::start(&wire, &config);
     assert_eq!(session(site.id()).unwrap(), ours);
     site.stop();
@@ -335,7 +335,7 @@ fn a_daemon_runs_whose_session_is_led_from_outside_its_process_namespace() {
     Site::start_led_from_outside(&wire, &up("packet", "50mbit"));
 }
 
-/// Receives so many datagrams, whenever they come.
+/// Receives this number of datagrams, whenever they arrive.
 fn hear(heard: &UdpSocket, datagrams: usize) {
     heard.set_read_timeout(Some(PATIENCE)).unwrap();
     for number in 0..datagrams {
@@ -406,7 +406,7 @@ fn told_twice_it_ends_at_once_and_says_in_words_what_is_left() {
     send(&wire, MANY, 5_007);
     managed.signal("TERM");
     assert!(managed.word().starts_with("STOPPING=1\n"));
-    // It sends what is queued.
+    // It sends its backlog.
     heard.set_nonblocking(true).unwrap();
     while heard.recv(&mut [0; 2_000]).is_ok() {}
     heard.set_nonblocking(false).unwrap();
@@ -425,7 +425,7 @@ fn told_twice_it_ends_at_once_and_says_in_words_what_is_left() {
     );
 }
 
-/// A user who is not root.
+/// A user other than root.
 const OTHER: u32 = 4_711;
 
 fn bits(capabilities: &[Capability]) -> u64 {
@@ -484,7 +484,7 @@ fn no_thread_of_a_run_has_what_the_run_does_not_need() {
             assert_eq!(thread.value("Seccomp"), "2", "{}", thread.name);
             let nice = match &*thread.name {
                 "forward" => -20,
-                // As whoever started it.
+                // As in the starting process.
                 _ => getpriority_process(None).unwrap(),
             };
             assert_eq!(thread.nice, nice, "{}", thread.name);
@@ -547,7 +547,7 @@ fn what_a_run_may_not_write_without_capabilities_is_said() {
         managed.signal("TERM");
         assert!(managed.finish().0.success());
     }
-    // A socket in a folder of somebody else's.
+    // A socket in another user's folder.
     let theirs = tempfile::tempdir().unwrap();
     chown(theirs.path(), Some(OTHER), Some(OTHER)).unwrap();
     let config = controlled(up("packet", "50mbit"), &theirs.path().join("ctl.sock"));

@@ -1,11 +1,11 @@
-//! What it costs the packets that a site is asked, watched and scraped while they pass. Times and cores are
-//! shared with whoever sends, so spans with and without are measured in turns, of the same number of
-//! packets a second: how many arrived, and what each has taken of the processor in the forwarding thread.
-//! Under a flood that thread has a core of its own, which is busy all the time: then it is how many packets a second
-//! come through. Sender, receiver and clients stand for other machines, and must not decide: what is sent costs a
-//! small part of the other core, where it comes before all else and the clients behind all else, and that core is
-//! busy in both halves of a pair. `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli --test it _a_flood_ -- --nocapture
-//! --test-threads=1` on a machine that does nothing else; it takes some five minutes.
+//! The cost of queries, watching clients and scrapes for the packets that pass through a site. Times and cores are
+//! shared with the sender, so spans with and without clients alternate, at the same packet rate; compared are the
+//! arrivals, and the CPU time per packet in the forwarding thread. Under a flood that thread has a core of its own,
+//! which is always busy; compared is the packet rate. Sender, receiver and clients stand for other machines and must
+//! not affect the result: sending costs a small part of the other core and has the highest priority there, the clients
+//! have the lowest, and that core is busy in both halves of a pair. `FAIRLANE_LONG_TESTS=1 cargo test --release -p
+//! fairlane-cli --test it _a_flood_ -- --nocapture --test-threads=1` needs an otherwise idle machine and takes about
+//! five minutes.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -35,7 +35,7 @@ const PPS: f64 = 20_000.0;
 
 /// How often a client asks.
 const EVERY: Duration = Duration::from_secs(1);
-/// What the page and Prometheus ask for.
+/// The requests of the page and of Prometheus.
 const PAGE: [&str; 5] = [
     "/metrics",
     "/",
@@ -44,7 +44,7 @@ const PAGE: [&str; 5] = [
     "/v1/flows",
 ];
 
-/// What a span has shown.
+/// The measurements of a span.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     sent: u32,
@@ -57,7 +57,7 @@ struct Span {
     pps: f64,
 }
 
-/// What is sent through a site.
+/// The load sent through a site.
 #[derive(Clone, Copy, PartialEq)]
 enum Load {
     /// [`PPS`].
@@ -66,8 +66,8 @@ enum Load {
     Flood,
 }
 
-/// As `nice` counts, on the core that a flood leaves: whoever sends it, then the threads of the site that answer
-/// clients, then these, then what keeps the core busy.
+/// Nice values on the core that a flood leaves free: the sender first, then the site's threads that answer clients,
+/// then the clients, then the thread that keeps the core busy.
 const SENDER: i32 = -20;
 const CLIENT: i32 = 10;
 const LAST: i32 = 19;
@@ -76,7 +76,7 @@ impl Load {
     fn wire(self, test: &str) -> Option<Wire> {
         let wire = match self {
             Load::Steady => Wire::new(1),
-            // What is sent as one message arrives as one.
+            // A segmented message arrives as one.
             Load::Flood => Wire::with_offloads(1),
         };
         or_skip(test, wire)
@@ -98,7 +98,8 @@ impl Load {
         }
     }
 
-    /// What comes through of as much as a thread can send; of less, what is sent.
+    /// Returns a first span: the throughput of a flood at the highest rate that a thread can send, or of the steady
+    /// load.
     fn first(self, wire: &Wire, site: &Site) -> Span {
         match self {
             Load::Steady => span(PPS, wire, site, Duration::from_millis(500)),
@@ -120,8 +121,8 @@ impl Load {
         }
     }
 
-    /// What `work` makes. Under a flood another core is busy meanwhile, whether there are clients or not: two may be
-    /// halves of one.
+    /// Returns the result of `work`. Under a flood, another core is kept busy in the meantime, with or without clients,
+    /// since two cores may be hyperthreads of one.
     fn while_busy<T>(self, work: impl FnOnce() -> T) -> T {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -139,7 +140,8 @@ impl Load {
         })
     }
 
-    /// Under a flood the calling thread, and what it starts from now on, leaves the first core to who forwards.
+    /// Under a flood, moves the calling thread, and those it starts from now on, off the first core, which is for the
+    /// forwarding thread.
     fn make_room(self) {
         if self == Load::Flood {
             run_on(None, &cores()[1..]);
@@ -221,12 +223,13 @@ impl Frame for Short {
     }
 }
 
-/// So many short datagrams a second, or as many as a thread can send, through a site for some time: more than it takes
-/// in. Each 64 of them are one message to the sender and until the site has cut it, so that sending takes little.
+/// Sends short datagrams through a site for some time, at this rate in packets a second or as fast as a thread can:
+/// more than it can receive. Each 64 of them are one message for the sender and until the site segments it, so that
+/// sending is cheap.
 fn flooded(pps: f64, wire: &Wire, site: &Site, time: Duration) -> Span {
     const MESSAGE: usize = 64;
     let (from, to) = (wire.sender(0), wire.receiver());
-    // Which nobody reads: who hears that a port is closed answers.
+    // The socket is bound but not read, since a closed port would cause replies.
     let heard = bind(to, 1_001);
     let peer = heard.local_addr().unwrap();
     let mut backend = UdpBackend::from_socket(bind(from, 0)).unwrap();
@@ -265,14 +268,15 @@ fn middle(all: impl IntoIterator<Item = f64>) -> f64 {
     all[all.len() / 2]
 }
 
-/// What a packet took in the middle of them.
+/// Returns the median CPU time of a packet in the spans.
 fn middle_ns(spans: &[Span]) -> f64 {
     middle(spans.iter().map(|span| span.ns))
 }
 
-/// How many packets a second come through a busy thread with, as a part of those without, at most: the end of what the
-/// middle of the pairs lies in with a probability of 95%. Prints all of them. Where other programs had its core, no more
-/// was sent than came through, or not even half of the answers came that were due, nothing is decided, and it is 1.
+/// Returns the highest plausible packet rate through a busy thread with clients, relative to that without: the upper
+/// end of the 95% confidence interval of the pairs' median. Prints all of them. If other programs had its core, if no
+/// more packets were sent than came through, or if fewer than half of the due answers arrived, the result is undecided,
+/// and it returns 1.
 fn saturated(answered: f64, without: &[Span], with: &[Span]) -> f64 {
     let both = || without.iter().chain(with);
     let busy = both().map(|span| span.busy).fold(1.0, f64::min);
@@ -304,7 +308,7 @@ fn saturated(answered: f64, without: &[Span], with: &[Span]) -> f64 {
     }
 }
 
-/// Prints spans that were measured in turns, and holds them to what there may be between them.
+/// Prints alternating spans, and checks the differences between them.
 fn compare(
     what: &str,
     load: Load,
@@ -342,7 +346,7 @@ fn compare(
     }
 }
 
-/// A site that has told its first state.
+/// Starts a site and waits for its first state.
 fn started(wire: &Wire, config: &str, socket: &Path) -> Site {
     let site = Site::start(wire, config);
     until_it_tells(socket);
@@ -369,7 +373,7 @@ fn ask(socket: &Path, paths: &[&str], every: Duration, stop: &AtomicBool, answer
     }
 }
 
-/// Streams that nobody reads.
+/// Opens streams that are not read.
 fn stalled(socket: &Path, count: usize) -> Vec<UnixStream> {
     let streams = (0..count).map(|_| {
         let mut stream = connect(socket);
@@ -385,7 +389,7 @@ fn measures() -> bool {
     long_tests() && !cfg!(debug_assertions)
 }
 
-/// What a measurement is like: pairs, and how long each half.
+/// Returns the extent of a measurement: the number of pairs, and the length of each half.
 fn extent() -> (usize, Duration) {
     match (measures(), long_tests()) {
         (true, _) => (20, Duration::from_secs(3)),
@@ -402,7 +406,7 @@ fn under_a_flood(test: &str, measure: fn(&str, Load)) {
     }
 }
 
-/// Measures packets without and with a hundred clients and a thousand streams that nobody reads.
+/// Measures packets without and with a hundred clients and a thousand streams that are not read.
 fn crowded(test: &str, load: Load) {
     load.make_room();
     let Some(wire) = load.wire(test) else {

@@ -17,7 +17,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use crate::program::{self, fairlane};
 use crate::site::{Site, up, wire};
 
-/// What takes longer hangs, on however busy a machine.
+/// Anything longer is a hang, however busy the machine.
 const HANGS: Duration = Duration::from_secs(120);
 
 const CLASSES: &str = "
@@ -77,7 +77,7 @@ impl Terminal {
         self.keys.as_ref().unwrap().send(keys.to_owned()).unwrap();
     }
 
-    /// Closes it, as if its window were closed; the program belongs to no session that would be told.
+    /// Closes it as if its window were closed; the program has no session that would get a signal.
     fn close(&mut self) {
         self.keys = None;
         self.operator.take().unwrap().join().unwrap();
@@ -118,7 +118,7 @@ impl Terminal {
         }
     }
 
-    /// What it wrote, once it `is_whole`: on a busy machine it is read late.
+    /// Returns its output once it `is_whole`: on a busy machine it is read late.
     #[track_caller]
     fn written(&self, is_whole: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
@@ -153,7 +153,7 @@ fn resize(end: &OwnedFd, columns: u16, rows: u16) {
     tcsetwinsize(end, size).unwrap();
 }
 
-/// Reads what is shown and presses keys, until nobody has any more.
+/// Reads the screen and presses keys, until the sender of keys is closed.
 fn operate(mut terminal: &File, keys: &Receiver<String>, shown: &Mutex<Vec<u8>>) {
     let mut buffer = [0; 4_096];
     loop {
@@ -180,7 +180,7 @@ impl Drop for Terminal {
     }
 }
 
-/// What was written, without the commands to the terminal; a jump begins a line.
+/// Returns the output without terminal control sequences; a cursor movement begins a line.
 fn text(shown: &[u8]) -> String {
     let shown = String::from_utf8_lossy(shown);
     let mut parts = shown.split('\u{1b}');

@@ -1,10 +1,10 @@
-//! The command line: what it refuses, and what it explains.
+//! The command line: its errors and its help.
 
 use std::net::UdpSocket;
 
 use crate::program::{command, fairlane};
 
-/// The program ends at once, with one sentence that names what is wrong.
+/// Checks that the program exits at once, with one sentence that names the error.
 #[track_caller]
 fn refuses(arguments: &[&str], names: &[&str]) {
     let finished = fairlane(arguments);
