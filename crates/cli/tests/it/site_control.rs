@@ -453,7 +453,7 @@ destination-port = 1002
 ";
 
 impl Asked {
-    /// Requests explanations of a class's waiting until they are as expected. Returns all of them, or only the last.
+    /// Requests the explanation of a class's delay until its sentences are as expected, and returns them.
     fn explained(&self, class: &str, is_it: impl Fn(&[&str]) -> bool) -> Vec<String> {
         let begun = Instant::now();
         loop {

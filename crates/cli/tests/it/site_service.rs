@@ -289,8 +289,8 @@ fn a_manager_hears_that_it_lives_while_it_makes_rounds_and_only_then() {
     assert_eq!(managed.next_within(Duration::from_secs(1)), None);
 }
 
-/// Sends datagrams of 1,000 bytes to a port of the receiver, and waits until the daemon has received them: a reply
-/// after them was received in a later round or the same one.
+/// Sends datagrams of 1,000 bytes to a port of the receiver, and waits until the daemon has received them: a
+/// datagram in the other direction, sent afterwards, is received in a round that receives these first.
 pub(crate) fn send(wire: &Wire, datagrams: usize, port: u16) {
     let (from, to) = (wire.sender(0), wire.receiver());
     let (near, far) = (bind(from, 0), bind(to, 0));
