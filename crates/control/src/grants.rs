@@ -1,8 +1,8 @@
-//! Admission: a flow is promised a rate, a burst and a delay for a time, or told what stands in the
-//! way and the best that could be had.
+//! Admission control: a flow is granted a rate, a burst and a delay for a limited time, or gets the reason for the
+//! rejection and the best available offers.
 //!
-//! What is promised is a [`Grant`] of the configuration, which the site keeps whatever it goes on with.
-//! Here is who asked for it, and when it ends: by itself, unless it is renewed.
+//! A granted guarantee is a [`Grant`] of the configuration, which the site keeps across changes. This module keeps the
+//! requester's data and the expiry time of each; a grant expires unless it is renewed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,36 +23,36 @@ use crate::change::{ATTEMPTS, Changed, Refused, broken_by, changed, replace};
 use crate::document::{EditError, Keys, lines};
 use crate::draft::Drafts;
 
-/// Most grants at a time: each change looks at all of them.
+/// Maximum number of grants: each change checks all of them.
 const MOST: usize = 256;
-/// Most filters of one.
+/// Maximum number of filters in one grant.
 const MOST_FILTERS: usize = 64;
-/// The longest burst, in bytes: room is kept for it.
+/// Maximum burst in bytes: buffer space is reserved for it.
 const LONGEST_BURST: u64 = 1 << 20;
-/// The longest note, in bytes.
+/// Maximum length of a note in bytes.
 const LONGEST_NOTE: usize = 256;
-/// How long a grant lasts that says nothing of it, and how long one may.
+/// Default lifetime of a grant, and the limits of a requested one.
 const LIFETIME: Duration = Duration::from_secs(3_600);
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
-/// How soon it is tried again to end what could not be.
+/// Interval at which a failed expiry is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What all who ask share.
+/// The grants of a site, shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Grants {
     site: Handle,
     drafts: Arc<Drafts>,
     held: Mutex<Held>,
-    /// Of who grants, ends or breaks: one at a time.
+    /// Serializes granting, revoking and breaking changes.
     turn: Mutex<()>,
-    /// Something ends earlier than what was known.
+    /// Signals that the earliest expiry may have changed.
     news: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    /// The last number that was given.
+    /// The last number assigned.
     last: u64,
     all: BTreeMap<u64, One>,
 }
@@ -64,25 +64,25 @@ struct One {
     note: Option<String>,
     lifetime: Duration,
     ends: Instant,
-    /// It is being ended, and cannot be renewed any more.
+    /// Its removal has begun, so it cannot be renewed any more.
     ending: bool,
     had: Had,
 }
 
-/// What a grant's class was guaranteed when it was granted.
+/// The guarantees of a grant's class at the time of granting.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Had {
     guaranteed_bps: Option<u64>,
     guaranteed_burst: Option<u64>,
-    /// Of a packet that finds no other.
+    /// Delay bound of a packet that arrives at an empty queue.
     bound_us: Option<f64>,
-    /// Of the packets that the delay is promised to.
+    /// Delay bound of the packets covered by the requested delay.
     delay_us: Option<f64>,
     room_packets: Option<u32>,
     room_bytes: Option<u32>,
 }
 
-/// A grant as it is asked for.
+/// A parsed request for a grant.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     terms: Terms,
@@ -93,7 +93,7 @@ pub(crate) struct Wanted {
     note: Option<String>,
 }
 
-/// The same as it is written.
+/// A request as received.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -106,10 +106,10 @@ struct Written {
     note: Option<String>,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Serialize)]
 pub(crate) struct Granted {
-    /// Null in a dry run.
+    /// The grant; its `id` is null in a dry run.
     grant: Json,
     #[serde(flatten)]
     pub(crate) changed: Changed,
@@ -120,7 +120,11 @@ fn unfit(sentence: impl Into<String>) -> EditError {
 }
 
 impl Wanted {
-    /// As the keys of a request say.
+    /// Parses the keys of a request.
+    ///
+    /// # Errors
+    ///
+    /// A missing, unknown or invalid key.
     pub(crate) fn of(keys: Keys) -> Result<Wanted, EditError> {
         let written: Written = serde_json::from_value(Json::Object(keys))
             .map_err(|error| unfit(format!("a grant has {KEYS}: {error}")))?;
@@ -189,7 +193,7 @@ impl Wanted {
 
 const KEYS: &str = "filter, rate, and burst, delay, lifetime, parent, note if they are needed";
 
-/// Filters as the file has them.
+/// Returns the filters as text of the site file.
 fn texts(filters: &[Keys]) -> Result<Vec<String>, EditError> {
     if !(1..=MOST_FILTERS).contains(&filters.len()) {
         return Err(unfit(format!(
@@ -214,7 +218,7 @@ fn texts(filters: &[Keys]) -> Result<Vec<String>, EditError> {
     texts.collect()
 }
 
-/// What is written of a lifetime, or the usual one.
+/// Parses a lifetime; without one, returns the default.
 fn lifetime(written: Option<&Json>) -> Result<Duration, EditError> {
     let units = [
         ("ms", 1),
@@ -256,7 +260,7 @@ impl Grants {
         }
     }
 
-    /// All of them, for another process to go on with, once the one that is asked for is granted.
+    /// Returns all grants for a successor process, once a request in progress has completed.
     pub(crate) fn kept(&self) -> Kept {
         let _turn = lock(&self.turn);
         let held = lock(&self.held);
@@ -266,7 +270,7 @@ impl Grants {
         }
     }
 
-    /// Goes on with those of another process, which the site has.
+    /// Adopts the grants of a predecessor process. The site already has them.
     pub(crate) fn go_on_with(&self, kept: Kept) {
         let now = Instant::now();
         let mut held = lock(&self.held);
@@ -275,7 +279,7 @@ impl Grants {
         self.news.notify_one();
     }
 
-    /// Grants what is wanted on a link, or with `dry` only looks whether it could.
+    /// Grants a request on a link; with `dry`, only checks whether it could.
     pub(crate) fn grant(&self, link: &str, wanted: &Wanted, dry: bool) -> Result<Granted, Refused> {
         let _turn = lock(&self.turn);
         let mut attempt = 1;
@@ -333,7 +337,7 @@ impl Grants {
         }
     }
 
-    /// A grant that there is room for beside what runs, and that with it.
+    /// Returns the grant if it fits next to the running configuration, together with the source that contains it.
     fn admitted(&self, before: &Site, grant: Grant) -> Result<(Arc<Grant>, Source), NotGranted> {
         let (grant, source) = match self.drafts.admitted(before, grant.clone()) {
             Some(admitted) => {
@@ -349,7 +353,7 @@ impl Grants {
         Ok((grant, Source::Granting(Box::new(source), all)))
     }
 
-    /// The next number whose name nobody has.
+    /// Returns the next grant number whose class name is not in use.
     fn free(&self, is_taken: impl Fn(&str) -> bool) -> (u64, String) {
         let last = lock(&self.held).last;
         let mut names = (last + 1..).map(|number| (number, format!("grant-{number}")));
@@ -357,7 +361,7 @@ impl Grants {
         free.expect("there are more numbers than classes")
     }
 
-    /// All of them, with what is measured of each, by number.
+    /// Returns all grants with their measurements, by number.
     pub(crate) fn all(&self, report: &Report) -> Vec<Json> {
         let all = lock(&self.held).all.clone();
         let told = all.iter();
@@ -365,13 +369,13 @@ impl Grants {
             .collect()
     }
 
-    /// One of them.
+    /// Returns one grant with its measurements.
     pub(crate) fn one(&self, number: &str, report: &Report) -> Result<Json, EditError> {
         let (number, one) = self.find(number)?;
         Ok(one.told(Some(number), measured(report, &one.grant)))
     }
 
-    /// By its number, or its class's name.
+    /// Finds a grant by its number or its class name.
     fn find(&self, written: &str) -> Result<(u64, One), EditError> {
         let held = lock(&self.held);
         let number = written.strip_prefix("grant-").unwrap_or(written);
@@ -390,7 +394,11 @@ impl Grants {
         })
     }
 
-    /// Whether a class is one that was granted; the sentence that says what to do with it instead.
+    /// Returns an error if a class belongs to a grant.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says how to change the grant instead.
     pub(crate) fn guard(&self, link: &str, class: &str) -> Result<(), EditError> {
         let held = lock(&self.held);
         let mut all = held.all.iter();
@@ -403,7 +411,7 @@ impl Grants {
         }
     }
 
-    /// Has a grant last so long from now on; with `dry` only looks whether it is there.
+    /// Sets a grant's lifetime, counted from now; with `dry`, only checks that the grant exists.
     pub(crate) fn renew(&self, number: &str, keys: &Keys, dry: bool) -> Result<Json, EditError> {
         if let Some(key) = keys.keys().find(|key| *key != "lifetime") {
             return Err(unfit(format!(
@@ -412,7 +420,7 @@ impl Grants {
             )));
         }
         let (number, mut one) = self.find(number)?;
-        // As long as before where nothing is said.
+        // The former lifetime is the default.
         let lifetime = match keys.get("lifetime") {
             None => one.lifetime,
             written => lifetime(written)?,
@@ -432,8 +440,8 @@ impl Grants {
         Ok(one.told(Some(number), None))
     }
 
-    /// Ends a grant, or with `dry` only looks what that would do. Where others cannot be kept any more,
-    /// since an interface has changed, it is refused, or ends those too where `breaks` says so.
+    /// Revokes a grant; with `dry`, only reports the effects. If other grants cannot be kept because an interface has
+    /// changed, the call is rejected, or with `breaks` it ends those too.
     pub(crate) fn revoke(&self, number: &str, dry: bool, breaks: bool) -> Result<Changed, Refused> {
         let (number, one) = self.find(number)?;
         let make = |kept: Option<&[_]>| self.without(&[&one.grant.name], kept, dry);
@@ -450,7 +458,7 @@ impl Grants {
         Ok(changed)
     }
 
-    /// Has the site go on without these, of all grants that there are or of those that are to be `kept`.
+    /// Applies the configuration without these grants. `kept` replaces the site's list of grants if it is given.
     fn without(
         &self,
         names: &[&str],
@@ -476,8 +484,8 @@ impl Grants {
         }
     }
 
-    /// Makes a change, which is given the grants to go on with. One that would break some of them is
-    /// refused, or where `breaks` says so, made without those.
+    /// Makes a change, passing it the grants to keep. A change that would break grants is rejected, or with `breaks`
+    /// made without those.
     pub(crate) fn despite(
         &self,
         breaks: bool,
@@ -498,7 +506,7 @@ impl Grants {
                         let mut broken = broken_by(&refused).iter();
                         broken.any(|broken| broken.grant.name == grant.name)
                     };
-                    // Each turn has fewer of them.
+                    // Each iteration has fewer grants, so the loop ends.
                     if !left.iter().any(is_broken) {
                         return Err(refused);
                     }
@@ -522,7 +530,7 @@ impl Grants {
         }
     }
 
-    /// Ends each grant when its time is over, for as long as the site runs.
+    /// Ends each grant when it expires, for as long as the site runs.
     pub(crate) async fn end_in_time(self: Arc<Self>) {
         loop {
             let next = {
@@ -535,7 +543,7 @@ impl Grants {
             };
             let wait = next.saturating_duration_since(Instant::now());
             if !wait.is_zero() {
-                // Either way it is looked again.
+                // The loop re-evaluates in either case.
                 let _ = timeout(wait, self.news.notified()).await;
                 continue;
             }
@@ -547,7 +555,7 @@ impl Grants {
         }
     }
 
-    /// Ends those whose time is over.
+    /// Ends the expired grants.
     fn end_due(&self) -> Result<(), Refused> {
         let _turn = lock(&self.turn);
         let now = Instant::now();
@@ -566,14 +574,14 @@ impl Grants {
     }
 }
 
-/// All grants as one process tells another of them.
+/// All grants, as handed over from one process to another.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Kept {
     last: u64,
     all: Vec<KeptGrant>,
 }
 
-/// A grant likewise: rates in bits a second, times in nanoseconds.
+/// A grant in the handover: rates in bits per second, times in nanoseconds.
 #[derive(Debug, Serialize, Deserialize)]
 struct KeptGrant {
     number: u64,
@@ -593,7 +601,7 @@ struct KeptGrant {
 }
 
 impl Kept {
-    /// What the site goes on with.
+    /// Returns the grants that the site adopts.
     pub(crate) fn grants(&self) -> Vec<Arc<Grant>> {
         self.all.iter().map(|one| Arc::new(one.grant())).collect()
     }
@@ -628,7 +636,7 @@ impl KeptGrant {
     }
 
     fn grant(&self) -> Grant {
-        // It was a rate when it was told.
+        // The value was valid when it was handed over.
         let rate = |bps| Rate::from_bps(bps).unwrap_or(Rate::MIN);
         Grant {
             link: self.link.clone(),
@@ -659,7 +667,7 @@ impl KeptGrant {
 }
 
 impl Had {
-    /// Of a site that has the grant.
+    /// Returns the guarantees that a grant has in a site.
     fn of(site: &fairlane_config::Site, grant: &Grant) -> Had {
         let link = site.link(&grant.link);
         let class = link.and_then(|link| {
@@ -686,7 +694,7 @@ impl Had {
 }
 
 impl One {
-    /// As whoever asks is told of it. A number is null where there is none yet.
+    /// Returns the grant as shown to clients. `number` is null in a dry run.
     fn told(&self, number: Option<u64>, measured: Option<Json>) -> Json {
         let Grant { terms, .. } = &*self.grant;
         let left = self.ends.saturating_duration_since(Instant::now());
@@ -709,7 +717,7 @@ impl One {
     }
 }
 
-/// What is known of a grant's class by the last state.
+/// Returns the measurements of a grant's class in the last state.
 fn measured(report: &Report, grant: &Grant) -> Option<Json> {
     let link = report.links.iter().find(|link| *link.name == *grant.link)?;
     let mut classes = link.classes.iter();
@@ -726,7 +734,7 @@ fn measured(report: &Report, grant: &Grant) -> Option<Json> {
     }))
 }
 
-/// What is told of a request that is not granted.
+/// Returns the answer to a rejected request.
 pub(crate) fn refusal(refused: &NotGranted) -> Json {
     let best = match refused {
         NotGranted::Full { best, .. } => &best[..],

@@ -1,12 +1,11 @@
-//! What became of each class, second by second for an hour and minute by minute for a week, in memory
-//! that is bounded whatever the number of classes.
+//! Per-class history: one sample a second for an hour and one a minute for a week, in memory that is bounded for any
+//! number of classes.
 //!
-//! Each step has a [row](rows). Where rows would be larger than their budget, the oldest go. So there are rows
-//! of longer steps beside them, which reach further back: of a time that is too long ago for rows of seconds,
-//! each second is told as its minute was, and of one too long ago for minutes as its quarter of a day was.
+//! Each step has a [row](rows). When the rows exceed their budget, the oldest are evicted. Rows of longer steps reach
+//! further back: a second that is too old for rows of seconds is answered with the figures of its minute, and one that
+//! is too old for rows of minutes with those of its quarter of a day.
 //!
-//! Steps count from the first state, by the site's own clock, which nobody sets. The time of day only
-//! names them.
+//! Steps count from the first state by the site's own clock, which is monotonic. The time of day only labels them.
 
 mod rows;
 
@@ -21,21 +20,21 @@ use serde::Serialize;
 use crate::stream::States;
 use rows::{Figures, Rows, Sum, find, row};
 
-/// Seconds of the steps that have rows.
+/// Lengths of the steps that have rows, in seconds.
 const STEPS: [u64; 3] = [1, 60, 6 * 3_600];
-/// Rows of each at most: an hour, a week, and a week.
+/// Maximum number of rows of each length: an hour, a week, and a week.
 const MOST: [u64; 3] = [3_600, 7 * 24 * 60, 7 * 4];
-/// How far from the end of a step a state may be told, in seconds, and count as of its end. States
-/// come about a second after each other, and drift against the steps.
+/// Maximum distance of a state from the end of a step, in seconds, at which the state still ends that step. States
+/// arrive about one second apart and drift against the steps.
 const SLACK: f64 = 0.75;
-/// The least time, in seconds, over which a rate is worth telling: states come sooner after a change.
+/// Shortest interval over which a rate is computed, in seconds: an extra state follows each change.
 const SHORTEST: f64 = 0.25;
-/// By how many seconds the time of day may differ from what it was by the site's clock until steps
-/// have other names.
+/// Deviation of the time of day from the site's clock, in seconds, at which the steps are relabelled.
 const CLOCK_STEP: f64 = 2.0;
 
-/// Bytes of the rows of each, beside so many classes: the more there are, the larger is the rest of the process. With
-/// 10,000 classes that all send it is half a minute, an hour and a week, with 100 an hour, a week and more.
+/// Returns the memory budget of each kind of rows, in bytes. It shrinks as the number of classes grows, because the
+/// rest of the process grows with it. If all classes send, 10,000 classes get half a minute, an hour and a week; 100
+/// classes get an hour, a week and a week.
 fn budgets(classes: usize) -> [usize; 3] {
     const LONG: usize = 2 << 20;
     const FEW: usize = 2_000;
@@ -44,7 +43,7 @@ fn budgets(classes: usize) -> [usize; 3] {
     [rest / 3, rest - rest / 3, LONG]
 }
 
-/// Which steps are asked for.
+/// The steps that a request selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
     /// The last hour, by the second.
@@ -53,41 +52,42 @@ pub(crate) enum Span {
     Week,
 }
 
-/// What became of a class in a step, a figure of each kind; null where nothing is known.
+/// The history of a class, one value per step in each series; null if unknown.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Told {
-    /// Seconds of a step.
+    /// Length of a step in seconds.
     step_s: u64,
-    /// When the first of the steps began, in seconds since 1970.
+    /// Start of the first step, in seconds since 1970.
     start: i64,
-    /// Since when each has figures of its own; before, those of a longer step that it is in.
+    /// Time from which each step has figures of its own; earlier steps repeat those of the longer step that contains
+    /// them.
     exact_from: i64,
-    /// Mean rates of what left, in bit/s.
+    /// Mean transmit rates in bit/s.
     rate_bps: Vec<Option<f32>>,
-    /// Packets that waited: in a long step, at most.
+    /// Queue length in packets: in a long step, the maximum.
     queued_packets: Vec<Option<f32>>,
-    /// What 99 of 100 packets did not exceed; of several states, the largest. Null where none left.
+    /// 99th percentile of the delay; the largest if several states fall into the step. Null if no packet was sent.
     p99_us: Vec<Option<f32>>,
-    /// The longest delay.
+    /// Maximum delay.
     max_us: Vec<Option<f32>>,
-    /// Packets that were dropped, whatever the reason.
+    /// Dropped packets, for any reason.
     drops: Vec<Option<f32>>,
 }
 
-/// A class that there is.
+/// A class of the current configuration.
 #[derive(Debug)]
 struct Class {
     name: Arc<str>,
-    /// What it has in rows.
+    /// The number that identifies it in rows.
     number: u32,
-    /// The first second that is known of it.
+    /// The first second for which it has data.
     born: u64,
-    /// What was counted when the last second ended.
+    /// Counters at the end of the last second.
     sent_bytes: u64,
     drops: u64,
-    /// Of the second that goes on; without what is counted.
+    /// Figures of the current second, without counters.
     now: Figures,
-    /// Of the longer steps that go on.
+    /// Sums of the current longer steps.
     sums: [Sum; STEPS.len() - 1],
 }
 
@@ -108,7 +108,7 @@ impl Class {
         }
     }
 
-    /// A state that was told within a second.
+    /// Records a state reported within a second.
     fn note(&mut self, report: &ClassReport) {
         let delay = report.recent.and_then(|recent| recent.delay_us);
         let delay = delay.unwrap_or_default();
@@ -117,7 +117,7 @@ impl Class {
         self.now.max_us = self.now.max_us.max(delay.max as f32);
     }
 
-    /// What is true of each of the seconds that end with this state.
+    /// Ends the seconds that this state completes and returns the figures of each of them.
     fn end(&mut self, report: &ClassReport, seconds: f64, steps: u64) -> Figures {
         let bytes = report.sent_bytes.saturating_sub(self.sent_bytes);
         let dropped = drops(report).saturating_sub(self.drops);
@@ -139,21 +139,21 @@ struct Link {
     classes: Vec<Class>,
 }
 
-/// What became of all classes.
+/// The history of all classes.
 #[derive(Debug)]
 struct History {
     budgets: fn(usize) -> [usize; 3],
     links: Vec<Link>,
-    /// The number that the next class has.
+    /// The number of the next new class.
     next: u32,
-    /// When the first state was told, in the site's seconds.
+    /// Time of the first state, in seconds of the site's clock.
     began: Option<f64>,
-    /// When the last second ended, in seconds since then, and how many there were.
+    /// End of the last second, in seconds since `began`, and the number of completed seconds.
     ended: f64,
     seconds: u64,
-    /// The time of day then.
+    /// The time of day at `began`.
     epoch: i64,
-    /// Of the steps in [`STEPS`].
+    /// Rows for each length in [`STEPS`].
     rows: [Rows; 3],
 }
 
@@ -164,7 +164,8 @@ impl Default for History {
 }
 
 impl History {
-    /// In so many bytes of each kind of step, by the number of classes, beside some hundred for each class.
+    /// Returns an empty history. `budgets` maps the number of classes to the bytes allowed for each kind of step; each
+    /// class takes some hundred bytes more.
     fn within(budgets: fn(usize) -> [usize; 3]) -> History {
         History {
             budgets,
@@ -178,13 +179,13 @@ impl History {
         }
     }
 
-    /// A state, and the time of day in seconds since 1970. O(classes), and as much for each second that
-    /// went by without a state.
+    /// Records a state, with the time of day in seconds since 1970. O(classes), and as much again for each second
+    /// without a state.
     fn note(&mut self, report: &Report, day: f64) {
         let now = report.seconds - *self.began.get_or_insert(report.seconds);
         let steps = self.steps_to(now);
         if now < self.ended || steps > MOST[0] {
-            // Nothing is known of so long a time, and what was before it is over.
+            // The gap is longer than the history, so nothing from before it would be shown.
             *self = History::within(self.budgets);
             return self.note(report, day);
         }
@@ -197,7 +198,7 @@ impl History {
         }
     }
 
-    /// How many steps end with a state of this time.
+    /// Returns how many steps end with a state at this time.
     fn steps_to(&self, now: f64) -> u64 {
         let next = self.seconds + 1;
         if now - self.ended < SHORTEST {
@@ -209,8 +210,8 @@ impl History {
         }
     }
 
-    /// Has the classes that a state has, and notes what it says of them. What is gone is forgotten, and
-    /// what came is known from a step on.
+    /// Matches the known classes with those of a state and records its figures. Removed classes are forgotten; new ones
+    /// are known from step `from` on.
     fn follow(&mut self, report: &Report, from: u64) {
         let mut before = std::mem::take(&mut self.links);
         for link in &report.links {
@@ -232,7 +233,7 @@ impl History {
         }
     }
 
-    /// The classes of a link that has others now, or in another order; they are known by name.
+    /// Returns the classes of a link whose classes or their order changed; they are matched by name.
     fn changed(&mut self, classes: Vec<Class>, link: &LinkReport, from: u64) -> Vec<Class> {
         let named = classes.into_iter();
         let mut known: HashMap<Arc<str>, Class> = named
@@ -244,14 +245,14 @@ impl History {
                 return class;
             }
             let number = self.next;
-            // Who had a number before, four thousand million classes ago, is in no row any more.
+            // Numbers wrap after 2^32 classes, when no row holds the former class of a number any more.
             self.next = self.next.wrapping_add(1);
             Class::new(report, number, from)
         });
         all.collect()
     }
 
-    /// Seconds end with a state.
+    /// Ends `steps` seconds with a state.
     fn end(&mut self, report: &Report, now: f64, steps: u64) {
         let since = now - self.ended;
         let mut all = Vec::new();
@@ -283,19 +284,19 @@ impl History {
         self.ended = now;
     }
 
-    /// What became of a class, since a time of day or as long as it is known; `None` where there is no
-    /// such class. O(steps, and what [finding](find) it in their rows takes).
+    /// Returns the history of a class from `since`, or from its start; `None` if there is no such class. O(steps), and
+    /// [a search](find) in the row of each.
     fn told(&self, link: &str, class: &str, span: Span, since: Option<i64>) -> Option<Told> {
         let link = self.links.iter().find(|known| &*known.name == link)?;
         let class = (link.classes.iter()).find(|known| &*known.name == class)?;
         let kind = span as usize;
         let (step, rows) = (STEPS[kind], &self.rows[kind]);
-        // As far back as there are rows, of whatever steps.
+        // The oldest step covered by rows of any length.
         let kept = self.rows[kind..].iter().zip(&STEPS[kind..]);
         let known = kept.map(|(rows, step)| rows.first() * step).min()?;
         let oldest = rows.end().saturating_sub(MOST[kind]);
         let oldest = oldest.max(known.div_ceil(step));
-        // The first that begins then, or later.
+        // The first step that begins at `since` or later.
         let first = since.map_or(0, |since| since.saturating_sub(self.epoch).max(0));
         let first = (first as u64).div_ceil(step).clamp(oldest, rows.end());
         let begins = |at: u64| self.epoch + (at * step) as i64;
@@ -311,7 +312,7 @@ impl History {
         Some(told)
     }
 
-    /// What is known of a class in a step of a kind: by the shortest steps that there are rows of.
+    /// Returns the figures of a class in a step, from the rows of the shortest length that still covers it.
     fn figures(&self, class: &Class, kind: usize, at: u64) -> Figures {
         for (longer, step) in STEPS.into_iter().enumerate().skip(kind) {
             let rows = &self.rows[longer];
@@ -320,7 +321,7 @@ impl History {
                 let parts = step / STEPS[kind];
                 return find(row, class.number).part_of(parts as f32);
             }
-            // It goes on.
+            // The step is still in progress.
             if let (true, Some(before)) = (within == rows.end(), longer.checked_sub(1)) {
                 let sum = &class.sums[before];
                 let parts = sum.seconds as f32 / STEPS[kind] as f32;
@@ -332,7 +333,7 @@ impl History {
 }
 
 impl Told {
-    /// Of what is not known yet.
+    /// Returns a history without any step.
     pub(crate) fn nothing(span: Span) -> Told {
         Told {
             step_s: STEPS[span as usize],
@@ -341,7 +342,7 @@ impl Told {
     }
 
     fn push(&mut self, figures: Option<Figures>) {
-        // No packet takes no time.
+        // A delay of zero means that no packet was sent.
         let delay = |us: f32| (us > 0.0).then_some(us);
         self.rate_bps.push(figures.map(|it| it.rate_bps));
         self.queued_packets.push(figures.map(|it| it.queued));
@@ -351,12 +352,12 @@ impl Told {
     }
 }
 
-/// A history that is kept while it is asked.
+/// A history that one task records while others query it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept(Arc<Mutex<History>>);
 
 impl Kept {
-    /// Notes all states, until there are no more.
+    /// Records all states until the stream ends.
     pub(crate) async fn follow(self, mut states: States) {
         while states.changed().await.is_ok() {
             let state = Arc::clone(&states.borrow_and_update());
@@ -367,7 +368,7 @@ impl Kept {
         }
     }
 
-    /// As [`History::told`].
+    /// See [`History::told`].
     pub(crate) fn told(
         &self,
         link: &str,
@@ -391,8 +392,7 @@ mod tests {
     /// The time of day when the site starts.
     const DAY: f64 = 1.7e9;
 
-    /// A site whose states are told one after the other; its first class has this many bytes more, and
-    /// drops, each time.
+    /// A sequence of states of a site. Each adds the given bytes and drops to the first class.
     struct States {
         report: Report,
         history: History,
@@ -582,7 +582,7 @@ mod tests {
         let answer = told.history.told("up", &name, Span::Hour, None).unwrap();
         let known: Vec<bool> = answer.rate_bps.iter().map(Option::is_some).collect();
         assert_eq!(known, [false, false, false, false, true]);
-        // The others are what they were.
+        // The other classes keep their history.
         near(&told.told(Span::Hour, None).rate_bps, &[1e6; 5]);
         with(&mut told, &|all| drop(all.pop()));
         told.at(7.0, 125_000, 0);
@@ -620,7 +620,7 @@ mod tests {
             kept.iter().all(|&(first, end)| 0 < first && first < end),
             "{kept:?}"
         );
-        // A class is in a row of every kind since the oldest one of them.
+        // Rows of every length contain the class, back to the oldest row.
         let week = told.told(Span::Week, None);
         let oldest = kept[2].0 * STEPS[2];
         assert_eq!(week.start, DAY as i64 + 1 + oldest as i64);
@@ -632,7 +632,7 @@ mod tests {
     #[test]
     fn what_is_too_long_ago_for_seconds_is_told_by_the_minute_and_then_by_the_quarter_of_a_day() {
         let mut told = States::new();
-        // Some hundred seconds, and some ten minutes.
+        // Budgets for a few hundred seconds and a few tens of minutes.
         told.history = History::within(|_| [6_000, 600, 6_000]);
         told.at(1.0, 0, 0);
         let minute = |second: u64| second / 60;
@@ -664,7 +664,7 @@ mod tests {
                     )
                 }
                 _ if second >= by_minutes => (mean(second), Some(500.0), 1.0 / 60.0),
-                // The quarter of a day goes on.
+                // The quarter of a day is still in progress.
                 _ => (2.5e6, Some(500.0), 1.0 / 60.0),
             };
             let at = second as usize;

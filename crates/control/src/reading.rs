@@ -1,6 +1,6 @@
-//! Answers as they are read. However slowly that is, and whoever does it: a connection has a piece of its answer,
-//! and of what the pieces are made only so many bytes are retained. Beyond that the oldest goes, and its answers
-//! end where they are.
+//! Response bodies that are produced as they are read. A connection holds one piece of its answer at a time, however
+//! slowly it reads, and the data that pieces are made from is limited in bytes. Beyond the limit the oldest data is
+//! evicted, and the answers that read it are cut short.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,19 +16,19 @@ use hyper::body::{Body, Frame, SizeHint};
 use crate::metrics::{Exposition, Format};
 use crate::stream::{Events, State};
 
-/// About how many bytes a connection is given at a time.
+/// Approximate size of one piece, in bytes.
 pub(crate) const PIECE: usize = 64 << 10;
-/// What is retained for the readers of a port: of the states of 10,000 classes the last three.
+/// Bytes retained for the readers of a port: about three states of 10,000 classes.
 const RETAINED: usize = 64 << 20;
 
-/// Why an answer has no end.
+/// The error that cuts an answer short.
 #[derive(Debug, thiserror::Error)]
 #[error("it was read too slowly: others are read by now")]
 pub(crate) struct Gone;
 
 pub(crate) type Read = UnsyncBoxBody<Bytes, Gone>;
 
-/// What an answer tells.
+/// The content of an answer.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// This text.
@@ -37,12 +37,12 @@ pub(crate) enum Content {
     State(Arc<State>),
     /// The metrics of a state.
     Metrics(Arc<State>, Format),
-    /// States from now on.
+    /// The states from now on, as events.
     Events(Events),
 }
 
 impl Content {
-    /// As it is read at a port.
+    /// Returns the body that a client of a port reads.
     pub(crate) fn read(self, retained: &Arc<Retained>) -> Read {
         match self {
             Content::Text(text) if text.len() <= PIECE => {
@@ -61,9 +61,9 @@ impl Content {
     }
 }
 
-/// What answers are made of.
+/// Data that answers are made from.
 pub(crate) trait Weighed: fmt::Debug + Send + Sync + 'static {
-    /// About how many bytes of memory it takes.
+    /// Returns the approximate number of bytes of memory it takes.
     fn weight(&self) -> usize;
 }
 
@@ -73,11 +73,11 @@ impl Weighed for Bytes {
     }
 }
 
-/// What is retained for the readers of one port, the newest last.
+/// Data retained for the readers of one port, newest last.
 #[derive(Debug)]
 pub(crate) struct Retained {
     all: Mutex<VecDeque<Arc<dyn Weighed>>>,
-    /// Bytes that all of them may take, but for the newest.
+    /// Maximum number of bytes retained, not counting the newest entry.
     most: usize,
 }
 
@@ -95,14 +95,14 @@ impl Retained {
         }
     }
 
-    /// Retains something for one more reader. O(what is retained).
+    /// Retains an entry for one more reader. O(retained entries).
     pub(crate) fn lend<T: Weighed>(self: &Arc<Self>, thing: Arc<T>) -> Lent<T> {
         let lent = Lent {
             thing: Arc::downgrade(&thing),
             retained: Arc::clone(self),
         };
         let thing: Arc<dyn Weighed> = thing;
-        // Whatever goes does so when nobody waits for the others.
+        // Evicted entries are freed after the lock is released.
         let mut gone = Vec::new();
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if !all.iter().any(|other| Arc::ptr_eq(other, &thing)) {
@@ -119,7 +119,7 @@ impl Retained {
         lent
     }
 
-    /// Lets go of what nobody reads any more.
+    /// Releases entries without readers.
     fn tidy_up(&self) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let (read, unread) = (all.drain(..)).partition(|thing| Arc::weak_count(thing) > 0);
@@ -130,7 +130,7 @@ impl Retained {
     }
 }
 
-/// What one reader reads of, as long as it is retained.
+/// A reader's reference to an entry, valid while that is retained.
 #[derive(Debug)]
 pub(crate) struct Lent<T: Weighed> {
     thing: Weak<T>,
@@ -150,21 +150,21 @@ impl<T: Weighed> Drop for Lent<T> {
     }
 }
 
-/// What is told of a thing, piece by piece.
+/// Produces the text of an answer piece by piece.
 pub(crate) trait Telling<T>: Unpin {
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     fn piece(&mut self, of: &T) -> Option<Bytes>;
 
-    /// Whether all is told.
+    /// Returns true if all pieces have been produced.
     fn is_told(&self) -> bool;
 
-    /// Bytes that are not yet, as far as that is known.
+    /// Returns the number of bytes still to come, as far as it is known.
     fn left(&self) -> SizeHint {
         SizeHint::default()
     }
 }
 
-/// A thing that is read by what is told of it.
+/// A body whose pieces are produced from a retained entry.
 #[derive(Debug)]
 pub(crate) struct Reading<T: Weighed, P> {
     of: Lent<T>,
@@ -172,7 +172,7 @@ pub(crate) struct Reading<T: Weighed, P> {
 }
 
 impl<T: Weighed, P: Telling<T>> Reading<T, P> {
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     pub(crate) fn piece(&mut self) -> Option<Result<Bytes, Gone>> {
         if self.telling.is_told() {
             return None;
@@ -204,10 +204,10 @@ impl<T: Weighed, P: Telling<T>> Body for Reading<T, P> {
     }
 }
 
-/// A text of a thing.
+/// A body of a text that is complete from the start.
 pub(crate) type Text<T> = Reading<T, Part<T>>;
 
-/// What is not yet told of a text.
+/// The rest of a text.
 #[derive(Debug)]
 pub(crate) struct Part<T> {
     text: fn(&T) -> Bytes,
@@ -216,7 +216,7 @@ pub(crate) struct Part<T> {
 }
 
 impl<T: Weighed> Text<T> {
-    /// That which `text` says of something, always the same.
+    /// Returns the body for the text of `thing`. `text` must return the same bytes on each call.
     pub(crate) fn of(retained: &Arc<Retained>, thing: Arc<T>, text: fn(&T) -> Bytes) -> Text<T> {
         let end = text(&thing).len();
         Reading {
@@ -227,7 +227,7 @@ impl<T: Weighed> Text<T> {
 }
 
 impl<T> Telling<T> for Part<T> {
-    /// A copy: the whole is not kept by whoever has it.
+    /// Copies the piece, so that the whole text is not kept alive by a reader of one piece.
     fn piece(&mut self, of: &T) -> Option<Bytes> {
         let end = self.end.min(self.at + PIECE);
         let piece = Bytes::copy_from_slice(&(self.text)(of)[self.at..end]);
@@ -244,7 +244,7 @@ impl<T> Telling<T> for Part<T> {
     }
 }
 
-/// The metrics of a state, made as they are taken.
+/// Metrics of a state, formatted as they are read.
 impl Telling<State> for Exposition {
     fn piece(&mut self, of: &State) -> Option<Bytes> {
         Exposition::piece(self, &of.report)
@@ -307,7 +307,7 @@ mod tests {
         assert!(oldest.piece().is_some_and(|piece| piece.is_err()));
         assert!(older.piece().is_some_and(|piece| piece.is_ok()));
         assert!(newest.piece().is_some_and(|piece| piece.is_ok()));
-        // One that is longer than all of it is alone.
+        // An entry larger than the limit is retained alone.
         let mut long = read(9 * PIECE);
         assert_eq!(held(&retained), 1);
         for _ in 0..9 {

@@ -1,8 +1,8 @@
-//! Rows: what classes had to tell of a step, in little room.
+//! Rows: the figures of all classes in one step, packed.
 //!
-//! A row has those classes alone that had something to tell, in the order of their numbers. Each takes a byte
-//! that says which of its figures are there and how far it is from the one before, and 12 bits for each
-//! figure that is. Some classes together are a block, which can be passed over.
+//! A row holds only classes with a nonzero figure, ordered by class number. An entry takes one byte, which says which
+//! figures are present and how far the class number is from the previous one, and 12 bits for each figure present.
+//! Entries are grouped into blocks that a search can skip.
 
 use std::collections::VecDeque;
 
@@ -39,17 +39,17 @@ impl Figures {
         }
     }
 
-    /// Of one of so many parts of the step, where the parts are not known.
+    /// Returns the share of one of `parts` equal parts of the step, used if the parts have no rows of their own.
     pub(super) fn part_of(self, parts: f32) -> Figures {
         let drops = self.drops / parts.max(1.0);
         Figures { drops, ..self }
     }
 }
 
-/// What is known of a step of several seconds.
+/// Accumulated figures of a step of several seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
-    /// Rates are added.
+    /// Rates are added; see [`Sum::figures`].
     figures: Figures,
     pub(super) seconds: u32,
 }
@@ -67,7 +67,7 @@ impl Sum {
         };
     }
 
-    /// The mean of the rates, the worst of the rest, and all drops.
+    /// Returns the mean of the rates, the maximum of queue lengths and delays, and the sum of the drops.
     pub(super) fn figures(&self) -> Figures {
         Figures {
             rate_bps: self.figures.rate_bps / self.seconds.max(1) as f32,
@@ -76,12 +76,12 @@ impl Sum {
     }
 }
 
-/// Bits of a figure: six of an exponent, six of a mantissa.
+/// Bits of a packed figure: six of exponent, six of mantissa.
 const BITS: u32 = 12;
 const MOST: u32 = (1 << BITS) - 1;
-/// Bits of an `f32` that are left out.
+/// Low bits of an `f32` that are dropped.
 const CUT: u32 = 17;
-/// What is taken from its exponent, so that six bits of that are left: 2^-15 to 2^49.
+/// Offset subtracted from the `f32` exponent so that it fits six bits: 2^-15 to 2^49.
 const LEAST: u32 = (127 - 15) << (23 - CUT);
 
 /// Figures in 12 bits each.
@@ -89,7 +89,7 @@ type Packed = [u16; 5];
 
 const NOTHING: Packed = [0; 5];
 
-/// A figure to one part in 128. What is too small, negative or no number is 0.
+/// Packs a figure to one part in 128. Values that are too small, negative or NaN become 0.
 fn pack(figure: f32) -> u16 {
     let rounded = (figure.max(0.0).to_bits() + (1 << (CUT - 1))) >> CUT;
     rounded.saturating_sub(LEAST).min(MOST) as u16
@@ -102,20 +102,20 @@ fn unpack(packed: u16) -> f32 {
     }
 }
 
-/// Classes of a block.
+/// Classes in a block.
 const BLOCK: usize = 64;
-/// Bits of an entry's first byte that say which figures are there; above them is how many numbers of classes
-/// lie between it and the one before, or that this comes in four bytes.
+/// Bits of an entry's first byte that say which figures are present. The bits above them hold the number of class
+/// numbers skipped since the previous entry, or [`FAR`] if that number follows in four bytes.
 const FIGURES: u32 = 5;
 const FAR: u32 = 7;
 
-/// Bytes that the figures of an entry take.
+/// Returns the number of bytes that the figures of an entry take.
 fn length(head: u8) -> usize {
     let there = (head & ((1 << FIGURES) - 1)).count_ones();
     (there * BITS).div_ceil(8) as usize
 }
 
-/// Writes the entry of a class that is so many numbers behind the one before.
+/// Writes the entry of a class, `skipped` class numbers after the previous one.
 fn write(row: &mut Vec<u8>, skipped: u32, packed: Packed) {
     let (mut there, mut bits, mut used) = (0, 0_u64, 0);
     for (at, figure) in packed.into_iter().enumerate().filter(|&(_, it)| it > 0) {
@@ -131,7 +131,7 @@ fn write(row: &mut Vec<u8>, skipped: u32, packed: Packed) {
     row.extend(&bits.to_le_bytes()[..length(head)]);
 }
 
-/// Figures as they were written.
+/// Reads the figures of an entry.
 fn read(head: u8, bytes: &[u8]) -> Packed {
     let mut eight = [0; 8];
     eight[..bytes.len()].copy_from_slice(bytes);
@@ -146,7 +146,7 @@ fn read(head: u8, bytes: &[u8]) -> Packed {
     packed
 }
 
-/// The row of what classes tell of a step, by number.
+/// Returns the row of a step, ordered by class number.
 pub(super) fn row(figures: impl Iterator<Item = (u32, Figures)>) -> Box<[u8]> {
     let packed = figures.map(|(class, figures)| (class, figures.packed()));
     let mut told: Vec<_> = packed.filter(|(_, packed)| *packed != NOTHING).collect();
@@ -168,10 +168,10 @@ pub(super) fn row(figures: impl Iterator<Item = (u32, Figures)>) -> Box<[u8]> {
     row.into()
 }
 
-/// What a class told in a row. O(classes / 64).
+/// Returns the figures of a class in a row. O(classes / 64).
 pub(super) fn find(mut row: &[u8], class: u32) -> Figures {
     let (mut block, mut next) = (&[][..], 0);
-    // The last one that begins with it, or before it.
+    // The last block whose first class is not above `class`.
     while let Some((&[a, b, c, d, e, f], rest)) = row.split_first_chunk::<6>() {
         let first = u32::from_le_bytes([a, b, c, d]);
         if first > class {
@@ -198,15 +198,15 @@ pub(super) fn find(mut row: &[u8], class: u32) -> Figures {
     Figures::default()
 }
 
-/// What a row takes beside its bytes.
+/// Memory of a row in addition to its bytes.
 const BESIDE: usize = size_of::<Box<[u8]>>() + 16;
 
-/// The rows of steps, one after the other.
+/// Consecutive rows of one step length.
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// How many there may be.
+    /// Maximum number of rows.
     most: u64,
-    /// The number of the first that is kept.
+    /// The number of the oldest row kept.
     first: u64,
     rows: VecDeque<Box<[u8]>>,
     bytes: usize,
@@ -222,8 +222,8 @@ impl Rows {
         }
     }
 
-    /// Keeps a row; the oldest go where all of them would take more than so many bytes. A row that does by
-    /// itself is one of which nothing is known.
+    /// Appends a row and evicts the oldest ones while all of them exceed `most_bytes`. A row that alone exceeds the
+    /// limit is stored empty, as if nothing were known.
     pub(super) fn push(&mut self, row: Box<[u8]>, most_bytes: usize) {
         let row = match row.len() + BESIDE > most_bytes {
             true => Box::default(),
@@ -244,7 +244,7 @@ impl Rows {
         self.first
     }
 
-    /// After the last.
+    /// Returns the number after that of the last row.
     pub(super) fn end(&self) -> u64 {
         self.first + self.rows.len() as u64
     }
@@ -254,7 +254,7 @@ impl Rows {
         self.rows.get(at as usize).map(|row| &**row)
     }
 
-    /// Bytes that all of them take.
+    /// Returns the bytes that all rows take.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let each = self.rows.iter().map(|row| row.len() + BESIDE);
@@ -278,7 +278,7 @@ mod tests {
                 assert!(off <= figure / 128.0, "{figure}");
             }
         }
-        // Counts are exact where they are small.
+        // Small counts are exact.
         for count in 0..=128_u16 {
             assert_eq!(unpack(pack(f32::from(count))), f32::from(count));
         }
@@ -296,7 +296,7 @@ mod tests {
         assert!(unpack(MOST as u16).is_finite());
     }
 
-    /// Figures that tell classes, and which of them are there, apart.
+    /// Figures whose values and whose present fields differ between classes.
     fn figures(class: u32) -> Figures {
         let some = |bit: u32, figure: f32| if class & bit == 0 { figure } else { 0.0 };
         let number = (class % 60) as f32;
@@ -313,7 +313,7 @@ mod tests {
     fn each_class_has_its_own_figures_whatever_its_number_and_however_far_apart_they_are() {
         for step in [1, 2, 7, 8, 9, 1_000, 70_000] {
             let classes = (0..1_000_u32).map(|at| 3 + at * step);
-            // In whatever order.
+            // Any order of input is accepted.
             let told = row(classes.clone().rev().map(|class| (class, figures(class))));
             for class in classes {
                 assert_eq!(find(&told, class), figures(class), "{class} of {step}");
