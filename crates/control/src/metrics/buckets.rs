@@ -1,39 +1,38 @@
-//! Delays as Prometheus counts them: in few buckets whose ends everybody knows, and in a native histogram,
-//! whose buckets grow by a factor.
+//! Delays as Prometheus counts them: in a few fixed buckets, and in a native histogram, whose buckets grow by a
+//! constant factor.
 
 use fairlane_core::Nanos;
 use fairlane_site::Delays;
 
-/// Upper ends of the classic buckets, in seconds: half a decade each, from a tenth of a millisecond to
-/// three seconds. Each of them is a series for each class; who wants to know better has native ones.
+/// Upper bounds of the classic buckets in seconds: half a decade each, from 0.1 ms to 3 s. Each is one series per
+/// class; native histograms have a finer resolution.
 pub(super) const ENDS: [f64; 10] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
 
-/// The resolution of native histograms: 2^3 buckets for each doubling, so each is 9% wider than the last.
-/// Delays are known to two digits, the rarest of a class to a sixteenth: no worse than that.
+/// The resolution of native histograms: 2^3 buckets per factor of two, so each is 9% wider than the last. This
+/// is comparable with recorded delays, which have two significant digits, or for the rarest of a class 1/16.
 pub(super) const SCHEMA: i32 = 3;
 
-/// What does not exceed it, in seconds, is in the bucket of zero: the least that delays are told apart by,
-/// 2^10 ns.
+/// Threshold of the zero bucket in seconds: 2^10 ns, the resolution of recorded delays.
 pub(super) const ZERO: f64 = 1.024e-6;
 
 /// The delays of a class.
 pub(super) struct Buckets {
     pub(super) count: u64,
-    /// In seconds.
+    /// Sum in seconds.
     pub(super) sum: f64,
-    /// How many did not exceed each of the [`ENDS`].
+    /// Number of delays that do not exceed each of the [`ENDS`].
     within: [u64; ENDS.len()],
 }
 
-/// A native histogram: how many are in the bucket of zero, and which of the others have any.
+/// A native histogram: the count of the zero bucket, and the nonempty other buckets.
 pub(super) struct Native {
     pub(super) zeros: u64,
-    /// Numbers of buckets, ascending, and how many are in them.
+    /// Bucket indices in ascending order, with their counts.
     pub(super) others: Vec<(i32, u64)>,
 }
 
 impl Buckets {
-    /// O(distinct delays).
+    /// Counts delays in classic buckets. O(distinct delays).
     pub(super) fn of(delays: &Delays) -> Buckets {
         let mut buckets = Buckets {
             count: 0,
@@ -43,7 +42,7 @@ impl Buckets {
         let mut ends = ENDS.iter().zip(&mut buckets.within).peekable();
         for (longest, count) in delays.distinct() {
             let longest = seconds(longest);
-            // What is closed has all that came so far.
+            // Delays come in ascending order, so a bucket below this one is complete.
             while let Some((_, within)) = ends.next_if(|(end, _)| longest > **end) {
                 *within = buckets.count;
             }
@@ -54,7 +53,7 @@ impl Buckets {
         buckets
     }
 
-    /// The upper end of each classic bucket, and how many did not exceed it; the last is infinite.
+    /// Returns the upper bound of each classic bucket with the number of delays within it; the last bound is infinite.
     pub(super) fn classic(&self) -> impl Iterator<Item = (f64, u64)> {
         let last = (f64::INFINITY, self.count);
         ENDS.into_iter().zip(self.within).chain([last])
@@ -62,7 +61,7 @@ impl Buckets {
 }
 
 impl Native {
-    /// O(distinct delays).
+    /// Counts delays in native buckets. O(distinct delays).
     pub(super) fn of(delays: &Delays) -> Native {
         let mut native = Native {
             zeros: 0,
@@ -74,7 +73,7 @@ impl Native {
                 native.zeros += count;
                 continue;
             }
-            // Bucket i ends with 2^(i / 2^schema).
+            // The upper bound of bucket i is 2^(i / 2^schema).
             let bucket = (longest.log2() * f64::from(1 << SCHEMA)).ceil() as i32;
             match native.others.last_mut() {
                 Some((last, all)) if *last == bucket => *all += count,

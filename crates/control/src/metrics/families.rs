@@ -1,4 +1,4 @@
-//! What is told: each metric once, whatever the format.
+//! The metrics, each defined once for all formats.
 
 use fairlane_config::class_report::ClassReport;
 use fairlane_site::{Delays, InterfaceReport, LinkReport, Report};
@@ -8,15 +8,15 @@ use super::process::Process;
 
 use Number::{Bits, Count, Gauge, Micros, Seconds};
 
-/// One metric, and a value of it for each of several things.
+/// One metric, with a value for each of its entities.
 pub(super) struct Family {
-    /// Without its [prefix](Family::prefix); with its unit, and of a counter without `_total`.
+    /// Name without its [prefix](Family::prefix): with the unit, and for a counter without `_total`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) of: Of,
 }
 
-/// What number it is, in the words of OpenMetrics.
+/// The metric's type, as OpenMetrics names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetricType {
     Counter,
@@ -24,7 +24,7 @@ pub(super) enum MetricType {
     Histogram,
 }
 
-/// What a metric is about, and where its values are.
+/// The entities that a metric describes, and the source of its values.
 pub(super) enum Of {
     /// The program: its version.
     Build,
@@ -34,21 +34,21 @@ pub(super) enum Of {
     Interface(Number<InterfaceReport>),
     Link(Number<LinkReport>),
     Class(Number<ClassReport>),
-    /// Drops of a class, for each reason.
+    /// Drops of a class, by reason.
     Reasons,
-    /// Delays of a class that holds packets.
+    /// Delays of a leaf class.
     Delays,
 }
 
-/// A number in a report. All but counts may be missing.
+/// A number in a report. All but counts may be absent.
 pub(super) enum Number<T> {
     Count(fn(&T) -> u64),
     /// A counter of time.
     Seconds(fn(&T) -> Option<f64>),
     Gauge(fn(&T) -> Option<f64>),
-    /// Microseconds, told in seconds.
+    /// Microseconds, exported in seconds.
     Micros(fn(&T) -> Option<f64>),
-    /// Bits, told in bytes.
+    /// Bits, exported in bytes.
     Bits(fn(&T) -> Option<f64>),
 }
 
@@ -60,7 +60,7 @@ impl<T> Number<T> {
         }
     }
 
-    /// Its value, if there is one.
+    /// Returns the value, if there is one.
     fn of(&self, it: &T) -> Option<Value<'static>> {
         let (value, divisor) = match self {
             Count(count) => return Some(Value::Count(count(it))),
@@ -88,11 +88,11 @@ pub(super) struct Source<'a> {
     pub(super) process: &'a Process,
 }
 
-/// Names and values of labels: what the configuration names.
+/// Names and values of labels, all of them from the configuration.
 pub(super) type Labels<'a> = [(&'static str, &'a str)];
 
 impl Family {
-    /// The start of its name.
+    /// Returns the prefix of its name.
     pub(super) fn prefix(&self) -> &'static str {
         match self.of {
             Of::Process(_) => "process_",
@@ -113,18 +113,18 @@ impl Family {
         }
     }
 
-    /// The unit, where the name has one that formats know.
+    /// Returns the unit, if the name ends in one that the formats define.
     pub(super) fn unit(&self) -> Option<&'static str> {
         let known = ["seconds", "bytes"];
         let last = self.name.rsplit_once('_').map_or("", |(_, last)| last);
-        // A rate is per second, and in no such unit.
+        // A rate is per second, which is none of these units.
         let is_rate = self.name.ends_with("_per_second");
         let unit = known.into_iter().find(|&unit| unit == last && !is_rate);
-        // What bytes are counted of is a number, as all counts are.
+        // A counter has no unit, even if it counts bytes.
         unit.filter(|_| self.metric_type() != MetricType::Counter)
     }
 
-    /// How many things it is about.
+    /// Returns the number of entities.
     pub(super) fn things(&self, report: &Report) -> usize {
         match self.of {
             Of::Build | Of::Process(_) | Of::Site(_) => 1,
@@ -136,7 +136,7 @@ impl Family {
         }
     }
 
-    /// Its values for one of them, by its place; most things have one.
+    /// Writes the values for the entity at a position; most entities have one value.
     pub(super) fn values(
         &self,
         Source { report, process }: Source<'_>,
@@ -186,7 +186,7 @@ impl Family {
         let labels = [
             ("link", &*link.name),
             ("class", &*class.terms.name),
-            // Inner classes count the packets of the classes below: a sum is over leaves.
+            // Inner classes include the packets of the classes below them, so sums must select leaves.
             ("leaf", if is_leaf { "true" } else { "false" }),
         ];
         match &self.of {
@@ -206,7 +206,7 @@ impl Family {
                     tell(&labels, Value::Count(count));
                 }
             }
-            // Of an inner class, classes below hold the packets.
+            // Only leaf classes hold packets.
             Of::Delays if is_leaf => {
                 tell(&labels, Value::Delays(&link.delays[place]));
             }
@@ -215,7 +215,7 @@ impl Family {
     }
 }
 
-/// A class by its place among those of all links, and in its own.
+/// Returns a class by its index among the classes of all links, with its index in its own link.
 fn at(report: &Report, mut place: usize) -> Option<(&LinkReport, usize)> {
     for link in &report.links {
         if place < link.classes.len() {
@@ -234,7 +234,7 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
     Family { name, help, of }
 }
 
-/// All of them, in the order in which they are told.
+/// All metrics, in the order in which they are written.
 pub(super) static FAMILIES: &[Family] = &[
     family("build_info", Of::Build, "Which Fairlane this is"),
     family(

@@ -1,7 +1,7 @@
-//! The state of a site for Prometheus, and whoever reads the same: as text, or with native histograms.
+//! The state of a site for Prometheus and compatible scrapers: as text, or with native histograms.
 //!
-//! Labels name links, classes and interfaces: what the configuration names. Flows that come and go
-//! by themselves have no labels, so that the number of series is known beforehand.
+//! Labels name links, classes and interfaces, all of them from the configuration. Dynamic flows have no labels, so the
+//! number of series is known in advance.
 
 use bytes::Bytes;
 use fairlane_site::Report;
@@ -18,23 +18,22 @@ use families::{FAMILIES, Family, Source};
 use process::Process;
 use text::Dialect;
 
-/// The start of all names, but of those of the process.
+/// The prefix of all names except those of the process.
 const PREFIX: &str = "fairlane_";
 
-/// What a state may be told as.
+/// An exposition format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus' text format, version 0.0.4: what every program of its reads.
+    /// Prometheus' text format, version 0.0.4, which every scraper reads.
     Plain,
     /// OpenMetrics, version 1.0.0.
     OpenMetrics,
-    /// Messages of protocol buffers, each with its length: with native histograms beside the classic
-    /// buckets.
+    /// Length-delimited protocol buffer messages: native histograms in addition to the classic buckets.
     Protobuf,
 }
 
 impl Format {
-    /// What whoever sends such a header `Accept` likes best of these; plain text where he names none.
+    /// Returns the format preferred by a client that sends this `Accept` header; plain text if it names none of them.
     #[must_use]
     pub fn accepted(accept: &str) -> Format {
         let mut best = (0.0, Format::Plain);
@@ -64,7 +63,7 @@ impl Format {
         best.1
     }
 
-    /// The media type.
+    /// Returns the media type.
     #[must_use]
     pub const fn media_type(self) -> &'static str {
         match self {
@@ -86,22 +85,22 @@ impl Format {
     }
 }
 
-/// How far the metrics of a state are told: made in pieces of some 64 KiB as they are taken, so that however
-/// many classes there are, no more of it is in memory. O(classes) altogether.
+/// The position in the exposition of a state. It is produced in pieces of about 64 KiB as they are read, so memory does
+/// not depend on the number of classes. O(classes) altogether.
 #[derive(Debug)]
 pub(crate) struct Exposition {
     format: Format,
-    /// The process at the start of the answer.
+    /// The process as measured at the start of the answer.
     process: Process,
-    /// The metric that is told next, and of which of its things.
+    /// The next metric, and the next entity of it.
     family: usize,
     place: usize,
-    /// For what is written twice, or several times.
+    /// Buffer for text that is written more than once.
     scratch: Vec<u8>,
 }
 
 impl Exposition {
-    /// From the beginning.
+    /// Returns an exposition at its beginning.
     pub(crate) fn new(format: Format) -> Exposition {
         Exposition {
             format,
@@ -112,7 +111,7 @@ impl Exposition {
         }
     }
 
-    /// The next piece of what is told of a state, always the same one; `None` at the end.
+    /// Returns the next piece of a state's exposition; `None` at the end. `report` must be the same on each call.
     pub(crate) fn piece(&mut self, report: &Report) -> Option<Bytes> {
         let mut piece = Vec::with_capacity(PIECE + PIECE / 16);
         while piece.len() < PIECE
@@ -123,12 +122,12 @@ impl Exposition {
         (!piece.is_empty()).then(|| piece.into())
     }
 
-    /// Whether all is told.
+    /// Returns true if everything has been written.
     pub(crate) fn is_told(&self) -> bool {
         self.family == FAMILIES.len()
     }
 
-    /// Tells of one thing, after what introduces its metric if it is the first one.
+    /// Writes the values of one entity, preceded by the metric's header if it is the first.
     fn step(&mut self, out: &mut Vec<u8>, family: &Family, report: &Report) {
         let Exposition {
             format,

@@ -1,4 +1,4 @@
-//! What a request is about: its path, its parameters, its body.
+//! A parsed request: its path, parameters and body.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -14,28 +14,28 @@ use crate::change::Changed;
 use crate::metrics::Format;
 use crate::service::PATIENCE;
 
-/// The parameter with which a change ends the grants that it breaks.
+/// The parameter that lets a change end the grants that it breaks.
 pub(super) const BREAK_GRANTS: &str = "break-grants";
-/// The parameter with which a reload discards changes that are not in the file.
+/// The parameter that lets a reload discard changes that are not in the file.
 pub(super) const DISCARD: &str = "discard";
-/// The parameter that says how many effects of a change are told.
+/// The parameter that limits the effects listed in the answer.
 pub(super) const EFFECTS: &str = "effects";
 
-/// Which effects of a change are told.
+/// The effects of a change to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
-    /// Of a dry run all; of a change that was made so many as are soon told ([`UNASKED`]).
+    /// All effects of a dry run; of an applied change at most [`UNASKED`].
     AsUsual,
     All,
-    /// So many, those that lose most first.
+    /// This many, largest loss first.
     Worst(usize),
 }
 
-/// Effects of a change that was made which are told unasked: where there are more, those that lose most.
+/// Maximum number of effects listed for an applied change by default: those with the largest loss.
 const UNASKED: usize = 100;
 
 impl Listed {
-    /// Leaves out the others.
+    /// Removes the other effects.
     pub(super) fn shorten(self, changed: &mut Changed) {
         match self {
             Listed::AsUsual if changed.applied && changed.effects.len() > UNASKED => {
@@ -47,13 +47,13 @@ impl Listed {
     }
 }
 
-/// What a request is about.
+/// A request without its body.
 pub(super) struct Asked {
     pub(super) method: Method,
-    /// The parts of its path, decoded.
+    /// The segments of its path, decoded.
     pub(super) path: Vec<String>,
     pub(super) query: Vec<(String, String)>,
-    /// What metrics are wanted as.
+    /// The preferred format of metrics.
     pub(super) format: Format,
 }
 
@@ -78,7 +78,7 @@ impl Asked {
         })
     }
 
-    /// Whether a change is only to be looked at. The other parameters that are allowed are `also`.
+    /// Returns true for a dry run. `also` lists the other parameters that are allowed.
     pub(super) fn is_dry(&self, also: &[&str]) -> Result<bool> {
         let mut dry = false;
         for (key, value) in &self.query {
@@ -103,12 +103,12 @@ impl Asked {
         Ok(dry)
     }
 
-    /// Whether a change may break what was granted.
+    /// Returns true if the change may break grants.
     pub(super) fn breaks(&self) -> Result<bool> {
         self.flag(BREAK_GRANTS)
     }
 
-    /// The value of a parameter that is true or false; false without it.
+    /// Returns the value of a boolean parameter; false without it.
     pub(super) fn flag(&self, key: &str) -> Result<bool> {
         match self.parameter(key) {
             None | Some("false") => Ok(false),
@@ -120,14 +120,13 @@ impl Asked {
         }
     }
 
-    /// Whether a change is only to be looked at, whether it may break what was granted, and which of its
-    /// effects are to be told.
+    /// Returns whether a change is a dry run, whether it may break grants, and which of its effects to list.
     pub(super) fn change(&self, also: &[&str]) -> Result<(bool, bool, Listed)> {
         let dry = self.is_dry(&[&[BREAK_GRANTS, EFFECTS], also].concat())?;
         Ok((dry, self.breaks()?, self.listed()?))
     }
 
-    /// Which effects of a change are wanted.
+    /// Returns the effects of a change to list.
     pub(super) fn listed(&self) -> Result<Listed> {
         match self
             .parameter(EFFECTS)
@@ -145,7 +144,7 @@ impl Asked {
         }
     }
 
-    /// Refuses parameters where there are none.
+    /// Rejects any parameter.
     pub(super) fn has_no_parameters(&self) -> Result<()> {
         match self.query.first() {
             None => Ok(()),
@@ -165,7 +164,7 @@ impl Asked {
     }
 }
 
-/// All of a body, if it is short enough and comes in time.
+/// Reads a whole body, up to a maximum length and within a time limit.
 pub(super) async fn whole(body: Incoming, most: usize) -> Result<Bytes> {
     match timeout(PATIENCE, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),

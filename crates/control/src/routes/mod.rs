@@ -1,4 +1,4 @@
-//! What may be asked: each method and path ([`ROUTES`]), and who answers it.
+//! The HTTP routes: each method and path ([`ROUTES`]), and its handler.
 
 mod access;
 mod answers;
@@ -32,17 +32,16 @@ use crate::reading::{Read, Retained};
 use crate::stream::States;
 use crate::token::Token;
 
-/// The longest body of a request that is no configuration.
+/// Maximum body of a request that carries no configuration.
 const MAX_BODY: usize = 1 << 20;
-/// The longest list of changes: its values take up to 16 times as much memory.
+/// Maximum body of a list of changes: its values take up to 16 times as much memory.
 const MAX_CHANGES: usize = 8 << 20;
-/// Streams that are open at a time, of the socket and over HTTP: fewer than connections, so that there is
-/// always one for a question.
+/// Maximum number of open streams on the socket and over HTTP: fewer than connections, so that some always remain for
+/// requests.
 const STREAMS: [usize; 2] = [1_200, 128];
-/// Changes that wait for the site at a time.
+/// Maximum number of changes queued for the site.
 const CHANGES: usize = 8;
-/// What there is beside the page: each path, its variable parts in braces, and its methods. Nothing else is
-/// answered.
+/// Every route except those of the page: each path, with variable parts in braces, and its methods.
 const ROUTES: [(&str, &[&str]); 28] = [
     ("/healthz", &["GET"]),
     ("/metrics", &["GET"]),
@@ -77,7 +76,7 @@ const ROUTES: [(&str, &[&str]); 28] = [
     ("/v1/grants/{id}", &["GET", "PUT", "DELETE"]),
 ];
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Api {
     site: Handle,
@@ -88,11 +87,12 @@ pub(crate) struct Api {
     file: Option<PathBuf>,
     token: Option<Token>,
     read_token: Option<Token>,
-    /// Places for streams, of the socket and over HTTP.
+    /// Permits for streams, of the socket and over HTTP.
     streams: [Arc<Semaphore>; 2],
-    /// What is read, of the socket and over HTTP: nobody who may open only one ends what is read at the other.
+    /// Data being read, of the socket and over HTTP. They are separate so that a client with access to one of them
+    /// cannot evict the answers of the other.
     retained: [Arc<Retained>; 2],
-    /// Turns to wait for the site.
+    /// Permits to wait for the site.
     changes: Arc<Semaphore>,
 }
 
@@ -120,17 +120,17 @@ impl Api {
         }
     }
 
-    /// Lets go of what is kept for the next change, where none comes. Does not end.
+    /// Discards the draft kept for the next change if none follows. Never returns.
     pub(crate) async fn let_go(self: Arc<Self>) {
         self.drafts.let_go().await;
     }
 
-    /// What was granted.
+    /// Returns the grants.
     pub(crate) fn grants(&self) -> Arc<Grants> {
         Arc::clone(&self.grants)
     }
 
-    /// Answers a request, whatever it is.
+    /// Answers any request.
     pub(crate) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -164,11 +164,11 @@ impl Api {
         if access == Access::Http {
             from_loopback(&parts)?;
         }
-        // There is nothing secret in the page: what it shows it has to ask for.
+        // The page contains no secrets: it requests its data.
         if let Some(asset) = page::asset(&asked.path).filter(|_| reads) {
             return Ok(asset.answer(parts.headers.get(IF_NONE_MATCH)));
         }
-        // Nor in whether the site lives: a probe has no token.
+        // Liveness is public, because a probe has no token.
         if reads && asked.path == ["healthz"] {
             return self.health().await;
         }
@@ -193,7 +193,7 @@ impl Api {
     }
 }
 
-/// The methods of a path; `None` where it is none.
+/// Returns the methods of a path; `None` if there is no such route.
 fn methods(path: &[impl AsRef<str>]) -> Option<&'static [&'static str]> {
     let is = |route: &str| {
         let parts = route.split('/').skip(1);
@@ -205,7 +205,7 @@ fn methods(path: &[impl AsRef<str>]) -> Option<&'static [&'static str]> {
     found.map(|&(_, methods)| methods)
 }
 
-/// Whether a path has the method that is asked for.
+/// Returns true if the path has the requested method.
 fn is_there(asked: &Asked) -> bool {
     let method = match asked.method {
         Method::HEAD => Method::GET.as_str(),
@@ -214,7 +214,7 @@ fn is_there(asked: &Asked) -> bool {
     methods(&asked.path).is_some_and(|methods| methods.contains(&method))
 }
 
-/// The methods of a path as the header `Allow` has them: where there is GET, there is HEAD.
+/// Formats the methods of a path as an `Allow` header: GET implies HEAD.
 fn allowed(methods: &[&str]) -> String {
     methods.join(", ").replace("GET", "GET, HEAD")
 }
