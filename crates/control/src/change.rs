@@ -193,7 +193,7 @@ fn all_edited(before: &Site, grants: &[Arc<Grant>], edits: &Edits) -> Result<Sou
         return Ok(source);
     }
     let site = source.site(before, grants)?;
-    // Where one never matches there is a warning.
+    // There is a warning if a filter never matches.
     let unmatched = match site.warnings.is_empty() {
         true => Vec::new(),
         false => site.unmatched(),
@@ -248,7 +248,7 @@ impl Changed {
     pub fn shorten(&mut self, most: usize) {
         let losses = self.effects.iter().map(Effect::loss);
         let mut worst: Vec<(f64, usize)> = losses.zip(0..).collect();
-        // Those with the same loss stay in the order of the file.
+        // Effects with the same loss keep the order of the file.
         let order = |one: &(f64, usize), other: &(f64, usize)| {
             other.0.total_cmp(&one.0).then(one.1.cmp(&other.1))
         };
@@ -264,7 +264,7 @@ impl Changed {
 }
 
 impl Effect {
-    /// The name of the class.
+    /// Returns the name of the class.
     pub fn class(&self) -> &str {
         let either = self.after.as_ref().or(self.before.as_ref());
         either.map_or("", |terms| &*terms.name)
@@ -342,7 +342,7 @@ mod tests {
         Site::parse(&text, "site").unwrap()
     }
 
-    /// What is told of classes by name, rate and bound.
+    /// Returns a constructor of class guarantees from name, rate and bound.
     fn teller() -> impl Fn(&str, Option<u64>, Option<f64>) -> Option<Shared<ClassTerms>> {
         let any = ClassTerms::of(&site("").links[0]);
         move |name, guaranteed_bps, bound_us| {
@@ -398,7 +398,7 @@ mod tests {
         assert!(shortened(0).is_empty());
     }
 
-    /// A class as it may be promised before or after a change, few figures of each.
+    /// A class with random guarantees before or after a change, from few values.
     fn promised() -> impl Strategy<Value = Option<(Option<u64>, Option<u8>)>> {
         let rate = prop::option::of(0..4u64);
         prop::option::weighted(0.9, (rate, prop::option::of(1..5u8)))
@@ -421,7 +421,7 @@ mod tests {
                 after: told(at, is),
             });
             let all = of(effects.collect());
-            // What a reader makes of the whole list.
+            // The expected result, from the whole list.
             let mut by_hand = all.effects.clone();
             by_hand.sort_by(|one, other| other.loss().total_cmp(&one.loss()));
             by_hand.truncate(most);

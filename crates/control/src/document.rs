@@ -387,7 +387,7 @@ impl<'a> List<'a> {
     }
 
     fn push(&mut self, keys: &Keys) -> Result<()> {
-        // The name comes first, in whatever order the others are.
+        // The name comes first; the other keys keep their order.
         let named = |(key, _): &(&String, &Json)| key.as_str() == "name";
         let name: Keys = keys.iter().filter(named).map(owned).collect();
         match self {
@@ -395,7 +395,7 @@ impl<'a> List<'a> {
                 let mut table = Table::new();
                 set(&mut table, &name)?;
                 set(&mut table, keys)?;
-                // Behind the last one, whatever becomes of that.
+                // Position after the last table, which may itself be moved.
                 table.set_position(tables.iter().last().and_then(last_position));
                 tables.push(table);
             }
@@ -457,7 +457,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// Where the last table stands that is a part of this one, if not this one itself.
+/// Returns the position of the last table that is part of this one, or its own.
 fn last_position(table: &Table) -> Option<isize> {
     let below = table.iter().flat_map(|(_, item)| match item {
         Item::Table(table) => vec![last_position(table)],
@@ -508,7 +508,7 @@ fn assign(table: &mut Fields, key: &str, mut value: Value) {
     }
 }
 
-/// The classes and filters of a link are changed one by one.
+/// Rejects lists: the classes and filters of a link are changed one by one.
 fn refuse_lists(keys: &Keys) -> Result<()> {
     match keys.keys().find(|key| *key == "class" || *key == "filter") {
         Some(key) => Err(EditError::Value(format!(

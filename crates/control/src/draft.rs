@@ -16,20 +16,21 @@ use crate::edit::Edit;
 
 /// Least time for which an unchanged draft is kept.
 const KEPT: Duration = Duration::from_secs(2);
-/// Changes that are made together, of which the draft is not kept: it is as large as what it is of, there is little
-/// room beside what they make anew, and to make it again takes no longer than they do.
+/// Number of changes made together from which on their draft is not kept: it is as large as the site, memory is short
+/// next to the result of that many changes, and building it again takes no longer than they do.
 const MANY: usize = 100;
 
-/// The draft of what runs, while it is changed: a text is read whole at its first change after a while.
+/// The draft of the running configuration while it is being changed. The first change after a while parses the whole
+/// text.
 #[derive(Debug, Default)]
 pub(crate) struct Drafts(Mutex<Last>);
 
 #[derive(Debug, Default)]
 struct Last {
     draft: Option<Draft>,
-    /// The one before, which is not needed any more.
+    /// The previous draft, which can be dropped.
     former: Option<Draft>,
-    /// Whether it was used since the last look.
+    /// True if it was used since the last check.
     is_used: bool,
 }
 
@@ -42,7 +43,7 @@ impl Drafts {
         }
         let is_kept = edits.len() < MANY;
         if !is_kept {
-            // Neither is the draft of the change before.
+            // The draft of the previous change is not kept either.
             self.forget();
             fairlane_io::give_back_unused();
         }
@@ -58,7 +59,7 @@ impl Drafts {
             return Some((Some(draft), site));
         }
         drop(draft);
-        // What is made of the site next is made by other threads, of whose memory this is no part.
+        // Other threads build the next objects and cannot reuse the memory freed by this one.
         fairlane_io::give_back_unused();
         Some((None, site))
     }
@@ -116,7 +117,7 @@ impl Drafts {
         drop(former);
     }
 
-    /// Drops a draft that is not changed any more, since it is as large as the site. Does not end.
+    /// Drops a draft that is not changed any more, since it is as large as the site. Never returns.
     pub(crate) async fn let_go(&self) {
         loop {
             sleep(KEPT).await;
@@ -212,7 +213,7 @@ fn around(
     Some(document.to_string())
 }
 
-/// What comes behind a table of a link.
+/// Returns the text that a change appends after a table of a link.
 fn behind(
     draft: &Draft,
     link: usize,

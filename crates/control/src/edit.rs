@@ -1,5 +1,4 @@
-//! A change as it is asked for: a method, a path below `/v1/links`, and keys; alone, or several that are
-//! made together.
+//! A requested change: a method, a path below `/v1/links`, and keys. Several can be made together.
 
 use std::fmt;
 
@@ -42,7 +41,7 @@ pub(crate) enum Edit {
     },
 }
 
-/// One of several changes: what alone would be a request.
+/// One of several changes, with the fields of a single request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
@@ -54,12 +53,12 @@ struct Step {
 }
 
 impl Edit {
-    /// What a request asks for; `None` where it asks for no change of the configuration. `keys` are read
-    /// where there are any.
+    /// Returns the change that a request describes; `None` if it is no change of the configuration. `keys` is called
+    /// only if the request has keys.
     ///
     /// # Errors
     ///
-    /// The keys cannot be read; a filter's place is no number.
+    /// The keys cannot be parsed, or a filter's position is not a number.
     pub(crate) fn of(
         method: &Method,
         path: &[&str],
@@ -101,12 +100,12 @@ impl Edit {
         }))
     }
 
-    /// Several changes, in the order in which they are made: a JSON array of objects with `method`, `path`
-    /// as an array of its parts, `keys` and `at`.
+    /// Parses several changes, in the order in which they are made: a JSON array of objects with `method`, `path` as an
+    /// array of its segments, `keys` and `at`.
     ///
     /// # Errors
     ///
-    /// The body is something else; one of them is no change.
+    /// The body is malformed, or an element is not a change.
     pub(crate) fn several(body: &[u8]) -> Result<Vec<Edit>> {
         let steps: Vec<Step> = serde_json::from_slice(body).map_err(|error| {
             EditError::Value(format!(
@@ -154,7 +153,7 @@ impl Edit {
         edits.collect()
     }
 
-    /// The link and the class that it is about; of a link, none.
+    /// Returns the link and the class to change; no class if it changes a link.
     fn place(&self) -> (&str, Option<&str>) {
         match self {
             Edit::ChangeLink { link, .. } | Edit::RemoveFilter { link, .. } => (link, None),
@@ -166,7 +165,7 @@ impl Edit {
         }
     }
 
-    /// Link and name of the class that is changed or removed.
+    /// Returns the link and the name of a class that is changed or removed.
     pub(crate) fn class(&self) -> Option<(&str, &str)> {
         match self {
             Edit::ChangeClass { link, class, .. } | Edit::RemoveClass { link, class } => {
@@ -176,11 +175,11 @@ impl Edit {
         }
     }
 
-    /// Writes it down.
+    /// Applies the change to a document.
     ///
     /// # Errors
     ///
-    /// What it names is not there, or is there already; a value is none that the file can have.
+    /// The target does not exist or exists already, or the file cannot represent a value.
     pub(crate) fn make(&self, document: &mut Document) -> Result<()> {
         match self {
             Edit::ChangeLink { link, keys } => document.change_link(link, keys),
@@ -194,7 +193,7 @@ impl Edit {
 }
 
 impl fmt::Display for Edit {
-    /// As an operator writes it: `up/voice rate=60mbit`.
+    /// Writes the change as an operator types it: `up/voice rate=60mbit`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs = |keys: &Keys| {
             let pairs = keys.iter().map(|(key, value)| match value {
@@ -217,12 +216,12 @@ impl fmt::Display for Edit {
     }
 }
 
-/// Changes that are made as one.
+/// Changes that are applied as one.
 #[derive(Debug)]
 pub(crate) enum Edits {
-    /// One, by itself.
+    /// A single change.
     One(Edit),
-    /// Several, each of which is named where it cannot be made.
+    /// Several changes; errors name the one that failed.
     Together(Vec<Edit>),
 }
 
@@ -234,7 +233,7 @@ impl Edits {
         }
     }
 
-    /// What is wrong with one of them, by its place; it is named where there are others.
+    /// Adds the change at a position to its error, if there are several.
     pub(crate) fn named(&self, number: usize, error: EditError) -> EditError {
         match self {
             Edits::One(_) => error,
@@ -242,8 +241,8 @@ impl Edits {
         }
     }
 
-    /// Puts the edit in front of a sentence about their result: there is no file that a place could be in. Of
-    /// several edits, it is the first whose class or link the sentence names.
+    /// Prefixes an error about the result with the change that caused it, since there is no file to point to. Of
+    /// several changes, it is the first whose class or link the sentence names.
     pub(crate) fn blamed(&self, sentence: &str) -> String {
         let all = self.all();
         let names = |edit: &&Edit| {
@@ -267,11 +266,11 @@ impl Edits {
         }
     }
 
-    /// Writes all of them down, one after the other, and tells which filters come.
+    /// Applies all changes in order, and returns the filters that they add.
     ///
     /// # Errors
     ///
-    /// Of the first that cannot be; those before it are written down, in a document to be thrown away.
+    /// That of the first change that fails. The document then contains the earlier changes and must be discarded.
     pub(crate) fn make(&self, document: &mut Document) -> Result<Brought> {
         let mut brought = Brought::default();
         for (number, edit) in self.all().iter().enumerate() {
@@ -283,7 +282,7 @@ impl Edits {
     }
 }
 
-/// The filters that come with some changes: which change brings each, its link, and its place there.
+/// The filters added by some changes: the index of the change, the link, and the position in the link.
 #[derive(Debug, Default)]
 pub(crate) struct Brought(Vec<(usize, String, usize)>);
 
@@ -292,14 +291,14 @@ impl Brought {
         self.0.is_empty()
     }
 
-    /// Which change brings the filter at a place of a link, if one does.
+    /// Returns the change that added the filter at a position of a link, if any.
     pub(crate) fn by(&self, link: &str, place: usize) -> Option<usize> {
         let mut all = self.0.iter();
         let found = all.find(|(_, of, at)| of == link && *at == place);
         found.map(|(number, ..)| *number)
     }
 
-    /// Notes what a change does to filters, before it is made.
+    /// Records the effect of a change on filters, before it is applied.
     fn note(&mut self, number: usize, edit: &Edit, document: &mut Document) {
         match edit {
             Edit::AddFilter { link, at, .. } => {
@@ -327,7 +326,7 @@ impl Brought {
         }
     }
 
-    /// The filter at this place goes.
+    /// Removes the filter at this position.
     fn forget(&mut self, link: &str, place: usize) {
         self.0.retain(|(_, of, at)| of != link || *at != place);
         for (_, of, at) in &mut self.0 {
@@ -336,11 +335,11 @@ impl Brought {
     }
 }
 
-/// The keys of a body.
+/// Parses the keys of a body.
 ///
 /// # Errors
 ///
-/// It is no JSON object.
+/// The body is not a JSON object.
 pub(crate) fn keys(body: &[u8]) -> Result<Keys> {
     let refused = |sentence: String| Err(EditError::Value(sentence));
     match serde_json::from_slice(body) {

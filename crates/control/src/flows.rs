@@ -1,24 +1,24 @@
-//! Top talkers: a question for them, and the answer.
+//! Top talkers: a request for them, and the answer.
 
 use fairlane_site::{FlowReport, TopFlows};
 use serde::Serialize;
 
-/// Flows that are told where nobody says how many, and at most.
+/// Default and maximum number of flows in an answer.
 const USUAL: usize = 20;
 const MOST: usize = 1_000;
 
-/// What is asked of flows.
+/// A request for top talkers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// Only those of this link.
+    /// Restricts the answer to this link.
     pub(crate) link: Option<String>,
-    /// Only those of this class.
+    /// Restricts the answer to this class.
     pub(crate) class: Option<String>,
-    /// As many of them.
+    /// Number of flows.
     top: usize,
 }
 
-/// Those that sent most of those that were asked for.
+/// The requested flows that sent most.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer<'a> {
     seconds: f64,
@@ -26,7 +26,11 @@ pub(crate) struct Answer<'a> {
 }
 
 impl Question {
-    /// What these parameters ask; or why they ask nothing, in a sentence.
+    /// Parses the parameters of a request.
+    ///
+    /// # Errors
+    ///
+    /// One sentence that names the invalid parameter.
     pub(crate) fn of(parameters: &[(String, String)]) -> Result<Question, String> {
         let mut question = Question {
             link: None,
@@ -53,7 +57,7 @@ impl Question {
         Ok(question)
     }
 
-    /// The first of those that it asks for.
+    /// Returns the busiest of the requested flows.
     pub(crate) fn answer<'a>(&self, top: &'a TopFlows) -> Answer<'a> {
         let asked_for = |flow: &&FlowReport| {
             is(self.link.as_ref(), &flow.link) && is(self.class.as_ref(), &flow.class)

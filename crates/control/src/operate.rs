@@ -1,4 +1,4 @@
-//! What is done to a running site beside changes of its configuration.
+//! Operations on a running site other than changes of its configuration.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::change::{ATTEMPTS, Changed, Refused, beside, changed};
 use crate::document::{Document, EditError};
 
-/// Shapes what leaves by an interface, or has it pass, as the body says.
+/// Turns shaping of an interface's egress on or off, as the body says.
 pub(crate) fn shape(site: &Handle, interface: &str, body: &[u8]) -> Result<Json, Refused> {
     let asked: Option<Json> = serde_json::from_slice(body).ok();
     let keys = asked.as_ref().and_then(Json::as_object);
@@ -24,20 +24,20 @@ pub(crate) fn shape(site: &Handle, interface: &str, body: &[u8]) -> Result<Json,
     Ok(json!({ "interface": interface, "shaped": enabled }))
 }
 
-/// Drops what waits in a class and below it, or in the whole link, and tells how much that was.
+/// Drops the backlog of a class and those below it, or of the whole link, and returns its size.
 pub(crate) fn flush(site: &Handle, link: &str, class: Option<&str>) -> Result<Json, Refused> {
     let dropped = site.flush(link, class)?;
     Ok(json!({ "packets": dropped.packets, "bytes": dropped.bytes }))
 }
 
-/// Lets go of an interface.
+/// Detaches an interface.
 pub(crate) fn detach(site: &Handle, interface: &str) -> Result<Json, Refused> {
     site.detach(interface)?;
     Ok(json!({ "detached": interface }))
 }
 
-/// Attaches the interface that the body names in the place of one that was detached, or that one
-/// again, and writes its name into the configuration, with these grants or those that run.
+/// Attaches the interface named in the body, or the former one, instead of one that was detached. Writes its name into
+/// the configuration, with `grants` or the running ones.
 pub(crate) fn attach(
     site: &Handle,
     place: &str,
@@ -71,7 +71,7 @@ pub(crate) fn attach(
     }
 }
 
-/// The interface that a body names, if there is one.
+/// Returns the interface that a body names, if any.
 fn interface_in(body: &[u8]) -> Result<Option<String>, Refused> {
     if body.is_empty() {
         return Ok(None);
@@ -88,7 +88,7 @@ fn interface_in(body: &[u8]) -> Result<Option<String>, Refused> {
     })
 }
 
-/// The role of an interface, by its name or that role, and its name.
+/// Returns the role and the name of an interface, given either of them.
 fn role_of<'a>(
     interfaces: Option<&'a Interfaces>,
     place: &str,

@@ -65,8 +65,7 @@ static ASSETS: [Asset; 15] = [
     asset!("uplot/LICENSE", TEXT),
 ];
 
-/// Headers of each of them: nothing runs, is shown or is asked that is not ours, and nobody shows the
-/// page within his own.
+/// Headers of every asset: only our own content is loaded, run or contacted, and no other site can frame the page.
 const HEADERS: [(HeaderName, HeaderValue); 3] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -79,7 +78,7 @@ const HEADERS: [(HeaderName, HeaderValue); 3] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
 ];
 
-/// What is at a path.
+/// Returns the asset at a path.
 pub(crate) fn asset(path: &[impl AsRef<str>]) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| {
         let parts = asset.path.split('/').filter(|part| !part.is_empty());
@@ -88,7 +87,7 @@ pub(crate) fn asset(path: &[impl AsRef<str>]) -> Option<&'static Asset> {
 }
 
 impl Asset {
-    /// All of it, or that it is what whoever asks has already.
+    /// Returns the content, or `304 Not Modified` if the client has it already.
     pub(crate) fn answer(&'static self, has: Option<&HeaderValue>) -> Answer {
         let tag = self.tag.get_or_init(|| tag(self.content));
         let same = has.and_then(|has| has.to_str().ok()).is_some_and(|has| {
@@ -133,13 +132,13 @@ mod tests {
         asset(&parts)
     }
 
-    /// What follows each of these, up to a quotation mark.
+    /// Yields the text between each occurrence of `before` and the next quotation mark.
     fn quoted(text: &'static str, before: &'static str) -> impl Iterator<Item = &'static str> {
         let found = text.match_indices(before);
         found.filter_map(move |(place, _)| text[place + before.len()..].split('"').next())
     }
 
-    /// Behind a proxy the page may have a path of its own, which only relative addresses keep.
+    /// A proxy may serve the page below a path of its own, which works only with relative addresses.
     #[test]
     fn no_address_in_the_page_begins_at_the_root() {
         for asset in ASSETS
@@ -149,7 +148,7 @@ mod tests {
             for start in ["\"/", "'/", "`/", "(/"] {
                 let found = content(asset).lines().find(|line| {
                     line.match_indices(start).any(|(at, _)| {
-                        // Neither a comment nor one slash by itself, which is a key.
+                        // Skips comments, and a single slash, which is a key.
                         let next = line[at + start.len()..].chars().next();
                         next.is_some_and(char::is_alphanumeric)
                     })
@@ -180,7 +179,7 @@ mod tests {
             let is_named = named.iter().any(|path| path == asset.path);
             assert!(is_named, "nothing names {}", asset.path);
         }
-        // And what lies in the folder is in the program.
+        // Every file of the folder is embedded in the program.
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
         let entries = [&folder, &folder.join("uplot")];
         let entries = entries.map(|folder| fs::read_dir(folder).unwrap());
@@ -196,15 +195,15 @@ mod tests {
         for asset in &ASSETS {
             let text = content(asset);
             let text = match asset.path.starts_with("uplot/") {
-                // Where it comes from stands above it.
+                // The address of its origin, in a comment.
                 true => text.replace("https://github.com/leeoniya/uPlot", ""),
-                // A name, which nobody asks.
+                // A namespace name, which is never fetched.
                 false => text.replace("http://www.w3.org/2000/svg", ""),
             };
             for elsewhere in ["http:", "https:", "\"//", "url(", "@import"] {
                 assert!(!text.contains(elsewhere), "{}: {elsewhere}", asset.path);
             }
-            // Neither what a page must not have under its own policy nor what makes markup of text.
+            // Neither constructs that the page's own policy forbids nor those that interpret text as markup.
             for inline in [
                 "<style",
                 " style=\"",

@@ -1,4 +1,4 @@
-//! A connection whose other side has so long to take what is sent.
+//! A connection with a time limit on a peer that does not read.
 
 use std::future::Future;
 use std::io;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// What is little: more of it in each time is no renewal.
+/// Bytes that the peer must accept to restart the time limit.
 const LITTLE: usize = 64 << 10;
 
-/// Fails as timed out where the other side has not taken all that is written, or as much as is no more little, for so
-/// long. What is read waits for ever.
+/// Fails with `TimedOut` if for the given time the peer has accepted neither all data written nor [`LITTLE`] bytes.
+/// Reads have no limit.
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// While it has not.
+    /// Runs while data is pending.
     waiting: Option<Pin<Box<Sleep>>>,
-    /// What was taken meanwhile.
+    /// Bytes accepted since the timer started.
     taken: usize,
 }
 
@@ -79,7 +79,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        // All of it is taken.
+        // A completed flush means that all data was accepted.
         self.watch(context, flushed, |()| LITTLE)
     }
 
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of so many bytes that are written at once, of which the other side takes so many at a time.
+    /// Returns the result of writing `bytes` at once to a peer that accepts `taken` bytes at a time.
     async fn written(bytes: usize, taken: usize) -> io::Result<()> {
         let patience = Duration::from_millis(100);
         let (ours, mut theirs) = tokio::io::duplex(1 << 10);
@@ -118,12 +118,12 @@ mod tests {
     #[test]
     fn who_takes_a_little_now_and_then_is_waited_for_no_longer_than_who_takes_nothing() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        // Time stands still while anybody has something to do.
+        // Paused time advances only when all tasks are idle.
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();
         let written = |bytes, taken| runtime.block_on(written(bytes, taken));
         let slow = written(4 * LITTLE, 16).unwrap_err();
         assert_eq!(slow.kind(), io::ErrorKind::TimedOut);
-        // Ten times as long as anybody is waited for, all in all.
+        // The whole transfer takes about ten times the limit.
         written(12 * LITTLE, LITTLE / 4).unwrap();
     }
 }

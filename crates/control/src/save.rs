@@ -17,7 +17,7 @@ const NEW_FILE_MODE: u32 = 0o666;
 ///
 /// The system's error; the file is unchanged then.
 pub fn save(path: &Path, text: &str) -> io::Result<()> {
-    // The file itself, where the path is a link to it.
+    // The target, if the path is a symbolic link.
     let path = path.canonicalize()?;
     let former = fs::metadata(&path)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -43,11 +43,11 @@ pub fn create(path: &Path, text: &str) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // In the system's words where there is no such folder.
+    // Reports a missing folder with the system's error.
     let entries = fs::File::open(folder)?;
     let mut builder = tempfile::Builder::new();
     builder.permissions(fs::Permissions::from_mode(NEW_FILE_MODE));
-    // The library's error names a file that nobody asked for.
+    // The library's error would name its temporary file.
     let file = builder.tempfile_in(folder);
     let mut file = file.map_err(|error| io::Error::from(error.kind()))?;
     file.write_all(text.as_bytes())?;

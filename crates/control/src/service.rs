@@ -84,7 +84,7 @@ pub struct Inherited {
     http: Option<OwnedFd>,
 }
 
-/// The same as the handover encodes it.
+/// The same, as encoded for a handover.
 #[derive(Default, Serialize, Deserialize)]
 struct Told {
     kept: Kept,
@@ -93,7 +93,7 @@ struct Told {
 }
 
 impl Inherited {
-    /// Reads what a process [handed over](Service::to_hand_over); nothing if it had no service.
+    /// Decodes the state from a process's [handover](Service::to_hand_over); empty if it had no service.
     ///
     /// # Errors
     ///
@@ -196,14 +196,14 @@ impl Service {
                 ports.push(Port::Http(port.map_err(starting())?));
             }
         }
-        // A quarter of what we may open is for each port at most: the site needs files too.
+        // Each port gets at most a quarter of the open files: the site needs files too.
         let files = usize::try_from(files()).unwrap_or(usize::MAX) / 4;
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("control".to_owned());
         let thread = thread.spawn(move || {
             runtime.block_on(async move {
                 if waits {
-                    // Where there is no state, it is over.
+                    // An error means that the site ended before its first state.
                     let _ = told.changed().await;
                 }
                 tokio::spawn(noting);
@@ -300,8 +300,7 @@ fn duplicate(socket: Option<&impl AsFd>) -> Result<Option<Arc<OwnedFd>>, ServeEr
     Ok(socket.map(Arc::new))
 }
 
-/// A socket at a path that only those may open whom the mode lets; the one that listens there already,
-/// if it was inherited.
+/// Listens on a socket at a path, with a mode that restricts access; reuses the listening socket if it was inherited.
 fn listen(path: &Path, mode: u32, inherited: Option<OwnedFd>) -> Result<Listener, ServeError> {
     let listening = match inherited {
         Some(socket) => Listener::share(path, socket).map_err(BindError::Io),
@@ -316,13 +315,13 @@ fn listen(path: &Path, mode: u32, inherited: Option<OwnedFd>) -> Result<Listener
     })
 }
 
-/// As many open files as the system grants without privilege, up to what is asked for.
+/// Raises the limit of open files as far as possible without privilege, up to [`FILES`], and returns it.
 fn files() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX).min(FILES);
     if limit.current.is_some_and(|current| current < most) {
         limit.current = Some(most);
-        // Where it is refused the limit is what it was.
+        // On failure the former limit remains.
         let _ = setrlimit(Resource::Nofile, limit);
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
@@ -388,7 +387,7 @@ async fn accept(port: Port, api: Arc<Api>, places: Arc<Semaphore>) {
                     drop(place);
                 });
             }
-            // No file descriptors, say.
+            // For example, no file descriptors are left.
             Err(error) => {
                 warn!(name: "no connection", %error, "nobody can be answered for a moment: {error}");
                 tokio::time::sleep(BREATH).await;
@@ -413,6 +412,6 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, api: Arc<Api>, acces
         .max_buf_size(PIECE)
         .serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), answer)
         .await;
-    // Whoever went away, or spoke something else, has had his answer.
+    // Clients that disconnect or violate the protocol need no further answer.
     drop(served);
 }

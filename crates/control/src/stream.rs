@@ -1,4 +1,4 @@
-//! States as they are told, one after the other: server-sent events.
+//! A stream of states as server-sent events.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::reading::{Gone, Retained, Text, Weighed};
 /// The states of a site.
 pub(crate) type States = watch::Receiver<Arc<State>>;
 
-/// A state, and the same as an event for all who ask.
+/// A state, and its encoding as an event, which all streams share.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) report: Arc<Report>,
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// The event, which all share.
+    /// Returns the event, encoded once for all streams.
     fn event(&self) -> Bytes {
         let event = self.event.get_or_init(|| {
             let mut event = BEFORE.to_vec();
@@ -45,14 +45,14 @@ impl State {
         event.clone()
     }
 
-    /// One object.
+    /// Returns the state as one JSON object.
     pub(crate) fn json(&self) -> Bytes {
         let event = self.event();
         event.slice(BEFORE.len()..event.len() - AFTER.len())
     }
 }
 
-/// About how many bytes of memory a class takes in a state, and in its text.
+/// Approximate memory of a class in a state and in its text, in bytes.
 const OF_CLASS: usize = 2 << 10;
 
 impl Weighed for State {
@@ -62,7 +62,7 @@ impl Weighed for State {
     }
 }
 
-/// A stream that has a place.
+/// A stream with a permit.
 #[derive(Debug)]
 pub(crate) struct Events {
     states: States,
@@ -70,13 +70,13 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Beginning with the present one; nothing where there are too many streams.
+    /// Opens a stream that begins with the current state; `None` if too many streams are open.
     pub(crate) fn open(states: States, places: &Arc<Semaphore>) -> Option<Events> {
         let place = Arc::clone(places).try_acquire_owned().ok()?;
         Some(Events { states, place })
     }
 
-    /// As it is read.
+    /// Returns the body of the stream.
     pub(crate) fn read(self, retained: &Arc<Retained>) -> Stream {
         Stream {
             next: Box::pin(std::future::ready(Some(self.states))),
@@ -89,11 +89,11 @@ impl Events {
 
 type Next = Pin<Box<dyn Future<Output = Option<States>> + Send>>;
 
-/// Each state as an event, as long as somebody reads. Whoever reads slowly misses some; all read the same
-/// text of one.
+/// A body with each state as an event, until the client closes it. A slow reader misses states; all readers share the
+/// text of a state.
 pub(crate) struct Stream {
     next: Next,
-    /// What is being read.
+    /// The event being read.
     event: Option<Text<State>>,
     retained: Arc<Retained>,
     _place: OwnedSemaphorePermit,

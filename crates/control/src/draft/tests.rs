@@ -1,4 +1,4 @@
-//! A draft comes to what the whole text comes to, and refuses what that is refused for.
+//! A draft gives the same result as the whole text, and rejects the same changes.
 
 use proptest::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
@@ -66,7 +66,7 @@ default = true
 # The end.
 "#;
 
-/// As the site has it: without the limit that a class with others below it cannot have.
+/// The site's text without the limit, which an inner class cannot have.
 fn site() -> String {
     SITE.replace("[link.class.limit]\npackets = 500\n", "ceil = \"15mbit\"\n")
 }
@@ -79,7 +79,7 @@ fn read(text: &str) -> Result<Site, String> {
     Site::parse_for(text, "site", &mtu).map_err(|error| error.to_string())
 }
 
-/// What the whole text says after some changes: its text too, where they can be written down.
+/// Returns the result of some changes in the whole text; `None` if they cannot be written.
 fn by_the_whole(text: &str, edits: &Edits) -> Option<(String, Result<Site, String>)> {
     let mut document = Document::new(text).unwrap();
     edits.make(&mut document).ok()?;
@@ -88,7 +88,7 @@ fn by_the_whole(text: &str, edits: &Edits) -> Option<(String, Result<Site, Strin
     Some((text, site))
 }
 
-/// All that is said of a site, whatever was read again of it.
+/// Returns all properties of a site, however it was parsed.
 fn all(site: &Site) -> String {
     let links = site.links.iter().map(|link| {
         format!(
@@ -106,7 +106,7 @@ fn all(site: &Site) -> String {
     )
 }
 
-/// Draft and site after some changes, where the draft can make them.
+/// Returns draft and site after some changes, if the draft can make them.
 fn by_draft(draft: &Draft, edits: &Edits) -> Option<(Draft, Site)> {
     let mut draft = draft.clone();
     for edit in edits.all() {
@@ -212,7 +212,7 @@ proptest! {
                     prop_assert_eq!(all(&same), all(&site));
                     (text, draft) = (Arc::clone(&same.text), next);
                 }
-                // Of what is refused the whole text says why, and of what is to be told, where.
+                // A draft does not handle errors and warnings; they come from the whole text.
                 (Some((written, Ok(site))), None) => {
                     if site.warnings.is_empty() {
                         let again = Draft::of(&written.as_str().into(), &mtu);
@@ -297,7 +297,7 @@ fn what_is_laid_out_otherwise_is_read_whole() {
     let is_drafted = |text: &str| Draft::of(&text.into(), &mtu).is_some();
     assert!(is_drafted(&site()));
     for other in [
-        // A class in two pieces, a list in a line, lines in a text, no end of the last line, a warning.
+        // A class in two pieces, an inline list, lines in a text, no newline at the end, a warning.
         SITE.to_owned(),
         site().replace("default = true\n# The end.\n", "")
             + "[[link.filter]]\nclass = \"all\"\n[link.class.flows]\nmost = 5\n",
@@ -310,13 +310,13 @@ fn what_is_laid_out_otherwise_is_read_whole() {
     }
 }
 
-/// Microseconds for which the calling thread has had a processor.
+/// Returns the processor time of the calling thread in microseconds.
 fn run_so_far() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// What something takes the calling thread, when it takes least.
+/// Returns the least processor time of several runs, in microseconds.
 fn least<T>(times: usize, mut work: impl FnMut(usize) -> T) -> f64 {
     let took = (0..times).map(|time| {
         let before = run_so_far();
@@ -328,7 +328,7 @@ fn least<T>(times: usize, mut work: impl FnMut(usize) -> T) -> f64 {
 
 #[test]
 fn a_change_of_one_class_in_a_group_takes_a_small_part_of_reading_all() {
-    // Of a program that is not optimised it says less.
+    // Unoptimised builds are slow, so they measure fewer classes.
     let classes = if cfg!(debug_assertions) {
         1_000
     } else {

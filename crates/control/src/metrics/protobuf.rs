@@ -1,6 +1,5 @@
-//! The format of Prometheus that has native histograms: messages `io.prometheus.client.MetricFamily`, each
-//! with its length before it. Of protocol buffers it needs numbers of variable length, doubles and nested
-//! messages.
+//! The Prometheus format with native histograms: length-delimited messages `io.prometheus.client.MetricFamily`. Of
+//! protocol buffers it uses variable-length integers, doubles and nested messages.
 
 use fairlane_site::Delays;
 
@@ -8,7 +7,7 @@ use super::Family;
 use super::buckets::{Buckets, Native, SCHEMA, ZERO};
 use super::families::{Labels, MetricType, Source, Value};
 
-/// Where things are in the messages, as Prometheus' `metrics.proto` numbers them.
+/// Field numbers of Prometheus' `metrics.proto`.
 mod field {
     pub(super) mod family {
         pub(in super::super) const NAME: u32 = 1;
@@ -26,7 +25,7 @@ mod field {
         pub(in super::super) const NAME: u32 = 1;
         pub(in super::super) const VALUE: u32 = 2;
     }
-    /// Of a counter and of a gauge.
+    /// In a counter and in a gauge.
     pub(super) const VALUE: u32 = 1;
     pub(super) mod histogram {
         pub(in super::super) const COUNT: u32 = 1;
@@ -48,8 +47,8 @@ mod field {
     }
 }
 
-/// Begins the message of a metric: its values, which follow, are its last part. Its length comes first, so
-/// each of them is written twice, the first time to `scratch`.
+/// Begins the message of a metric; its values follow as the last part. The length comes first, so each value is written
+/// twice, the first time to `scratch`.
 pub(super) fn write_head(
     out: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
@@ -81,7 +80,7 @@ pub(super) fn write_head(
     out.extend_from_slice(scratch);
 }
 
-/// One value, with its labels.
+/// Writes one value with its labels.
 pub(super) fn value(out: &mut Vec<u8>, labels: &Labels<'_>, value: Value<'_>) {
     nested(out, field::family::METRIC, |out| {
         for (name, value) in labels {
@@ -121,8 +120,8 @@ fn histogram(out: &mut Vec<u8>, delays: &Delays) {
     signed(out, field::histogram::SCHEMA, SCHEMA.into());
     double(out, field::histogram::ZERO_THRESHOLD, ZERO);
     unsigned(out, field::histogram::ZERO_COUNT, native.zeros);
-    // Each run of buckets without a gap is a span. The first begins so far from bucket 0, the others so
-    // far from the end of the last.
+    // Each run of consecutive buckets is a span. The offset of the first is relative to bucket 0, those of the others
+    // to the end of the previous span.
     let mut end = 0;
     for run in native
         .others
@@ -134,7 +133,7 @@ fn histogram(out: &mut Vec<u8>, delays: &Delays) {
         });
         end = run[0].0 + run.len() as i32;
     }
-    // And each bucket has so many more than the one before.
+    // Counts are encoded as differences from the previous bucket.
     if !native.others.is_empty() {
         nested(out, field::histogram::DELTA, |out| {
             let mut last = 0;
@@ -146,7 +145,7 @@ fn histogram(out: &mut Vec<u8>, delays: &Delays) {
     }
 }
 
-/// A number in as many bytes as it needs, seven bits each, the least first.
+/// Writes a number in groups of seven bits, least significant first.
 fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -155,7 +154,7 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Numbers near zero are short, whichever side they are on.
+/// Maps signed numbers so that those near zero are short.
 fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
@@ -178,10 +177,10 @@ fn text(out: &mut Vec<u8>, field: u32, text: &str) {
     nested(out, field, |out| out.extend_from_slice(text.as_bytes()));
 }
 
-/// A message in a message, or text: its length, and what it is made of.
+/// Writes a nested message or a text: its length, then its content.
 fn nested(out: &mut Vec<u8>, field: u32, make: impl FnOnce(&mut Vec<u8>)) {
     varint(out, u64::from(field << 3 | 2));
-    // Most are shorter than 128 bytes, whose length is one byte.
+    // Most are shorter than 128 bytes, so their length takes one byte.
     let begin = out.len() + 1;
     out.push(0);
     make(out);

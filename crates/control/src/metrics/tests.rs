@@ -1,4 +1,4 @@
-//! What is told, in each format.
+//! The metrics in each format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn pieces(report: &Report, format: Format) -> Vec<Bytes> {
     std::iter::from_fn(|| exposition.piece(report)).collect()
 }
 
-/// All pieces.
+/// Returns the whole exposition.
 fn made(report: &Report, format: Format) -> Vec<u8> {
     pieces(report, format).concat()
 }
@@ -126,7 +126,7 @@ fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
         .filter(|line| line.starts_with("fairlane_class_delay_bound_seconds{"));
     assert_eq!(bounds.count(), 3, "{text}");
     assert!(text.contains("class=\"odd \\\"one\\\"\""), "{text}");
-    // No series twice, and each of a metric that was introduced.
+    // No series occurs twice, and each belongs to a metric with a header.
     let mut series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let before = series.len();
     series.sort_unstable();
@@ -165,7 +165,7 @@ fn the_process_has_the_metrics_of_client_libraries() {
     let now = std::time::SystemTime::now();
     let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
     let age = now.as_secs_f64() - value("start_time_seconds");
-    // Of the start, ten milliseconds are known; of the boot, a second.
+    // The process start is known to 10 ms, the boot time to 1 s.
     assert!((-1.5..86_400.0).contains(&age), "{age}");
     assert!(value("cpu_seconds_total") < value("threads") * age.max(1.0) + 2.0);
     assert!(value("resident_memory_bytes") > 1e6);
@@ -202,7 +202,7 @@ fn a_sum_over_leaves_counts_each_packet_once() {
         );
         assert!(text.contains(&line), "{line} in {text}");
     }
-    // Of every metric of classes.
+    // Every metric of a class.
     for line in text.lines().filter(|line| line.contains("class=\"")) {
         assert!(line.contains("leaf=\""), "{line}");
     }
@@ -284,7 +284,7 @@ fn in_the_older_format_a_counter_is_introduced_by_the_name_of_its_series() {
     );
 }
 
-/// Each name of ours in a text.
+/// Returns each Fairlane name in a text.
 fn names(text: &str) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
     let words = text.split(|c| !is_part(c));
@@ -305,7 +305,7 @@ fn what_the_dashboard_asks_for_is_there() {
     let asked = names(&queries);
     assert!(asked.len() > 12, "{asked:?}");
     for name in asked {
-        // Of these native histograms have the base name.
+        // Native histograms have the base name.
         let native = there.contains(format!("{name}_bucket").as_str());
         assert!(native || there.contains(name), "{name} of {there:?}");
     }
@@ -325,7 +325,7 @@ fn what_the_dashboard_asks_for_is_there() {
     }
 }
 
-/// Each query of the dashboard.
+/// Returns each query of the dashboard.
 fn queries(dashboard: &serde_json::Value) -> Vec<&str> {
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
@@ -344,7 +344,7 @@ fn the_dashboard_tells_instances_apart_and_reads_both_kinds_of_histograms() {
         for selected in query.split("fairlane_").skip(1) {
             assert!(selected.contains("{instance=~\"$instance\""), "{query}");
         }
-        // A query that groups or matches by labels names the instance among them.
+        // A query that groups or joins by labels includes the instance.
         for grouping in ["by (", "on (", "by(", "on("] {
             for labels in query.split(grouping).skip(1) {
                 let labels = labels.split(')').next().unwrap();
@@ -360,7 +360,7 @@ fn the_dashboard_tells_instances_apart_and_reads_both_kinds_of_histograms() {
     }
 }
 
-/// Each name of ours in a text by which series are selected, with their labels.
+/// Returns each Fairlane name in a text that selects series, with its labels.
 fn selected(text: &str) -> Vec<(&str, Vec<&str>)> {
     let pieces: Vec<&str> = text.split('{').collect();
     let pairs = pieces.windows(2).filter_map(|pair| {
@@ -433,7 +433,7 @@ fn who_asks_gets_what_he_likes_best() {
             &format!("{protobuf};q=0.3,application/openmetrics-text;version=1.0.0;q=0.6"),
             Format::OpenMetrics,
         ),
-        // As Prometheus 2.42 asks where it takes native histograms.
+        // The `Accept` header of Prometheus 2.42 with native histograms enabled.
         (
             &format!(
                 "{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.5,*/*;q=0.1"
@@ -533,7 +533,7 @@ fn decoded(report: Report) -> Vec<proto::MetricFamily> {
     all
 }
 
-/// Each series as a line of text has it, and its value; and each metric's kind and help.
+/// Each series as in the text format with its value, and each metric's type and help.
 #[derive(Debug, Default, PartialEq)]
 struct Series {
     values: BTreeMap<String, f64>,
@@ -622,7 +622,7 @@ fn the_messages_say_what_the_text_says() {
     let text = Series::of_text(&told(report(), Format::Plain));
     let messages = Series::of_messages(&decoded(report()));
     assert_eq!(messages.families, text.families);
-    // The process is another one a moment later.
+    // Process statistics change between two answers.
     let lasting = |series: &Series| {
         let mut values = series.values.clone();
         values.retain(|name, _| !name.starts_with("process_"));
@@ -641,7 +641,7 @@ fn the_messages_say_what_the_text_says() {
     assert_eq!(within, [1.0, 2.0, 3.0, 3.0, 4.0, 5.0, 5.0, 6.0]);
 }
 
-/// The native buckets of a histogram that hold anything: lower and upper end, and how many.
+/// Returns the nonempty native buckets of a histogram: lower bound, upper bound, count.
 fn native(histogram: &proto::Histogram) -> Vec<(f64, f64, u64)> {
     let growth = 2_f64.powf(2_f64.powi(-histogram.schema));
     let mut buckets = vec![(0.0, histogram.zero_threshold, histogram.zero_count)];
@@ -677,12 +677,12 @@ fn each_delay_is_in_the_native_bucket_around_it() {
     for (lower, upper, count) in buckets {
         for delay in delays.by_ref().take(count as usize) {
             let delay = delay.0 as f64 / 1e9;
-            // As well as it was counted.
+            // Allows for the rounding of recorded delays.
             let most = (delay * (1.0 + 1.0 / 63.0)).max(delay + 1.1e-6);
             assert!(lower < most && delay <= upper, "{lower} {delay} {upper}");
         }
     }
-    // A class without a packet has a native histogram too, as whoever reads it knows by its threshold.
+    // A class without packets also has a native histogram, which its threshold marks as such.
     let empty = of_delays.metric[1].histogram.as_ref().unwrap();
     assert_eq!(
         (empty.count, empty.schema, empty.span.len()),

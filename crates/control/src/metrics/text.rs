@@ -1,11 +1,11 @@
-//! Both text formats of Prometheus: OpenMetrics 1.0.0, and the older one, version 0.0.4.
+//! The text formats of Prometheus: OpenMetrics 1.0.0, and the older one, version 0.0.4.
 
 use super::Family;
 use super::buckets::Buckets;
 use super::families::{Labels, MetricType, Value};
 
-/// Which of both. In the older one a counter is introduced by the name that its series have, and there
-/// is no unit and no end.
+/// One of the two formats. In the older one the header of a counter has the same name as its series, and there is no
+/// unit and no end marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     OpenMetrics,
@@ -14,7 +14,7 @@ pub(super) enum Dialect {
 
 const TOTAL: &str = "_total";
 
-/// Writes what comes before the values of a metric.
+/// Writes the header of a metric.
 pub(super) fn write_head(out: &mut Vec<u8>, family: &Family, dialect: Dialect) {
     let kind = family.metric_type();
     let suffix = match (dialect, kind) {
@@ -50,14 +50,14 @@ pub(super) fn write_head(out: &mut Vec<u8>, family: &Family, dialect: Dialect) {
     }
 }
 
-/// Ends the whole.
+/// Writes the end marker, if the format has one.
 pub(super) fn end(out: &mut Vec<u8>, dialect: Dialect) {
     if dialect == Dialect::OpenMetrics {
         push(out, "# EOF\n");
     }
 }
 
-/// The lines of one value. Their labels are written once, to `scratch`.
+/// Writes the lines of one value. The labels are formatted once, into `scratch`.
 pub(super) fn value(
     out: &mut Vec<u8>,
     scratch: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Who may ask, and who may change.
+//! Access control: which clients may read, and which may change the site.
 
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::http::request::Parts;
@@ -7,17 +7,17 @@ use hyper::{StatusCode, Version};
 use super::Api;
 use super::answers::{Result, fail};
 
-/// How a request came.
+/// The transport of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// By the Unix socket, which only those can open who may change the site.
+    /// The Unix socket, whose file mode admits only users who may change the site.
     Unix,
-    /// By HTTP on loopback.
+    /// HTTP on loopback.
     Http,
 }
 
 impl Api {
-    /// Whether whoever asks over HTTP may.
+    /// Checks the token of a request over HTTP.
     pub(super) fn admit(&self, parts: &Parts, reads: bool) -> Result<()> {
         let given = parts
             .headers
@@ -45,8 +45,8 @@ impl Api {
     }
 }
 
-/// Refuses a request whose headers two readers could understand differently: RFC 9112 (3.2) wants one `Host` of each
-/// request of HTTP/1.1, and no field of one value may come twice.
+/// Rejects a request whose headers are ambiguous: RFC 9112 (3.2) requires one `Host` in an HTTP/1.1 request, and no
+/// single-valued field may be repeated.
 pub(super) fn has_one_meaning(parts: &Parts) -> Result<()> {
     for name in [HOST, AUTHORIZATION] {
         if parts.headers.get_all(&name).iter().nth(1).is_some() {
@@ -61,9 +61,9 @@ pub(super) fn has_one_meaning(parts: &Parts) -> Result<()> {
     Ok(())
 }
 
-/// Whether a request over HTTP names a loopback address of this machine as its host.
+/// Checks that a request over HTTP names a loopback address of this machine as its host.
 pub(super) fn from_loopback(parts: &Parts) -> Result<()> {
-    // A page from elsewhere that a browser on this machine shows has another.
+    // A page from another site in a browser on this machine sends that site's name.
     let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     if host.is_some_and(is_loopback) {
         return Ok(());
@@ -72,7 +72,7 @@ pub(super) fn from_loopback(parts: &Parts) -> Result<()> {
     fail(StatusCode::FORBIDDEN, sentence)
 }
 
-/// Whether a Host header names this machine's loopback interface.
+/// Returns true if a `Host` header names the loopback interface.
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

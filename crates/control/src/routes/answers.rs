@@ -1,4 +1,4 @@
-//! What is answered: bodies with their media types, and refusals with their status.
+//! Answers: bodies with their media types, and errors with their status.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -19,7 +19,7 @@ pub(super) const JSON: &str = "application/json";
 
 pub(crate) type Answer = Response<Content>;
 
-/// Why a request has no other answer: its status, and one sentence.
+/// A failed request: its status, and one sentence.
 #[derive(Debug)]
 pub(super) struct Failure(pub(super) StatusCode, pub(super) String);
 
@@ -63,14 +63,14 @@ impl From<Refused> for Failure {
     }
 }
 
-/// What tells a configuration, or an asset of the page, from any other.
+/// Returns the entity tag of a configuration or an asset of the page.
 pub(crate) fn tag(content: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     format!("\"{:016x}\"", hasher.finish())
 }
 
-/// A refusal, with one sentence.
+/// Returns an error answer with one sentence.
 pub(super) fn refusal(status: StatusCode, sentence: &str) -> Answer {
     text(status, JSON, json!({ "error": sentence }).to_string())
 }

@@ -255,7 +255,7 @@ mod tests {
                 let methods = operations.as_object().unwrap().keys();
                 methods.map(|method| (&**path, method.to_uppercase()))
             })
-            // The page, which lies beside them.
+            // The page is served too but is not a route.
             .filter(|(path, _)| *path != "/")
             .collect();
         let answered = ROUTES.iter().flat_map(|(path, methods)| {

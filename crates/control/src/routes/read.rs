@@ -1,4 +1,4 @@
-//! What is asked of a site and changes nothing.
+//! Requests that read a site without changing it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::reading::Content;
 use crate::service::PATIENCE;
 use crate::stream::Events;
 
-/// The forwarding thread makes a round at least this often.
+/// Maximum interval between rounds of the forwarding thread.
 const ROUND: Duration = Duration::from_millis(20);
-/// A forwarding thread that makes no round for this long does not forward.
+/// Time without a round after which the forwarding thread counts as stalled.
 const STALLED: Duration = Duration::from_secs(2);
-/// Flows that an explanation lists at most.
+/// Maximum number of flows in an explanation.
 const TALKERS: usize = 5;
 
-/// What became of a class.
+/// The history of a class.
 #[derive(Serialize)]
 struct HistoryOf<'a> {
     link: &'a str,
@@ -40,7 +40,7 @@ struct HistoryOf<'a> {
 }
 
 impl Api {
-    /// Answers what changes nothing.
+    /// Answers a request that changes nothing.
     pub(super) async fn read(&self, asked: &Asked, access: Access) -> Result<Answer> {
         match &asked.path[..] {
             [v1, flows] if v1 == "v1" && flows == "flows" => self.flows(asked).await,
@@ -53,7 +53,7 @@ impl Api {
         }
     }
 
-    /// Answers with what is known already.
+    /// Answers from data at hand, without waiting.
     fn read_at_once(&self, asked: &Asked, access: Access) -> Result<Answer> {
         let state = Arc::clone(&self.states.borrow());
         let report = &*state.report;
@@ -95,7 +95,7 @@ impl Api {
         }
     }
 
-    /// Answers whether frames are forwarded: whether the thread that forwards makes a round in time.
+    /// Answers whether frames are forwarded: whether the forwarding thread completes a round in time.
     pub(super) async fn health(&self) -> Result<Answer> {
         if !grows(|| self.site.rounds(), STALLED).await {
             let sentence = format!(
@@ -114,7 +114,7 @@ impl Api {
         let link = find(&state.report, link)?;
         let class = find_class(link, class)?;
         let talkers = match class.terms.each {
-            // Without them the rest is worth knowing.
+            // An explanation without talkers is still useful.
             Some(_) => self.top_flows().await.map_or_else(
                 |_| Vec::new(),
                 |top| {
@@ -151,7 +151,7 @@ impl Api {
         }
     }
 
-    /// Returns the top talkers: at once where they were asked for recently, else after they were counted.
+    /// Returns the top talkers: from a recent request, or after the site has counted them.
     async fn top_flows(&self) -> Result<Arc<TopFlows>> {
         let (tell, top) = oneshot::channel();
         self.site.top_flows(move |top| {
@@ -171,7 +171,7 @@ impl Api {
         }
     }
 
-    /// Answers a question for top talkers.
+    /// Answers a request for top talkers.
     async fn flows(&self, asked: &Asked) -> Result<Answer> {
         let question = Question::of(&asked.query);
         let question = question.map_err(|wrong| Failure(StatusCode::BAD_REQUEST, wrong))?;
@@ -181,7 +181,7 @@ impl Api {
         object(&question.answer(&*self.top_flows().await?))
     }
 
-    /// What became of a class in the last hour, or week.
+    /// Returns the history of a class, for the last hour or week.
     fn history(&self, asked: &Asked, report: &Report) -> Result<Answer> {
         let refused = |sentence: String| fail(StatusCode::BAD_REQUEST, sentence);
         let (mut link, mut class, mut span, mut since) = (None, None, Span::Hour, None);
@@ -213,12 +213,12 @@ impl Api {
         object(&HistoryOf {
             link,
             class,
-            // It came with the state that is noted next.
+            // A class that is new in this state is not recorded yet.
             told: told.unwrap_or_else(|| Told::nothing(span)),
         })
     }
 
-    /// A stream of states, one as often as they are told.
+    /// Opens a stream with each state that the site publishes.
     fn events(&self, access: Access) -> Result<Answer> {
         let places = &self.streams[access as usize];
         let Some(events) = Events::open(self.states.clone(), places) else {
@@ -239,7 +239,7 @@ impl Api {
     }
 }
 
-/// Whether a count grows within a time.
+/// Returns true if a counter grows within a time.
 async fn grows(count: impl Fn() -> u64, within: Duration) -> bool {
     let before = count();
     let next = async {
@@ -250,7 +250,7 @@ async fn grows(count: impl Fn() -> u64, within: Duration) -> bool {
     timeout(within, next).await.is_ok()
 }
 
-/// Whether a state was told.
+/// Checks that a state has been published.
 fn told(report: &Report) -> Result<()> {
     match report.links.is_empty() {
         false => Ok(()),
@@ -289,7 +289,7 @@ fn find_class<'a>(link: &'a LinkReport, name: &str) -> Result<&'a ClassReport> {
     found.ok_or_else(|| Failure(StatusCode::NOT_FOUND, sentence()))
 }
 
-/// Whether there are the link and the class that a question is about, and the class has flows.
+/// Checks that the link and the class of a request exist, and that the class has flows.
 fn has_flows(report: &Report, question: &Question) -> Result<()> {
     let links = match &question.link {
         Some(link) => vec![find(report, link)?],
@@ -309,7 +309,7 @@ fn has_flows(report: &Report, question: &Question) -> Result<()> {
                 );
                 refused = fail(StatusCode::BAD_REQUEST, sentence);
             }
-            // What another link has of that name says more.
+            // The error of a link that has a class of this name is more specific.
             Err(missing) => refused = refused.and(Err(missing)),
         }
     }
@@ -330,7 +330,7 @@ mod tests {
         let runtime = runtime.enable_time().start_paused(true);
         let runtime = runtime.build().unwrap();
         let rounds = Cell::new(7);
-        // One more at every tenth look, or none.
+        // The counter grows at every tenth call, or never.
         for (more, lives) in [(1, true), (0, false)] {
             let looks = Cell::new(0);
             let count = || {

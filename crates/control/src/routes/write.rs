@@ -1,4 +1,4 @@
-//! What is changed or done in a running site, by whoever waits for what comes of it.
+//! Requests that change or operate a running site; the client waits for the result.
 
 use std::io::{self, ErrorKind::InvalidData};
 use std::path::Path;
@@ -22,8 +22,8 @@ use crate::operate;
 use crate::save::save;
 
 impl Api {
-    /// Makes a change on a thread of its own, which may wait for the site; where `if_match` is given, only
-    /// of the configuration that this names.
+    /// Makes a change on a blocking thread, which may wait for the site. With `if_match`, only if that tag is of the
+    /// running configuration.
     pub(super) async fn change(
         self: Arc<Self>,
         asked: Asked,
@@ -36,7 +36,7 @@ impl Api {
         let (told, answer) = oneshot::channel();
         let thread = thread::Builder::new().name("change".to_owned());
         let started = thread.spawn(move || {
-            // Whoever does not wait any more needs no answer.
+            // A client that has disconnected needs no answer.
             let _ = told.send(self.write(&asked, &body, if_match.as_deref()));
             self.drafts.tidy_up();
         });
@@ -50,7 +50,7 @@ impl Api {
         }
     }
 
-    /// Makes a change, and waits for what comes of it.
+    /// Makes a change and returns its result.
     fn write(&self, asked: &Asked, body: &[u8], if_match: Option<&[u8]>) -> Result<Answer> {
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let edit = |edits: &Edits| {
@@ -144,7 +144,7 @@ impl Api {
         }
     }
 
-    /// Does what is no change of the configuration, or not only that.
+    /// Performs operations that are not changes of the configuration, or not only that.
     fn operate(&self, asked: &Asked, path: &[&str], body: &[u8]) -> Result<Answer> {
         match (&asked.method, path) {
             (&Method::PUT, ["v1", "interfaces", interface, "shaping"]) => {
@@ -173,7 +173,7 @@ impl Api {
         }
     }
 
-    /// Has another configuration take over; where `if_match` is given, only if what runs is that.
+    /// Applies another configuration; with `if_match`, only if that tag is of the running one.
     fn go_on_as(&self, asked: &Asked, source: &Source, if_match: Option<&[u8]>) -> Result<Answer> {
         let also: &[&str] = match source {
             Source::Text(_) => &[],
@@ -192,7 +192,7 @@ impl Api {
                 let base = (!dry).then(|| Arc::clone(&before));
                 let source = beside(source.clone(), grants);
                 match replace(&self.site, source, base, &before) {
-                    // Another change came first.
+                    // Another change was applied in the meantime.
                     Err(Refused::Site(Error::Outdated)) => {}
                     done => return done,
                 }
@@ -202,7 +202,7 @@ impl Api {
         answer(self.grants.despite(breaks, make), listed)
     }
 
-    /// Writes what runs to the file that it was read from.
+    /// Writes the running configuration to its file.
     fn save(&self, asked: &Asked, file: &Path) -> Result<Answer> {
         let mut force = false;
         for (key, value) in &asked.query {
@@ -234,7 +234,7 @@ impl Api {
             Err(SiteError::Unreadable { reason, .. }) if reason.kind() != InvalidData => {
                 return Err(failed(reason));
             }
-            // No text at all.
+            // The file is not text.
             Err(_) => false,
         };
         if !known {
@@ -253,7 +253,7 @@ impl Api {
     }
 }
 
-/// What came of a change, with these of its effects; of one that was refused for grants, which they are.
+/// Returns the answer to a change with the selected effects, or the grants because of which it was rejected.
 fn answer(changed: std::result::Result<Changed, Refused>, listed: Listed) -> Result<Answer> {
     let refused = match changed {
         Ok(mut changed) => {
