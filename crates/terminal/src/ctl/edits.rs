@@ -96,18 +96,18 @@ struct Line {
     command: Command,
 }
 
-/// What a change asks a site for.
+/// The request for a change.
 pub(super) struct Asked {
     pub(super) method: Method,
-    /// The parts of its path.
+    /// The segments of its path.
     path: Vec<String>,
     keys: Map<String, Json>,
-    /// The place of a new filter.
+    /// The position of a new filter.
     at: Option<usize>,
 }
 
 impl Asked {
-    /// Its path, and what follows it.
+    /// Returns its path and query.
     pub(super) fn url(&self) -> String {
         let parts = self.path.iter().map(|part| format!("/{}", encoded(part)));
         let at = self.at.map_or(String::new(), |at| format!("?at={at}"));
@@ -118,7 +118,7 @@ impl Asked {
         Json::Object(self.keys.clone()).to_string()
     }
 
-    /// As one of several.
+    /// Returns it as one of several changes.
     fn step(self) -> Json {
         let mut step =
             json!({ "method": self.method.as_str(), "path": self.path, "keys": self.keys });
@@ -130,7 +130,7 @@ impl Asked {
 }
 
 impl Command {
-    /// Whether it is only to be looked at, and what it may end.
+    /// Returns its options: a dry run, and whether it may break grants.
     pub(super) fn change(&self) -> &Change {
         const NONE: &Change = &Change {
             dry_run: false,
@@ -147,7 +147,7 @@ impl Command {
         }
     }
 
-    /// What it asks for; `place` finds a class that may be named without its link.
+    /// Returns the request for this edit; `place` resolves a class that may be given without its link.
     pub(super) fn asked(&self, place: impl FnOnce(&str) -> Result<Place>) -> Result<Asked> {
         let of = |link: &str, more: &[&str]| {
             let parts = ["v1", "links", link].into_iter();
@@ -202,8 +202,8 @@ impl Command {
     }
 }
 
-/// Changes, a line each as after `fairlane ctl`, as they are asked for together; `places` are the classes
-/// that there are.
+/// Parses changes, one per line as after `fairlane ctl`, into the body of one request. `places` are the existing
+/// classes.
 pub(super) fn together(lines: &str, places: &[Place]) -> Result<Json> {
     let mut places = places.to_vec();
     let mut steps = Vec::new();
@@ -214,7 +214,7 @@ pub(super) fn together(lines: &str, places: &[Place]) -> Result<Json> {
     Ok(steps.into())
 }
 
-/// What a line asks for; nothing of one that is empty.
+/// Parses a line; `None` if it is empty.
 fn step(line: &str, places: &mut Vec<Place>) -> Result<Option<Asked>> {
     let Some(words) = shlex::split(line) else {
         bail!("a quotation mark has no other");
@@ -249,7 +249,7 @@ fn step(line: &str, places: &mut Vec<Place>) -> Result<Option<Asked>> {
     Ok(Some(asked))
 }
 
-/// Keys and values as the file has them; what is no value of its own is a text.
+/// Parses keys and values as in the file; a value that is not TOML is a string.
 fn pairs(written: &[String]) -> Result<Map<String, Json>> {
     let pairs = written.iter().map(|written| {
         let (key, value) = pair(written)?;
@@ -258,7 +258,7 @@ fn pairs(written: &[String]) -> Result<Map<String, Json>> {
     pairs.collect()
 }
 
-/// Key and value.
+/// Splits `KEY=VALUE`.
 pub(super) fn pair(written: &str) -> Result<(&str, &str)> {
     match written.split_once('=') {
         Some(pair) => Ok(pair),

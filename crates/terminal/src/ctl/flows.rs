@@ -6,7 +6,7 @@ use super::show::time;
 use crate::plain::told;
 use crate::{figures, table};
 
-/// A table, or that there is nothing in it.
+/// Returns the table, or a sentence if there are no flows.
 pub(super) fn text(answer: &Json) -> String {
     let flows = answer["flows"].as_array().map_or(&[][..], Vec::as_slice);
     let seconds = answer["seconds"].as_f64().unwrap_or(0.0);

@@ -1,4 +1,4 @@
-//! Grants: asked for, listed, renewed, revoked.
+//! Commands to request, list, renew and revoke grants.
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -11,7 +11,7 @@ use super::{ALL, Change, LISTED, Site, effects, of_link};
 use crate::plain::{plain, told};
 use crate::{figures, output, table};
 
-/// Keys of a request that are no filter's.
+/// Keys of a request that are not conditions of a filter.
 const OWN: [&str; 5] = ["rate", "burst", "delay", "parent", "note"];
 
 #[derive(Clone, Debug, Subcommand)]
@@ -100,13 +100,13 @@ pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
     }
 }
 
-/// A number is seconds.
+/// Parses a lifetime; a plain number is in seconds.
 fn time(written: &str) -> Json {
     let seconds: Option<u64> = written.parse().ok();
     seconds.map_or_else(|| written.into(), Json::from)
 }
 
-/// What is asked for, with the filter in a table of its own.
+/// Returns the request, with the filter in a table of its own.
 fn request(written: &[String], lifetime: &str) -> Result<Json> {
     let mut request = Map::new();
     let mut filter = Map::new();
@@ -122,7 +122,7 @@ fn request(written: &[String], lifetime: &str) -> Result<Json> {
     Ok(request.into())
 }
 
-/// Who has what, and for how long.
+/// Returns a sentence with the grant's guarantees and remaining lifetime.
 fn sentence(grant: &Json) -> String {
     let name = match grant["id"].as_u64() {
         Some(number) => format!("grant {number}"),
@@ -179,7 +179,7 @@ fn listed(all: &Json) -> String {
     table.to_string()
 }
 
-/// Its note, or else its filters.
+/// Returns its note, or else its filters.
 fn flow(grant: &Json) -> String {
     if let Some(note) = grant["note"].as_str() {
         return note.to_owned();

@@ -77,9 +77,9 @@ struct Change {
     effects: Option<usize>,
 }
 
-/// Effects that are listed for people where nothing is said.
+/// Default number of effects listed for people.
 const LISTED: usize = 20;
-/// The word for all of them, which programs are told.
+/// The parameter value that lists all of them, sent for programs.
 const ALL: &str = "all";
 
 #[derive(Clone, Debug, Subcommand)]
@@ -157,7 +157,7 @@ enum Command {
     Watch,
 }
 
-/// Asks, and prints what comes.
+/// Sends the request and prints the answer.
 pub fn run(options: &Options) -> Result<()> {
     let site = Site::new(options)?;
     match &options.command {
@@ -241,11 +241,11 @@ impl Site {
         })
     }
 
-    /// Link and name of a class that may be named without its link.
+    /// Returns link and name of a class, which may be given without its link.
     fn place(&self, class: &str) -> Result<Place> {
         match view::find(&self.places()?, class) {
             Ok(found) => Ok(found),
-            // One that the file need not name.
+            // The class may not be in the file.
             Err(_) => {
                 let state = self.client.json(Method::GET, "/v1/state", "")?;
                 view::find(&view::places(&state), class).map_err(Error::msg)
@@ -253,14 +253,14 @@ impl Site {
         }
     }
 
-    /// Links and classes that the configuration names.
+    /// Returns the links and classes of the configuration.
     fn places(&self) -> Result<Vec<Place>> {
-        // What runs: the state is told later.
+        // The running configuration is current; the published state lags behind it.
         let text = self.client.ask(Method::GET, "/v1/config", "")?;
         Ok(Document::new(&String::from_utf8_lossy(&text))?.places())
     }
 
-    /// The path of such a class.
+    /// Returns the path of such a class.
     fn of_class(&self, class: &str) -> Result<String> {
         let (link, class) = self.place(class)?;
         Ok(of_class(&link, &class))
@@ -313,7 +313,7 @@ impl Site {
         }
     }
 
-    /// Lists the filters of all links, or of one, by their numbers.
+    /// Lists the filters of all links, or of one, with their numbers.
     fn filters(&self, link: Option<&str>) -> Result<()> {
         let text = self.client.ask(Method::GET, "/v1/config", "")?;
         let mut document = Document::new(&String::from_utf8_lossy(&text))?;
@@ -350,7 +350,7 @@ impl Site {
         }
     }
 
-    /// Makes a change, and prints what it does.
+    /// Makes a change and prints its effects.
     fn ask_to_change(
         &self,
         method: Method,
@@ -403,7 +403,7 @@ fn read(file: &PathBuf) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
-/// Puts the name of a file in front of errors in its text.
+/// Prefixes errors in a file's text with the file's name.
 fn in_file(error: Error, file: &Path) -> Error {
     let file = match file.as_os_str() == "-" {
         true => "standard input".into(),
@@ -416,7 +416,7 @@ fn in_file(error: Error, file: &Path) -> Error {
     }
 }
 
-/// What a change does, class by class.
+/// Formats the effects of a change, class by class.
 fn effects(changed: &Json) -> String {
     let applied = changed["applied"].as_bool() == Some(true);
     let last = match applied {

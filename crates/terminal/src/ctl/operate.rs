@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::{Change, Site, of_link};
 use crate::output;
 
-/// How often, and after which time again, a state is looked at that may not tell yet what was done.
+/// Maximum number of queries, and the pause between them, while the state may not show the last operation yet.
 const LOOKS: u32 = 5;
 const SOON: Duration = Duration::from_millis(100);
 
@@ -44,7 +44,7 @@ pub(super) struct Flush {
 }
 
 impl Interface {
-    /// Shapes what leaves by it, or has it pass.
+    /// Turns shaping of its egress on or off.
     pub(super) fn shape(&self, site: &Site, enabled: bool) -> Result<()> {
         let path = format!("/v1/interfaces/{}/shaping", encoded(&self.interface));
         let body = json!({ "enabled": enabled }).to_string();
@@ -64,7 +64,7 @@ impl Interface {
 }
 
 impl Interface {
-    /// Lets go of it.
+    /// Detaches the interface.
     pub(super) fn detach(&self, site: &Site) -> Result<()> {
         let path = format!("/v1/interfaces/{}/detach", encoded(&self.interface));
         let done = site.client.json(Method::POST, &path, "")?;
@@ -79,7 +79,7 @@ impl Interface {
 }
 
 impl Attach {
-    /// Uses it, and prints what that does.
+    /// Attaches the interface and prints the effects.
     pub(super) fn run(&self, site: &Site) -> Result<()> {
         let place = match &self.place {
             Some(place) => place.clone(),
@@ -90,7 +90,7 @@ impl Attach {
         site.ask_to_change(Method::POST, &path, body, &self.change)
     }
 
-    /// Where one of this name is or was, or the only one that was detached.
+    /// Returns the place of the interface with this name, or else that of the only detached interface.
     fn only_place(&self, site: &Site) -> Result<String> {
         for _ in 0..LOOKS {
             let told = site.client.json(Method::GET, "/v1/interfaces", "")?;
@@ -103,7 +103,7 @@ impl Attach {
                 }
                 (Some(only), 1) => return Ok(name(only)),
                 (Some(_), _) => break,
-                // What was done just now is told soon.
+                // A detachment may not be in the published state yet.
                 (None, _) => thread::sleep(SOON),
             }
         }
@@ -115,11 +115,11 @@ impl Attach {
 }
 
 impl Flush {
-    /// Drops it, and prints how much it was.
+    /// Drops the backlog and prints its size.
     pub(super) fn run(&self, site: &Site) -> Result<()> {
         let text = site.client.ask(Method::GET, "/v1/config", "")?;
         let links = Document::new(&String::from_utf8_lossy(&text))?.links();
-        // A class of a link's name is named with its link.
+        // A class with the name of a link must be given with its link.
         let path = match links.contains(&self.what) {
             true => of_link(&self.what),
             false => site.of_class(&self.what)?,

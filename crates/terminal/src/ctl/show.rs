@@ -8,14 +8,14 @@ use crate::plain::told;
 use crate::table::{self, NOT_APPLICABLE, WHY_NOT_APPLICABLE};
 use crate::{configuration, figures};
 
-/// A table, with recent figures where they are known.
+/// Returns the table, with recent figures if they are known.
 pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
     let bypasses = state["bypasses"].as_array().into_iter().flatten();
     let bypasses = bypasses.map(|it| format!("warning: {}", told(it)));
     let mut lines: Vec<String> = bypasses.chain(configuration::notes(state)).collect();
     for link in state["links"].as_array().into_iter().flatten() {
         let rate = |key: &str| figures::rate(link[key].as_f64().unwrap_or(0.0) as u64);
-        // One that does not say so shapes.
+        // A state without the key is of a link that is shaped.
         let open = match link["shaped"].as_bool() {
             Some(false) => format!(", not shaped: {} frames passed by", link["passed_frames"]),
             _ => String::new(),
@@ -86,13 +86,13 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
     lines.join("\n")
 }
 
-/// A time that is told in microseconds; a dash where there is none.
+/// Formats a time in microseconds; a dash if there is none.
 pub(super) fn time(value: &Json) -> String {
     let us = value.as_f64();
     us.map_or("-".to_owned(), |us| figures::time(Nanos((us * 1e3) as u64)))
 }
 
-/// Classes above a class.
+/// Returns the number of classes above a class.
 fn depth(link: &Json, class: &Json) -> usize {
     let named = |name: &str| {
         let classes = link["classes"].as_array();

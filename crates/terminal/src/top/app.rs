@@ -144,12 +144,12 @@ impl App {
         self.waiting.is_none().then(|| self.ask(Ask::Talkers(only)))
     }
 
-    /// There is no stream of states.
+    /// Handles the loss of the stream of states.
     pub(super) fn on_lost(&mut self, reason: String) {
         self.lost = Some(reason);
     }
 
-    /// The site answered, or did not.
+    /// Handles the answer to a request.
     pub(super) fn on_answer(&mut self, number: u64, answer: Result<Json, Refusal>) {
         if self.waiting == Some(number) {
             self.waiting = None;
@@ -197,7 +197,7 @@ impl App {
         }
     }
 
-    /// A change was made, or refused.
+    /// Handles the result of an applied change.
     fn made(&mut self, words: String, answer: Result<Json, Refusal>) {
         match (&mut self.mode, answer) {
             (Mode::Change(change), Ok(_)) if change.stage == Stage::Applying => {
@@ -207,7 +207,7 @@ impl App {
             (Mode::Change(change), Err(refusal)) if change.stage == Stage::Applying => {
                 change.stage = Stage::Typing(Some(refusal.sentence));
             }
-            // The operator did not wait for it.
+            // The operator has closed the dialog.
             (_, Ok(_)) => self.notice = Some(format!("changed: {words}")),
             (_, Err(refusal)) => {
                 self.notice = Some(format!("not changed: {words}: {}", refusal.sentence));
@@ -215,7 +215,7 @@ impl App {
         }
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub(super) fn on_key(&mut self, key: KeyEvent) -> Option<Action> {
         if key.kind == KeyEventKind::Release {
             return None;
@@ -314,7 +314,7 @@ impl App {
                 return Some(action);
             }
             (Stage::Typing(_), _) => typed(&mut change.value, key),
-            // Another value: what this one would do is of no use then.
+            // Editing the value invalidates the displayed effects.
             (Stage::Shown(..), KeyCode::Backspace) => change.stage = Stage::Typing(None),
             (_, code) => self.on_scroll(code),
         }
@@ -384,14 +384,14 @@ impl App {
         self.ask(Ask::Talkers(only))
     }
 
-    /// Looks at the tree otherwise.
+    /// Changes the view of the tree.
     fn look(&mut self, change: impl FnOnce(&mut View)) {
         change(&mut self.view);
         self.arrange();
     }
 
-    /// Folds or unfolds what is selected; without a wish the other of both. What has nothing to fold
-    /// leads to what it is in.
+    /// Folds or unfolds the selected line; without `wish` toggles it. Folding a line that has nothing to fold selects
+    /// its parent.
     fn fold(&mut self, wish: Option<bool>) {
         let (Some(&row), Some(place)) = (self.rows.get(self.selected), self.chosen.clone()) else {
             return;
@@ -413,7 +413,7 @@ impl App {
         }
     }
 
-    /// Only links are left, and what is directly in them.
+    /// Folds everything below links and their top-level classes.
     fn fold_all(&mut self) {
         let Some(state) = &self.state else {
             return;
@@ -440,7 +440,7 @@ impl App {
         self.choose(at);
     }
 
-    /// Makes the lines anew; what was selected stays so, if it is still there.
+    /// Rebuilds the lines and keeps the selection if it still exists.
     fn arrange(&mut self) {
         let Some(state) = &self.state else {
             return;
@@ -458,7 +458,7 @@ impl App {
         self.choose(found.unwrap_or(self.selected));
     }
 
-    /// Selects the first class that is looked for, not what it is in.
+    /// Selects the first class that matches the filter, skipping its ancestors.
     fn find(&mut self) {
         let Some(state) = &self.state else {
             return;
@@ -470,7 +470,7 @@ impl App {
         self.choose(found.unwrap_or(self.selected));
     }
 
-    /// Selects a line, or the last one before it.
+    /// Selects a line, or the last one if there are fewer.
     fn choose(&mut self, at: usize) {
         self.selected = at.min(self.rows.len().saturating_sub(1));
         let chosen = self.selection().map(|(link, class)| {
@@ -480,20 +480,20 @@ impl App {
         self.chosen = chosen;
     }
 
-    /// What is selected.
+    /// Returns the selected link and class.
     pub(super) fn selection(&self) -> Option<(&Link, Option<&Class>)> {
         let row = self.rows.get(self.selected)?;
         let link = self.state.as_ref()?.links.get(row.link)?;
         Some((link, row.class.and_then(|class| link.classes.get(class))))
     }
 
-    /// So many lines of the tree are seen, and what lies over it begins at this line at most.
+    /// Fits the tree to `height` visible lines, and limits the overlay's first line to `most_scroll`.
     pub(super) fn fit(&mut self, height: usize, most_scroll: usize) {
         self.height = height;
         self.most_scroll = most_scroll;
         self.scroll = self.scroll.min(most_scroll);
         let last = (self.selected + 1).saturating_sub(height);
-        // No empty lines below while there are some above.
+        // Leaves no empty lines at the bottom while lines above are hidden.
         let full = self.rows.len().saturating_sub(height);
         self.offset = self.offset.clamp(last, self.selected.max(last)).min(full);
     }
@@ -514,7 +514,7 @@ impl Change {
     }
 }
 
-/// A link or class as it is written.
+/// Formats the name of a link or class.
 pub(super) fn name((link, class): &Place) -> String {
     match class {
         Some(class) => format!("{link}/{class}"),
@@ -529,13 +529,13 @@ fn sentences(told: &Json) -> Vec<String> {
         .collect()
 }
 
-/// Who is promised less comes first.
+/// Sorts effects that reduce a guarantee to the front.
 fn worst_first(mut effects: Effects) -> Effects {
     effects.listed.sort_by_key(|effect| !effect.worse);
     effects
 }
 
-/// Types a key into a line.
+/// Applies a key to the typed text.
 fn typed(line: &mut String, key: KeyEvent) {
     match key.code {
         KeyCode::Backspace => {

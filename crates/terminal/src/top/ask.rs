@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 use super::rows::Place;
 use crate::connection::{of_class, of_link};
 
-/// Most talkers in an answer, and most effects of a change.
+/// Maximum number of talkers in an answer, and of effects of a change.
 const TALKERS: usize = 100;
 const EFFECTS: usize = 100;
 
@@ -20,7 +20,7 @@ pub(super) struct Request {
 /// The kind of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ask {
-    /// Why packets of a class wait.
+    /// The reasons why packets of a class are queued.
     Explain(Place),
     /// The top talkers of a class, a link or the site.
     Talkers(Option<Place>),
@@ -33,24 +33,24 @@ pub(super) enum Ask {
     },
 }
 
-/// Why there is no answer.
+/// A failed request.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
-    /// Of a site that answered.
+    /// The status, if the site answered.
     pub status: Option<u16>,
     pub sentence: String,
 }
 
-/// A flow that sends much.
+/// A top talker.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Talker {
     pub link: String,
     pub class: String,
     pub flow: String,
-    /// Of arrivals, and of departures.
+    /// Rates of arrivals and of departures.
     pub offered_bps: f64,
     pub bps: f64,
-    /// Of what its class sends.
+    /// Its share of what its class sends.
     pub share: f64,
     pub packets: u64,
     /// The median round trip of its TCP in microseconds, if any was seen.
@@ -88,7 +88,7 @@ impl Ask {
         }
     }
 
-    /// Sends the request, and waits for the answer.
+    /// Sends the request and waits for the answer.
     pub(super) fn send(&self, client: &Client) -> Result<Json, Refusal> {
         let (method, path, body) = self.request();
         client.json(method, &path, body).map_err(Refusal::from)
@@ -116,7 +116,7 @@ impl From<ClientError> for Refusal {
 }
 
 impl Talker {
-    /// Those of an answer, as it has them.
+    /// Parses the talkers of an answer, in its order.
     pub(super) fn all(answer: &Json) -> Vec<Talker> {
         let flows = answer["flows"].as_array().into_iter().flatten();
         let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();

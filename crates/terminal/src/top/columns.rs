@@ -11,7 +11,7 @@ use crate::table::NOT_APPLICABLE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Figure {
     Rate,
-    /// The part of the link's rate, with a mark at what is guaranteed.
+    /// The share of the link's rate, with a mark at the guarantee.
     ShareBar,
     Share,
     Guaranteed,
@@ -21,7 +21,7 @@ pub(super) enum Figure {
     P99,
     Max,
     Bound,
-    /// The longest recent delay, as a part of the bound.
+    /// The maximum recent delay as a fraction of the bound.
     DelayBar,
     Worst,
     Late,
@@ -39,7 +39,7 @@ pub(super) struct Column {
     pub figure: Figure,
     pub head: &'static str,
     pub width: u16,
-    /// The lowest stay longest.
+    /// The lowest ranks are omitted last.
     rank: u8,
 }
 
@@ -52,7 +52,7 @@ const fn column(figure: Figure, head: &'static str, width: u16, rank: u8) -> Col
     }
 }
 
-/// All of them, from the left.
+/// All columns, from the left.
 const COLUMNS: [Column; 19] = [
     column(Figure::Rate, "rate", 9, 0),
     column(Figure::ShareBar, "share", 11, 1),
@@ -75,11 +75,11 @@ const COLUMNS: [Column; 19] = [
     column(Figure::Weight, "weight", 6, 18),
 ];
 
-/// Signs before the name.
+/// Width of the signs before the name.
 pub(super) const SIGNS: u16 = 2;
-/// The name has so much before any column is there, and no more before bars are longer.
+/// Width reserved for the name before any column is shown, and its maximum while bars can still grow.
 const NAME: (u16, u16) = (14, 48);
-/// The longest bar.
+/// Maximum width of a bar.
 const BAR: u16 = 30;
 
 /// The columns that fit a line.
@@ -89,7 +89,7 @@ pub(super) struct Fitting {
     pub columns: Vec<Column>,
 }
 
-/// The columns that fit `width`, where names are up to `longest` wide.
+/// Returns the columns that fit `width` if names are up to `longest` wide.
 pub(super) fn fitting(width: u16, longest: u16) -> Fitting {
     let width = width.saturating_sub(SIGNS);
     let mut by_rank = COLUMNS;
@@ -117,14 +117,14 @@ pub(super) fn fitting(width: u16, longest: u16) -> Fitting {
             rest -= more;
         }
     }
-    // What nobody needs goes to the names.
+    // The name gets the remaining width.
     Fitting {
         name: name + rest,
         columns,
     }
 }
 
-/// A text of a class, and how it is meant. Bars have none.
+/// Returns the text of a class and its meaning. Bars have no text.
 pub(super) fn of_class(figure: Figure, class: &Class) -> (String, Mood) {
     let late = match class.beyond {
         true => Mood::Alarm,
@@ -169,7 +169,7 @@ pub(super) fn of_class(figure: Figure, class: &Class) -> (String, Mood) {
     }
 }
 
-/// A text of a link; none where only classes have one.
+/// Returns the text of a link; empty if only classes have the figure.
 pub(super) fn of_link(figure: Figure, link: &Link) -> String {
     let sum = |of: fn(&Class) -> f64| link.top().map(of).sum::<f64>();
     match figure {
@@ -206,12 +206,12 @@ fn optional(value: Option<f64>, tell: fn(f64) -> String) -> String {
     value.map_or("-".to_owned(), tell)
 }
 
-/// A rate in bit/s.
+/// Formats a rate in bit/s.
 pub(super) fn rate(bps: f64) -> String {
     figures::rate(bps.round() as u64)
 }
 
-/// A time in microseconds.
+/// Formats a time in microseconds.
 pub(super) fn micros(us: f64) -> String {
     figures::time(Nanos((us * 1e3) as u64))
 }

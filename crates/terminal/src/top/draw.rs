@@ -10,7 +10,7 @@ use super::over::Over;
 use super::rows::{Fold, Row};
 use super::state::{Class, Link, State};
 
-/// The lines that there are, from the top; on a low terminal the tree goes last.
+/// The parts of the display, from the top; on a low terminal the tree is omitted last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines {
     interfaces: Option<u16>,
@@ -43,7 +43,7 @@ impl Lines {
     }
 }
 
-/// Lines of the tree that a terminal shows, and the most that what lies over it may be scrolled.
+/// Returns the number of visible tree lines, and the maximum scroll position of the overlay.
 pub(super) fn sizes(app: &App, area: Rect) -> (usize, usize) {
     let over = Over::of(app, area);
     (
@@ -91,7 +91,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, look: Look) {
     }
 }
 
-/// `1:02:03`.
+/// Formats a duration as `1:02:03`.
 fn clock(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
@@ -130,7 +130,7 @@ fn title(pen: &mut Pen<'_>, app: &App, width: u16) {
     pen.cut((0, 0), width, &parts.join(between), Mood::Strong);
 }
 
-/// Unsaved changes, and losses at the interfaces, recent ones in front.
+/// Draws unsaved changes, and losses at the interfaces, recent ones first.
 fn interfaces(pen: &mut Pen<'_>, state: &State, (y, width): (u16, u16)) {
     let mut parts = Vec::new();
     let mut mood = Mood::Quiet;
@@ -232,7 +232,7 @@ fn tree(pen: &mut Pen<'_>, app: &App, state: &State, lines: Lines, width: u16) {
     }
 }
 
-/// The width of the longest name with what stands before it.
+/// Returns the width of the longest name with its indentation.
 fn longest(app: &App, state: &State) -> u16 {
     let widths = app.rows.iter().map(|row| {
         let link = &state.links[row.link];
@@ -253,7 +253,7 @@ fn link_name(link: &Link) -> String {
     format!("{} to {}{passes}", link.name, link.to)
 }
 
-/// The name of a line, where it is in the tree.
+/// Draws the name of a line, indented by its depth.
 fn named(pen: &mut Pen<'_>, width: u16, y: u16, row: Row, name: &str, mood: Mood) {
     let signs = pen.look.signs();
     let fold = match row.fold {
@@ -261,7 +261,7 @@ fn named(pen: &mut Pen<'_>, width: u16, y: u16, row: Row, name: &str, mood: Mood
         Fold::Open => signs.open,
         Fold::Closed => signs.closed,
     };
-    // Deep in the tree, its name is more than its place.
+    // Deep in the tree the indentation is limited to leave space for the name.
     let indent = u16::try_from(2 * row.depth)
         .unwrap_or(u16::MAX)
         .min(width / 3);
@@ -344,7 +344,7 @@ fn class_line(
     }
 }
 
-/// Violations of guarantees, and ceilings in effect.
+/// Draws the signs of violated guarantees and of ceilings in effect.
 fn signs(pen: &mut Pen<'_>, y: u16, [late, low, held]: [bool; 3]) {
     if late {
         pen.text((0, y), 1, "!", Mood::Alarm);
@@ -356,7 +356,7 @@ fn signs(pen: &mut Pen<'_>, y: u16, [late, low, held]: [bool; 3]) {
     }
 }
 
-/// What columns leave out of the selected line.
+/// Draws figures of the selected line that the columns omit.
 fn detail(pen: &mut Pen<'_>, app: &App, lines: Lines, width: u16) {
     let (top, height) = lines.detail;
     let Some((link, class)) = app.selection() else {
@@ -427,7 +427,7 @@ fn class_detail(link: &Link, class: &Class) -> String {
     parts.join(", ")
 }
 
-/// The keys, the typed text, or the result of the last change.
+/// Draws the keys, the typed text, or the result of the last change.
 fn foot(pen: &mut Pen<'_>, app: &App, y: u16, width: u16) {
     match (&app.mode, &app.notice) {
         (Mode::Filter(_), _) => {

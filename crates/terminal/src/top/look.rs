@@ -1,5 +1,4 @@
-//! How things look: colours and signs, as far as the terminal has them, and text that it does not
-//! take for commands.
+//! The appearance: colours and symbols that the terminal supports, and text that contains no control sequences.
 
 use std::borrow::Cow;
 
@@ -9,30 +8,30 @@ use ratatui_core::style::{Color, Modifier, Style};
 
 use crate::plain;
 
-/// Longest text in a line, whatever the width: a letter may carry any number of marks.
+/// Maximum length of a text in a line for any width: a letter may carry any number of combining marks.
 const LONGEST: usize = 1_000;
 
-/// How something is meant.
+/// The meaning of a text, which determines its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mood {
-    /// Nothing to look at.
+    /// Not noteworthy.
     Quiet,
     Plain,
     Strong,
     Good,
     Warn,
-    /// A promise was not kept.
+    /// A violated guarantee.
     Alarm,
-    /// What the keys lead to.
+    /// The selection.
     Selected,
     Head,
 }
 
-/// What the terminal has.
+/// The capabilities of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub colours: bool,
-    /// Letters beyond ASCII.
+    /// Characters beyond ASCII.
     pub unicode: bool,
 }
 
@@ -45,14 +44,14 @@ impl Default for Look {
     }
 }
 
-/// Signs, with letters beyond ASCII or without.
+/// Symbols, in Unicode or in ASCII.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signs {
     pub open: &'static str,
     pub closed: &'static str,
     pub cut: &'static str,
     pub between: &'static str,
-    /// From an eighth of a cell to a whole one.
+    /// From an eighth of a cell to a full one.
     pub blocks: &'static [&'static str],
     pub tick: &'static str,
     pub corners: [&'static str; 4],
@@ -85,7 +84,7 @@ const ASCII: Signs = Signs {
 };
 
 impl Look {
-    /// By the environment: `NO_COLOR`, and the first of the variables that say the encoding.
+    /// Reads the environment: `NO_COLOR`, and the first variable that names the encoding.
     pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> Look {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -124,14 +123,14 @@ impl Look {
     }
 }
 
-/// Writes on the terminal, and nowhere beside it.
+/// Draws within the bounds of a terminal.
 pub(super) struct Pen<'a> {
     pub buffer: &'a mut Buffer,
     pub look: Look,
 }
 
 impl Pen<'_> {
-    /// Writes at most `width` cells of a text, and says how many.
+    /// Writes at most `width` cells of a text, and returns how many it took.
     pub(super) fn text(&mut self, (x, y): (u16, u16), width: u16, text: &str, mood: Mood) -> u16 {
         if !self.buffer.area.contains(Position { x, y }) {
             return 0;
@@ -142,7 +141,7 @@ impl Pen<'_> {
         end - x
     }
 
-    /// The same; a text that is cut off ends with a sign that says so.
+    /// Writes a text; one that is cut off ends with a symbol.
     pub(super) fn cut(&mut self, at: (u16, u16), width: u16, text: &str, mood: Mood) {
         let whole = console::measure_text_width(&plain(text)) <= width.into();
         if whole || width == 0 {
@@ -153,13 +152,13 @@ impl Pen<'_> {
         self.text((at.0 + written, at.1), 1, self.look.signs().cut, mood);
     }
 
-    /// The same, at the right of its cells; one that is longer begins at their left.
+    /// Writes a text right-aligned; one that is too long is aligned left.
     pub(super) fn right(&mut self, (x, y): (u16, u16), width: u16, text: &str, mood: Mood) {
         let long = console::measure_text_width(text).min(width.into()) as u16;
         self.text((x + width - long, y), long, text, mood);
     }
 
-    /// A bar of `part` of its cells, with a mark at `tick` of them.
+    /// Draws a bar over `part` of its cells, with a mark at `tick`.
     pub(super) fn bar(
         &mut self,
         (x, y): (u16, u16),
@@ -173,7 +172,7 @@ impl Pen<'_> {
         let mut filled =
             (part.clamp(0.0, 1.0) * (usize::from(width) * steps) as f64).round() as usize;
         if part > 0.0 {
-            // Little is more than nothing.
+            // A small value is distinguishable from zero.
             filled = filled.max(1);
         }
         for cell in 0..width {
@@ -192,14 +191,14 @@ impl Pen<'_> {
         }
     }
 
-    /// Has what is written there look otherwise, too.
+    /// Restyles what is already drawn.
     pub(super) fn over(&mut self, area: Rect, mood: Mood) {
         let style = self.look.style(mood);
         self.buffer.set_style(area, style);
     }
 }
 
-/// Text as a terminal [may show](plain::plain) it, up to its longest.
+/// Returns text that is [safe](plain::plain) for a terminal, up to the maximum length.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LONGEST) {
         None => plain::plain(text),
@@ -207,7 +206,7 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Lines of at most `width` letters, broken between words.
+/// Splits text into lines of at most `width` letters, broken between words.
 pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
     let width = usize::from(width.max(1));
     let mut lines: Vec<String> = vec![String::new()];
@@ -218,7 +217,7 @@ pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
             lines.push(String::new());
             long = 0;
         }
-        // The last line is empty where a word is too long for any.
+        // The last line is empty if a word is too long for any.
         while letters.len() > width {
             let rest = letters.split_off(width);
             put(&mut lines, letters);

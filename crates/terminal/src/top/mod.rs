@@ -1,4 +1,4 @@
-//! `fairlane top`: a running site on the whole terminal, as it changes.
+//! `fairlane top`: a live full-screen view of a running site.
 
 mod app;
 mod ask;
@@ -39,16 +39,16 @@ mean. A change, as all others, first tells what it does to what classes are prom
 
 `fairlane ctl show` prints the same once, `fairlane ctl watch` each state as JSON.";
 
-/// How often the age of the figures is looked at.
+/// Interval at which the age of the figures is checked.
 const TICK: Duration = Duration::from_secs(1);
-/// How soon a site that went is asked again.
+/// Pause before reconnecting to a lost site.
 const AGAIN: Duration = Duration::from_secs(1);
-/// News that wait at most: where the terminal takes nothing, whoever tells them waits, too.
+/// Capacity of the event queue. If the terminal blocks, the queue fills and its senders block too.
 const WAITING: usize = 16;
-/// News that are taken in before the next picture.
+/// Maximum number of events handled before the next drawing.
 const AT_ONCE: usize = 64;
 
-/// How long the program may take to end, in moments.
+/// Time limit for ending the program: a number of intervals.
 const PATIENCE: u32 = 20;
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -60,25 +60,25 @@ pub struct Options {
     connection: Connection,
 }
 
-/// What happens.
+/// An event.
 enum News {
     State(Box<State>),
-    /// There is no stream of states, and why.
+    /// The stream of states ended, with the reason.
     Lost(String),
     Answer(u64, Result<Json, Refusal>),
     Key(KeyEvent),
-    /// The terminal has another size.
+    /// The size of the terminal changed.
     Resized,
-    /// The program is asked to end.
+    /// A signal asks the program to end.
     End,
 }
 
-/// Shows a site until the operator has seen enough.
+/// Shows a site until the operator quits.
 ///
 /// # Errors
 ///
-/// Standard output is no terminal, the terminal cannot be set up or drawn on, and, at the start,
-/// there is no site.
+/// Standard output is not a terminal, the terminal cannot be set up or drawn on, or the site cannot be reached at the
+/// start.
 pub fn run(options: &Options) -> Result<()> {
     let target = options.connection.target()?;
     if !stdout().is_terminal() {
@@ -108,7 +108,7 @@ pub fn run(options: &Options) -> Result<()> {
         answers(&client, &asked, &tell)
     })?;
     let mut screen = Screen::open()?;
-    // From now on there are keys that are no lines.
+    // From here on keys are events, not lines.
     start("keys", &tell, |tell| keys(&tell))?;
     show(
         &mut screen,
@@ -116,16 +116,16 @@ pub fn run(options: &Options) -> Result<()> {
         Look::of(variable),
         &news,
         |request| {
-            // The thread that answers lives as long as the program.
+            // The answering thread lives as long as the program.
             let _ = ask.send(request);
         },
     )
 }
 
-/// Ends the program, also where the terminal takes nothing and whoever draws waits for it.
+/// Ends the program even if the terminal blocks the drawing thread.
 fn end_soon(tell: &SyncSender<News>) {
     for _ in 0..PATIENCE {
-        // It may be full for a while.
+        // The queue may be full for a while.
         let _ = tell.try_send(News::End);
         thread::sleep(MOMENT);
     }
@@ -133,7 +133,7 @@ fn end_soon(tell: &SyncSender<News>) {
     process::exit(0);
 }
 
-/// Runs a part of the program that tells news, on a thread of its own.
+/// Runs a source of events on its own thread.
 fn start(
     name: &str,
     tell: &SyncSender<News>,
@@ -147,7 +147,7 @@ fn start(
     Ok(())
 }
 
-/// Draws what is known, and does what keys say, until the end.
+/// Draws the display and handles events until the end.
 fn show(
     screen: &mut Screen,
     app: &mut App,
@@ -184,7 +184,7 @@ fn show(
                     app.on_answer(number, answer);
                     None
                 }
-                // The next picture has the size of the terminal.
+                // The next drawing adapts to the size of the terminal.
                 News::Resized => None,
                 News::End => return Ok(()),
             };
@@ -200,8 +200,8 @@ fn show(
     }
 }
 
-/// The state at the start; nothing yet where the site has just started. Who cannot be reached then
-/// is most likely misspelt.
+/// Returns the state at the start; `None` if the site has just started. If the site cannot be reached then, its address
+/// is probably wrong.
 fn first(target: &Target) -> Result<Option<State>> {
     let client = Client::new(target.clone()).context("starting to wait")?;
     match client
@@ -216,7 +216,7 @@ fn first(target: &Target) -> Result<Option<State>> {
     }
 }
 
-/// Tells each state; after the site has gone, those of the next one there.
+/// Sends each state as an event; reconnects after the site has ended.
 fn states(target: &Target, tell: &SyncSender<News>) {
     loop {
         let mut heard = true;
@@ -239,7 +239,7 @@ fn states(target: &Target, tell: &SyncSender<News>) {
     }
 }
 
-/// Asks one question after the other.
+/// Sends requests one at a time and their answers as events.
 fn answers(client: &Client, asked: &Receiver<Request>, tell: &SyncSender<News>) {
     for Request { number, what } in asked {
         let answer = Ask::send(&what, client);
@@ -249,7 +249,7 @@ fn answers(client: &Client, asked: &Receiver<Request>, tell: &SyncSender<News>) 
     }
 }
 
-/// Tells each key, until the terminal is gone.
+/// Sends each key as an event until the terminal is closed.
 fn keys(tell: &SyncSender<News>) {
     loop {
         let news = match read() {

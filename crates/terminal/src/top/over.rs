@@ -9,11 +9,11 @@ use super::columns;
 use super::look::{Mood, Pen, plain, wrapped};
 use crate::effects::{self, Effects};
 
-/// Its greatest width.
+/// Maximum width.
 const WIDTH: u16 = 110;
-/// Beside and around the text, if there is room for that.
+/// Margin around the text, if the terminal is large enough.
 const FRAME: u16 = 2;
-/// Below this there is no room.
+/// Size below which there is no margin.
 const TINY: (u16, u16) = (30, 8);
 
 const HELP: &[&str] = &[
@@ -41,7 +41,7 @@ const HELP: &[&str] = &[
     "A folded line has the signs of all below it.",
 ];
 
-/// Lines, and where they are.
+/// The lines and their position.
 #[derive(Clone, Debug)]
 pub(super) struct Over {
     area: Rect,
@@ -77,7 +77,7 @@ impl Over {
             ),
         };
         let around = if framed { 2 } else { 0 };
-        // The line that says what keys do stays.
+        // The line with the keys stays visible.
         let most = area.height.saturating_sub(1);
         let needed = u16::try_from(lines.len()).unwrap_or(u16::MAX);
         let height = needed.saturating_add(around).min(most);
@@ -174,7 +174,7 @@ fn plainly(lines: impl IntoIterator<Item = String>) -> Vec<(String, Mood)> {
 
 fn help(width: u16) -> Vec<(String, Mood)> {
     let lines = HELP.iter().flat_map(|&line| {
-        // Columns stay columns where they fit.
+        // Tables keep their columns if they fit.
         match line.len() <= width.into() {
             true => vec![line.to_owned()],
             false => wrapped(line, width),
@@ -273,7 +273,7 @@ fn of_change(change: &Change, app: &App, width: u16) -> Vec<(String, Mood)> {
     lines
 }
 
-/// The value that it has.
+/// Returns the current value.
 fn present(change: &Change, app: &App) -> Option<String> {
     let (link, class) = &change.place;
     let link = app.state.as_ref()?.link(link)?;
@@ -291,7 +291,7 @@ fn present(change: &Change, app: &App) -> Option<String> {
     })
 }
 
-/// The effects of a change on the guarantees of classes.
+/// Formats the effects of a change on the guarantees of classes.
 fn promises(effects: &Effects, width: u16) -> Vec<(String, Mood)> {
     if effects.total == 0 {
         let nothing = "no guarantees would change";
@@ -321,7 +321,7 @@ fn promises(effects: &Effects, width: u16) -> Vec<(String, Mood)> {
     lines
 }
 
-/// A table whose first column is a name; columns that do not fit are left out from the right.
+/// Formats a table whose first column is a name; columns that do not fit are omitted from the right.
 fn aligned<const N: usize>(
     head: [String; N],
     rows: Vec<([String; N], Mood)>,

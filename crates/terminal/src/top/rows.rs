@@ -1,14 +1,14 @@
-//! Which lines of the tree are there, and in which order.
+//! The visible lines of the tree and their order.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use super::state::{Class, Link, State};
 
-/// A link, or a class of it.
+/// A link, or one of its classes.
 pub(super) type Place = (String, Option<String>);
 
-/// What the children of a link or class are sorted by.
+/// The order of the children of a link or class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
@@ -20,7 +20,7 @@ pub(super) enum Sort {
     Queue,
 }
 
-/// In the order in which they are gone through.
+/// The orders through which a key cycles.
 const SORTS: [(Sort, &str); 6] = [
     (Sort::File, "file"),
     (Sort::Rate, "rate"),
@@ -41,7 +41,7 @@ impl Sort {
         found.map_or("", |&(_, name)| name)
     }
 
-    /// What stands above, first: the most of what is counted.
+    /// Compares classes in this order: largest counts first.
     fn order(self, a: &Class, b: &Class) -> Ordering {
         let drops = |class: &Class| class.since.map_or(0.0, |since| since.drops);
         match self {
@@ -55,7 +55,7 @@ impl Sort {
     }
 }
 
-/// Whether what is below a line is shown.
+/// The state of the lines below a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
     Nothing,
@@ -63,28 +63,28 @@ pub(super) enum Fold {
     Closed,
 }
 
-/// A line of the tree: places in the state.
+/// A line of the tree, as indices into the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub link: usize,
     pub class: Option<usize>,
-    /// Lines above it in the tree.
+    /// Its depth in the tree.
     pub depth: usize,
     pub fold: Fold,
 }
 
-/// How the tree is looked at.
+/// The view of the tree: order, filter and folded lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub sort: Sort,
     pub reversed: bool,
-    /// Only classes whose name has this, and what they are in.
+    /// Shows only classes whose name contains this text, and their ancestors.
     pub filter: String,
     pub folded: HashSet<Place>,
 }
 
 impl View {
-    /// The lines, links in the order of the file. O(classes), and sorting.
+    /// Returns the lines, with links in the order of the file. O(classes), plus sorting.
     pub(super) fn rows(&self, state: &State) -> Vec<Row> {
         let mut rows = Vec::new();
         for (at, link) in state.links.iter().enumerate() {
@@ -95,7 +95,7 @@ impl View {
 
     fn add(&self, at: usize, link: &Link, rows: &mut Vec<Row>) {
         let shown = self.matching(link);
-        // The last of them is the link's own.
+        // The last entry is the link's own.
         let root = link.classes.len();
         let mut children = vec![Vec::new(); root + 1];
         for (place, class) in link.classes.iter().enumerate() {
@@ -108,7 +108,7 @@ impl View {
             let name = class.map(|class| link.classes[class].name.clone());
             let fold = match children[place].is_empty() {
                 true => Fold::Nothing,
-                // What is looked for is shown.
+                // Matches of the filter are always visible.
                 false if !self.filter.is_empty() => Fold::Open,
                 false if self.folded.contains(&(link.name.clone(), name)) => Fold::Closed,
                 false => Fold::Open,
@@ -128,7 +128,7 @@ impl View {
             }
             let mut below = children[next.class.unwrap_or(root)].clone();
             below.sort_by(|&a, &b| self.sort.order(&link.classes[a], &link.classes[b]));
-            // The first is taken from the stack first.
+            // The top of the stack comes first.
             if !self.reversed {
                 below.reverse();
             }
@@ -136,13 +136,13 @@ impl View {
         }
     }
 
-    /// Whether a class is looked for.
+    /// Returns true if the class matches the filter.
     pub(super) fn matches(&self, class: &Class) -> bool {
         let name = class.name.to_lowercase();
         name.contains(&self.filter.to_lowercase())
     }
 
-    /// The classes to show: those that match, and those above them.
+    /// Returns which classes to show: matches and their ancestors.
     fn matching(&self, link: &Link) -> Vec<bool> {
         if self.filter.is_empty() {
             return vec![true; link.classes.len()];

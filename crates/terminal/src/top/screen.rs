@@ -32,7 +32,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes over the terminal at standard output. A panic gives it back, too, before it is told.
+    /// Takes over the terminal at standard output. A panic restores it before its message is printed.
     pub(super) fn open() -> Result<Screen> {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panicked| {
@@ -47,13 +47,13 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws a picture; only what changed is sent.
+    /// Draws a frame; only differences are sent.
     pub(super) fn draw(&mut self, picture: impl FnOnce(&mut Frame<'_>)) -> Result<()> {
         let drawn = self.terminal.draw(picture).map(|_| ());
         drawn.context("drawing")
     }
 
-    /// Has the next picture sent as a whole.
+    /// Sends the next frame as a whole.
     pub(super) fn forget(&mut self) -> Result<()> {
         let size = self
             .terminal
@@ -62,7 +62,7 @@ impl Screen {
         self.terminal.resize(size.into()).context("drawing")
     }
 
-    /// Gives the terminal back, and stops the program until it is continued.
+    /// Restores the terminal and stops the program until it is continued.
     pub(super) fn suspend(&mut self) -> Result<()> {
         give_back();
         raise(SIGTSTP).context("stopping")?;
@@ -83,10 +83,10 @@ fn take() -> io::Result<()> {
     execute!(stdout(), EnterAlternateScreen, Hide)
 }
 
-/// Once is enough: a second time would move the cursor.
+/// Restores the terminal once: a second time would move the cursor.
 fn give_back() {
     if TAKEN.swap(false, Ordering::AcqRel) {
-        // A terminal that was closed needs nothing any more.
+        // A closed terminal needs no restoring.
         let _ = execute!(
             stdout(),
             SetAttribute(Attribute::Reset),
@@ -97,12 +97,12 @@ fn give_back() {
     }
 }
 
-/// Gives back what can be given back of a terminal that takes nothing.
+/// Restores the mode of a terminal that accepts no output.
 pub(super) fn abandon() {
     let _ = disable_raw_mode();
 }
 
-/// Pictures as ANSI sequences. All of a picture is written at once.
+/// Encodes frames as ANSI sequences, each written at once.
 struct Ansi {
     out: BufWriter<Stdout>,
 }
@@ -122,7 +122,7 @@ impl Backend for Ansi {
     where
         I: Iterator<Item = (u16, u16, &'a Cell)>,
     {
-        // Where the terminal would write next, and how.
+        // The terminal's current position and style.
         let (mut next, mut looks) = (None, None);
         for (x, y, cell) in content {
             if next != Some((x, y)) {
@@ -157,7 +157,7 @@ impl Backend for Ansi {
     }
 
     fn get_cursor_position(&mut self) -> io::Result<Position> {
-        // Nobody asks for it but a picture in the midst of other text.
+        // Only inline viewports use the cursor's position.
         Ok(Position::ORIGIN)
     }
 
@@ -181,10 +181,10 @@ impl Backend for Ansi {
         queue!(self.out, Clear(region))
     }
 
-    /// Of the terminal that is drawn on, whichever the program belongs to.
+    /// Returns the size of the terminal at standard output, even if it is not the controlling one.
     fn size(&self) -> io::Result<Size> {
         let (height, width) = Term::stdout().size_checked().unwrap_or((0, 0));
-        // One that does not say has the size that terminals had.
+        // 80x24 if the terminal reports no size.
         let or = |known: u16, usual| if known == 0 { usual } else { known.min(MOST) };
         Ok(Size::new(or(width, 80), or(height, 24)))
     }
@@ -214,7 +214,7 @@ fn attributes(modifier: Modifier) -> impl Iterator<Item = Attribute> {
     set.map(|(_, attribute)| attribute)
 }
 
-/// The colours that are used, of the sixteen that every terminal has.
+/// Maps the colours in use to the sixteen standard ones.
 fn colour(colour: Color) -> crossterm::style::Color {
     use crossterm::style::Color as Ansi;
     match colour {

@@ -1,4 +1,4 @@
-//! What the site told, as far as it is shown.
+//! The displayed part of a site's state.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,15 @@ use serde_json::Value as Json;
 
 use crate::configuration;
 
-/// Below this part of its guaranteed rate a class counts as being below it.
+/// The part of its guaranteed rate below which a class counts as short of it.
 const KEPT: f64 = 0.95;
 
 /// A state of a site.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// Since the start of the site.
+    /// Time since the start of the site.
     pub seconds: f64,
-    /// The time that what happened lately is about.
+    /// The length of the interval of recent figures.
     pub recent_seconds: f64,
     pub interfaces: Vec<Interface>,
     pub links: Vec<Link>,
@@ -22,17 +22,17 @@ pub(super) struct State {
     pub notes: Vec<String>,
 }
 
-/// What an interface lost.
+/// The losses of an interface.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interface {
     pub name: String,
-    /// Arrived and not received.
+    /// Frames that arrived but were not received.
     pub lost: u64,
-    /// Dropped as they arrived.
+    /// Frames dropped at ingress.
     pub early: u64,
-    /// Of both, lately.
+    /// Recent frames of both kinds.
     pub recently: u64,
-    /// Not sent, for whatever reason.
+    /// Frames not sent, for any reason.
     pub refused: u64,
     /// Whether it is used.
     pub attached: bool,
@@ -46,9 +46,9 @@ pub(super) struct Link {
     pub rate_bps: f64,
     pub bps: f64,
     pub queued: u64,
-    /// Longer than the link carries.
+    /// Frames longer than the link's maximum.
     pub oversized: u64,
-    /// Whether it is shaped now; else frames pass by its classes.
+    /// True if it is shaped; otherwise frames bypass its classes.
     pub shaped: bool,
     /// The protocol of many of its frames, if no filter looks into it.
     pub opaque_protocol: Option<String>,
@@ -63,16 +63,16 @@ pub(super) struct Delay {
     pub max: f64,
 }
 
-/// What a class is promised, and what it has. Rates are in bit/s, delays in microseconds.
+/// A class: its guarantees and its statistics. Rates are in bit/s, delays in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Class {
     pub name: String,
-    /// The place of the class above it.
+    /// The index of its parent.
     pub parent: Option<usize>,
     pub depth: usize,
-    /// Whether packets wait here, not in classes below.
+    /// True if packets are queued here, not in classes below.
     pub queues: bool,
-    /// As the file says it.
+    /// The weight from the file.
     pub weight: Option<u64>,
     pub guaranteed_bps: Option<f64>,
     pub ceil_bps: Option<f64>,
@@ -81,11 +81,11 @@ pub(super) struct Class {
     pub exceeds: bool,
     pub no_bound: Option<String>,
     pub bps: f64,
-    /// Its part of what the link sent.
+    /// Its share of the link's throughput.
     pub share: f64,
-    /// Lately.
+    /// Recent delays.
     pub delay: Option<Delay>,
-    /// The longest since the start.
+    /// The maximum since the start.
     pub worst_us: Option<f64>,
     pub queued: u64,
     pub queued_bytes: u64,
@@ -93,21 +93,21 @@ pub(super) struct Class {
     pub offered_bytes: u64,
     pub dropped: u64,
     pub marked: u64,
-    /// Times that its ceiling held it lately.
+    /// Recent number of times that its ceiling held it back.
     pub held: u64,
-    /// States in which its bound was missed.
+    /// States in which its bound was violated.
     pub violations: u64,
-    /// Its bound was missed lately.
+    /// Its bound was violated recently.
     pub beyond: bool,
-    /// Since the state before; nothing where there is none.
+    /// Rates since the previous state; `None` for the first one.
     pub since: Option<Since>,
-    /// It has been offered its guaranteed rate and had packets waiting, and sent less.
+    /// Its offered load reached its guaranteed rate and it was backlogged, but it sent less.
     pub low: bool,
-    /// What is to be told of it and the classes below it, where they are folded away.
+    /// Violations of it and of the classes below it, shown if those are folded.
     pub below: Below,
 }
 
-/// What became of a class since the state before, a second.
+/// Rates of a class since the previous state, per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Since {
     pub offered_bps: f64,
@@ -120,7 +120,7 @@ pub(super) struct Since {
 pub(super) struct Below {
     pub beyond: bool,
     pub low: bool,
-    /// The longest delay of late, as a part of the bound.
+    /// The maximum recent delay as a fraction of the bound.
     pub of_bound: f64,
 }
 
@@ -138,7 +138,7 @@ fn list<'a, T>(of: &'a Json, key: &str, one: impl Fn(&'a Json) -> T + 'a) -> Vec
 }
 
 impl State {
-    /// What a site told; what it did not tell is zero. O(classes).
+    /// Parses a site's state; missing figures are zero. O(classes).
     pub(super) fn of(told: &Json) -> State {
         State {
             seconds: told["seconds"].as_f64().unwrap_or(0.0),
@@ -149,11 +149,11 @@ impl State {
         }
     }
 
-    /// Notes what happened since the state before, and what that says of the promises. O(classes).
+    /// Computes the changes since the previous state, and checks guarantees against them. O(classes).
     pub(super) fn follow(&mut self, before: Option<&State>) {
         let seconds = before.map_or(0.0, |before| self.seconds - before.seconds);
         for link in &mut self.links {
-            // A site that was started again counts from zero.
+            // A restarted site counts from zero.
             let former = before.filter(|_| seconds > 0.0);
             let former = former.and_then(|state| state.link(&link.name));
             let former: HashMap<&str, &Class> = former
@@ -213,7 +213,7 @@ impl Link {
         };
         let mut places = HashMap::new();
         for (place, told) in told["classes"].as_array().into_iter().flatten().enumerate() {
-            // A parent comes before its children: there is no circle.
+            // A parent precedes its children, so there is no cycle.
             let parent = told["parent"].as_str();
             let parent = parent.and_then(|parent| places.get(parent).copied());
             link.classes[place].parent = parent;
@@ -243,12 +243,12 @@ impl Link {
         }
     }
 
-    /// The place of a class.
+    /// Returns the index of a class.
     pub(super) fn place(&self, name: &str) -> Option<usize> {
         self.classes.iter().position(|class| class.name == name)
     }
 
-    /// Classes without a parent.
+    /// Returns the classes without a parent.
     pub(super) fn top(&self) -> impl Iterator<Item = &Class> {
         self.classes.iter().filter(|class| class.parent.is_none())
     }
@@ -278,7 +278,7 @@ impl Class {
             offered_bytes: count(told, "offered_bytes"),
             dropped: count(told, "dropped") + count(told, "discarded") + count(told, "early"),
             marked: count(told, "marked"),
-            // One without a ceiling tells of those below it.
+            // An inner class without a ceiling only sums up the classes below it.
             held: match told["kind"] == "inner" && told["ceil_bps"].is_null() {
                 true => 0,
                 false => count(recent, "throttled"),
@@ -299,15 +299,15 @@ impl Class {
             marks: rate(self.marked, before.marked),
         };
         self.since = Some(since);
-        // Packets that waited at both ends need not have waited in between: only who was offered
-        // enough all the time is looked at. Who is held by a ceiling of its own is not promised more.
+        // A class backlogged at both ends need not have been backlogged in between, so its offered load must have
+        // reached the guarantee. A class held back by its own ceiling is not guaranteed more.
         let waits = self.queues && self.queued > 0 && before.queued > 0 && self.held == 0;
         self.low = self.guaranteed_bps.is_some_and(|guaranteed| {
             waits && since.offered_bps >= guaranteed && self.bps < KEPT * guaranteed
         });
     }
 
-    /// The longest recent delay, as a part of the bound; none while that does not apply.
+    /// Returns the maximum recent delay as a fraction of the bound; `None` while the bound does not apply.
     pub(super) fn of_bound(&self) -> Option<f64> {
         let (delay, bound) = (self.delay?, self.bound_us?);
         (bound > 0.0 && !self.exceeds).then(|| delay.max / bound)

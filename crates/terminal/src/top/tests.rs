@@ -1,4 +1,4 @@
-//! What the operator sees and does, key by key, on terminals of all sizes.
+//! The display and the keys, on terminals of many sizes.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const MONOCHROME: Look = Look {
     unicode: true,
 };
 
-/// A class as a site tells it; `more` says what is special about it.
+/// Returns a class of a site's state; `more` overrides its figures.
 fn class(name: &str, parent: Option<&str>, rate: f64, more: Json) -> Json {
     let mut class = json!({
         "name": name, "parent": parent, "kind": "leaf", "weight": 1,
@@ -89,7 +89,7 @@ fn app() -> App {
     app
 }
 
-/// The lines of a terminal of this size.
+/// Returns the lines of a terminal of this size.
 fn lines(app: &mut App, (width, height): (u16, u16), look: Look) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let drawn = terminal.draw(|frame| {
@@ -134,7 +134,7 @@ fn refusal(status: u16, sentence: &str) -> Result<Json, Refusal> {
     })
 }
 
-/// The names in the tree, from the top.
+/// Returns the names in the tree from the top.
 fn names(app: &App) -> Vec<&str> {
     let state = app.state.as_ref().unwrap();
     let names = app.rows.iter().map(|row| {
@@ -234,11 +234,11 @@ fn no_terminal_is_too_small_and_none_too_large() {
     }
 }
 
-/// The answer to a change that touches so many classes.
+/// Returns the answer to a change with effects on this many classes.
 fn effects(classes: usize) -> Json {
     let promise = |rate: u64| json!({"weight": 1, "guaranteed_bps": rate, "bound_us": 9_000.0});
     let effects = (0..classes).map(|class| {
-        // The last one is promised less.
+        // The last class gets a lower guarantee.
         let after = if class + 1 == classes {
             1_000_000
         } else {
@@ -265,7 +265,7 @@ fn what_is_not_as_promised_is_marked_without_colours_too() {
                     json!({"recent": {"beyond_bound": true, "violations": 3}}),
                 ),
                 class("inner", None, 1e6, json!({"kind": "inner"})),
-                // 4 Mbit/s are offered to a guarantee of 2 Mbit/s, of which it has half.
+                // 4 Mbit/s are offered, 2 Mbit/s guaranteed, 1 Mbit/s sent.
                 class(
                     "low",
                     Some("inner"),
@@ -274,7 +274,7 @@ fn what_is_not_as_promised_is_marked_without_colours_too() {
                         "queued_packets": 5, "offered_bytes": (seconds * 5e5) as u64,
                     }),
                 ),
-                // It wants no more.
+                // It offers no more than that.
                 class(
                     "idle",
                     None,
@@ -308,13 +308,13 @@ fn what_is_not_as_promised_is_marked_without_colours_too() {
     assert_eq!(signs(&mut app, " inner"), "  ");
     assert_eq!(signs(&mut app, " idle"), "  ");
     assert_eq!(signs(&mut app, " held"), " ^");
-    // What is folded away is not hidden.
+    // A folded line shows the violations below it.
     press(&mut app, KeyCode::Char('-'));
     assert_eq!(signs(&mut app, " inner"), " <");
     press(&mut app, KeyCode::Enter);
     assert_eq!(names(&app), ["up"]);
     assert_eq!(signs(&mut app, "up to"), "!<");
-    // A site that was started again counts anew: nothing is made of that.
+    // A restarted site counts from zero, which is no violation.
     app.on_state(state(0.5));
     press(&mut app, KeyCode::Char('+'));
     assert_eq!(signs(&mut app, " low"), "  ");
@@ -382,7 +382,7 @@ fn siblings_are_sorted_and_the_selection_stays_with_its_class() {
     );
     press(&mut app, KeyCode::Char('s'));
     assert!(text(&mut app).contains("by file"));
-    // A class that is gone leaves the line.
+    // The selection stays on the line if its class is removed.
     press(&mut app, KeyCode::End);
     assert_eq!(selected(&app), "bulk");
     app.on_state(site(3_727.0, vec![class("voice", None, 1e6, json!({}))]));
@@ -522,7 +522,7 @@ fn a_refused_change_is_told_in_its_sentence_and_can_be_mended() {
     let (number, _) = asked(press(&mut app, KeyCode::Enter));
     app.on_answer(number, Ok(effects(0)));
     assert!(text(&mut app).contains("no guarantees would change"));
-    // Who goes back to the value sees anew what another one would do.
+    // Editing the value again requires a new preview.
     press(&mut app, KeyCode::Backspace);
     let Mode::Change(change) = &app.mode else {
         panic!("{:?}", app.mode);
@@ -531,12 +531,12 @@ fn a_refused_change_is_told_in_its_sentence_and_can_be_mended() {
     let (number, _) = asked(press(&mut app, KeyCode::Enter));
     app.on_answer(number, Ok(effects(0)));
     let (number, _) = asked(press(&mut app, KeyCode::Enter));
-    // Who does not wait for what comes of it is told all the same.
+    // The result of a change is shown even if its dialog was closed.
     press(&mut app, KeyCode::Esc);
     assert_eq!(app.mode, Mode::Tree);
     app.on_answer(number, refusal(403, "a token is needed"));
     assert!(text(&mut app).contains("not changed: up rate=3mbit: a token is needed"));
-    // What was left before changes nothing, and its answer is nobody's.
+    // The answer to a closed dialog is ignored.
     press(&mut app, KeyCode::Char('r'));
     let (number, _) = asked(press(&mut app, KeyCode::Enter));
     press(&mut app, KeyCode::Esc);
