@@ -7,27 +7,27 @@ use fairlane_config::algorithms;
 use fairlane_core::Length;
 pub use fairlane_core::sched::Algorithm;
 
-/// Reads `--alg`.
+/// Returns the parser of `--alg`.
 pub fn parser() -> impl TypedValueParser<Value = Algorithm> {
     PossibleValuesParser::new(algorithms::all().into_iter().map(possible))
         .map(|name| algorithms::named(&name).expect("one of the names above"))
 }
 
-/// An algorithm as the command line has it.
+/// Returns an algorithm as a command-line value.
 fn possible(algorithm: Algorithm) -> PossibleValue {
     PossibleValue::new(algorithm.name()).help(algorithm.about())
 }
 
-/// Reads `--aggregate`.
+/// Parses `--aggregate`.
 pub fn members(text: &str) -> Result<NonZeroU32, String> {
     text.parse()
         .map_err(|_| "a number of flows from 1 to 4294967295".to_owned())
 }
 
-/// The smallest quantum: a packet of the longest there is waits for a thousand of them.
+/// The smallest quantum: with it, a maximum-size packet takes about a thousand rounds.
 const LEAST_QUANTUM: u32 = 64;
 
-/// Reads `--quantum`.
+/// Parses `--quantum`.
 pub fn quantum(text: &str) -> Result<Length, String> {
     let bytes = text.parse().ok().filter(|&bytes| bytes >= LEAST_QUANTUM);
     bytes.and_then(Length::new).ok_or_else(|| {
@@ -38,7 +38,7 @@ pub fn quantum(text: &str) -> Result<Length, String> {
     })
 }
 
-/// Gives DRR a quantum, if there is one.
+/// Sets the quantum of DRR, if one is given.
 ///
 /// # Errors
 ///

@@ -9,17 +9,17 @@ use crate::figures::{rate, time};
 use crate::plain::plain;
 use crate::table;
 
-/// Columns to do without on a narrow terminal, the first of them first.
+/// Columns to hide on a narrow terminal, in this order.
 const EXPENDABLE: [usize; 6] = [8, 7, 6, 10, 2, 9];
 
-/// What the bound is for.
+/// The condition under which the bound applies.
 const CONDITION: &str = "bound: worst-case delay of a packet whose class (or flow, in a class of flows) keeps to its \
                          guaranteed rate and arrival burst, whatever the others send";
 
-/// What it is not for.
+/// Introduces packets to which the bound does not apply.
 const LONGER: &str = "longer than the bound, beyond rate or burst of their class: ";
 
-/// That a packet which the bound is for took longer: what must never be.
+/// Returns a line about a violated bound of conforming packets, which must never occur.
 fn broken(class: &ClassReport) -> Option<String> {
     let (bound, max) = (class.terms.bound_us?, class.conforming_max_us?);
     (max > bound).then(|| {
@@ -32,7 +32,7 @@ fn broken(class: &ClassReport) -> Option<String> {
     })
 }
 
-/// How many packets took longer that the bound is not for.
+/// Formats the number of late packets to which the bound does not apply.
 fn beyond(class: &ClassReport) -> Option<String> {
     let beyond = class.beyond_bound.filter(|&beyond| beyond > 0)?;
     let guaranteed = class.terms.guaranteed_bps?;
@@ -51,7 +51,7 @@ fn shown(micros: f64) -> String {
     time(Nanos((micros * 1e3).round() as u64))
 }
 
-/// The classes as a table, children below their parents, and what there is to say of them.
+/// Formats the classes as a table, children below their parents, with notes.
 pub fn text(classes: &[ClassReport]) -> String {
     let table = table_of(classes);
     let bounded = classes.iter().any(|class| class.terms.bound_us.is_some());

@@ -15,7 +15,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Its description.
+    /// Returns its description.
     pub fn text(&self) -> String {
         self.words.join(" ")
     }

@@ -29,7 +29,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Where that is; the file with the token is read, and nothing is opened yet.
+    /// Returns the address. Reads the token file, but opens no connection.
     pub(crate) fn target(&self) -> Result<Target> {
         let Some(address) = self.http else {
             return Ok(Target::Socket(self.socket.clone()));
@@ -44,12 +44,12 @@ impl Connection {
     }
 }
 
-/// The path of a link.
+/// Returns the path of a link.
 pub(crate) fn of_link(link: &str) -> String {
     format!("/v1/links/{}", encoded(link))
 }
 
-/// The path of a class.
+/// Returns the path of a class.
 pub(crate) fn of_class(link: &str, class: &str) -> String {
     format!("{}/classes/{}", of_link(link), encoded(class))
 }

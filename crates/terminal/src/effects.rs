@@ -95,7 +95,7 @@ fn one(effect: &Json) -> Effect {
 
 fn is_worse(before: &Json, after: &Json) -> bool {
     let guaranteed = |promise: &Json| promise["guaranteed_bps"].as_f64().unwrap_or(0.0);
-    // No bound is as bad as an endless one.
+    // No bound is treated as an infinite one.
     let bound = |promise: &Json| promise["bound_us"].as_f64().unwrap_or(f64::INFINITY);
     !before.is_null() && (guaranteed(after) < guaranteed(before) || bound(after) > bound(before))
 }

@@ -1,7 +1,7 @@
 //! The operator's side of the terminal: lines, tables and figures of all commands, the commands for a running site, the
 //! first site file, completions and the manual. This crate is internal; the library is the crate `fairlane`.
 #![forbid(unsafe_code)]
-// They panic where nobody reads: `output` has what does not.
+// These macros panic on a closed pipe; `output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod algorithm;

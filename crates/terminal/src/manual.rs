@@ -23,7 +23,7 @@ Examples:
   fairlane manual --out /usr/local/share/man     then: man fairlane-ctl, man 5 fairlane.toml
   fairlane manual | man -l -";
 
-/// Commands of an administrator, which the manual has in section 8, with those below them.
+/// Commands for administrators: they and their subcommands are in section 8.
 const ADMINISTRATION: [&str; 5] = ["check", "ctl", "init", "run", "top"];
 /// The page of the file format.
 const FORMAT: &str = "fairlane.toml";
@@ -55,7 +55,7 @@ pub fn run(options: &Options, program: Command) -> Result<()> {
     output::line(format_args!("{} pages: {}", count + 1, folder.display()))
 }
 
-/// Writes a page into the folder of its section.
+/// Writes a page into the directory of its section.
 fn write(folder: &Path, name: &str, section: char, text: io::Result<String>) -> Result<()> {
     let folder = folder.join(format!("man{section}"));
     let made = fs::create_dir_all(&folder);
@@ -65,7 +65,7 @@ fn write(folder: &Path, name: &str, section: char, text: io::Result<String>) -> 
     written.with_context(|| format!("writing {}", path.display()))
 }
 
-/// The section of a command below one of `above`.
+/// Returns the section of a command whose parent is in `above`.
 fn section(command: &Command, above: char) -> char {
     match ADMINISTRATION.contains(&command.get_name()) {
         true => '8',
@@ -73,7 +73,7 @@ fn section(command: &Command, above: char) -> char {
     }
 }
 
-/// Without the command `help`, which has a page for every other one.
+/// Removes the subcommand `help`, which would have a page for every other command.
 fn without_help(command: Command) -> Command {
     command
         .disable_help_subcommand(true)
@@ -86,7 +86,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// Writes the pages of a command and all below it; how many.
+    /// Writes the pages of a command and its subcommands, and returns their number.
     fn write(
         &self,
         command: &Command,
@@ -104,7 +104,7 @@ impl Pages {
         Ok(count)
     }
 
-    /// The page of a command.
+    /// Returns the page of a command.
     fn text(
         &self,
         command: &Command,
@@ -115,7 +115,7 @@ impl Pages {
             .section(section_number)
             .source(format!("{} {}", self.name, self.version))
             .manual("Fairlane")
-            // None, in quotes: else what follows would be taken for it.
+            // An empty date must be quoted, or the next argument would be taken for it.
             .date("\"\"");
         let mut text = Vec::new();
         man.render_title(&mut text)?;
@@ -134,10 +134,10 @@ impl Pages {
         let format = (section_number == '8').then(|| (FORMAT.to_owned(), '5'));
         see_also(&mut rest, above.into_iter().chain(format));
         rest.to_writer(&mut text)?;
-        // Each section brings the definitions that the page needs once.
+        // Each section repeats definitions that the page needs once.
         let definitions = Roff::new().render();
         let mut text = String::from_utf8_lossy(&text).replace(&definitions, "");
-        // It names those below as if they were in the section of this one.
+        // The generator names subcommands as if they were in the section of this page.
         for below in command.get_subcommands() {
             let name = page(below).replace('-', "\\-");
             let of = |section: char| format!("{name}({section})");
@@ -146,7 +146,7 @@ impl Pages {
         Ok(definitions + &text)
     }
 
-    /// The page of the file format: every table and key that its schema has.
+    /// Returns the page of the file format: every table and key of its schema.
     fn format(&self) -> io::Result<String> {
         let schema: Value = serde_json::from_str(schema())?;
         let mut page = Roff::default();
@@ -180,7 +180,7 @@ const DESCRIPTION: &str = "It is TOML. An unknown key, a value that its key cann
     exceed the rate of their link are errors, with line and column. Each section below is a table; two brackets \
     mark one that a file may have several times. Keys that a table needs are marked as required.";
 
-/// The tables that these properties are, each a section with its keys, and those within them.
+/// Adds a section for each of these properties that is a table, and for the tables within it.
 fn tables(page: &mut Roff, schema: &Value, within: &str, properties: &Value) {
     for (name, property) in properties.as_object().into_iter().flatten() {
         let name = format!("{within}{name}");
@@ -210,7 +210,7 @@ fn tables(page: &mut Roff, schema: &Value, within: &str, properties: &Value) {
     }
 }
 
-/// The definition of a table: the one alternative of a key that takes a word or a table.
+/// Returns the definition of a table: the only alternative of a key that takes a word or a table.
 fn table<'a>(schema: &'a Value, reference: &Value) -> Option<&'a Value> {
     let name = reference.as_str()?.strip_prefix("#/$defs/")?;
     let found = &schema["$defs"][name];
@@ -235,13 +235,13 @@ fn see_also(page: &mut Roff, pages: impl IntoIterator<Item = (String, char)>) {
     }
 }
 
-/// The name of a command's page.
+/// Returns the name of a command's page.
 fn page(command: &Command) -> String {
     let name = command.get_display_name();
     name.unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-/// What help says after the options: paragraphs are filled, what is indented stays as it is.
+/// Adds the notes after the options in the help text: paragraphs are filled, indented lines are kept.
 fn notes(page: &mut Roff, help: &str) {
     let is_example = |block: &&str| block.starts_with("Examples:\n");
     let blocks: Vec<_> = help

@@ -48,8 +48,8 @@ pub fn aside(text: impl Display) {
     stderr(format_args!("fairlane: {}", plain::plain(&text)));
 }
 
-/// Reports on standard error why a command failed: in one line, a line for each error in a file, or, where
-/// the command line has `--json`, as the JSON object `{"error": ..}`.
+/// Reports on standard error why a command failed: one line, or a line for each error in a file, or with `--json` on
+/// the command line the JSON object `{"error": ..}`.
 pub fn failure(error: &Error) {
     let places: Option<&SiteError> = error.downcast_ref();
     match places {
@@ -64,14 +64,14 @@ pub fn failure(error: &Error) {
             }
             stderr(plain::json(&object).unwrap_or_default());
         }
-        // Each sentence has its place in the file in front, as editors read it.
+        // Each sentence begins with its place in the file, in the format that editors parse.
         Some(SiteError::Invalid(_)) => stderr(error.root_cause()),
-        // The context says where, the cause says what.
+        // The context has the place, the cause the problem.
         _ => aside(format_args!("{error:#}")),
     }
 }
 
-/// Whether a command line asks for JSON.
+/// Returns true if a command line asks for JSON.
 fn wants_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let mut options = arguments.into_iter().take_while(|word| word != "--");
     options.any(|word| word == "--json")

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::{output, plain};
 
-/// Lines around the flows: the table's borders and header, the sentence on the link,
-/// and the cursor's own.
+/// Lines around the flows: the table's borders and header, the sentence on the link, and the cursor's own line.
 const FRAME: usize = 7;
 
 /// Longest time until the end of a run is noticed.
@@ -56,7 +55,7 @@ pub struct Shows {
 }
 
 impl Shows {
-    /// How often the state is shown.
+    /// Returns the interval between states.
     pub fn interval(&self) -> Duration {
         match self.every {
             Some(seconds) => Duration::from_secs_f64(seconds),
@@ -67,16 +66,16 @@ impl Shows {
 }
 
 enum Job {
-    /// Lines that are the same on a terminal.
+    /// A line that is the same on a terminal.
     Line(String),
-    /// A state: its table in so many lines, or its lines of text.
+    /// A state: its table with at most this many lines, or its lines of text.
     State(Box<dyn FnOnce(Option<usize>) -> String + Send>),
-    /// The last words, made there.
+    /// The final report, formatted by the printer.
     Last(Box<dyn FnOnce() -> Result<String> + Send>),
 }
 
 impl<R: Serialize + Send + Sync + 'static> Screen<R> {
-    /// Prints the introduction, unless there is to be but one object.
+    /// Prints the introduction, unless the output is one JSON object.
     pub fn open(introduction: String, shows: Shows, shown: Shown<R>) -> io::Result<Screen<R>> {
         let (jobs, to_do) = channel();
         let (done, printed) = channel();
@@ -107,7 +106,7 @@ impl<R: Serialize + Send + Sync + 'static> Screen<R> {
 
     fn give(&self, job: Job) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // The printer ends after the last words, or when the channel is closed.
+        // The printer ends after the final report, or when the channel is closed.
         let _ = self.jobs.send(job);
     }
 
@@ -183,7 +182,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Runs until the last words are printed or printing fails.
+    /// Runs until the final report is printed or printing fails.
     fn run(mut self, jobs: &Receiver<Job>) -> Result<()> {
         let mut outcome = Ok(());
         for job in jobs {

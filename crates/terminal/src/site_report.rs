@@ -11,18 +11,17 @@ use crate::plain::plain;
 use crate::screen::Shown;
 use crate::table::{self, NOT_APPLICABLE, WHY_NOT_APPLICABLE};
 
-/// Columns to do without on a narrow terminal, the first of them first.
+/// Columns to hide on a narrow terminal, in this order.
 const EXPENDABLE: [usize; 6] = [10, 8, 4, 6, 7, 2];
 
-/// Most classes of a link that are told of in lines, and at the end.
+/// Maximum number of classes of a link in lines, and in the final table.
 const MOST_LINES: usize = 24;
 const MOST_ROWS: usize = 200;
 
-/// Most classes that a sentence names.
+/// Maximum number of classes in a sentence.
 const MOST_NAMED: usize = 8;
 
-/// What a device calls its backend where frames come as their senders left them, and uncut ones do
-/// not fit.
+/// Name of the backend that receives frames as their senders left them, where unsegmented frames do not fit.
 const GENERIC: &str = "xdp, generic";
 
 /// Returns the final report of a run.
@@ -43,8 +42,7 @@ pub fn conclusion(report: &Report) -> String {
     )
 }
 
-/// A table for each link, in so many lines each, and the notes. They count the classes that they
-/// cannot show.
+/// Returns a table for each link, with at most `lines` lines each, and the notes. Hidden classes are counted.
 fn tables(report: &Report, span: Span, lines: usize) -> String {
     let tables = report.links.iter().map(|link| {
         let table = table_of(link, span, lines);
@@ -63,7 +61,7 @@ fn tables(report: &Report, span: Span, lines: usize) -> String {
     .concat()
 }
 
-/// Explains the sign of a bound that does not apply, where a class shows it.
+/// Explains the sign for a bound that does not apply, if a class shows it.
 fn not_applicable(report: &Report, span: Span) -> String {
     let mut classes = report.links.iter().flat_map(|link| &link.classes);
     match classes.any(|class| bound_applies(class, span) == Some(false)) {
@@ -72,7 +70,7 @@ fn not_applicable(report: &Report, span: Span) -> String {
     }
 }
 
-/// What the operator should know of, a line each.
+/// Returns notes for the operator, one per line.
 fn notes(report: &Report) -> String {
     let bypasses = report.bypasses.iter();
     let mut notes: String = bypasses
@@ -153,7 +151,7 @@ fn notes(report: &Report) -> String {
     notes
 }
 
-/// That more arrives than is taken in, whose that was, and what to do.
+/// Returns a note about overload: the losses, their classes, and the remedy.
 fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
     let mut text = format!(
         "\noverloaded: more arrives at {} than this machine or the link takes: {} frames were lost before \
@@ -192,16 +190,15 @@ fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
     text
 }
 
-/// How its state is shown.
+/// The formats of a site's state.
 pub const SHOWN: Shown<Report> = Shown { table, lines };
 
-/// Of what happened since the last one.
+/// Formats figures since the previous state.
 fn table(report: &Report, _earlier: &Report, lines: usize) -> String {
     tables(report, Span::Recent, lines / report.links.len().max(1))
 }
 
-/// The state in lines of plain text, one a class: rates and delays of late, all else since
-/// the start.
+/// Formats the state as plain text, one line per class: recent rates and delays, all other figures since the start.
 fn lines(report: &Report, _earlier: &Report) -> String {
     let mut lines = format!(
         "{:.1} s; rates and delays of the last {:.1} s",
@@ -235,7 +232,7 @@ fn lines(report: &Report, _earlier: &Report) -> String {
     lines + &not_applicable(report, Span::Recent) + &notes(report)
 }
 
-/// What rates and delays are of.
+/// The interval of rates and delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Span {
     /// The time since the last report.
@@ -244,7 +241,7 @@ enum Span {
     Whole,
 }
 
-/// The cells of a class that take some reckoning.
+/// The computed cells of a class.
 struct Row {
     rate: String,
     share: String,
@@ -277,7 +274,7 @@ fn line(link: &LinkReport, span: Span) -> String {
     line
 }
 
-/// What the daemon has added to the delays of the classes, beside what it may.
+/// Formats the delay that the daemon itself has added, with its budget.
 fn pipeline(measured: &PipelineReport) -> String {
     let PipelineReport {
         terms,
@@ -327,8 +324,8 @@ fn pipeline(measured: &PipelineReport) -> String {
     )
 }
 
-/// The classes to tell of in so many lines, and a line on the others: all of them in the order
-/// of the file if they fit; else those beyond their bound, and the busiest.
+/// Returns the classes to show in at most `lines` lines, and a line about the others: all classes in the order of the
+/// file if they fit; otherwise those beyond their bound, and the busiest.
 fn chosen(link: &LinkReport, lines: usize) -> (Vec<&ClassReport>, Option<String>) {
     let classes = link.classes.iter();
     if link.classes.len() <= lines {
@@ -397,7 +394,7 @@ fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
     table
 }
 
-/// Whether the delay bound of a class applies; none where it has no bound.
+/// Returns whether the delay bound of a class applies; `None` if it has no bound.
 fn bound_applies(class: &ClassReport, span: Span) -> Option<bool> {
     match span {
         Span::Recent => class.recent?.bound_applies,

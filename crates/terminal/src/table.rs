@@ -1,4 +1,4 @@
-//! Tables as all commands print them.
+//! Tables in the format of all commands.
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
@@ -8,12 +8,11 @@ use crate::plain::plain;
 
 /// Shown for the delay bound of a class above its guarantee.
 pub const NOT_APPLICABLE: &str = "n/a";
-/// The reason for that.
+/// The explanation of that.
 pub const WHY_NOT_APPLICABLE: &str =
     "the delay bound does not apply, since the class is above its guarantee";
 
-/// A table as wide as the terminal at most: names on the left, numbers aligned to
-/// the right.
+/// Returns a table at most as wide as the terminal: names on the left, numbers aligned right.
 pub fn new<I, T>(header: I) -> Table
 where
     I: IntoIterator<Item = T>,
@@ -32,7 +31,7 @@ where
     table
 }
 
-/// A class below so many others, as the first cell of its row.
+/// Returns the first cell of a class's row, indented by its depth.
 pub fn class(depth: usize, name: &str) -> String {
     format!("{}{}", "  ".repeat(depth), plain(name))
 }

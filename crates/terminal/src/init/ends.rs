@@ -1,4 +1,4 @@
-//! Between which interfaces a first site stands.
+//! Selects the interfaces of a first site.
 
 use anyhow::{Result, bail};
 use fairlane_config::{Backend, Interfaces};
@@ -7,27 +7,27 @@ use fairlane_site::bypasses;
 use super::Options;
 use super::interfaces::{Interface, Machine};
 
-/// Where a site stands.
+/// The interfaces of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) outside: String,
     pub(super) near: Near,
 }
 
-/// What is on the other side of a site.
+/// The near side of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Near {
-    /// An interface: the site is a bump in the wire.
+    /// An interface: the site is an inline bridge.
     Inside(String),
-    /// The machine itself, by a tap device.
+    /// The machine itself, through a tap device.
     Tap,
 }
 
-/// What to do where no two interfaces serve.
+/// Advice for machines without two suitable interfaces.
 const DEMONSTRATION: &str = "`fairlane run` without a file is a demonstration that needs none";
 
 impl Ends {
-    /// As the options say, and as far as they do not, what the machine suggests; and why, in words.
+    /// Selects the interfaces from the options, then from the machine, and returns them with reasons.
     pub(super) fn choose(options: &Options, machine: &Machine) -> Result<(Ends, Vec<String>)> {
         let mut words = Vec::new();
         let outside = match &options.outside {
@@ -65,11 +65,11 @@ impl Ends {
 }
 
 impl Ends {
-    /// The ways of this machine's kernel past the site, in words: refused where the interfaces are this
-    /// program's choice.
+    /// Returns warnings about paths through this machine's kernel that bypass the site. They are errors if the program
+    /// chose the interfaces.
     pub(super) fn bypasses(&self, options: &Options) -> Result<Vec<String>> {
         let Near::Inside(inside) = &self.near else {
-            // The addresses that a tap device is to get are still outside.
+            // The addresses for a tap device are still on the outside interface.
             return Ok(Vec::new());
         };
         let found = bypasses(&Interfaces {
@@ -92,7 +92,7 @@ impl Ends {
     }
 }
 
-/// What speaks against a name that was given.
+/// Returns a warning about a given name, if the interface is unsuitable.
 fn doubt(machine: &Machine, name: &str) -> Option<String> {
     if machine.find(name).is_some() {
         return None;
@@ -105,7 +105,7 @@ fn doubt(machine: &Machine, name: &str) -> Option<String> {
     )
 }
 
-/// The interface towards the rest of the world, and why it is taken for that.
+/// Returns the interface towards the rest of the world, and the reason for the choice.
 fn outside<'a>(options: &Options, machine: &'a Machine) -> Result<(&'a Interface, String)> {
     let others = |it: &&Interface| Some(&it.name) != options.inside.as_ref();
     let mut all = machine.interfaces.iter().filter(others);
@@ -116,7 +116,7 @@ fn outside<'a>(options: &Options, machine: &'a Machine) -> Result<(&'a Interface
     if let Some(way_out) = all.clone().find(is_way_out) {
         return Ok((way_out, "the default route leaves by it".to_owned()));
     }
-    // One that is called lan is the other one, where there is another.
+    // An interface named lan* is chosen only if there is no other.
     let count = all.clone().count();
     let first = all.find(|it| count == 1 || !it.name.starts_with("lan"));
     let Some(first) = first else {
@@ -139,7 +139,7 @@ fn outside<'a>(options: &Options, machine: &'a Machine) -> Result<(&'a Interface
     Ok((first, why))
 }
 
-/// The other interface, and why.
+/// Returns the other interface, and the reason.
 fn inside<'a>(
     options: &Options,
     machine: &'a Machine,
@@ -177,7 +177,7 @@ fn in_brackets(items: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// The name, with what the interface carries.
+/// Formats a name with the interface's speed.
 fn shown(interface: &Interface) -> String {
     match interface.speed {
         Some(speed) => format!("{:?} ({speed})", interface.name),

@@ -5,41 +5,41 @@ use std::path::{Path, PathBuf};
 
 use fairlane_core::Rate;
 
-/// An interface that a site may stand at.
+/// An interface that a site can use.
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// What it carries itself, where its driver tells.
+    /// Its speed, if the driver reports it.
     pub(super) speed: Option<Rate>,
-    /// Whether there is a device behind it: a port of this machine, or a VLAN or bond of such.
+    /// True if it has a device: a port of this machine, or a VLAN or bond of ports.
     is_port: bool,
-    /// Whether a cable is plugged in, as far as is known.
+    /// True if a cable is plugged in, or that is unknown.
     pub(super) has_carrier: bool,
 }
 
-/// The interfaces of the network namespace that the program runs in.
+/// The interfaces of the program's network namespace.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
-    /// Those that a site may stand at, in the system's order.
+    /// Suitable interfaces, in the system's order.
     pub(super) interfaces: Vec<Interface>,
-    /// The others, and why not.
+    /// The other interfaces, each with the reason.
     pub(super) unfit: Vec<(String, &'static str)>,
-    /// By which packets to the rest of the world leave.
+    /// The interface of the default route.
     pub(super) default_route: Option<String>,
 }
 
-// Flags of an interface, of linux/if.h, and its kind, of linux/if_arp.h.
+// Interface flags from linux/if.h, and hardware types from linux/if_arp.h.
 const LOOPBACK: u32 = 1 << 3;
 const NO_ARP: u32 = 1 << 7;
 const ETHERNET: &str = "1";
 
 impl Machine {
-    /// Looks at this machine.
+    /// Reads the interfaces of this machine.
     pub(super) fn look() -> Machine {
         Machine::below(Path::new("/"))
     }
 
-    /// Looks at a machine whose `proc` and `sys` are in this folder.
+    /// Reads the interfaces of a machine whose `proc` and `sys` are in this folder.
     fn below(root: &Path) -> Machine {
         let proc = |name: &str| {
             let text = fs::read(root.join("proc").join(name)).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Machine {
                 Err(reason) => machine.unfit.push((name, reason)),
             }
         }
-        // Beside ports, what has no device is some container's or tunnel's end.
+        // If there are ports, an interface without a device is the end of a container or a tunnel.
         if machine.interfaces.iter().any(|interface| interface.is_port) {
             let (ports, others) = (machine.interfaces.into_iter()).partition(|it| it.is_port);
             machine.interfaces = ports;
@@ -73,16 +73,16 @@ impl Machine {
         machine
     }
 
-    /// The interface of this name, if a site may stand there.
+    /// Returns the interface of this name, if a site can use it.
     pub(super) fn find(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|it| it.name == name)
     }
 }
 
-/// The names of the interfaces, of `/proc/net/dev`: two lines of headings, then a line for each.
+/// Parses the interface names in `/proc/net/dev`: two header lines, then a line for each interface.
 fn names(text: &str) -> Vec<String> {
     let lines = text.lines().skip(2);
-    // No name has a colon.
+    // Interface names contain no colon.
     let names = lines.filter_map(|line| Some(line.split_once(':')?.0.trim_start()));
     names.map(str::to_owned).collect()
 }
@@ -93,15 +93,14 @@ struct Route {
     metric: u64,
 }
 
-/// The routes of `/proc/net/route`: interface, destination, gateway, flags, references, uses,
-/// metric, mask.
+/// Parses `/proc/net/route`: interface, destination, gateway, flags, references, uses, metric, mask.
 fn routes(text: &str) -> Vec<Route> {
     let route = |line: &str| {
         let fields: Vec<_> = line.split_whitespace().collect();
         let &[by, destination, _, _, _, _, metric, mask, ..] = &fields[..] else {
             return None;
         };
-        // What is refused leaves by no interface, which is "*".
+        // A route that rejects packets has the interface "*".
         (by != "*").then(|| Route {
             by: by.to_owned(),
             is_default: destination == "00000000" && mask == "00000000",
@@ -111,8 +110,8 @@ fn routes(text: &str) -> Vec<Route> {
     text.lines().skip(1).filter_map(route).collect()
 }
 
-/// The interface of the default route in `/proc/net/ipv6_route`: destination and its length, two more
-/// of the source, next hop, metric, references, uses, flags, interface.
+/// Returns the interface of the default route in `/proc/net/ipv6_route`: destination and its length, source and its
+/// length, next hop, metric, references, uses, flags, interface.
 fn default_of_ipv6(text: &str) -> Option<String> {
     let lines = text.lines().map(|line| line.split_whitespace().collect());
     let mut defaults = lines.filter_map(|fields: Vec<&str>| {
@@ -123,8 +122,8 @@ fn default_of_ipv6(text: &str) -> Option<String> {
     defaults.next()
 }
 
-/// What `/sys/class/net` has of each interface; `None` where it is another namespace's, as it stays
-/// in a namespace that was made without mounting it anew.
+/// The directory `/sys/class/net`; `None` if it belongs to another namespace, as in a namespace created without
+/// remounting it.
 struct Folders(Option<PathBuf>);
 
 impl Folders {
@@ -137,7 +136,7 @@ impl Folders {
         Folders(is_ours.then_some(folder))
     }
 
-    /// The interface of this name, or why no site may stand there.
+    /// Returns the interface of this name, or the reason why a site cannot use it.
     fn look(&self, name: &str) -> Result<Interface, &'static str> {
         if name.contains(char::REPLACEMENT_CHARACTER) {
             return Err("has a name that is no text");
@@ -198,7 +197,7 @@ pub(super) mod tests {
 
     const ROUTES: &str = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\n";
 
-    /// The files of a machine, as the kernel has them.
+    /// A directory with the files of a machine.
     pub(crate) struct Files(tempfile::TempDir);
 
     impl Files {
@@ -217,7 +216,7 @@ pub(super) mod tests {
             fs::write(path, before + text).unwrap();
         }
 
-        /// An interface with these keys beside those of an Ethernet device.
+        /// Adds an Ethernet device with these keys in `sys`.
         pub(crate) fn port(&self, name: &str, keys: &[(&str, &str)]) {
             self.write("proc/net/dev", &format!("{name:>6}: 0 0\n"));
             let usual = [("type", "1\n"), ("flags", "0x1003\n"), ("carrier", "1\n")];

@@ -65,7 +65,7 @@ pub struct Options {
     force: bool,
 }
 
-/// What stands for rates that nobody gave.
+/// Default rates, to be replaced by the user.
 const EXAMPLES: [Rate; 2] = [example(20_000_000), example(100_000_000)];
 /// The least rate of a line: below it a link has no class for link-layer control, and a long packet takes 0.12 seconds.
 const LEAST: u64 = 100_000;
@@ -88,7 +88,7 @@ fn rate(text: &str) -> Result<Rate> {
     Ok(rate)
 }
 
-/// Writes the file, and says what to do with it.
+/// Writes the file and prints the next steps.
 pub fn run(options: &Options) -> Result<()> {
     let to_stdout = options.file.as_os_str() == "-";
     let machine = Machine::look();
@@ -141,7 +141,7 @@ pub fn run(options: &Options) -> Result<()> {
     ))
 }
 
-/// The addresses and gateways that are to move to a tap device, a line each.
+/// Returns the addresses and gateways that move to a tap device, one per line.
 fn known(ends: &Ends) -> Vec<String> {
     if ends.near != Near::Tap {
         return Vec::new();
@@ -154,7 +154,7 @@ fn known(ends: &Ends) -> Vec<String> {
         .collect()
 }
 
-/// A file of this text, whole or not at all.
+/// Writes the file atomically.
 fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     let shown = path.display();
     let writing = || format!("writing {shown}");
@@ -190,13 +190,13 @@ fn written(options: &Options, first: &First) -> String {
     }
 }
 
-/// A warning for each rate that the interface it is for does not carry.
+/// Returns a warning for each rate that exceeds the speed of an interface.
 fn beyond(first: &First, machine: &Machine) -> Vec<String> {
     let inside = match &first.ends.near {
         Near::Inside(inside) => Some(inside),
         Near::Tap => None,
     };
-    // What comes in came by outside, whatever it leaves by.
+    // Downstream traffic enters by `outside` and leaves by `inside`, so both limit it.
     let both = [
         (first.up, Some(&first.ends.outside)),
         (first.down, Some(&first.ends.outside)),
@@ -213,7 +213,7 @@ fn beyond(first: &First, machine: &Machine) -> Vec<String> {
     beyond.collect()
 }
 
-/// What the rates are for, and what they should be.
+/// Explains the purpose of the rates and recommends values.
 fn of_rates(given: [Option<Rate>; 2], [up, down]: [Rate; 2]) -> [String; 3] {
     let line = |rate: Rate| {
         let by = |percent: u64| figures::rate(rate.bps().saturating_mul(100) / percent);

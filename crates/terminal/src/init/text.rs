@@ -1,31 +1,31 @@
-//! The text of a first site file: one that a newcomer can read.
+//! The text of a first site file, written for a newcomer.
 
 use fairlane_core::Rate;
 
 use super::ends::{Ends, Near};
 
-/// The tap device of a first file.
+/// The tap device of a first site.
 pub(super) const TAP: &str = "fair0";
-/// Where it lets `fairlane ctl` ask: where that asks by itself.
+/// The control socket: the default of `fairlane ctl`.
 const SOCKET: &str = "/run/fairlane.sock";
 
-/// The file, with gaps for what differs.
+/// The template of the file.
 const FIRST: &str = include_str!("first.toml");
 
-/// What a first file says.
+/// The contents of a first site file.
 #[derive(Clone, Debug)]
 pub(super) struct First {
     pub(super) ends: Ends,
-    /// Addresses and gateways of the interface outside, a line each.
+    /// Addresses and gateways of the outside interface, one per line.
     pub(super) known: Vec<String>,
-    /// What leaves by outside, and by the other side.
+    /// Rates of the egress at `outside` and at the other side.
     pub(super) up: Rate,
     pub(super) down: Rate,
 }
 
 impl First {
     pub(super) fn text(&self) -> String {
-        // In one pass: a name may look like a gap.
+        // One pass, since a name may look like a placeholder.
         let mut parts = FIRST.split("{{");
         let mut text = parts.next().unwrap_or_default().to_owned();
         for part in parts {
@@ -44,7 +44,7 @@ impl First {
             Some((_, what)) => (self.down, what),
             None => (self.up, ""),
         };
-        // Calls take little, however much the line carries.
+        // Calls need little, whatever the rate of the line.
         let voice = part(rate, 10, 1, 2_000_000);
         match (gap, what) {
             ("interfaces", _) => self.interfaces(),
@@ -66,7 +66,7 @@ impl First {
         }
     }
 
-    /// The table of interfaces, and what they are.
+    /// Returns the table of interfaces with comments.
     fn interfaces(&self) -> String {
         let quoted = |name: &str| toml::Value::from(name).to_string();
         let outside = &self.ends.outside;
@@ -103,8 +103,7 @@ impl First {
     }
 }
 
-/// `parts` of the `of` parts of a rate, at most `most` bits a second, with two digits: what a person
-/// would write.
+/// Returns `parts` of `of` equal parts of a rate, at most `most` bit/s, truncated to two digits.
 fn part(rate: Rate, of: u64, parts: u64, most: u64) -> Rate {
     let bps = (rate.bps() / of * parts).min(most);
     let unit = 10_u64.pow(bps.max(10).ilog10() - 1);
@@ -150,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Names that the kernel lets an interface have.
+    /// Names that the kernel accepts for an interface.
     const ODD: [&str; 14] = [
         "wan0",
         "eth0.100",

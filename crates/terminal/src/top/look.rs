@@ -191,7 +191,7 @@ impl Pen<'_> {
         }
     }
 
-    /// Restyles what is already drawn.
+    /// Restyles cells that are already drawn.
     pub(super) fn over(&mut self, area: Rect, mood: Mood) {
         let style = self.look.style(mood);
         self.buffer.set_style(area, style);
