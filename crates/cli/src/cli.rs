@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn an_error_is_one_line_that_names_the_option() {
         for (arguments, names) in [
-            (vec!["fairlane", "bench", "--alg", "wfq"], "--alg"),
+            (vec!["fairlane", "bench", "--alg", "wfqq"], "--alg"),
             (vec!["fairlane", "bench", "--flowsets", "1:2"], "--flowsets"),
             (vec!["fairlane", "bench", "--qmin", "some"], "--qmin"),
             (vec!["fairlane", "run", "--rate", "100"], "--rate"),

@@ -133,7 +133,7 @@ fn what_is_no_rate_or_no_name_is_refused_before_anything_is_written() {
     for (more, names) in [
         (["--rate-up", "20"], ["'20'", "--rate-up"]),
         (["--rate-down", "0mbit"], ["'0mbit'", "--rate-down"]),
-        (["--rate-up", "2kbit"], ["'2kbit'", "64kbit"]),
+        (["--rate-up", "2kbit"], ["'2kbit'", "100kbit"]),
         (["--rate-down", "2tbit"], ["'2tbit'", "--rate-down"]),
     ] {
         refused(&fairlane(&named(&[&more[..], &[&file]].concat())), &names);
