@@ -59,7 +59,7 @@ pub fn seconds(text: &str) -> Result<f64> {
     }
 }
 
-/// Reads how long what is queued is sent at the end.
+/// Parses the time for which queued packets are still sent at the end.
 pub fn drain(text: &str) -> Result<Duration> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),

@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Manual(manual::Options),
 }
 
-/// What the command line may be.
+/// Returns the definition of the command line.
 pub(crate) fn definition() -> clap::Command {
     Cli::command()
 }

@@ -90,7 +90,7 @@ const MOST_MEASURED: usize = 1 << 16;
 /// How often it is, of all in turn: whatever else the machine does makes it more, and does not last.
 const ROUNDS: u64 = 16;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Comparison {
     input: String,
@@ -110,7 +110,7 @@ struct Comparison {
 struct Row {
     alg: &'static str,
     delay_ns: DelayReport,
-    /// That was furthest behind its share, and what it is called.
+    /// The flow with the largest lag behind its share, and its name.
     flow: u32,
     key: Option<String>,
     /// Its T-WFI, the longest of all, and the bound of that.
@@ -206,8 +206,8 @@ impl Row {
     }
 }
 
-/// What a packet costs under each of these, in nanoseconds, beyond what it takes without any: the least of several
-/// measurements; none where it is not to be measured.
+/// Returns the cost of a packet under each of these algorithms, in nanoseconds, without the cost of the test loop
+/// itself: the least of several measurements. `None` if it is not to be measured.
 fn costs(
     options: &Options,
     recorded: &Recorded,

@@ -1,4 +1,4 @@
-//! What a packet costs in the papers' test environment: the loop of each algorithm, also of those of other crates.
+//! The cost of a packet in the papers' test environment: the loop of each algorithm, including those of other crates.
 
 use anyhow::Result;
 use fairlane_bench::pairs::{Case, Contender, Measured};

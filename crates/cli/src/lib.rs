@@ -1,7 +1,7 @@
 //! The parts of the `fairlane` program, which `main.rs` and the laboratory's instruments start, and [`Program`]: the
 //! same with algorithms of other crates. Not a library to build on: that is the crate `fairlane`.
 #![forbid(unsafe_code)]
-// They panic where nobody reads: `output` has what does not.
+// These macros panic if standard output is closed; `output` has replacements that do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod arguments;
@@ -24,8 +24,8 @@ use fairlane_core::sched::CustomAlgorithm;
 pub use fairlane_terminal::{algorithm, interrupt, output, plain, table};
 use fairlane_terminal::{completions, ctl, figures, init, manual, top};
 
-/// The program, with algorithms of other crates beside the built-in ones: whatever a command line or
-/// a file names, `bench`, `replay`, `compare`, `run`, `check` and `sim` do. `examples/own_algorithm` is one.
+/// The program, with algorithms of other crates in addition to the built-in ones: `bench`, `replay`, `compare`, `run`,
+/// `check` and `sim` accept them by name in command lines and files. `examples/own_algorithm` is such a program.
 #[derive(Default)]
 pub struct Program {
     custom: Vec<cost::Custom>,
@@ -50,7 +50,7 @@ impl Program {
         self
     }
 
-    /// Does what the command line asks for.
+    /// Runs the command line.
     pub fn main(self) -> ExitCode {
         if let Some(refused) = self.refused {
             return exit(Err(refused.into()));

@@ -1,4 +1,4 @@
-//! What the program asks of the machine that it runs on.
+//! The state of the machine that the program reads.
 
 use std::fs::{self, File};
 use std::io::IsTerminal;
@@ -14,13 +14,12 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::output;
 
-/// How long nobody is told that somebody else is waited for.
+/// Time before the program prints that it waits for input.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Reads the file of a site whose interfaces are this machine's, as far as they are there.
+/// Reads the file of a site whose interfaces are this machine's, as far as they exist.
 ///
-/// A pipe or a terminal may keep its reader waiting for as long as nobody writes: that it does is
-/// said once.
+/// A pipe or a terminal may block until there is input; a message says so once.
 pub(crate) fn read_site(path: &Path) -> Result<Site, SiteError> {
     let waits = fs::metadata(path).is_ok_and(|what| {
         let is_device = what.file_type().is_char_device();
@@ -45,11 +44,11 @@ pub(crate) fn read_site(path: &Path) -> Result<Site, SiteError> {
     site
 }
 
-/// The cores that this program may run on, by the system's numbers.
+/// Returns the cores that this program may run on, by the system's numbers.
 ///
 /// # Errors
 ///
-/// The system does not tell.
+/// Fails if the system does not report them.
 pub fn cores() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("asking which cores there are")?;
     Ok((0..CpuSet::MAX_CPU)
@@ -69,7 +68,7 @@ pub(crate) fn two_cores() -> Result<Option<[usize; 2]>> {
     Ok(apart.or(others.first()).map(|&other| [*first, other]))
 }
 
-/// The numbers of a list as the system writes it: `0-1,8`. What is no number is none.
+/// Returns the numbers of a list in the system's format, `0-1,8`. Ignores anything else in it.
 fn numbers(list: &str) -> Vec<usize> {
     let parts = list.trim().split(',').filter_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,4 +1,4 @@
-//! What comes to which simulated link: what `fairlane replay` and `fairlane compare` are told alike.
+//! Arrivals and links of simulations: the options that `fairlane replay` and `fairlane compare` share.
 
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ fn flow_by() -> impl TypedValueParser<Value = Per> {
 }
 
 impl Source {
-    /// The site, where there is one. Says what it warns of.
+    /// Reads the site, if there is one, and prints its warnings.
     pub(crate) fn site(&self) -> Result<Option<Site>> {
         let Some(config) = &self.config else {
             ensure!(
@@ -133,9 +133,9 @@ pub(crate) struct Reading<'a> {
 pub(crate) struct Recorded {
     pub(crate) rate: Rate,
     pub(crate) overhead: u32,
-    /// What each flow is entitled to.
+    /// The flows with their weights.
     pub(crate) flows: Vec<Flow>,
-    /// What each is called; none where they have numbers only.
+    /// The name of each flow; empty if they have only numbers.
     pub(crate) names: Vec<String>,
     pub(crate) arrivals: Recording,
 }

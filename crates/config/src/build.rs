@@ -1,4 +1,4 @@
-//! From a link's classes to the queues that hold its packets: what is built, and what is changed.
+//! Building the queues of a link's classes, and changing them while they hold packets.
 
 use std::sync::Arc;
 
@@ -19,9 +19,8 @@ impl Link {
             .expect("what cannot be built was refused when the file was read")
     }
 
-    /// The link's filters. `classes` are the discipline's, in the order of
-    /// [`classes`](Link::classes); `key` is drawn at random, so that nobody can choose packets
-    /// whose flows meet.
+    /// Returns the link's filters. `classes` are the discipline's, in the order of [`classes`](Link::classes). `key`
+    /// must be random, so that no sender can choose packets whose flows collide.
     pub fn classifier(&self, classes: &[ClassId], key: DigestKey) -> LinkClassifier {
         let rules = Arc::new(Classifier::new(self.rules.iter().copied()));
         self.classifier_by(rules, classes, key)
@@ -187,8 +186,8 @@ impl Link {
     }
 }
 
-/// Steps by which the queues of a running link become this one's ([`steps_from`](Link::steps_from)),
-/// beside those of [`Discipline`]. Each is refused whole or done whole.
+/// Steps by which the queues of a running link become this one's ([`steps_from`](Link::steps_from)), in addition to
+/// those of [`Discipline`]. Each step either fails without any effect or is done completely.
 impl Link {
     /// Adds the class at this place to the link's queues, below the class with the number `parent`. O(1)
     /// amortised.
@@ -229,14 +228,13 @@ impl Link {
         Ok(tree.move_below(id, parent, config, now)?)
     }
 
-    /// Makes of a class of the link's queues what is at this place: the same kind with other
-    /// parameters. A leaf that is within its room keeps it until it was empty. A class of flows has only
-    /// begun to be another one: [`Discipline::go_on_changing`] is to follow. O(1), and O(flows)
-    /// where the limits of flows change.
+    /// Gives a class of the link's queues the parameters of the class of the same kind at this index. A leaf whose
+    /// backlog is within its buffer reservation keeps that until it has been empty. The change of a class of flows only
+    /// starts here; [`Discipline::go_on_changing`] must follow. O(1), or O(flows) if the limits of flows change.
     ///
     /// # Errors
     ///
-    /// It is of another kind; the link is one of CBQ.
+    /// Fails if the class is of another kind, or if the link is one of CBQ.
     pub fn change_class<P>(
         &self,
         queues: &mut Discipline<P>,

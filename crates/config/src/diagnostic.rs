@@ -1,4 +1,4 @@
-//! What is wrong with a file, and where.
+//! Errors and warnings about a file, with their positions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::grants::Broken;
 /// One sentence about a place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The file, as it was named.
+    /// The file's name as given.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
     /// Column, from 1, in characters.
     pub column: usize,
-    /// What is wrong, and what is allowed.
+    /// The problem, and the allowed values.
     pub sentence: String,
 }
 
@@ -41,7 +41,7 @@ pub enum SiteError {
     /// It cannot be read.
     #[error("{file}: {reason}")]
     Unreadable {
-        /// The file, as it was named.
+        /// The file's name as given.
         file: String,
         /// The system's reason.
         reason: std::io::Error,
@@ -52,7 +52,7 @@ pub enum SiteError {
     /// It is sound by itself, and leaves [grants](crate::Grant) less than they were promised.
     #[error("{file}: it would break {}", listed(.broken))]
     Grants {
-        /// The file, as it was named.
+        /// The file's name as given.
         file: String,
         /// At least one; where either of two could go, the one that was granted later.
         broken: Vec<Broken>,
@@ -129,7 +129,7 @@ impl<'a> Report<'a> {
         !self.errors.is_empty()
     }
 
-    /// Whether there is nothing to be told.
+    /// Returns whether there are no messages.
     pub(crate) fn is_empty(&self) -> bool {
         self.errors.is_empty() && self.warnings.is_empty()
     }

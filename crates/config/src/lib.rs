@@ -1,7 +1,7 @@
-//! One TOML file to a checked plan of a site.
+//! From a TOML file to a validated site.
 //!
-//! [`Site::parse`] reads a file into links, each with its class tree and its filters, or says
-//! what is wrong with it: `file:line:column: sentence`, with the nearest known name.
+//! [`Site::parse`] reads a file into links, each with its class tree and its filters, or returns the errors as
+//! `file:line:column: sentence`, with the nearest known name.
 //!
 //! ```
 //! use fairlane_config::{
@@ -55,11 +55,11 @@
 //! let mut classes: Elements<'_, Class> = link.classes.iter();
 //! assert!(classes.any(|class| &*class.name == "everybody"));
 //!
-//! // What each class has at least, and each flow of the second.
+//! // The guarantees of each class, and of each flow of the second.
 //! let guarantees: Vec<Guarantee> = link.guarantees();
 //! let bps: Result<u64, NoGuarantee> = guarantees[0].rate;
 //! assert!(bps? >= 2_000_000);
-//! // And one that all others share.
+//! // 64 flows, and one that all further ones share.
 //! let each: &Each = guarantees[1].each.as_ref().ok_or("no flows")?;
 //! assert_eq!(each.flows, 65);
 //!
@@ -67,7 +67,7 @@
 //! let (queues, numbers): (Discipline<Vec<u8>>, _) = link.discipline();
 //! println!("{queues:?}, {numbers:?}");
 //!
-//! // What is hardly meant, and what cannot be.
+//! // Probably unintended settings, filters that never match, and errors.
 //! let (warnings, unmatched): (Vec<Diagnostic>, Vec<Unmatched>) = (site.warnings.clone(), site.unmatched());
 //! assert!(warnings.is_empty() && unmatched.is_empty());
 //! let error = Site::parse(&text.replace("wf2q+", "wf3q+"), "site.toml").unwrap_err();
@@ -75,8 +75,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A file that is changed table by table, what the change does to the running link, what can be granted
-//! beside it, and what is told of it:
+//! A file that is changed table by table, the effect of the change on the running link, a grant in addition to the file,
+//! and the reports:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -110,7 +110,7 @@
 //! dscp = "ef"
 //! "#
 //! .into();
-//! // Nothing is known of this machine's interfaces.
+//! // The interfaces' MTUs are unknown.
 //! let mtu = &|_: &str| None;
 //! let running = Site::parse(&text, "site.toml")?;
 //!
@@ -132,7 +132,7 @@
 //! };
 //! let granted = call.clone().admit(&text, mtu, &[])?;
 //! assert!(granted.reserved >= terms.rate);
-//! // The voice has two of the ten already.
+//! // The voice already has 2 of the 10 Mbit/s.
 //! let too_much = Grant { terms: Terms { rate: "9mbit".parse()?, ..terms }, ..call };
 //! match too_much.admit(&text, mtu, &[]) {
 //!     Err(NotGranted::Full { best, .. }) => {
@@ -160,7 +160,7 @@
 //! assert_eq!(size?, Size(65_536));
 //! assert_eq!(algorithms::named("qfq"), algorithms::all().into_iter().find(|a| a.name() == "qfq"));
 //! assert!(is_interface_name("lan0") && schema().contains("wf2q+"));
-//! // Nobody waits for the other end of what is no file.
+//! // A path that is not a regular file is rejected, and never blocks.
 //! assert!(read_regular_text("/dev/zero".as_ref()).is_err());
 //! assert_eq!(suggestion("wieght", ["rate", "weight"]), ", did you mean 'weight'?");
 //! assert_eq!(nearest("wieght", ["rate", "weight"]), Some("weight"));

@@ -1,4 +1,4 @@
-//! A list of which copies share what they have in common.
+//! A list whose copies share their common parts.
 
 use std::fmt;
 use std::ops::{Deref, Index, Range};
@@ -56,8 +56,8 @@ impl<T> List<T> {
         Elements { list: self, places }
     }
 
-    /// These elements, in pieces of a former list where all of a piece are the same there: what is long kept is
-    /// then not allocated again, and lies in few places. O(elements).
+    /// Returns a list of these elements that shares the pieces of `former` whose elements are all the same. Long-lived
+    /// elements are then not allocated again, and stay in few places in memory. O(elements).
     pub fn after(
         former: &List<T>,
         all: impl IntoIterator<Item = T>,
@@ -95,11 +95,11 @@ impl<T> List<T> {
 }
 
 impl<T: Clone> List<T> {
-    /// The element at this place, to be changed. O(1), beside the copy of a piece where lists share it.
+    /// Returns the element at this index for modification. O(1), plus the copy of a piece if other lists share it.
     ///
     /// # Panics
     ///
-    /// There is none.
+    /// Panics if there is no such element.
     pub fn make_mut(&mut self, at: usize) -> &mut T {
         &mut Arc::make_mut(&mut self.pieces[at / PIECE])[at % PIECE]
     }
@@ -109,7 +109,7 @@ impl<T: Clone> List<T> {
         *self.make_mut(at) = other;
     }
 
-    /// Puts some elements in the place of others. O(what comes behind them).
+    /// Replaces some elements by others. O(elements behind them).
     pub(crate) fn splice(&mut self, places: Range<usize>, others: impl IntoIterator<Item = T>) {
         let first = places.start / PIECE;
         let from = first * PIECE;
@@ -300,7 +300,7 @@ mod tests {
             assert!(other.iter().eq(&expected), "{round}");
             let places: Vec<_> = one.unlike(&other).unwrap().collect();
             assert!((0..200).all(|at| one[at] == other[at] || places.contains(&at)));
-            // What was not exchanged yet is shared.
+            // Pieces without an exchanged element are still shared.
             assert_eq!(places.contains(&199), round >= 28, "{round}");
         }
         assert!(one.iter().copied().eq(0..200));

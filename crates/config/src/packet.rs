@@ -1,4 +1,4 @@
-//! The class and the filter that a packet falls into, for an operator who describes it.
+//! The class and the filter that match a packet described by an operator.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! The file's schema.
 
-/// The file's schema (JSON Schema, 2020-12), with what each key means.
+/// Returns the file's schema (JSON Schema, 2020-12), with a description of each key.
 pub const fn schema() -> &'static str {
     include_str!("../site.schema.json")
 }
@@ -8,8 +8,8 @@ pub const fn schema() -> &'static str {
 #[cfg(test)]
 pub(crate) use from_tables::{RATE, SIZE, TIME, of_class, of_link};
 
-/// What the schema is made of: the tables that are read. It is made here, and not in the program,
-/// whose build would take a quarter longer.
+/// Generates the schema from the tables that are parsed. It is generated here and not in the program because it would
+/// lengthen the program's build by a quarter.
 #[cfg(test)]
 mod from_tables {
     use std::path::Path;
@@ -65,7 +65,7 @@ mod from_tables {
         }
     }
 
-    /// The names of all algorithms, and beside them that of CBQ.
+    /// Returns the names of all algorithms, including CBQ.
     pub(crate) fn of_link() -> Vec<&'static str> {
         let mut names = of_class();
         names.push(LinkAlgorithm::CBQ);

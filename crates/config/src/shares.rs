@@ -1,34 +1,34 @@
-//! From rates and weights to the weights that an algorithm knows.
+//! From rates and weights in the file to the weights of an algorithm.
 //!
-//! Of siblings under a parent that has P, class i is entitled to
+//! Of siblings under a parent with rate P, class i is entitled to
 //!
 //! ```text
 //! s_i = rate_i + E w_i / W      E = P - sum of rates,  W = sum of weights
 //! s_i = P rate_i / sum of rates                        where no class has a weight
 //! ```
 //!
-//! which add up to P; so the algorithm's weights are proportional to them. Those are whole
-//! numbers up to 10^6: if the proportions fit, they are exact, and the smallest that there are; of more than 64
-//! siblings, in units of what the rates and E share, where that fits: so most stay where one weight changes.
-//! Otherwise the largest is 10^6, what a rate needs is rounded up, and what lies beyond is rounded down to pay for
-//! it. Where rates leave nothing to pay with, n siblings may miss theirs by n parts in 10^6.
+//! which add up to P, so the algorithm's weights are proportional to them. Those are integers up to 10^6. If the
+//! proportions fit, the weights are exact and the smallest possible. For more than 64 siblings, they are in units of
+//! the common divisor of the rates and E, if that fits, so that a change of one weight leaves most others as they are.
+//! Otherwise the largest is 10^6, the weights that rates need are rounded up, and the parts beyond are rounded down to
+//! compensate. If the rates leave no such part, n siblings may miss theirs by n parts in 10^6.
 
 use fairlane_core::Weight;
 use fairlane_core::units::MAX_WEIGHT;
 
-/// What a class asks for: bits per second (0: no guarantee), and a part of the rest (0: none).
+/// The claim of a class: a rate in bit/s (0: no guarantee), and a weight in the rest (0: none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub rate: u64,
     pub weight: u32,
 }
 
-/// What it gets.
+/// The share that a class gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     /// Among its siblings.
     pub weight: Weight,
-    /// Bits per second of what the parent has, rounded down; never below its rate.
+    /// Its entitlement in bit/s, rounded down; never below its rate.
     pub entitled: u64,
 }
 
@@ -78,14 +78,14 @@ fn share_of(portion: u128, total: u128, available: u128) -> u128 {
     (portion >> shift) * available / (total >> shift).max(1)
 }
 
-/// Of many claims, what the portions share whatever the weights are: so one that becomes another has few others
-/// have another number. Few have the smallest numbers that there are.
+/// Returns, for many claims, a common divisor of the portions that does not depend on the weights, so that a change of
+/// one claim changes few other weights. Fewer claims get the smallest possible weights instead.
 fn unit(claims: &[Claim], rest: u128) -> Option<u128> {
     let rates = claims.iter().map(|claim| u128::from(claim.rate));
     (claims.len() > MANY).then(|| rates.fold(rest, greatest_common_divisor))
 }
 
-/// The portions themselves, if they are small numbers once divided by what they share.
+/// Returns the portions over `divisor`, if they fit into weights.
 fn exactly(portions: &[u128], divisor: u128) -> Option<Vec<u32>> {
     let weight = |&portion: &u128| {
         let weight = u32::try_from(portion.checked_div(divisor)?).ok()?;
@@ -105,7 +105,7 @@ fn nearly(available: u128, claims: &[Claim], portions: &[u128]) -> Vec<u32> {
     let most = u128::from(MAX_WEIGHT);
     let largest = portions.iter().copied().max().unwrap_or(1).max(1);
     let total: u128 = portions.iter().sum();
-    // What the weights should add up to.
+    // The sum that the weights should have.
     let sum = total * most / largest;
     let within = |weight: u128| weight.clamp(1, most) as u32;
     let needed = |claim: &Claim| within((u128::from(claim.rate) * sum).div_ceil(available.max(1)));

@@ -63,12 +63,11 @@ pub fn read(path: &Path) -> Result<String, SiteError> {
     of(path, || File::open(path))
 }
 
-/// The text of a regular file. Never waits for somebody to open or write the other end of
-/// something else.
+/// Reads the text of a regular file. Never blocks on another kind of file, such as a pipe without a writer.
 ///
 /// # Errors
 ///
-/// Those of [`read`]; it is no regular file.
+/// Returns the errors of [`read`], and one if the path is not a regular file.
 pub fn read_regular(path: &Path) -> Result<String, SiteError> {
     of(path, || {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;

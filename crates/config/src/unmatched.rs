@@ -51,8 +51,8 @@ pub(crate) fn why(by: &[(usize, impl fmt::Display)]) -> String {
 }
 
 impl Site {
-    /// The filters of the [text](Site::text) that can never match, whatever was granted beside it. O(n log n)
-    /// in the filters, and what [`Classifier::unreachable`] takes.
+    /// Returns the filters of the [text](Site::text) that can never match, whatever grants are in force. O(n log n) in
+    /// the filters, plus the cost of [`Classifier::unreachable`].
     #[must_use]
     pub fn unmatched(&self) -> Vec<Unmatched> {
         let links = self.links.iter();
@@ -80,7 +80,7 @@ impl Site {
         all
     }
 
-    /// Whether there is anybody who sends what a filter asks for by a link.
+    /// Returns whether packets that match the filter can leave by the link at all.
     fn sends(&self, matches: &Match, link: &Link) -> bool {
         let of_process = matches.uid.is_some() || matches.gid.is_some() || matches.pid.is_some();
         let processes = self.attach.is_some() || self.interfaces.is_none();

@@ -110,7 +110,7 @@ impl<T: JsonSchema> JsonSchema for At<T> {
 pub type Text = At<String>;
 
 impl Text {
-    /// What it says, where it says it; else the reason is reported, with the key.
+    /// Returns the parsed value with its position, or reports the reason with the key.
     pub fn read<T: FromStr<Err: Display>>(&self, key: &str, report: &mut Report) -> Option<T> {
         match self.value().parse() {
             Ok(value) => Some(value),

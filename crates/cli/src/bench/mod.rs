@@ -82,7 +82,7 @@ enum Other {
     Path(path::Options),
 }
 
-/// Reads flow sets; an error says in one sentence where and what is wrong.
+/// Reads flow sets; an error is one sentence with the place and the problem.
 fn flow_sets(text: &str) -> Result<FlowSets, String> {
     text.parse().map_err(|error| format!("{error:#}"))
 }
@@ -161,8 +161,7 @@ fn single(options: &Options, contender: Contender, custom: &[Custom]) -> Result<
     }
 }
 
-/// All algorithms over the flow sets of the QFQ report's Table 4, or over what the options
-/// say instead.
+/// Measures all algorithms with the flow sets of the QFQ report's Table 4, or those in the options.
 fn table(options: &Options, custom: &[Custom]) -> Result<()> {
     let sets: Vec<FlowSets> = match &options.flowsets {
         Some(sets) => vec![sets.clone()],

@@ -59,7 +59,7 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// The link, and what was measured.
+/// The link and the results.
 #[derive(Debug, Serialize)]
 struct Report {
     link: String,
@@ -186,7 +186,7 @@ fn millions(packets_per_sec: f64) -> String {
     format!("{:.2}", packets_per_sec / 1e6)
 }
 
-/// Packets a second, of how many workers, and who limits them.
+/// Formats a predicted packet rate, with the numbers of workers and the stage that limits it.
 fn predicted(one: &Prediction) -> String {
     let rate = millions(one.packets_per_sec);
     let limit = match one.limited_by {
@@ -201,7 +201,7 @@ fn predicted(one: &Prediction) -> String {
 /// A stage's name, and its figure among all.
 type Row = (&'static str, fn(&Stages) -> Figure);
 
-/// So many of the rows are of a stage that has its thread to itself.
+/// Number of rows whose stage has its own thread.
 const BY_ITSELF: usize = 8;
 
 const ROWS: [Row; 12] = [

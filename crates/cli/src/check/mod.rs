@@ -1,4 +1,4 @@
-//! `fairlane check`: what a file says, and what it guarantees, before anything is attached.
+//! `fairlane check`: the contents and the guarantees of a file, before anything is attached.
 
 pub(crate) mod report;
 

@@ -9,7 +9,7 @@ use crate::figures::{rate, size, time};
 use crate::plain::plain;
 use crate::table;
 
-/// What a link is.
+/// Returns the heading of a link.
 pub(crate) fn headline(link: &LinkReport) -> String {
     format!(
         "{} leaves by {} at {}: {}, packets up to {} bytes with {} of overhead{}, {} filter{}",
@@ -25,7 +25,7 @@ pub(crate) fn headline(link: &LinkReport) -> String {
     )
 }
 
-/// What a daemon adds to the delays of its classes.
+/// Formats the delay that a daemon adds to that of each class.
 pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
     let received = match (terms.receive_workers, terms.arrival_rounds) {
         (workers @ 1.., Some(rounds)) => format!(

@@ -135,7 +135,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Replays, and prints what is asked for.
+/// Replays the arrivals and prints the requested output.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let progress = options.progress();
     let reading = Reading {
@@ -172,7 +172,7 @@ impl Options {
         self.output.as_deref().is_some_and(is_capture)
     }
 
-    /// Refuses to write over what is read.
+    /// Rejects an output path that is also the input.
     fn check_output(&self) -> Result<()> {
         let Some(output) = &self.output else {
             return Ok(());

@@ -11,13 +11,13 @@ use tempfile::NamedTempFile;
 
 use crate::{interrupt, output};
 
-/// What is removed if the program is interrupted.
+/// The temporary file, removed if the program is interrupted.
 type Unfinished = Arc<Mutex<Option<NamedTempFile>>>;
 
-/// A file that is written under another name beside its own, and takes its own at the
-/// end. Dropped before that, or interrupted, it leaves nothing.
+/// A file that is written under a temporary name in the same directory, and renamed at the end. If it is dropped before
+/// that, or interrupted, no file is left.
 ///
-/// What is not a plain file, such as a pipe, is written as it is.
+/// Anything other than a regular file, such as a pipe, is written directly.
 pub(super) struct OutFile {
     /// Where it goes, links followed: renaming would replace a link.
     target: PathBuf,

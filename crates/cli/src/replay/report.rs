@@ -1,4 +1,4 @@
-//! What a replay did, in words and tables.
+//! The results of a replay, in words and tables.
 
 use std::io::{self, Write};
 

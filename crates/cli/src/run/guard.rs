@@ -1,13 +1,13 @@
-//! `fairlane run CONFIG --fail-open`: a process that watches over the one that shapes. While that is
-//! gone, frames pass unshaped; it is started again, and shapes them again.
+//! `fairlane run CONFIG --fail-open`: a guard process that supervises the worker process, which shapes. While there is
+//! no worker, the guard forwards frames unshaped; it then starts another worker.
 //!
-//! A worker that hangs is killed, and so is one that was stopped: from then on it forwards no frame, whatever it was
-//! doing, and all that it had open is closed, a program that brings frames to it included. So a hang ends as a
-//! crash does, and one of the two processes forwards at a time.
+//! The guard kills a worker that hangs or was stopped. From then on the worker forwards no frame, and everything it had
+//! open is closed, including XDP programs that redirect frames to it. So a hang ends as a crash does, and only one of
+//! the two processes forwards at a time.
 //!
-//! The worker is born with one end of a pair of sockets as its standard input, and keeps it as the
-//! highest of its descriptors: of those of a process that dies, Linux takes apart the highest first, and
-//! the sockets of interfaces take tens of milliseconds each.
+//! The worker is started with one end of a socket pair as its standard input, and keeps it as the highest of its
+//! descriptors: when a process dies, Linux closes the highest descriptor first, and the sockets of interfaces take tens
+//! of milliseconds each.
 
 use std::env;
 use std::fs::File;
@@ -41,10 +41,10 @@ use tracing::warn;
 use crate::interrupt;
 use crate::machine::read_site;
 
-/// What the worker says when its interfaces are open.
+/// The worker's message when its interfaces are open.
 const READY: u8 = b'r';
-/// What it is answered, once nobody else forwards: that nobody has, or that what has arrived so far has
-/// been forwarded.
+/// The guard's answer once it has stopped forwarding: that it has forwarded no frame (`GO`), or all that have arrived
+/// so far (`GO_ON`).
 const GO: u8 = b'g';
 const GO_ON: u8 = b'o';
 /// How long a worker waits for that.
@@ -56,26 +56,26 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10
 /// A worker that ran for so long is not taken for one that cannot.
 const RAN: Duration = Duration::from_secs(10);
 
-/// What happens to the guard.
+/// An event that the guard handles.
 enum Event {
     /// It was sent a signal.
     Signal(i32),
     /// The worker has opened its interfaces, and shares the count of its rounds.
     Ready(io::Result<RoundWatch>),
-    /// The worker has let go of its end.
+    /// The worker's end of the socket pair was closed.
     Lost,
     /// It has ended.
     Ended(io::Result<ExitStatus>),
 }
 
-/// Keeps a worker running until it ends by itself or is told to.
+/// Keeps a worker running until it exits by itself or by request.
 pub(super) fn guard(path: &Path, least: LevelFilter) -> Result<()> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("setting up signals")?;
     let site = read_site(path)?;
     let interfaces = site.interfaces.context(
         "--fail-open needs two interfaces to pass frames between: name inside and outside in [interfaces]",
     )?;
-    // What is open for the time without a worker is tried before there is one.
+    // The standby resources are opened first, so that errors show before there is a worker.
     let wire = Standby::open(interfaces).context("--fail-open")?;
     let log = Log::open(least).context("starting a thread")?;
     let (to_self, events) = channel();
@@ -108,12 +108,12 @@ pub(super) fn guard(path: &Path, least: LevelFilter) -> Result<()> {
     log.close(&ending);
     match status? {
         None => Ok(()),
-        // It has said itself what was wrong.
+        // The worker has printed the error.
         Some(status) => process::exit(status.code().unwrap_or(2)),
     }
 }
 
-/// The worker's side: its interfaces are open. Returns when nobody else forwards any more.
+/// Reports from the worker that its interfaces are open. Returns when the guard no longer forwards.
 pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
     daemon.hear()?;
     match ask(daemon.share_rounds()?) {
@@ -135,7 +135,7 @@ fn ask(rounds: OwnedFd) -> io::Result<u8> {
     files::send(&line, &[rounds])?;
     let mut answer = [0];
     let answered = line.read_exact(&mut answer);
-    // It is closed when the process ends, and tells the guard so.
+    // The kernel closes it when the process ends, which notifies the guard.
     mem::forget(line);
     answered.map(|()| answer[0])
 }
@@ -156,7 +156,7 @@ struct Guard {
     pause: Duration,
     /// There was one that could open its interfaces.
     was_ready: bool,
-    /// Since when it is over: what the worker took for its last words is not waited for again.
+    /// Start of the shutdown: the time that the worker took for its last output is not spent again.
     ending: Ending,
     is_ending: bool,
     watch: Watch,
@@ -207,7 +207,7 @@ impl Guard {
                 }
                 Ok(Event::Ended(status)) => {
                     let status = status.context("waiting for the process that shapes")?;
-                    // One that was told to end before it could listen ends by the signal.
+                    // A worker stopped before it handles signals is ended by the signal.
                     if status.success() || (self.is_ending && status.signal().is_some()) {
                         return Ok(None);
                     }
@@ -336,8 +336,8 @@ struct Worker {
 }
 
 impl Worker {
-    /// The same program, with the same arguments, and the guard behind its standard input. Nothing is left running
-    /// after an error: another one would be started beside it.
+    /// Starts the same program with the same arguments, and the socket to the guard as its standard input. After an
+    /// error no process is left running, since the guard would start another next to it.
     fn start(program: &Path, events: &Sender<Event>) -> Result<Worker> {
         let starting = || "starting the process that shapes";
         let (line, theirs) = UnixStream::pair().with_context(starting)?;
@@ -367,7 +367,7 @@ impl Worker {
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            // What a terminal's Ctrl-C sends comes by the guard.
+            // The guard relays the signal of a terminal's Ctrl-C.
             .process_group(0)
             .spawn()
             .with_context(starting)?;
@@ -391,7 +391,7 @@ impl Worker {
     }
 
     fn answer(&mut self, answer: u8) {
-        // One that has ended is told of by an event.
+        // An event reports a worker that has ended.
         let _ = self.line.write_all(&[answer]);
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let (report, ignored) = thread::scope(|scope| {
         let showing = scope.spawn(|| {
             screen.follow(&over, || handle.report());
-            // Who left, left the demonstration; what could not be printed is said at the end.
+            // Closing the display ends the demonstration; output that failed is reported at the end.
             handle.stop();
         });
         let outcome = demo.run();

@@ -166,7 +166,7 @@ pub fn run(options: &Options) -> Result<()> {
     match &options.config {
         Some(config) if options.fail_open && !options.guarded => guard::guard(config, options.log),
         Some(config) => {
-            // What is read takes several times the memory that is kept of it.
+            // Reading takes several times the memory of the result.
             fairlane_io::keep_little_unused();
             site::run(config, options)
         }

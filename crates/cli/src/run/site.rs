@@ -27,8 +27,7 @@ use crate::plain::plain;
 
 /// Runs the site that the file at `path` describes.
 ///
-/// What is printed or logged may block: it is done on threads of its own, and the end does not wait
-/// for it.
+/// Output and logging may block, so they have their own threads, and the end does not wait for them.
 pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     // A HUP from here on has the file read again. Until the file is read, the other signals end the
     // program as they end any.
@@ -98,7 +97,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         screen.show(report, report);
     });
     if options.guarded && result.is_err() {
-        // Whoever watches over it starts another: the service goes on, and nobody is told otherwise.
+        // The guard starts another worker: the service keeps running, so the service manager gets no message.
         mem::forget(telling);
     } else if handed_over {
         leave(telling, service.as_mut());
@@ -115,7 +114,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     outcome
 }
 
-/// A site, and what another process has told of it that runs it.
+/// A site to start, with the state handed over by the process that runs it so far.
 struct Begun {
     site: Site,
     running: Option<Running>,
@@ -133,7 +132,7 @@ impl Begun {
         }
     }
 
-    /// What the process runs that holds the interfaces of a site's file, and has beside it.
+    /// Takes over from the process that holds the interfaces of the site's file.
     fn by_another(site: Site) -> Result<Begun> {
         let interfaces = site.interfaces.context(
             "--take-over needs a running site between two interfaces: name inside and outside in \
@@ -154,7 +153,7 @@ impl Begun {
     }
 }
 
-/// What is handed over beside the site: who hears of this process, and where it can be asked.
+/// Returns the state handed over in addition to the site: the service manager's socket, and the control sockets.
 fn beside(
     service: Option<&Service>,
     manager: Option<&Manager>,
@@ -169,7 +168,7 @@ fn beside(
     }
 }
 
-/// Another process goes on.
+/// Leaves the sockets to the successor.
 fn leave(telling: Option<Telling>, service: Option<&mut Service>) {
     if let Some(telling) = telling {
         telling.leave();
@@ -179,7 +178,7 @@ fn leave(telling: Option<Telling>, service: Option<&mut Service>) {
     }
 }
 
-/// Tells the service manager of what is for it.
+/// Forwards notices to the service manager.
 fn notify(teller: Teller) -> impl Fn(Notice) + Send + Sync {
     move |notice| match notice {
         Notice::Reloaded { .. } | Notice::ReloadRefused(_) => teller.reloaded(&notice),
@@ -212,11 +211,11 @@ fn of_site(options: &Options) -> fairlane_site::Options {
     }
 }
 
-/// What may be wrong where a file or a folder cannot be used.
+/// A possible cause if a file or a folder cannot be used.
 const OWN_FILES: &str =
     "beyond what its user may without capabilities (--keep-privileges keeps them)";
 
-/// What the run has to do after the rest is given up.
+/// Returns the privileges that the run needs after the others are given up.
 fn needs(site: &Site, options: &Options) -> Needs {
     let backend = site.interfaces.as_ref().map(|named| named.backend);
     let http = site.control.as_ref().and_then(|control| control.http);
@@ -250,7 +249,7 @@ fn serve(
         })
 }
 
-/// Who hears of signals.
+/// The handler of signals.
 struct Listener {
     path: PathBuf,
     site: Handle,
@@ -259,8 +258,8 @@ struct Listener {
 }
 
 impl Listener {
-    /// Signals stop the site, the second one at once, or have its file read again. One that comes when
-    /// it is over shortens the wait for who reads what is printed.
+    /// Handles signals: the first stops the site, the second stops it at once, and SIGHUP reloads its file. A signal
+    /// after the end shortens the wait for readers of the output.
     fn listen(self, signals: Signals) -> Result<()> {
         let mut is_told = false;
         interrupt::listen(signals, move |signal| match signal {
@@ -280,7 +279,7 @@ impl Listener {
     }
 }
 
-/// What a service manager shows of it: a line.
+/// Returns the status line for the service manager.
 fn status(path: &Path, daemon: &Daemon) -> String {
     let names: Vec<_> = daemon.links().map(|link| &*link.name).collect();
     let classes: usize = daemon.links().map(|link| link.classes.len()).sum();

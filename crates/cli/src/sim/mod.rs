@@ -1,4 +1,4 @@
-//! `fairlane sim`: what a site's file, or a network, does to traffic, on a clock of its own.
+//! `fairlane sim`: simulates a site, or a network, with traffic in virtual time.
 
 mod network;
 

@@ -1,4 +1,4 @@
-//! What became of the packets of a network, as text.
+//! The results of a network simulation, as text.
 
 use comfy_table::Table;
 use fairlane_core::Nanos;

@@ -1,4 +1,4 @@
-//! A running link becomes another one class by class; who stays keeps what it has.
+//! A running link becomes another one class by class, and kept classes retain their state.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -71,7 +71,7 @@ impl Running {
         (0..packets).map(next).collect()
     }
 
-    /// Goes on as another link, as the program does; says what that took.
+    /// Changes to another link, as the program does, and returns the steps.
     fn become_link(&mut self, text: &str) -> Steps {
         let new = link(text);
         let steps = new.steps_from(&self.link).expect("class by class");
@@ -117,7 +117,7 @@ fn longest_row(sent: &[String]) -> usize {
     sent.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap()
 }
 
-/// What is kept for classes would change the one that is made for them.
+/// A fixed limit, since the default limit would change with the classes' reservations.
 const LIMIT: &str = "limit = { packets = 200000, bytes = \"256mb\" }\n";
 
 const TWO: &str =
@@ -166,7 +166,7 @@ fn a_class_with_another_name_and_nothing_else_new_goes_on() {
     assert!(steps.is_empty(), "{steps:?}");
     assert_eq!(running.ids[running.place("voice")], id);
     assert_eq!(running.queues.len(), 4);
-    // With other filters it may be anybody.
+    // A class with another name and other filters is a new class.
     let steps = running.become_link(&text("phone", 5_061));
     assert_eq!((steps.added.len(), steps.gone.len()), (1, 1));
 }
@@ -236,7 +236,7 @@ fn classes_move_with_all_that_they_have_also_below_those_that_were_below_them() 
         ("d", ""),
     ];
     for (after, moved) in [
-        // The one in the middle goes on above the one that was above it.
+        // The middle class moves above its parent.
         (
             [
                 ("y", ""),
@@ -262,7 +262,7 @@ fn classes_move_with_all_that_they_have_also_below_those_that_were_below_them() 
             ],
             &["z", "y", "x", "c", "b", "a", "d"][..],
         ),
-        // One is gone, and who was below it is below another.
+        // One class is removed, and its children move below another.
         (
             [
                 ("x", ""),

@@ -1,4 +1,4 @@
-//! The examples are sound, and guarantee what they say.
+//! The examples are valid, and have the guarantees that they state.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn example(name: &str) -> Site {
     site
 }
 
-/// What a class is guaranteed, which is its rate at least.
+/// Returns the guarantees of a class, whose rate must be at least the configured one.
 fn guarantee(link: &Link, name: &str) -> Guarantee {
     let at = link
         .classes
@@ -245,7 +245,7 @@ fn tenants_are_told_apart_by_user_and_group() {
     for class in ["blue", "blue-database", "green", "host"] {
         guarantee(out, class);
     }
-    // What blue has beyond the database's rate.
+    // The rest of blue's rate after the database's.
     let web = guarantee(out, "blue-web").rate.unwrap();
     assert!(web >= 2_000_000_000, "{web}");
 }
@@ -273,7 +273,7 @@ fn the_queues_of_an_example_carry_packets_of_every_class() {
     }
 }
 
-/// What an operator types half of is refused or sound, and what is sound can be built.
+/// A partly typed file is either refused or valid, and every valid one can be built.
 #[test]
 fn no_cut_or_doubled_line_of_an_example_is_worse_than_refused() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

@@ -1,5 +1,4 @@
-//! What was granted holds, whatever the text says that the site goes on with; what cannot be granted
-//! is refused with the best that can.
+//! Grants hold whatever text the site changes to; a grant that is not possible is refused with the best alternatives.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -289,10 +288,10 @@ fn a_text_that_breaks_grants_is_refused_with_their_names() {
     let unfair = text.replace("rate = '20mbit'\n", "rate = '20mbit'\nalgorithm = 'fifo'\n");
     let unfair = unfair.replace("rate = '2mbit'\n", "");
     assert_eq!(names(&unfair).len(), 4);
-    // What is wrong with the text itself is said of it, at its place.
+    // Errors of the text itself are reported with their positions.
     let wrong = beside(&text.replace("'2mbit'", "'2mbits'"), &grants).unwrap_err();
     assert!(wrong.to_string().starts_with("site.toml:6:8: "), "{wrong}");
-    // Who lives of what is left is promised nothing in writing, and may have less.
+    // A class without a rate has no configured guarantee, and may get less.
     beside(
         &(text + "[[link.class]]\nname = 'more'\nweight = 9\n"),
         &grants,
@@ -320,7 +319,7 @@ fn what_the_file_promises_is_granted_to_nobody_else() {
         assert!(now >= before - before / 1000, "{now} of {before}");
         None
     });
-    // There are 16 Mbit/s beside it.
+    // The other classes leave 16 Mbit/s.
     let sentence = refused.unwrap();
     assert!(
         sentence.contains("class 'a' would be guaranteed"),
@@ -394,7 +393,7 @@ fn odd_text(random: &mut Random) -> String {
     text
 }
 
-/// An offer is what a request may ask for: asked for by its words, it is granted.
+/// An offer is a valid request: if it is requested, it is granted.
 #[test]
 fn a_request_for_the_best_offer_is_granted() {
     let cases = std::env::var("FAIRLANE_CASES").map_or(20, |cases| cases.parse().unwrap());
@@ -501,7 +500,7 @@ fn whatever_comes_after_every_grant_has_at_least_what_it_was_promised() {
     );
 }
 
-/// By what is told of the classes, not by what decided.
+/// Checks the reported terms of the classes, and does not rely on the admission decision.
 #[track_caller]
 fn holds(site: &Site, grants: &[Arc<Grant>]) {
     for grant in grants {

@@ -1,5 +1,4 @@
-//! What is guaranteed holds: random trees under random traffic, on a link that sends a byte
-//! in a nanosecond.
+//! Guarantees hold for random trees under random traffic, on a link that sends a byte in a nanosecond.
 
 use fairlane_config::{ClassKind, Guarantee, Link, NoGuarantee, Site};
 use fairlane_core::bounds::Service;
@@ -252,8 +251,8 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
     worst
 }
 
-/// Those who always have packets, also when one has just left, got what they are guaranteed, but
-/// for a start.
+/// Checks that classes that are always backlogged, even right after a departure, got their guaranteed rates, except for
+/// a start.
 fn check_rates(
     link: &Link,
     guarantees: &[Guarantee],
@@ -271,7 +270,7 @@ fn check_rates(
             let bytes = sent.get(&place).copied().unwrap_or(0) as f64;
             let least = rate as f64 / 8e9 * now as f64;
             let name = &link.classes[place].name;
-            // What it may be behind makes up most of the delay.
+            // The delay behind other packets is most of the lag.
             let lag = rate as f64 / 8e9 * 2.0 * delay as f64 + 4.0 * LONGEST as f64;
             assert!(
                 bytes >= least - lag,
@@ -313,7 +312,7 @@ fn no_packet_that_finds_its_class_empty_waits_longer_than_its_bound() {
     );
 }
 
-/// A class, or a flow, that keeps to what it is guaranteed.
+/// A class, or a flow, that keeps to its guaranteed rate and burst.
 struct Conforming {
     place: usize,
     /// The flow; `None` for a class of flows as a whole, whose packets belong to any of them.
@@ -321,13 +320,13 @@ struct Conforming {
     service: Service,
     /// The delay of its packets, of one that keeps to its arrival burst.
     delay: Option<Nanos>,
-    /// Bytes that it may send now, of so many at most; and bytes a nanosecond.
+    /// Bytes that it may send now, up to `burst`; `rate` is in bytes per nanosecond.
     tokens: f64,
     burst: f64,
     rate: f64,
     /// When it will send again: what its bucket holds by then.
     next: u64,
-    /// What of it waits, in bytes.
+    /// Its backlog in bytes.
     waiting: u64,
 }
 
@@ -389,7 +388,7 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
     let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
     let shortest = u64::from(link.shortest().get());
     let (mut keep, floods) = conforming_and_floods(link, random);
-    // Whose each packet is, when it came, and what waited then.
+    // Each packet's sender, its arrival time, and the backlog at that time.
     let mut packets: Vec<(Option<usize>, u64, u64)> = Vec::new();
     let (mut now, mut checked) = (0u64, 0);
     while now < until && !floods.is_empty() {
@@ -589,7 +588,7 @@ fn a_class_of_flows_has_its_burst_in_packets_of_any_length_and_flow() {
     assert_eq!(u64::from(flows.queue.limits.bytes), 1_000 * LONGEST);
 }
 
-/// The bytes that so many of a link's shortest packets count for.
+/// The bytes that a number of the link's shortest packets count for.
 fn link_bytes(link: &Link, packets: u64) -> u64 {
     packets * u64::from(link.shortest().get())
 }

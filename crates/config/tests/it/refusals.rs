@@ -1,4 +1,4 @@
-//! What is wrong with a file is said in one sentence each, with its line and column.
+//! Each error of a file is reported in one sentence, with its line and column.
 
 mod filters;
 
@@ -840,7 +840,7 @@ fn several_errors_are_listed_together() {
     );
 }
 
-/// So many classes, each in the one before.
+/// Returns classes nested to a depth of `levels`.
 fn nested(levels: usize) -> String {
     let mut text = "[[link]]\nname='up'\nrate='40mbit'\n".to_owned();
     for level in 1..=levels {

@@ -1,6 +1,5 @@
-//! A link becomes another one, and another, in the steps of a file read again; who keeps to its
-//! rate and burst throughout loses nothing, though flooders fill the link and everything else
-//! changes.
+//! A link is reloaded again and again. A class that keeps to its rate and burst throughout loses no packet, though
+//! floods fill the link and everything else changes.
 
 use std::fmt::Write;
 
@@ -12,7 +11,7 @@ use crate::guarantees::Random;
 
 const LONGEST: u64 = 1_500;
 
-/// Whose a packet is.
+/// Owners of packets.
 const MINE: u32 = 1;
 const THEIRS: u32 = 0;
 
@@ -82,7 +81,7 @@ struct Running<'a> {
     /// Bits a second.
     rate: u64,
     now: f64,
-    /// Bytes that ours may send, of so many at most.
+    /// Bytes that our class may send now, up to `burst`.
     tokens: f64,
     burst: f64,
     next: f64,
@@ -107,7 +106,7 @@ impl Running<'_> {
         offered.unwrap_or_else(|refused| panic!("ours is refused at {now:?}: {}", refused.reason));
     }
 
-    /// Puts packets of anybody else into a class that there is.
+    /// Enqueues packets to classes other than ours.
     fn flood(&mut self, packets: usize) {
         for _ in 0..packets {
             let place = self.random.below(self.link.classes.len() as u64) as usize;
@@ -122,7 +121,7 @@ impl Running<'_> {
         }
     }
 
-    /// Packets come and go for so many nanoseconds.
+    /// Runs arrivals and departures for `span` nanoseconds.
     fn go_on(&mut self, span: f64) {
         let until = self.now + span;
         while self.now < until {
@@ -161,7 +160,7 @@ impl Running<'_> {
         self.go_on(span);
     }
 
-    /// Goes on as another link, a class at a time, as the program does in steps of many.
+    /// Changes to another link, one class at a time, as the program does in steps of many.
     fn become_link(&mut self, new: Link, steps: &Steps) {
         let mut ids: Vec<ClassId> = (steps.stays.iter())
             .map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]))
@@ -217,7 +216,7 @@ impl Running<'_> {
     }
 }
 
-/// What gives way is no packet of ours.
+/// Checks that an evicted packet is not ours.
 fn kept(gone: Discarded<u32>) {
     assert_ne!(gone.payload, MINE, "a packet of ours gives way to a flood");
 }

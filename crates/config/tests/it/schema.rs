@@ -1,4 +1,4 @@
-//! The schema says of every key what it means, and so does the documentation.
+//! The schema and the documentation describe every key.
 
 use serde_json::Value;
 

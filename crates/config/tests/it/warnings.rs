@@ -1,4 +1,4 @@
-//! What is allowed and hardly meant is told, and changes nothing.
+//! Valid settings that are probably unintended give a warning, and have no other effect.
 
 use fairlane_config::{LongestBy, Site};
 
@@ -44,7 +44,7 @@ fn a_default_class_that_is_made_and_takes_what_the_weights_share() {
     warns(&format!("{link}class = [{{ name = 'a' }}]"), &[&made(50)]);
     let three = "class = [{ name = 'a', rate = '20mbit' }, { name = 'b', weight = 3 }]";
     warns(&format!("{link}{three}"), &[&made(12)]);
-    // Little beside the others; the rest of what rates leave; one that the file has.
+    // A small weight compared with the others; the rest that the rates leave; a default class in the file.
     for class in [
         "class = [{ name = 'a', weight = 100 }]",
         "class = [{ name = 'a', rate = '20mbit' }]",
@@ -216,7 +216,7 @@ fn frames_that_are_longer_than_the_link_carries() {
     }
 }
 
-/// What is told of the filters of a site that never match, one sentence each.
+/// Returns the warnings about filters that never match, one sentence each.
 fn unmatched(text: &str) -> Vec<String> {
     let site = Site::parse(text, "s").unwrap_or_else(|error| panic!("{error}"));
     site.unmatched().iter().map(ToString::to_string).collect()

@@ -10,7 +10,7 @@ use crate::{figures, table};
 /// Columns to do without on a narrow terminal, the first of them first.
 const EXPENDABLE: [usize; 8] = [8, 10, 6, 2, 9, 3, 7, 1];
 
-/// What is left of a run, with `ignored` datagrams that were not relayed.
+/// Formats the summary of a run, with `ignored` datagrams that were not relayed.
 pub(super) fn conclusion(report: &Report, ignored: u64) -> String {
     let start = Report {
         seconds: 0.0,
@@ -27,8 +27,8 @@ pub(super) fn conclusion(report: &Report, ignored: u64) -> String {
     text
 }
 
-/// The table, with rates and shares over the time since `earlier`, in `lines` lines beside its
-/// borders and header: they count the flows that they cannot show.
+/// Returns the table, with rates and shares over the time since `earlier`. It has `lines` lines plus its borders and
+/// header; these include a line with the number of flows not shown.
 fn flow_table(report: &Report, earlier: &Report, lines: usize) -> Table {
     let mut table = table::new([
         "flow",

@@ -1,4 +1,4 @@
-//! What is settled again beside what was read before is what settling all of it comes to.
+//! Settling again after a change gives the same result as settling all classes from scratch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Draw {
     }
 }
 
-/// All that a link's classes are, and what they are promised.
+/// Formats all of a link's classes and their guarantees.
 fn told(link: &Link) -> String {
     format!("{link:#?}\n{:#?}", link.guarantees())
 }
@@ -122,7 +122,7 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
         let former = ClassTerms::of(was);
         let terms = ClassTerms::after(is, &former);
         assert_eq!(terms, ClassTerms::of(same), "{}", site.text);
-        // What is kept for long is what there was, as far as a piece of it stays as it is.
+        // Names are shared with the former link, and so are the terms of each unchanged piece.
         for at in 0..CLASSES.len() {
             let [had, has] = [was, is].map(|link| &link.classes[at].name);
             assert!(Arc::ptr_eq(had, has), "{has}");
