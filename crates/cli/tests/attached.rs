@@ -1,5 +1,5 @@
-//! `fairlane run CONFIG`: processes that attach and push as fast as they can take nothing from what
-//! is bridged. In a binary of its own: beside processes that never sleep, no other test is to run.
+//! `fairlane run CONFIG`: attached processes that push as fast as they can take nothing from bridged traffic. This is a
+//! separate binary, because no other test should run next to processes that never sleep.
 
 #[path = "it/program/mod.rs"]
 mod program;
@@ -28,7 +28,7 @@ const NOBODY: u32 = 65_534;
 /// The socket that a process is to attach at.
 const SOCKET: &str = "FAIRLANE_TEST_SOCKET";
 
-/// Not a test by itself: what the processes do that the test starts.
+/// Not a test by itself: the code of the processes that the test starts.
 #[test]
 fn an_actor_pushes_as_fast_as_it_can() {
     let Some(socket) = env::var_os(SOCKET) else {
@@ -51,8 +51,8 @@ fn an_actor_pushes_as_fast_as_it_can() {
 struct Actor(Child);
 
 impl Actor {
-    /// As a user without privileges, who may read neither where the tests were built nor a folder
-    /// of root's.
+    /// Starts as a user without privileges, which can read neither the folder of the test binary nor a folder of
+    /// root's.
     fn start(folder: &Path, socket: &Path) -> Actor {
         let program = folder.join("actor");
         if !program.exists() {
@@ -94,8 +94,8 @@ impl Drop for Actor {
 /// How long nothing arrives where all that was sent has arrived, or is lost.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Voice of at most 1 Mbit/s, which does not make up for a pause of the machine: what was sent. It has arrived then,
-/// if it was not lost.
+/// Sends voice at up to 1 Mbit/s, without catching up after a pause of the machine. Returns the number of packets sent,
+/// which have all arrived by then unless they were lost.
 fn speak(wire: &fairlane_netlab::Wire, seconds: u64) -> u64 {
     let (mouth, ear) = (bind(wire.sender(0), 0), bind(wire.receiver(), 5004));
     ear.set_nonblocking(true).unwrap();
@@ -120,7 +120,7 @@ fn speak(wire: &fairlane_netlab::Wire, seconds: u64) -> u64 {
     sent
 }
 
-/// Lets so many processes of a user attach.
+/// Lets `processes` processes of a user attach.
 fn attach_at(socket: &Path, processes: usize) -> String {
     format!(
         "[attach]\nsocket = \"{}\"\nprocesses = 32\nprocesses-per-user = {processes}\n",
@@ -192,12 +192,12 @@ destination-port = 5004
     assert_eq!(report["interfaces"][0]["lost"], 0);
     assert_eq!(lost(voice), 0, "{voice:#}");
     assert_eq!(count(voice, "sent_packets"), sent, "{voice:#}");
-    // However little of the processors each got: they pushed more than twice what the link carries.
+    // Even with little CPU time each, they push more than twice the link's rate.
     assert!(
         lost(rest) > count(rest, "sent_packets"),
         "no flood: {rest:#}"
     );
-    // What the thread adds to that is told.
+    // The report includes the delay that the forwarding thread adds.
     let forwarding = &report["forwarding"];
     assert!(
         forwarding["rounds"].as_u64().unwrap() > 1_000,
@@ -207,8 +207,8 @@ destination-port = 5004
         let [mean, max] = ["mean", "max"].map(|of| forwarding[key][of].as_f64().unwrap());
         assert!(0.0 < mean && mean < max, "{forwarding}");
     }
-    // Most packets: the machine's host, and others who go before all, make some wait for longer. Behind
-    // these processes, as one of them, half took twice as long as the bound.
+    // Only the median is checked: the machine's host, and processes with a higher priority, delay some packets for
+    // longer. If the daemon ran at these processes' priority, half of the packets took twice the bound.
     let usual = voice["delay_us"]["p50"].as_f64().unwrap();
     let bound = voice["bound_us"].as_f64().unwrap();
     assert!(usual <= bound, "{voice:#}");

@@ -1,6 +1,6 @@
-//! Start-time fair queueing (Goyal, Vin, Cheng 1996), as short as it can be: who started first in
-//! virtual time is next, and virtual time is the start of the packet that was served last. It costs
-//! O(n) in the backlogged entities.
+//! Start-time fair queueing (Goyal, Vin, Cheng 1996) in a minimal form: the entity whose packet has the smallest
+//! virtual start time is served next, and virtual time is the start of the packet served last. An operation costs O(n)
+//! in the backlogged entities.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ impl Default for Tagged {
 }
 
 impl Tagged {
-    /// So many bytes in virtual time, with 40 bits of fraction.
+    /// Returns the virtual time of `bytes` bytes, with 40 bits of fraction.
     fn span(&self, bytes: u32) -> u64 {
         (u64::from(bytes) << 40) / u64::from(self.weight.get())
     }
@@ -42,7 +42,7 @@ impl Tagged {
 /// The algorithm.
 #[derive(Clone, Debug)]
 pub(crate) struct StartTime {
-    /// By start; but who is on hold is the first.
+    /// Backlogged entities by start, except that one on hold is first.
     order: VecDeque<(VirtualTime, EntityId)>,
     held: bool,
     now: VirtualTime,
@@ -109,7 +109,7 @@ impl Scheduler for StartTime {
             return;
         }
         entity.active = true;
-        // Who was idle for long has neither credit nor debt, also once virtual time went round.
+        // An entity idle for long has neither credit nor debt, even after virtual time has wrapped.
         let debt = entity.start.distance_from(self.now);
         if !(0..=entity.span(entity.longest) as i64).contains(&debt) {
             entity.start = self.now;
@@ -168,12 +168,11 @@ impl CustomAlgorithm for StartTime {
     const ABOUT: &'static str =
         "Start-time fair queueing: who started first in virtual time is next";
 
-    /// Say that v goes from v1 to v2 while a flow k is backlogged. Each other flow j sends packets
-    /// that start between, which is no more than `phi_j (v2 - v1)` and the rest of one, L_j; and flow
-    /// k no less than `phi_k (v2 - v1)`, but for one packet, L_k. So all of them send
-    /// `W <= (W_k + (1 - phi_k) L_k) / phi_k + (sum of the others' L_j)`. Packets in front of it are
-    /// what a packet waits for besides, and what its flow sent before it was empty: as much again.
-    /// Nothing is asked of a head before it is sent.
+    /// Let v go from v1 to v2 while a flow k is backlogged. Each other flow j sends packets that start in between: at
+    /// most `phi_j (v2 - v1)` and the rest of one packet, L_j. Flow k sends at least `phi_k (v2 - v1)` less one packet,
+    /// L_k. So all of them together send `W <= (W_k + (1 - phi_k) L_k) / phi_k + (sum of the others' L_j)`. A packet
+    /// also waits for those queued before it, and for as many bytes that its flow sent before it became empty. The
+    /// length of a head packet is not needed before it is sent.
     fn bound(
         siblings: &Siblings,
         weight: Weight,

@@ -10,12 +10,12 @@ use crate::site::PATIENCE;
 use fairlane_runtime::attach::{ConnectError, ProcessClient, connect};
 use serde_json::Value;
 
-/// Connects as soon as somebody listens.
+/// Connects as soon as the socket is listened on.
 fn attach(path: &Path) -> Result<ProcessClient, ConnectError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match connect(path) {
-            // It is not there yet, or nobody listens yet.
+            // The socket does not exist yet, or is not listened on yet.
             Err(ConnectError::Unreachable { .. }) if Instant::now() < deadline => {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -52,7 +52,7 @@ fn run_with(path: &Path, rules: &[&str], options: &[&str]) -> program::Running {
     start(&arguments)
 }
 
-/// What it said when it was told to end, after it had time for what was pushed.
+/// Stops the program, after time for the packets pushed so far, and returns its output.
 #[track_caller]
 fn end(mut running: program::Running) -> String {
     Pressure::sleep(Duration::from_millis(500));
@@ -89,7 +89,7 @@ fn a_process_that_attaches_has_a_flow_with_the_weight_of_its_rule() {
 fn processes_that_come_and_go_take_the_flows_of_those_that_went() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("link.sock");
-    // A place is free again when the arbiter has forgotten who had it: until then nobody else comes.
+    // A place becomes free when the arbiter has released its client; until then, no other client is accepted.
     let running = run_with(&path, &["any:1"], &["--attach-per-user", "8"]);
     for number in 0..40_u8 {
         let mut client = attach_when_free(&path);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::program::fairlane;
 use serde::Deserialize;
 
-/// What `--json` promises.
+/// The fields that `--json` documents.
 #[derive(Debug, Deserialize)]
 struct Report {
     alg: String,

@@ -21,7 +21,7 @@ pub(crate) struct Browser {
     program: Child,
     to: ChildStdin,
     messages: Receiver<Value>,
-    /// Told by itself, and not looked at yet.
+    /// Events received and not yet read.
     events: Vec<Value>,
     asked: u64,
     session: Option<String>,
@@ -33,7 +33,7 @@ impl Browser {
     pub(crate) fn start(test: &str, namespace: &Namespace) -> Option<Browser> {
         let there = Command::new(PROGRAM).arg("--version").output();
         if !there.is_ok_and(|output| output.status.success()) {
-            // Nobody needs it but this test.
+            // Only this test needs a browser.
             skip_unsupported(test, format!("{PROGRAM} is not installed"));
             return None;
         }
@@ -88,7 +88,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// Has something done, and what came of it.
+    /// Runs a method and returns its result.
     #[track_caller]
     pub(crate) fn ask(&mut self, method: &str, parameters: &Value) -> Value {
         self.asked += 1;
@@ -132,7 +132,7 @@ impl Browser {
         }
     }
 
-    /// What the page complained of: errors that nobody caught, and what its policy forbids.
+    /// Returns the page's complaints: uncaught errors, and violations of its content policy.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let complaints = self.events.iter().filter(|event| {
             let entry = &event["params"]["entry"];
@@ -177,7 +177,7 @@ impl Browser {
             return;
         };
         let taken = self.ask("Page.captureScreenshot", &json!({ "format": "png" }));
-        // As it is told: base64.
+        // The data is in base64.
         let text = taken["data"].as_str().unwrap();
         let path = std::path::Path::new(&folder)
             .join(name)

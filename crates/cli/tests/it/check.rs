@@ -125,7 +125,7 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         ("", (0, 0, None), ""),
         (between, (0, 0, None), packet),
         (&xdp, (0, 0, None), half),
-        // What comes from the host comes by no interface.
+        // The host's packets do not arrive at an interface.
         (alone, (0, 0, None), packet),
         (
             &format!("{between}[workers]\nreceive = 1\n"),
@@ -142,7 +142,8 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
             (2, 2_184, Some(4)),
             half,
         ),
-        // As many as this machine has cores for beside the thread that forwards, at interfaces that are not here.
+        // By default as many as this machine has cores besides that of the forwarding thread, for interfaces that do
+        // not exist here.
         (
             &format!("{between}[workers]\n"),
             (most, most * 1_092, Some(1 + (most * 18).div_ceil(16))),
@@ -191,7 +192,8 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
     assert!(same, "none is in the delays");
 }
 
-/// What `check` says of the pipeline of a site whose `[workers]` have this key too: as JSON, and all as text.
+/// Returns the pipeline in `check`'s output for a site whose `[workers]` have this key too: as JSON, and the whole
+/// text.
 fn told_of(key: &str) -> (serde_json::Value, String) {
     let (_folder, path) = file(&format!(
         "[interfaces]\ninside = 'lan%d'\noutside = 'wan%d'\n[workers]\nreceive = 1\n{key}\n\

@@ -1,4 +1,4 @@
-//! What is told of a class is told in the same words by `check`, `sim`, `replay` and `run`.
+//! `check`, `sim`, `replay` and `run` report a class with the same keys.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ per = "source-ip"
 default = true
 "#;
 
-/// The classes of a link, each with all that is told of it, by name.
+/// The classes of a link by name, each with its reported fields.
 type Told = BTreeMap<String, Map<String, Value>>;
 
 fn classes(link: &Value) -> Told {
@@ -59,8 +59,8 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&fairlane(arguments).success()).unwrap()
 }
 
-/// What `check` says, but for `flows`: there it is what each flow is promised, which all call
-/// `each`, and elsewhere how many flows there are.
+/// Returns the terms from `check` without `flows`. There it is the guarantees of each flow, which all commands call
+/// `each`; elsewhere it is the number of flows.
 fn terms(site: &str) -> Told {
     let mut terms = classes(&json(&["check", "--json", site])["links"][0]);
     for class in terms.values_mut() {
@@ -72,7 +72,7 @@ fn terms(site: &str) -> Told {
     terms
 }
 
-/// What is told of classes beside their packets is what `check` says.
+/// Checks that reported classes agree with `check` in all keys other than packet counters.
 #[track_caller]
 fn agrees(terms: &Told, told: &Told) {
     assert!(terms.keys().eq(told.keys()));
@@ -90,7 +90,7 @@ fn site(folder: &tempfile::TempDir) -> String {
     path.display().to_string()
 }
 
-/// What a replay of two packets of each class tells.
+/// Returns the classes reported by a replay of two packets of each class.
 fn replayed(folder: &tempfile::TempDir, site: &str) -> Told {
     let arrivals = folder.path().join("arrivals.csv");
     let of = ["voice", "mail", "web", "guests"];
@@ -109,7 +109,7 @@ fn check_sim_and_replay_say_the_same_of_a_class_in_the_same_words() {
     assert!(known("voice", "bound_us") && known("office", "ceil_bps") && known("guests", "each"));
     assert!(known("web", "no_bound") && known("mail", "room_packets"));
     for class in terms.values() {
-        // What has two names.
+        // Values with two keys.
         assert_eq!(class["ceil_bps"], class["cap_bps"], "{class:?}");
         assert_eq!(class["none"], class["no_bound"], "{class:?}");
         let bound = class["bound_us"].as_f64().map(|us| us * 1e3);

@@ -1,11 +1,11 @@
-//! An answer held to a description of what is answered (OpenAPI 3.1): everything in it is described, and
-//! everything that is described is somewhere answered.
+//! Checks answers against an OpenAPI 3.1 description: everything in them is described, and everything described is in
+//! some answer.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-/// What a schema may say here. Whatever says more needs more to be looked at.
+/// The keywords that a schema may use here. A schema with others needs further checks.
 const KEYWORDS: [&str; 9] = [
     "additionalProperties",
     "allOf",
@@ -114,7 +114,7 @@ impl Description {
         here.unwrap_or_else(|| panic!("there is no {at}"))
     }
 
-    /// What is wrong with an answer, a sentence each.
+    /// Returns the errors of an answer, one sentence each.
     pub(crate) fn hold(
         &mut self,
         operation: (&str, &str),
@@ -230,7 +230,7 @@ impl Description {
         refused.difference(&self.statuses).copied().collect()
     }
 
-    /// What is described, and was not answered: operations, and properties.
+    /// Returns the described operations and properties that were in no answer.
     pub(crate) fn unmet(&self) -> Vec<String> {
         let mut operations = BTreeSet::new();
         let (mut properties, mut seen) = (BTreeSet::new(), BTreeSet::new());

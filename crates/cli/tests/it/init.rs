@@ -44,7 +44,7 @@ fn refused(finished: &Finished, names: &[&str]) {
     }
 }
 
-/// Names of interfaces that are not here: what is said of those that are differs.
+/// Names of interfaces that do not exist here, since the output differs for those that do.
 const NAMED: [&str; 4] = ["--outside", "out%d", "--inside", "in%d"];
 
 fn named<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -184,7 +184,7 @@ fn the_two_interfaces_that_are_there_are_found() {
     assert!(found.stderr.contains("a guess"), "{found:?}");
 }
 
-/// What it writes runs as it is.
+/// The generated file runs unchanged.
 #[test]
 fn a_site_runs_by_its_first_file() {
     let Some(wire) = wire("a first file that is run", 1) else {

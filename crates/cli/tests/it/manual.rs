@@ -21,7 +21,7 @@ fn explained(words: &[String]) -> (Vec<String>, Vec<String>) {
     let (mut commands, mut options, mut section) = (Vec::new(), Vec::new(), "");
     for line in help.lines() {
         let word = line.split_whitespace().next().unwrap_or_default();
-        // What is deeper goes on with what was before.
+        // Deeper lines continue the entry before.
         let begins = line.starts_with("  ") && !line.starts_with("    ");
         if line.ends_with(':') && !line.starts_with(' ') {
             section = line;
@@ -97,7 +97,7 @@ fn every_command_has_a_page_that_names_its_options_and_the_commands_below() {
                 );
             }
         }
-        // A name, what it is for in a line, and the version.
+        // A name, a one-line description, and the version.
         let about = format!("{name} - ");
         assert!(text.lines().any(|line| line.starts_with(&about)), "{text}");
         assert!(text.contains(&format!("\"fairlane {}\"", env!("CARGO_PKG_VERSION"))));

@@ -1,4 +1,4 @@
-//! A name may be any text: what it says to a terminal, no command says.
+//! A name may be any text, but no command prints its control sequences to a terminal.
 
 use std::fs;
 use std::path::Path;

@@ -32,7 +32,7 @@ fn pages() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What a page has the reader type, with what it shows of the output: the block right behind.
+/// Returns the commands on a page, each with the output shown in the following block.
 fn commands(page: &str) -> Vec<(&str, &str)> {
     let pieces: Vec<&str> = page.split("```").collect();
     let shown = |number: usize| {

@@ -1,5 +1,5 @@
-//! `fairlane bench path`: what it prints, and what follows from its figures. Few packets, and other tests take
-//! the cores: no figure here is a measurement.
+//! `fairlane bench path`: its output, and the relations between its figures. It measures few packets, and other tests
+//! take the cores: no figure here is a measurement.
 
 use crate::check::{example, file};
 use crate::program::fairlane;
@@ -22,7 +22,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().expect("a list")
 }
 
-/// What is the same of any site.
+/// Checks the values that are the same for any site.
 #[track_caller]
 fn is_whole(length: &Value, two_cores: bool, counted: bool) {
     let names = [

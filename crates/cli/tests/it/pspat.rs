@@ -1,5 +1,5 @@
-//! `fairlane bench pspat`: what it prints, and what its figures say. Times are short, and
-//! other tests take the cores: no figure here is a measurement.
+//! `fairlane bench pspat`: its output, and the relations between its figures. Times are short, and other tests take the
+//! cores: no figure here is a measurement.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ fn bench_for(seconds: &str, arguments: &[&str]) -> Finished {
     fairlane(&[&["bench", "pspat"], seconds, arguments].concat())
 }
 
-/// What was measured.
+/// Runs the benchmark and returns its figures.
 #[track_caller]
 fn measured(arguments: &[&str]) -> Value {
     in_time(|seconds| {
@@ -93,14 +93,13 @@ fn every_algorithm_decides() {
 
 #[test]
 fn a_paced_link_carries_its_rate_and_shares_it_by_weight() {
-    // 20,000 packets a second; nobody's packets last for less than 0.8 s, should his core be
-    // taken away.
+    // 20,000 packets a second: every client's backlog lasts for at least 0.8 s, even if its core is taken away.
     let options =
         "--clients 4 --weights 1,4 --rate 9600kbit --queue 4096 --mailbox 4096 --seconds 0.5";
     let options: Vec<&str> = options.split(' ').collect();
     let figures = measured(&options);
     let rate = figures["decisions_per_sec"].as_f64().unwrap();
-    // What it makes up for after being late comes on top.
+    // Catching up after a delay is extra.
     assert!(rate < 1.15 * 20_000.0, "{rate}");
     let shares = figures["shares"].as_array().unwrap();
     assert_eq!(shares.len(), 2);

@@ -16,7 +16,7 @@ use fairlane_netlab::{Namespace, skip};
 use fairlane_testkit::long_tests;
 use serde::Deserialize;
 
-/// What `--json` promises.
+/// The fields that `--json` documents.
 #[derive(Debug, Deserialize)]
 struct Report {
     alg: String,
@@ -81,7 +81,7 @@ fn turn() -> Turn {
     }
 }
 
-/// Below those that a system gives to whoever asks for any.
+/// A port below those that a system assigns automatically.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7_272);
 
 impl Turn {
@@ -146,7 +146,7 @@ fn parse(output: &str) -> Report {
     serde_json::from_str(object).unwrap_or_else(|error| panic!("{error}: {object}"))
 }
 
-/// What holds of every report, however busy the machine.
+/// Checks the relations that hold in every report, however busy the machine.
 #[track_caller]
 fn adds_up(report: &Report) {
     for flow in &report.flows {
@@ -183,8 +183,8 @@ fn of_senders(report: &Report, weights: &[u32], packet: u64, pressure: &Pressure
     }
 }
 
-/// Runs the four default senders. Who ran dry, since other programs had its sender's core, is
-/// expected to have so much less; and a link that was late makes up for some of it.
+/// Runs the four default senders. A sender that runs dry, because other programs have its core, is expected to get
+/// correspondingly less; and a link that was late catches up for some of it.
 #[track_caller]
 fn shares_hold(options: &str, alg: &str) {
     let turn = turn();
@@ -310,8 +310,8 @@ fn a_slow_link_is_busy_from_the_start_and_ends_in_time() {
     assert_eq!(sent, 1);
 }
 
-/// Sends datagrams of 200 bytes in turn from all sockets, for two seconds or longer: a small
-/// part of anybody's fair share of 100 Mbit/s. It does not make up for a pause of the machine.
+/// Sends datagrams of 200 bytes in turn from all sockets, for two seconds or longer: a small part of each one's fair
+/// share of 100 Mbit/s. It does not catch up after a pause of the machine.
 fn trickle(sockets: &[UdpSocket], each: u32) {
     for _ in 0..each {
         for socket in sockets {
@@ -321,8 +321,7 @@ fn trickle(sockets: &[UdpSocket], each: u32) {
     }
 }
 
-/// Sources beside the built-in senders, from the start to well after their last
-/// datagram.
+/// Runs sources in addition to the built-in senders, from the start to well after their last datagram.
 fn run_with_sources(options: &str, sources: usize, each: u32) {
     let turn = turn();
     let pressure = Pressure::begin();

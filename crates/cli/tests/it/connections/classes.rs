@@ -46,7 +46,7 @@ destination-port = {}
             5_200 + number,
         );
     }
-    // Nobody's, but for what asks who has an address.
+    // The default class is empty, except for ARP and neighbour discovery.
     links += "\n[[link.class]]\nname = \"default\"\n";
     for backend in BACKENDS {
         let config = interfaces(backend) + &links;
@@ -69,12 +69,12 @@ destination-port = {}
                 assert!(begun.elapsed() < PATIENCE, "{backend}: nothing comes");
                 thread::sleep(Duration::from_millis(5));
             }
-            // Slow start is over by then, and what it overdid has been sent again.
+            // By then, slow start is over and its losses are retransmitted.
             thread::sleep(Duration::from_millis(1_200));
             let came = came_to(wire.receiver(), Duration::from_millis(measured));
             flow.finish().unwrap();
             let least = pressure.least(0.99, 0.0) * ceiling * came.at_least.as_secs_f64();
-            // What was on its way when the time began, longer on a busy machine, and a burst.
+            // Packets in flight at the start of the measurement (more on a busy machine), and a burst, are extra.
             let span = came.at_most.as_secs_f64() + pressure.most(0.0, 0.1);
             let most = ceiling * span + (burst(number) + FRAME) * 8.0 / 1e6;
             assert!(
@@ -94,12 +94,12 @@ destination-port = {}
 /// Frames after which a flow is under way.
 const UNDER_WAY: u64 = 20;
 
-/// What a host has received, in frames.
+/// Returns the number of frames that a host has received.
 fn frames(host: &Host) -> u64 {
     host.link().received().unwrap().0
 }
 
-/// What came to a host in a time, in megabits on the link: with the 24 bytes around a frame.
+/// Received traffic of a host during a time, in megabits on the link: with the 24 bytes around a frame.
 #[derive(Debug)]
 struct Came {
     mbit: f64,
@@ -194,7 +194,7 @@ fn a_ping_in_a_class_of_its_own_stays_within_its_bound_on_a_saturated_link() {
         let site = Site::start(&wire, &config);
         let pressure = Pressure::begin();
         let idle = pings(&wire, 200);
-        // What this host adds by itself, in the same path, or lets a thread wait beside.
+        // The delay that this host adds by itself in the same path, or the wakeup delay of a thread.
         let idle_noise = *idle.last().unwrap();
         let flow = Flow::start(wire.sender(0), wire.receiver(), 5_201, 4).unwrap();
         thread::sleep(Duration::from_millis(800));
@@ -227,7 +227,7 @@ fn a_ping_in_a_class_of_its_own_stays_within_its_bound_on_a_saturated_link() {
             most(&busy)
         );
 
-        // Without a class of its own the same ping waits for what is before it, as soon as that is much.
+        // Without a class of its own, the same ping waits behind the backlog, once that is long.
         let site = Site::start(&wire, &beside_bulk(backend, false));
         let mut flow = Flow::start(wire.sender(0), wire.receiver(), 5_201, 3).unwrap();
         let mut together = Vec::new();

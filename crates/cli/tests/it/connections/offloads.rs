@@ -1,5 +1,5 @@
-//! The first TCP test that anybody makes: between hosts as they come, whose TCP leaves cutting and
-//! checksums to hardware that is not there.
+//! The most common first test: TCP between hosts with default offload settings, which leave segmentation and checksums
+//! to hardware that does not exist here.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::site::{self, BACKENDS, FILLED, Site, start_on_tap, up};
 use fairlane_netlab::{Flow, Host, Transfer, Wire, cable, iperf_is_installed, or_skip};
 use serde_json::Value;
 
-/// What the link carries, and what it is compared with.
+/// The link's rate, and that of the reference.
 const RATE: &str = "38mbit";
 const BPS: f64 = 38e6;
 
@@ -122,7 +122,7 @@ source = "10.0.0.1"
         let [one, other] = parts(flows.map(|flow| flow.finish().unwrap()));
         let text = format!("{backend}: {one:.3} and {other:.3} of the link");
         assert!(one + other >= pressure.least(0.9, FILLED), "{text}");
-        // What the machine's other work took, it took of both, but not at the same time.
+        // The machine's other work takes time from both flows, but not at the same moments.
         let off = (one / (one + other) - 0.75).abs();
         assert!(off < pressure.most(0.02, 0.03), "{text}");
         all_was_cut(&site.stop());

@@ -43,7 +43,7 @@ fn tcp_wire(test: &str) -> Option<Wire> {
     wire(test, 1)
 }
 
-/// A flow of some seconds through a site: what arrived, and what the site says of its class.
+/// Runs a flow of some seconds through a site. Returns the transfer, and the site's report of its class.
 fn bulk(wire: &Wire, config: &str) -> (Transfer, Value, Pressure) {
     let pressure = Pressure::begin();
     let site = Site::start(wire, config);
@@ -132,14 +132,14 @@ fn with_ecn_packets_are_marked_instead_of_dropped() {
             let (transfer, marked, lost, class, pressure) = run(true);
             let context = format!("{backend}, {name}: {class:#}");
             assert!(marked >= 5, "{context}");
-            // RED drops beyond twice its maximum, where a flow may come that starts, or that sends at once
-            // what it could not while it waited for a processor.
+            // RED drops above twice its maximum, which the average may reach when a flow starts, or sends a burst after
+            // its sender waited for a processor.
             let most = pressure.most(0.2, 1.0) * marked as f64;
             assert!(
                 lost as f64 <= most,
                 "{lost} lost, {most} allowed: {context}"
             );
-            // A pause of the machine makes a sender send again what was not lost.
+            // A pause of the machine makes a sender retransmit packets that were not lost.
             let again = (transfer.retransmits - lost.min(transfer.retransmits)) as f64;
             assert!(
                 again <= pressure.most(2.0, 1_000.0),

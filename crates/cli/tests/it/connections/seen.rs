@@ -1,4 +1,4 @@
-//! What a site sees of TCP in passing is what the ends of the connection say of it.
+//! The site's passive measurements of TCP agree with those of the connection's ends.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::site::{PATIENCE, Site, class, interfaces, up, wire};
 use crate::site_control::{Asked, request};
 use fairlane_netlab::{Flow, iperf_is_installed, or_skip};
 
-/// A short queue and a long one; what comes back has a link of its own.
+/// A site with a queue of this length, short or long, and a separate link for the reverse direction.
 fn config(packets: u32) -> String {
     interfaces("packet")
         + &format!(
@@ -28,7 +28,7 @@ fn round_trips_and_retransmissions_are_those_of_iperf3() {
     };
     for packets in [30, 120] {
         let pressure = Pressure::begin();
-        // So that all of the run is of late.
+        // A long interval, so that "recent" covers the whole run.
         let site = Site::start_with(&wire, &config(packets), &["--every", "1000"]);
         let flow = Flow::start(wire.sender(0), wire.receiver(), 5_201, 4).unwrap();
         let transfer = flow.finish().unwrap();
@@ -51,8 +51,8 @@ fn round_trips_and_retransmissions_are_those_of_iperf3() {
             "{packets} packets: {again} came again, iperf3 sent {} again",
             transfer.retransmits
         );
-        // Nothing but acknowledgments comes back, and what iperf3's ends tell each other: where they are
-        // late, that may come again.
+        // The reverse direction has only acknowledgments, and iperf3's control messages, which may be retransmitted if
+        // they are late.
         let back = &class(&report, "down", "default")["recent"];
         let again = back["came_again"].as_f64().unwrap();
         assert!(again <= pressure.most(0.0, 10.0), "{back:#}");
@@ -68,7 +68,7 @@ fn each_host_has_the_round_trips_of_its_own_queue() {
     let Some(wire) = wire(test, 2) else {
         return;
     };
-    // Queues that are full soon, so that any time tells of the whole.
+    // Queues that fill soon, so that any interval represents the whole run.
     let classes = "[[link.class]]\nname = \"hosts\"\nper = \"source-ip\"\ndefault = true\n\
                    limit = { packets = 40 }\nflows = { most = 16 }\n\
                    [[link]]\nname = \"down\"\nto = \"inside\"\nrate = \"100mbit\"\n";
@@ -103,7 +103,7 @@ fn each_host_has_the_round_trips_of_its_own_queue() {
     for (flow, seen) in running.into_iter().zip(seen) {
         let said = flow.finish().unwrap().round_trip.as_secs_f64() * 1e6;
         let mean = seen.iter().sum::<f64>() / seen.len() as f64;
-        // It swings with the queue, and not each second was told.
+        // The round-trip time varies with the queue, and the samples do not include every second.
         let between = said / 3.0..said * 3.0;
         assert!(
             between.contains(&mean),

@@ -25,8 +25,8 @@ pub(crate) const PROGRAM: &str = match (
 /// A program that still runs after this long hangs, however little of a processor it gets.
 const HANGS: Duration = Duration::from_secs(300);
 
-/// How much of a time somebody on this machine waited for a processor: what a figure of the real
-/// world may be off by. Limits follow it, so that they are as strict as the machine allows.
+/// The part of a time in which some task on this machine waited for a processor, which limits the accuracy of
+/// measurements. Limits in tests depend on it, so that they are as strict as the machine allows.
 pub(crate) struct Pressure {
     began: Instant,
     waited: Option<u64>,
@@ -43,7 +43,7 @@ impl Pressure {
         }
     }
 
-    /// The part of the time, 0 to 1; 1 where the kernel does not tell.
+    /// Returns the part of the time, 0 to 1; 1 if the kernel does not report it.
     pub(crate) fn part(&self) -> f64 {
         let span = self.began.elapsed().as_micros() as f64;
         match (self.waited, waited_us()) {
@@ -69,7 +69,7 @@ impl Pressure {
         strict + Duration::from_secs(4).mul_f64(self.part()) + self.stalled()
     }
 
-    /// For as long the kernel itself kept waiting who opens or closes an interface.
+    /// Returns the time for which the kernel itself delayed tasks that open or close an interface.
     pub(crate) fn stalled(&self) -> Duration {
         stalls::so_far() - self.stalled
     }
@@ -84,7 +84,7 @@ impl Pressure {
     }
 }
 
-/// For how long the kernel's own threads kept those waiting who open and close interfaces.
+/// The time for which the kernel's own threads delay tasks that open or close interfaces.
 mod stalls {
     use std::sync::{Mutex, Once, PoisonError};
     use std::thread;
@@ -92,7 +92,7 @@ mod stalls {
 
     use rustix::net::{AddressFamily, SocketType, socket};
 
-    /// What it takes on a machine that keeps nobody waiting.
+    /// The time that it takes on an idle machine.
     const USUAL: Duration = Duration::from_millis(50);
     /// Between two looks.
     const PAUSE: Duration = Duration::from_millis(100);
@@ -110,7 +110,8 @@ mod stalls {
     });
     static BEGIN: Once = Once::new();
 
-    /// So far in this process. Nothing where nobody may open such sockets: then no test does.
+    /// Returns the time so far in this process. Zero without the privilege to open such sockets: then no test opens
+    /// any.
     pub(super) fn so_far() -> Duration {
         BEGIN.call_once(|| drop(thread::spawn(watch)));
         let watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,8 +135,7 @@ mod stalls {
     }
 }
 
-/// What `work` makes, and the longest that this machine let a thread wait beyond what it had asked
-/// for meanwhile.
+/// Returns the result of `work`, and the longest delay of another thread's wakeups in the meantime.
 pub(crate) fn beside_noise<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let asked = Duration::from_millis(1);
     let beyond = || {
@@ -146,7 +146,7 @@ pub(crate) fn beside_noise<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     longest_beside(beyond, work)
 }
 
-/// What `work` makes, and the longest of what another thread measures again and again meanwhile.
+/// Returns the result of `work`, and the longest time that another thread measures repeatedly in the meantime.
 pub(crate) fn longest_beside<T>(
     measure: impl Fn() -> Duration + Send,
     work: impl FnOnce() -> T,
@@ -169,8 +169,8 @@ pub(crate) fn longest_beside<T>(
     })
 }
 
-/// What is measured in a time so short that nothing else is, in seconds; or in a longer one, where other
-/// programs had the processors for all of that.
+/// Returns the result of `measure` for the shortest duration, in seconds, that gives one. Longer ones are needed only
+/// if other programs have the processors for all of the shorter.
 #[track_caller]
 pub(crate) fn in_time<T>(measure: impl FnMut(&str) -> Option<T>) -> T {
     let mut seconds = ["0.2", "2", "20"].into_iter();
@@ -179,14 +179,14 @@ pub(crate) fn in_time<T>(measure: impl FnMut(&str) -> Option<T>) -> T {
         .expect("nothing was measured in 20 seconds")
 }
 
-/// Microseconds in which somebody waited for a processor, since the machine started.
+/// Returns the microseconds in which some task waited for a processor, since the machine started.
 fn waited_us() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
     let some = text.lines().find(|line| line.starts_with("some "))?;
     some.rsplit_once("total=")?.1.parse().ok()
 }
 
-/// What became of a program.
+/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub status: ExitStatus,
@@ -205,7 +205,7 @@ impl Finished {
     }
 }
 
-/// What each thread of a process is about, for a failure to tell: its name, state and where it waits.
+/// Describes each thread of a process for failure messages: its name, its state and where it waits.
 pub(crate) fn state(process: u32) -> String {
     let threads = std::fs::read_dir(format!("/proc/{process}/task"));
     let told = |thread: std::fs::DirEntry| {
@@ -239,7 +239,7 @@ pub(crate) struct Running {
     child: Child,
     since: Instant,
     lines: Receiver<String>,
-    /// What it has complained of so far.
+    /// Its standard error so far.
     said: Arc<Mutex<String>>,
     hearing: Option<JoinHandle<()>>,
     stdout: String,
@@ -264,8 +264,8 @@ pub(crate) fn start_leading(arguments: &[&str]) -> Running {
     start_by(&["setsid"], arguments)
 }
 
-/// The same, in a process namespace of its own, as a container does: who leads its session is outside, and
-/// has no number there. A signal is for whoever began it; it is killed when it is dropped.
+/// Starts it in a process namespace of its own, as a container does: the leader of its session is outside, and has no
+/// number there. Signals go to its parent; it is killed when it is dropped.
 pub(crate) fn start_led_from_outside(arguments: &[&str]) -> Running {
     start_by(&["unshare", "--pid", "--fork", "--kill-child"], arguments)
 }
@@ -288,7 +288,7 @@ fn start_heard(program: Command, arguments: &[&str]) -> Running {
     })
 }
 
-/// The same, where nobody reads what it complains of: its terminal was closed, say.
+/// Starts it with a closed standard error, as after a terminal was closed.
 pub(crate) fn start_unheard(arguments: &[&str]) -> Running {
     start_with(command(), arguments, |stderr, _| drop(stderr))
 }
@@ -353,8 +353,7 @@ impl Running {
         }
     }
 
-    /// Waits until it has asked to be told of Ctrl-C: before, that ends it or, where who began it ignores that,
-    /// does nothing.
+    /// Waits until it handles Ctrl-C. Before that, the signal ends it, or has no effect if its parent ignores it.
     pub(crate) fn until_it_listens(&self) {
         let file = format!("/proc/{}/status", self.child.id());
         let listens = || {
@@ -377,7 +376,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// What it has complained of so far.
+    /// Returns its standard error so far.
     pub(crate) fn said(&self) -> String {
         (self.said.lock().unwrap_or_else(PoisonError::into_inner)).clone()
     }

@@ -237,7 +237,7 @@ fn a_capture_leaves_as_a_capture_of_the_times_of_departure() {
                 taken[place.expect("the packet that came")] = true;
             }
             assert!(reader.next_packet().is_none());
-            // To a file of CSV it is what was printed.
+            // A CSV file gets the same text as standard output.
             assert_eq!(
                 folder.replay(&format!("{arguments} -o @out.csv")).success(),
                 ""

@@ -354,8 +354,8 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// Voice of 1 Mbit/s, a packet a millisecond, beside flows that fill the port with packets of
-    /// `flood` bytes in turn; `key` is the flow of a packet. Of either: sent, and lost.
+    /// Replays voice of 1 Mbit/s, a packet a millisecond, together with flows that fill the port with packets of
+    /// `flood` bytes in turn; `key` is the flow of a packet. Returns the packets sent and lost of each.
     fn voice(&self, packets: u64, flood: u64, key: impl Fn(u64) -> u64) -> [(u64, u64); 2] {
         let folder = Folder::with_flows();
         folder.write("site.toml", self.site);
@@ -383,12 +383,12 @@ impl<'a> Beside<'a> {
 
 #[test]
 fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
-    // 4,000 packets of voice; 3,630 of them were lost when the link's limit was for whoever came.
+    // 4,000 packets of voice, none of which may be lost to the flood.
     let dozen = |number| 1 + number % 12;
     let [voice, flood] = Beside::readme(&readme()).voice(4_000, 1500, dozen);
     assert_eq!(voice, (4_000, 0));
     assert!(flood.1 > 10_000, "{flood:?} is no flood");
-    // The same where next to nothing is shared, so that the link is full and somebody gives way.
+    // The same with a minimal shared part, so that the link is full and packets are evicted.
     let full = "overhead = \"ethernet\"\nlimit = { packets = 13100 }";
     let site = readme().replace("overhead = \"ethernet\"", full);
     for site in [site.replace("wf2q+", "qfq"), site] {

@@ -14,7 +14,7 @@ impl Folder {
         fairlane(&words.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// What it tells without what a packet costs.
+    /// Returns the output without the cost of a packet.
     #[track_caller]
     fn compared(&self, arguments: &str) -> Value {
         let output = self.compare(&format!("{arguments} -n 0 --json")).success();
@@ -36,7 +36,7 @@ fn rows_of(comparison: &Value) -> &Vec<Value> {
     comparison["algorithms"].as_array().unwrap()
 }
 
-/// The row of a comparison is what a replay reports.
+/// A row of a comparison equals the report of a replay.
 #[track_caller]
 fn is_that_of(row: &Value, replayed: &Value) {
     for key in ["alg", "delay_ns", "jain"] {

@@ -1,9 +1,8 @@
-//! `docs/corrections.md`: its commands print what it says.
+//! The commands in `docs/corrections.md` print the output shown there.
 
 use super::*;
 
-/// Runs what stands behind `$ fairlane`, from the folder of the sources; what it prints where the page
-/// shows it.
+/// Runs the command after `$ fairlane` in the source folder. Returns its output where the page shows it.
 fn run(command: &str) -> String {
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let (command, report_only) = match command.strip_suffix(" > /dev/null") {
@@ -43,7 +42,7 @@ fn each_counterexample_is_replayed_as_the_page_of_corrections_shows_it() {
     assert_eq!(replayed, folders.unwrap().count(), "one for each folder");
 }
 
-/// What the page says in words of the four schedules, by the names of their folders.
+/// The page's description of the four schedules, by the names of their folders.
 #[test]
 fn what_is_measured_is_more_than_the_papers_allow_and_no_more_than_the_corrected_forms() {
     for (name, index, allowed) in [

@@ -115,7 +115,7 @@ fn rows(output: &str) -> Vec<Row> {
         .collect()
 }
 
-/// What a command prints where it succeeds, as rows.
+/// Returns the output of a successful command, as rows.
 #[track_caller]
 fn departures(folder: &Folder, arguments: &str) -> Vec<Row> {
     rows(&folder.replay(arguments).success())

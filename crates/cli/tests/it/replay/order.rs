@@ -227,7 +227,7 @@ proptest! {
             );
             let sent = departures(&folder, &arguments);
             case.check(&sent);
-            // The link's work is the same at any time, whoever is served.
+            // The link does the same work at any time, whichever flow is served.
             let last = sent.iter().map(|row| row[1]).max();
             (last, sent.iter().map(|row| row[3]).sum::<u64>())
         }).collect();

@@ -1,4 +1,4 @@
-//! What each flow had to bear, beside its bounds.
+//! The delays and lags of each flow, compared with its bounds.
 
 use super::*;
 

@@ -10,7 +10,7 @@ fn at_home_calls_are_in_time_and_the_rest_have_what_they_are_guaranteed() {
     assert_eq!(voice["dropped"], 0);
     assert_eq!(voice["beyond_bound"], 0);
     assert!(number(&voice["delay_us"]["max"]) <= number(&voice["bound_us"]));
-    // Who has more to send than is guaranteed has at least that.
+    // A class that offers more than its guaranteed rate gets at least that.
     for name in ["interactive", "bulk"] {
         let class = class(&report, name);
         let guaranteed = number(&class["guaranteed_bps"]);
@@ -45,7 +45,7 @@ fn an_agency_has_its_part_whichever_of_its_classes_is_silent() {
     }
     near(bits(0, "X-bulk"), 24e6, 0.01);
     near(bits(0, "Y-interactive"), 6e6, 0.01);
-    // What waited when a source fell silent still leaves: up to 32 packets.
+    // The backlog still leaves after a source falls silent: up to 32 packets.
     near(bits(1, "X-interactive"), 36e6, 0.02);
     near(bits(2, "X-bulk"), 36e6, 0.02);
     near(bits(3, "Y-bulk"), 24e6, 0.02);
@@ -78,7 +78,7 @@ fn in_a_flood_calls_lose_nothing_and_are_in_time() {
         (&0.into(), &0.into())
     );
     assert!(number(&voice["delay_us"]["max"]) <= number(&voice["bound_us"]));
-    // The others lose most of what they offer.
+    // The other classes lose most of their offered load.
     for name in ["interactive", "bulk"] {
         let class = class(&report, name);
         assert!(number(&class["offered_bps"]) > 5.0 * number(&class["sent_bps"]));

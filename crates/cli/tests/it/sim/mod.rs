@@ -1,4 +1,4 @@
-//! `fairlane sim`: what a site's file does to traffic, measured on a clock of its own.
+//! `fairlane sim`: the effect of a site's file on traffic, measured in virtual time.
 
 mod examples;
 mod network;

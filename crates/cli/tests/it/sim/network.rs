@@ -1,4 +1,4 @@
-//! Networks: what becomes of packets over several wires, and what is wrong with a file of one.
+//! Networks: the path of packets over several wires, and errors in a network's file.
 
 use super::refusals::refuses;
 use super::*;
@@ -19,7 +19,7 @@ fn source(keys: &str) -> String {
     format!("[[source]]\nfrom = \"a\"\nto = \"b\"\n{keys}\n")
 }
 
-/// What a report says of the sources of this name.
+/// Returns the report of the sources of this name.
 #[track_caller]
 fn sources<'a>(report: &'a Value, name: &str) -> &'a Value {
     let all = report["sources"].as_array().unwrap();
@@ -83,7 +83,8 @@ fn what_was_sent_was_received_or_dropped_or_is_on_its_way() {
 
 #[test]
 fn under_drr_packets_wait_several_times_as_long_as_under_qfq() {
-    // What a packet takes alone: 22 ms on the wires, and the time of 200 bytes on each of them.
+    // The delay of a packet without other traffic: 22 ms on the wires, and the transmission time of 200 bytes on each
+    // of them.
     let alone = 22_000.0 + 2.0 * 16.0 + 2.0 * 160.0;
     let waits = |algorithm: &str| {
         let scenario = FIG_8.replace("\"qfq\"", &format!("\"{algorithm}\""));
@@ -267,7 +268,7 @@ fn who_cannot_be_reached_is_named() {
         &circle,
         &[("scenario.toml:22", &["no wires lead from 'a' to 'b'"])],
     );
-    // Nobody sends there, and nobody could.
+    // No source sends there, and none could.
     let on = source("traffic = \"cbr\"\nrate = \"1mbit\"").replace("\"b\"", "\"r\"");
     refuses(
         &format!("{nodes}{}{on}", wire("a", "r", "")),

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario is one sentence with its place.
+//! Each error of a scenario is one sentence with its place.
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn a_bad_scenario_is_named() {
             "scenario.toml:1:8",
             &["site's file"],
         ),
-        // What is wrong with the site is said where the site is.
+        // Errors of the site are reported at their places in the site's file.
         (
             format!("site = \"bad.toml\"\n{source}"),
             "bad.toml:3:8",

@@ -1,4 +1,4 @@
-//! A site between two hosts: a configuration, the program that runs it, what it reports.
+//! A site between two hosts: a configuration, the program that runs it, and its report.
 
 #![allow(dead_code, reason = "no test file needs all of it")]
 
@@ -20,8 +20,8 @@ use crate::program::{
 /// the processors with other programs.
 pub(crate) const FILLED: f64 = 0.3;
 
-/// Nobody is waited for any longer. On a busy machine a kernel that divides its time by sessions may keep its
-/// own threads waiting for 20 seconds, and whoever opens or closes an interface with them.
+/// The limit of every wait. On a busy machine, a kernel that schedules by session may delay its own threads for 20
+/// seconds, and with them any process that opens or closes an interface.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const BACKENDS: [&str; 2] = ["packet", "xdp"];
@@ -54,9 +54,9 @@ pub(crate) fn up(backend: &str, rate: &str) -> String {
     interfaces(backend) + &format!("[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"{rate}\"\n")
 }
 
-/// How long as many changes to interfaces take the system while `work` runs as a process waits for that
-/// opens or closes some: several times the longest of many, beyond 10 ms. All of them wait for one lock,
-/// which whoever takes a namespace down holds for seconds on a busy machine.
+/// Returns the result of `work`, and an estimate of the time that changes to interfaces take in the meantime, for as
+/// many changes as a process makes that opens or closes some: several times the longest, beyond 10 ms. All changes wait
+/// for one lock, which is held for seconds on a busy machine while a namespace is removed.
 pub(crate) fn while_changes_take<T>(link: &Link, work: impl FnOnce() -> T) -> (T, Duration) {
     const CHANGES: u32 = 8;
     let change = || {
@@ -78,8 +78,8 @@ pub(crate) fn wire(test: &str, senders: u8) -> Option<Wire> {
     or_skip(test, Wire::new(senders))
 }
 
-/// Runs a site that shapes what the host of `near` sends there, through the tap device `fair0`;
-/// `links` of the file follow. Waits until the device is made: it may not be up yet.
+/// Runs a site that shapes the traffic of the host of `near` through the tap device `fair0`; `links` of the file
+/// follow. Waits until the device exists: it may not be up yet.
 #[track_caller]
 pub(crate) fn start_on_tap(near: &Link, links: &str) -> (Running, TempDir, Link) {
     let interfaces = format!(
@@ -105,13 +105,13 @@ pub(crate) fn start_on_tap(near: &Link, links: &str) -> (Running, TempDir, Link)
 pub(crate) struct Site {
     running: Running,
     folder: TempDir,
-    /// What it was started by, and with.
+    /// The function and arguments that started it.
     start: fn(&[&str]) -> Running,
     arguments: Vec<String>,
 }
 
 impl Site {
-    /// Runs `config` until it is told to stop, and waits until frames pass.
+    /// Runs `config` until it is stopped, and waits until frames pass.
     #[track_caller]
     pub(crate) fn start(wire: &Wire, config: &str) -> Site {
         Site::start_unseen(wire, config).until_through(wire)
@@ -123,13 +123,13 @@ impl Site {
         Site::begin(wire, config, more, start).until_through(wire)
     }
 
-    /// The same, told in words at the end.
+    /// Starts it with a final report in words.
     #[track_caller]
     pub(crate) fn start_in_words(wire: &Wire, config: &str) -> Site {
         Site::run(wire, config, &["--quiet"], start).until_through(wire)
     }
 
-    /// The same, where nobody reads what the program complains of.
+    /// Starts it with a closed standard error.
     #[track_caller]
     pub(crate) fn start_unheard(wire: &Wire, config: &str) -> Site {
         Site::begin(wire, config, &[], start_unheard).until_through(wire)
@@ -141,7 +141,7 @@ impl Site {
         Site::begin(wire, config, more, start_leading).until_through(wire)
     }
 
-    /// The same in a process namespace of its own. Not to be told to stop.
+    /// Starts it in a process namespace of its own. It cannot be stopped by a signal.
     #[track_caller]
     pub(crate) fn start_led_from_outside(wire: &Wire, config: &str) -> Site {
         Site::begin(wire, config, &[], start_led_from_outside).until_through(wire)
@@ -158,7 +158,7 @@ impl Site {
         let begun = Instant::now();
         while !wire.is_through(LOOK).unwrap() {
             let has_time = begun.elapsed() < PATIENCE;
-            // The kernel lets go of what a former one had open some time after its end.
+            // The kernel may close the sockets of a former process some time after its end.
             if has_time && self.running.has_ended() && self.running.said().contains("is busy:") {
                 let arguments: Vec<_> = self.arguments.iter().map(String::as_str).collect();
                 self.running = wire.middle().run(|| (self.start)(&arguments));
@@ -179,7 +179,7 @@ impl Site {
         let file = folder.path().join("site.toml");
         std::fs::write(&file, config).unwrap();
         let file = file.to_str().unwrap();
-        // Where a test says nothing else, it ends as it was when it was told to.
+        // Unless a test sets it, the backlog is not sent at the end.
         let drain: &[&str] = match more.contains(&"--drain") {
             true => &[],
             false => &["--drain", "0"],
@@ -224,7 +224,7 @@ impl Site {
         self.folder.path()
     }
 
-    /// Puts another file in the place of the site's: who reads it just now has one of both whole.
+    /// Replaces the site's file atomically: a concurrent reader gets one of both whole.
     pub(crate) fn write(&self, config: &str) {
         let next = self.folder.path().join("next.toml");
         std::fs::write(&next, config).unwrap();
@@ -255,7 +255,7 @@ impl Site {
         kilobytes.parse::<u64>().unwrap() << 10
     }
 
-    /// What all its threads have used of the processors.
+    /// Returns the processor time of all its threads.
     pub(crate) fn processor_time(&self) -> Duration {
         let file = format!("/proc/{}/stat", self.running.id());
         let text = std::fs::read_to_string(file).unwrap();
@@ -283,7 +283,7 @@ impl Site {
         self.running.pause();
     }
 
-    /// Stops it, and gives what it reports.
+    /// Stops it and returns its report.
     #[track_caller]
     pub(crate) fn stop(self) -> Value {
         let finished = self.end();
