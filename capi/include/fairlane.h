@@ -433,7 +433,8 @@ const char *fl_strerror(int32_t code);
  * `options` and `scheduler` point to valid memory of their type; `discard` may be called with `argument` until the
  * scheduler is closed, from any thread that calls with it.
  */
-fl_status fl_scheduler_open(const struct fl_scheduler_options *options, struct fl_scheduler *scheduler);
+fl_status fl_scheduler_open(const struct fl_scheduler_options *options,
+                            struct fl_scheduler *scheduler);
 
 /**
  * Opens a scheduler of the classes of a link. If the text is invalid, `why` receives a sentence with its line, of at
