@@ -246,7 +246,7 @@ impl Work {
         self.0
     }
 
-    /// How long a link of `rate` takes for it, rounded up.
+    /// Returns how long a link of `rate` takes for it, rounded up.
     pub fn time(self, rate: Rate) -> Nanos {
         let exact = self.0 * 8e9 / rate.bps() as f64;
         let whole = exact as u64;
@@ -306,7 +306,7 @@ impl Wfi {
         work - (turns + 1.0 - whole).max(0.0) * self.turn.0 * (1.0 / share - 1.0)
     }
 
-    /// The larger of both, in each index.
+    /// Returns the larger of both, in each index.
     fn or_looser(self, other: Wfi) -> Wfi {
         let larger = |one: Work, other: Work| Work(one.0.max(other.0));
         Wfi {
@@ -353,7 +353,7 @@ pub enum Transmit {
 }
 
 impl Transmit {
-    /// A queue of `packets` packets up to `longest`: Q = (packets + 1) L.
+    /// Returns a queue of `packets` packets up to `longest`: Q = (packets + 1) L.
     pub fn packets(packets: u32, longest: Length) -> Transmit {
         Transmit::Queue(u64::from(packets) * u64::from(longest.get()))
     }
@@ -430,15 +430,15 @@ impl Terms {
         Work(self.length() * self.weight_sum as f64 / f64::from(self.weight.get()))
     }
 
-    /// The rate that the flow has at least while it is backlogged, in the long run: phi R
-    /// in bits per second, rounded down.
+    /// Returns the rate that the flow has at least while it is backlogged, in the long run: phi R in bits per second,
+    /// rounded down.
     pub fn guaranteed_rate(&self, rate: Rate) -> u64 {
         let product = u128::from(rate.bps()) * u128::from(self.weight.get());
         (product / u128::from(self.weight_sum)) as u64
     }
 
-    /// How long after their arrival `backlog` bytes that arrive together at an idle flow are sent at the latest:
-    /// B / (phi R) and the T-WFI, or less under [`drr`].
+    /// Returns how long after their arrival `backlog` bytes that arrive together at an idle flow are sent at the
+    /// latest: B / (phi R) and the T-WFI, or less under [`drr`].
     pub fn worst_delay(&self, wfi: Wfi, backlog: u64, rate: Rate) -> Nanos {
         Work(wfi.work(self.share(), backlog)).time(rate)
     }

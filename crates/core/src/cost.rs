@@ -58,7 +58,7 @@ impl<U: Unit> Cost<U> {
         None => NonZeroU32::MIN,
     };
 
-    /// A cost of `units`, or `None` outside 1 to [`MAX_COST`].
+    /// Creates a cost of `units`, or `None` outside 1 to [`MAX_COST`].
     pub const fn new(units: u32) -> Option<Cost<U>> {
         match NonZeroU32::new(units) {
             Some(cost) if units <= MAX_COST => Some(Cost(cost, PhantomData)),
@@ -72,7 +72,7 @@ impl<U: Unit> Cost<U> {
         Cost::new(units).unwrap_or(Cost::ONE)
     }
 
-    /// The cost in units.
+    /// Returns the cost in units.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0.get()

@@ -42,7 +42,7 @@ impl CostPace {
         })
     }
 
-    /// The first nanosecond at which all that was charged is through.
+    /// Returns the first nanosecond at which all charges have drained.
     pub fn free_at(&self) -> Nanos {
         let nanos = self.through.div_ceil(u128::from(self.units.get()));
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -73,7 +73,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// The number that the next item will have.
+    /// Returns the number that the next item will have.
     pub(crate) fn next_number(&self) -> usize {
         self.free.last().map_or(self.items.len(), |&at| at as usize)
     }
@@ -90,7 +90,7 @@ impl<T> Slab<T> {
         self.free.push(at);
     }
 
-    /// Whether a place is free. O(free places).
+    /// Returns whether a place is free. O(free places).
     pub(crate) fn is_free(&self, at: u32) -> bool {
         self.free.contains(&at)
     }

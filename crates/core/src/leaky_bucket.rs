@@ -37,7 +37,7 @@ pub struct LeakyBucket {
 }
 
 impl LeakyBucket {
-    /// A bucket that is empty from `at` on.
+    /// Creates a bucket that is empty from `at` on.
     pub const fn new(rate: Rate, at: Nanos) -> Self {
         LeakyBucket {
             rate,
@@ -52,13 +52,13 @@ impl LeakyBucket {
         self.rate
     }
 
-    /// The nanosecond in which the bucket will be empty, or has been since.
+    /// Returns the nanosecond in which the bucket will be empty, or has been since.
     #[inline]
     pub const fn empty_at(&self) -> Nanos {
         self.empty_at
     }
 
-    /// The first whole nanosecond at which nothing is left in it.
+    /// Returns the first whole nanosecond at which nothing is left in it.
     #[inline]
     pub const fn empty_by(&self) -> Nanos {
         Nanos(self.empty_at.0.saturating_add((self.remainder > 0) as u64))
@@ -130,7 +130,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether a packet may be released.
+    /// Returns whether a packet may be released.
     #[inline]
     pub fn may_release(&self) -> bool {
         self.charged < self.limit

@@ -219,7 +219,7 @@ impl Count {
         self.bytes -= u64::from(len.get());
     }
 
-    /// The sum.
+    /// Returns the sum.
     #[must_use]
     pub fn plus(self, other: Count) -> Count {
         Count {

@@ -33,7 +33,7 @@ impl FlowId {
         FlowId(number)
     }
 
-    /// Its number: flows of one scheduler are numbered from 0.
+    /// Returns its number: flows of one scheduler are numbered from 0.
     #[inline]
     pub const fn number(self) -> u32 {
         self.0
@@ -111,7 +111,7 @@ pub struct SchedulerLimits {
 }
 
 impl SchedulerLimits {
-    /// A million requests, whatever they cost.
+    /// Returns a million requests, whatever they cost.
     pub const fn for_costs() -> Self {
         SchedulerLimits {
             packets: 1 << 20,
@@ -122,7 +122,7 @@ impl SchedulerLimits {
 }
 
 impl Default for SchedulerLimits {
-    /// A million packets, 1 GiB, and no other limit a flow.
+    /// Creates a million packets, 1 GiB, and no other limit a flow.
     fn default() -> Self {
         SchedulerLimits {
             packets: 1 << 20,
@@ -147,7 +147,7 @@ pub struct FlowConfig<L = Length> {
 }
 
 impl<L> FlowConfig<L> {
-    /// A flow of `weight` with packets up to `max_length` and the common limits.
+    /// Creates a flow of `weight` with packets up to `max_length` and the common limits.
     ///
     /// Say the length that its packets have, not the longest that there could be: rounded
     /// timestamps are as fine as a flow's longest packet is short. Two flows of weights 3 and
@@ -233,7 +233,7 @@ struct Flow<S, L: Size = Length> {
 const _: () = assert!(size_of::<Flow<[u64; 3]>>() == 64);
 
 impl<S, L: Size> Flow<S, L> {
-    /// Its longest packet; 0 where no flow has this number.
+    /// Returns its longest packet; 0 where no flow has this number.
     #[inline(always)]
     fn max_length(&self) -> u32 {
         self.queue.tag
@@ -327,7 +327,7 @@ pub struct PacketScheduler<A: Scheduler, P, L: Size = Length> {
 }
 
 impl<A: Scheduler, P> PacketScheduler<A, P> {
-    /// A scheduler of packets, without flows. [`for_costs`](Self::for_costs) makes one of requests.
+    /// Creates a scheduler of packets, without flows. [`for_costs`](Self::for_costs) makes one of requests.
     pub fn new(algorithm: A, limits: SchedulerLimits) -> Self {
         Self::without_flows(algorithm, limits)
     }
@@ -360,7 +360,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         self.slab.reserve(packets);
     }
 
-    /// The algorithm, to look at.
+    /// Returns the algorithm, for inspection.
     pub fn algorithm(&self) -> &A {
         &self.algorithm
     }
@@ -557,8 +557,8 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
             .backlogged(self.flows.as_mut_slice(), id.entity(), head);
     }
 
-    /// How many packets of the flow's maximum length, or of as many bytes as it may hold if
-    /// that is less, would be accepted now: 0 for an unknown flow. O(1).
+    /// Returns how many packets of the flow's maximum length, or of as many bytes as it may hold if that is less, would
+    /// be accepted now: 0 for an unknown flow. O(1).
     pub fn room(&self, id: FlowId) -> u32 {
         let Some(flow) = self.flow(id) else {
             return 0;
@@ -761,7 +761,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         self.slab.len()
     }
 
-    /// Whether nothing waits. O(1).
+    /// Returns whether the backlog is empty. O(1).
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slab.is_empty()

@@ -45,7 +45,7 @@ impl Room {
         bytes: 0,
     };
 
-    /// How many times `each` fits into it; 0 where nothing is kept for each.
+    /// Returns how many times `each` fits into it; 0 where nothing is kept for each.
     pub fn divided_by(self, each: Room) -> u32 {
         let times = |whole: u32, part: u32| whole.checked_div(part);
         let packets = times(self.packets, each.packets);
@@ -55,7 +55,7 @@ impl Room {
             .map_or(0, |(packets, bytes)| packets.min(bytes))
     }
 
-    /// The smaller number of packets and of bytes.
+    /// Returns the smaller number of packets and of bytes.
     pub(crate) fn least(self, other: Room) -> Room {
         Room {
             packets: self.packets.min(other.packets),
@@ -71,7 +71,7 @@ impl Room {
         }
     }
 
-    /// The part of it that these limits allow.
+    /// Returns the part of it that these limits allow.
     pub fn within(self, limits: Limits) -> Room {
         Room {
             packets: self.packets.min(limits.packets),
@@ -79,7 +79,7 @@ impl Room {
         }
     }
 
-    /// Whether such a backlog fits into it.
+    /// Returns whether such a backlog fits into it.
     #[inline]
     pub(crate) fn fits(self, backlog: Count) -> bool {
         backlog.packets <= self.packets.into() && backlog.bytes <= self.bytes.into()
@@ -239,7 +239,7 @@ impl Beyond {
         }
     }
 
-    /// Whether the heap is one, and each place in it is known.
+    /// Returns whether the heap order holds and each place in it is recorded.
     pub(crate) fn is_sound(&self) -> bool {
         let mut entries = self.heap.iter().enumerate();
         let listed = self.places.iter().filter(|&&place| place != NOWHERE);

@@ -164,8 +164,8 @@ pub const MAX_ENTITIES: usize = 1 << 24;
 pub struct EntityId(u32);
 
 impl EntityId {
-    /// The entity at `index`, or `None` from [`MAX_ENTITIES`] on. No valid index
-    /// equals [`MaybeEntity::NONE`]'s value.
+    /// Returns the entity at `index`, or `None` from [`MAX_ENTITIES`] on. No valid index equals [`MaybeEntity::NONE`]'s
+    /// value.
     #[inline]
     pub const fn new(index: usize) -> Option<EntityId> {
         if index < MAX_ENTITIES {
@@ -175,13 +175,13 @@ impl EntityId {
         }
     }
 
-    /// The entity at an index that its owner knows to be in use.
+    /// Returns the entity at an index that its owner knows to be in use.
     #[inline]
     pub(crate) const fn in_use(index: u32) -> EntityId {
         EntityId(index)
     }
 
-    /// The index.
+    /// Returns the index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -196,19 +196,19 @@ impl MaybeEntity {
     /// No entity: the first index that cannot be one.
     pub const NONE: MaybeEntity = MaybeEntity(MAX_ENTITIES as u32);
 
-    /// The entity `id`.
+    /// Returns the entity `id`.
     #[inline]
     pub const fn of(id: EntityId) -> MaybeEntity {
         MaybeEntity(id.0)
     }
 
-    /// The index of the entity; [`MAX_ENTITIES`] for none.
+    /// Returns the index of the entity; [`MAX_ENTITIES`] for none.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The entity, if there is one.
+    /// Returns the entity, if there is one.
     #[inline]
     pub const fn get(self) -> Option<EntityId> {
         if self.0 == Self::NONE.0 {
@@ -237,7 +237,7 @@ impl fmt::Debug for MaybeEntity {
 /// The owner stores it, next to its other fields of the entity, so that one cache line can serve both. A state alone is
 /// such a record.
 pub trait Holds<S> {
-    /// The state.
+    /// Returns the state.
     fn state(&self) -> &S;
     /// The state, to change.
     fn state_mut(&mut self) -> &mut S;
@@ -256,7 +256,7 @@ impl<S> Holds<S> for S {
 
 /// The states of entities in a table of records: any index that the owner has added is valid.
 pub trait Entities<S> {
-    /// The state of `id`.
+    /// Returns the state of `id`.
     fn entity(&self, id: EntityId) -> &S;
     /// The state of `id`, to change.
     fn entity_mut(&mut self, id: EntityId) -> &mut S;
@@ -284,7 +284,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of a flow of `weight` with packets or requests up to `max_length` (L^k).
+    /// Returns the share of a flow of `weight` with packets or requests up to `max_length` (L^k).
     pub fn new(weight: Weight, max_length: impl Into<Charge>) -> Share {
         Share {
             weight,
@@ -292,8 +292,8 @@ impl Share {
         }
     }
 
-    /// The share of `flows` such flows together, or `None` where their weights or
-    /// their packets add up to more than an entity can have.
+    /// Returns the share of `flows` such flows together, or `None` where their weights or their packets add up to more
+    /// than an entity can have.
     pub fn times(self, flows: u32) -> Option<Share> {
         Some(Share {
             weight: self.weight.times(flows)?,
@@ -301,12 +301,12 @@ impl Share {
         })
     }
 
-    /// Its weight (phi).
+    /// Returns its weight (phi).
     pub const fn weight(self) -> Weight {
         self.weight
     }
 
-    /// The most it is ever charged for at once: the longest packet of a flow (L^k).
+    /// Returns the most it is ever charged for at once: the longest packet of a flow (L^k).
     pub const fn max_charge(self) -> Charge {
         self.max_charge
     }
@@ -385,10 +385,10 @@ pub trait Scheduler {
     /// the number of active entities whose change is pending.
     fn change(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share);
 
-    /// The weight that `id` was last given. As [`change`](Self::change).
+    /// Returns the weight that `id` was last given. As [`change`](Self::change).
     fn weight(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> Weight;
 
-    /// Whether `id` has a place in the order. O(1).
+    /// Returns whether `id` has a place in the order. O(1).
     fn is_active(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> bool;
 
     /// `id` has something to send, and will be charged for `head` first. Idempotent: an active

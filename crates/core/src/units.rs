@@ -55,7 +55,7 @@ impl Length {
     /// The longest packet there is.
     pub const MAX: Length = Length(NonZeroU16::MAX);
 
-    /// A length of `bytes`, or `None` outside 1 to [`MAX_LENGTH`].
+    /// Creates a length of `bytes`, or `None` outside 1 to [`MAX_LENGTH`].
     pub const fn new(bytes: u32) -> Option<Length> {
         match NonZeroU16::new(bytes as u16) {
             Some(len) if bytes <= MAX_LENGTH => Some(Length(len)),
@@ -63,7 +63,7 @@ impl Length {
         }
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0.get() as u32
@@ -121,7 +121,7 @@ impl Charge {
     /// For one byte or unit.
     pub(crate) const LEAST: Charge = Charge(NonZeroU32::MIN);
 
-    /// A charge for `bytes`, or `None` outside 1 to [`MAX_CHARGE`].
+    /// Creates a charge for `bytes`, or `None` outside 1 to [`MAX_CHARGE`].
     pub const fn new(bytes: u32) -> Option<Charge> {
         match NonZeroU32::new(bytes) {
             Some(charge) if bytes <= MAX_CHARGE => Some(Charge(charge)),
@@ -129,7 +129,7 @@ impl Charge {
         }
     }
 
-    /// A charge for a cost, which is in range.
+    /// Returns a charge for a cost, which is in range.
     #[inline]
     pub(crate) const fn of_cost(units: NonZeroU32) -> Charge {
         Charge(units)
@@ -149,7 +149,7 @@ impl Charge {
         Charge::in_range(self.get() + bytes).unwrap_or(self)
     }
 
-    /// The bytes or units charged for.
+    /// Returns the bytes or units charged for.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0.get()
@@ -175,7 +175,7 @@ impl Weight {
     /// The smallest weight.
     pub const ONE: Weight = Weight(NonZeroU32::MIN);
 
-    /// A weight, or `None` outside 1 to [`MAX_WEIGHT`].
+    /// Creates a weight, or `None` outside 1 to [`MAX_WEIGHT`].
     pub const fn new(weight: u32) -> Option<Weight> {
         match NonZeroU32::new(weight) {
             Some(w) if weight <= MAX_WEIGHT => Some(Weight(w)),
@@ -183,8 +183,7 @@ impl Weight {
         }
     }
 
-    /// The weight of `flows` flows together, or `None` outside 1 to
-    /// [`MAX_AGGREGATE_WEIGHT`].
+    /// Returns the weight of `flows` flows together, or `None` outside 1 to [`MAX_AGGREGATE_WEIGHT`].
     pub const fn times(self, flows: u32) -> Option<Weight> {
         match self.0.get().checked_mul(flows) {
             Some(sum) => Self::of_entity(sum),
@@ -192,7 +191,7 @@ impl Weight {
         }
     }
 
-    /// The weight of a flow or of an aggregate.
+    /// Returns the weight of a flow or of an aggregate.
     pub(crate) const fn of_entity(weight: u32) -> Option<Weight> {
         match NonZeroU32::new(weight) {
             Some(w) if weight <= MAX_AGGREGATE_WEIGHT => Some(Weight(w)),
@@ -200,7 +199,7 @@ impl Weight {
         }
     }
 
-    /// The weight as a number.
+    /// Returns the weight as a number.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0.get()
@@ -264,22 +263,22 @@ impl Nanos {
     /// The end of time.
     pub const MAX: Nanos = Nanos(u64::MAX);
 
-    /// A span of whole microseconds.
+    /// Returns a span of whole microseconds.
     pub const fn from_micros(us: u64) -> Nanos {
         Nanos(us.saturating_mul(1_000))
     }
 
-    /// A span of whole milliseconds.
+    /// Returns a span of whole milliseconds.
     pub const fn from_millis(ms: u64) -> Nanos {
         Nanos(ms.saturating_mul(1_000_000))
     }
 
-    /// A span of whole seconds.
+    /// Returns a span of whole seconds.
     pub const fn from_secs(s: u64) -> Nanos {
         Nanos(s.saturating_mul(1_000_000_000))
     }
 
-    /// The span from `earlier` to `self`; zero if `earlier` is later.
+    /// Returns the span from `earlier` to `self`; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
@@ -356,7 +355,7 @@ impl Rate {
     /// The highest rate, 1 Tbit/s.
     pub const MAX: Rate = Rate(1_000_000_000_000);
 
-    /// A rate in bits per second, or `None` outside [`Rate::MIN`] to [`Rate::MAX`].
+    /// Returns a rate in bits per second, or `None` outside [`Rate::MIN`] to [`Rate::MAX`].
     pub const fn from_bps(bps: u64) -> Option<Rate> {
         if bps >= Self::MIN.0 && bps <= Self::MAX.0 {
             Some(Rate(bps))
@@ -365,7 +364,7 @@ impl Rate {
         }
     }
 
-    /// The rate in bits per second.
+    /// Returns the rate in bits per second.
     #[inline]
     pub const fn bps(self) -> u64 {
         self.0
@@ -515,12 +514,12 @@ impl fmt::Display for Rate {
 pub struct VirtualTime(u64);
 
 impl VirtualTime {
-    /// The time line at `units`.
+    /// Returns the time at `units`.
     pub const fn new(units: u64) -> VirtualTime {
         VirtualTime(units)
     }
 
-    /// The position in units, modulo 2^64.
+    /// Returns the position in units, modulo 2^64.
     #[inline]
     pub const fn units(self) -> u64 {
         self.0
@@ -538,19 +537,19 @@ impl VirtualTime {
         self.0.wrapping_sub(other.0) as i64
     }
 
-    /// Whether `self` lies after `other`.
+    /// Returns whether `self` lies after `other`.
     #[inline]
     pub const fn is_after(self, other: VirtualTime) -> bool {
         self.distance_from(other) > 0
     }
 
-    /// The earlier of the two.
+    /// Returns the earlier of the two.
     #[inline]
     pub const fn earlier(self, other: VirtualTime) -> VirtualTime {
         if self.is_after(other) { other } else { self }
     }
 
-    /// The later of the two.
+    /// Returns the later of the two.
     #[inline]
     pub const fn later(self, other: VirtualTime) -> VirtualTime {
         if self.is_after(other) { self } else { other }

@@ -79,7 +79,7 @@ impl CodelConfig {
         })
     }
 
-    /// The parameters it was made of.
+    /// Returns the parameters it was made of.
     pub fn parameters(&self) -> CodelParameters {
         CodelParameters {
             target: Nanos(self.target.into()),
@@ -93,7 +93,7 @@ impl CodelConfig {
         Nanos(self.interval.into())
     }
 
-    /// The control law: the next drop after one at `from`, the `count`-th of a row.
+    /// Returns the control law: the next drop after one at `from`, the `count`-th of a row.
     fn next_drop(&self, from: Nanos, count: u32) -> Nanos {
         let interval = u64::from(self.interval);
         from + Nanos((interval * interval / u64::from(count.max(1))).isqrt())
@@ -101,7 +101,7 @@ impl CodelConfig {
 }
 
 impl Default for CodelConfig {
-    /// The defaults of [`CodelParameters`].
+    /// Returns the defaults of [`CodelParameters`].
     fn default() -> Self {
         const DEFAULT: CodelConfig = CodelConfig {
             target: 5_000_000,
@@ -132,7 +132,7 @@ pub struct Codel {
 }
 
 impl Codel {
-    /// The state of an empty queue.
+    /// Returns the state of an empty queue.
     pub fn new(config: CodelConfig) -> Codel {
         Codel {
             config,
@@ -177,7 +177,7 @@ impl Codel {
         self.first_above = Nanos::MAX;
     }
 
-    /// Whether the delay has been above the target for an interval.
+    /// Returns whether the delay has been above the target for an interval.
     #[inline]
     fn stands(&mut self, now: Nanos, sojourn: Nanos, left: Backlog) -> bool {
         let CodelConfig {

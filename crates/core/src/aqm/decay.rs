@@ -62,7 +62,7 @@ pub(super) struct Decay {
 }
 
 impl Decay {
-    /// The decay at `rate` and with packets of `mean` length. O(1), for set-up.
+    /// Returns the decay at `rate` and with packets of `mean` length. O(1), for set-up.
     pub(super) fn new(shift: u32, mean: Length, rate: Rate) -> Decay {
         // Below 2^62 * 2^40, and above 2^45 * 2^9.
         let per_bit = u128::from(halvings_per_packet(shift)) * u128::from(rate.bps());

@@ -73,7 +73,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// How a queue signals congestion.
+    /// Returns how a queue signals congestion.
     const fn signal(ecn: bool) -> Verdict {
         if ecn { Verdict::Mark } else { Verdict::Drop }
     }

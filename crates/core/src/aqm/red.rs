@@ -43,7 +43,7 @@ const MAX_QUEUE: u64 = (1 << 31) - 1;
 pub struct Probability(u32);
 
 impl Probability {
-    /// A probability of `ppm` millionths; refuses more than a million.
+    /// Returns a probability of `ppm` millionths; refuses more than a million.
     pub const fn from_ppm(ppm: u32) -> Result<Probability, AqmError> {
         if ppm <= 1_000_000 {
             Ok(Probability(ppm))
@@ -146,7 +146,7 @@ impl RedConfig {
         Ok(RedConfig(parameters))
     }
 
-    /// The parameters it was made of.
+    /// Returns the parameters it was made of.
     pub const fn parameters(&self) -> &RedParameters {
         &self.0
     }
@@ -173,7 +173,7 @@ impl Slope {
         }
     }
 
-    /// The probability at `average`, which is not below the start.
+    /// Returns the probability at `average`, which is not below the start.
     #[inline]
     fn at(&self, average: u64) -> u64 {
         let above = u128::from(average - self.from);
@@ -208,7 +208,7 @@ pub struct Red {
 }
 
 impl Red {
-    /// The state of an empty queue that drains at `rate`.
+    /// Returns the state of an empty queue that drains at `rate`.
     pub fn new(config: RedConfig, rate: Rate, seed: u64) -> Red {
         let RedParameters {
             measure,
@@ -245,7 +245,7 @@ impl Red {
         red
     }
 
-    /// The average queue, in packets or bytes, with 32 bits of fraction.
+    /// Returns the average queue, in packets or bytes, with 32 bits of fraction.
     pub fn average(&self) -> u64 {
         self.average
     }

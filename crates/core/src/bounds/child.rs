@@ -56,9 +56,8 @@ impl Child<'_> {
         })
     }
 
-    /// The loosest bound over the sizes that the aggregates of a kind may have: they are
-    /// filled one after the other, so all are full but one. Each index may be the largest for
-    /// another size.
+    /// Returns the loosest bound over the sizes that the aggregates of a kind may have: they are filled one after the
+    /// other, so all are full but one. Each index may be the largest for another size.
     fn aggregated(&self, bound: fn(&Aggregate, Slot) -> Wfi) -> Option<Wfi> {
         let siblings = self.siblings;
         let most = siblings.algorithm.members()?.get().min(siblings.most_alike);

@@ -25,10 +25,10 @@ impl Estimates {
     }
 }
 
-/// The indexes of a flow whose requests, and those of others, are charged by estimates and
-/// [corrected](crate::CostScheduler::correct) after service: in true costs. `wfi` is what its
-/// algorithm has for the largest costs that flows declare, `share` is phi, `own` the flow's
-/// estimates, and `others` the sum of [`Estimates::work`] of all other flows.
+/// Returns the indexes of a flow whose requests, and those of others, are charged by estimates and
+/// [corrected](crate::CostScheduler::correct) after service: in true costs. `wfi` is what its algorithm has for the
+/// largest costs that flows declare, `share` is phi, `own` the flow's estimates, and `others` the sum of
+/// [`Estimates::work`] of all other flows.
 ///
 /// ```text
 /// T-WFI R = algorithm's + others + (1 / phi - 1) own

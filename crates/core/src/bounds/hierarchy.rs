@@ -183,7 +183,7 @@ impl Service {
         Service::of(lines, self.strict && other.strict).unwrap_or(self)
     }
 
-    /// The link, with packets up to `longest`: one may be half sent.
+    /// Returns the link, with packets up to `longest`: one may be half sent.
     pub fn of_link(rate: Rate, longest: Length) -> Service {
         Service {
             first: Line {
@@ -195,9 +195,9 @@ impl Service {
         }
     }
 
-    /// A class directly below a link of strict priority, next to or behind others whose ceilings add up to `bps`
-    /// bits per second and `burst` bytes, and before others with packets up to `below`, if there are any. `None` if
-    /// they may take everything.
+    /// Returns a class directly below a link of strict priority, next to or behind others whose ceilings add up to
+    /// `bps` bits per second and `burst` bytes, and before others with packets up to `below`, if there are any. `None`
+    /// if they may take everything.
     ///
     /// This is [`behind`](Self::behind) without the packet on the wire, which is not of the class. Let t0 be the last
     /// time at which no packet of the level or above it was queued or on the wire: at most a packet from below was. All
@@ -215,7 +215,7 @@ impl Service {
         })
     }
 
-    /// A child of share phi with these indexes, taken with [`Transmit::Between`]. Only a
+    /// Returns a child of share phi with these indexes, taken with [`Transmit::Between`]. Only a
     /// [strict](Self::is_strict) service has children.
     pub fn child(self, share: f64, wfi: Wfi) -> Service {
         Service {
@@ -225,9 +225,9 @@ impl Service {
         }
     }
 
-    /// Whether it holds over every time in which the class has something to send. If not, as under
-    /// [WF2Q](Self#wf2q), the class has its delay and its room, but may fall behind `rate T - lag` where it
-    /// waits for its own packets to leave before it sends more.
+    /// Returns whether it holds over every time in which the class has something to send. If not, as under
+    /// [WF2Q](Self#wf2q), the class has its delay and its room, but may fall behind `rate T - lag` where it waits for
+    /// its own packets to leave before it sends more.
     pub fn is_strict(self) -> bool {
         self.strict
     }
@@ -242,7 +242,7 @@ impl Service {
         Service::of(below, true)
     }
 
-    /// How long a class is held at most under a ceiling of `rate`, if it sends nothing meanwhile.
+    /// Returns how long a class is held at most under a ceiling of `rate`, if it sends nothing meanwhile.
     pub fn hold(rate: Rate, longest: Length) -> Nanos {
         Work(longest.get().into()).time(rate) + Nanos(1)
     }
@@ -256,26 +256,26 @@ impl Service {
         ((room + f64::from(longest.get())) as u32).saturating_add(2)
     }
 
-    /// A child of a node with strict priority, behind or next to others whose ceilings add up to `bps` bits per second
-    /// and `burst` bytes, of which each has its longest packet at least; `None` if they may take everything, or the
-    /// service is not [strict](Self::is_strict).
+    /// Returns a child of a node with strict priority, behind or next to others whose ceilings add up to `bps` bits per
+    /// second and `burst` bytes, of which each has its longest packet at least; `None` if they may take everything, or
+    /// the service is not [strict](Self::is_strict).
     pub fn behind(self, bps: u64, burst: u64) -> Option<Service> {
         let lines = self.strict.then(|| self.lines()).into_iter().flatten();
         Service::of(lines.filter_map(|line| line.behind(bps, burst)), true)
     }
 
-    /// The rate in bits per second, rounded to the nearest.
+    /// Returns the rate in bits per second, rounded to the nearest.
     pub fn bps(self) -> u64 {
         (self.first.rate * 8.0 + 0.5) as u64
     }
 
-    /// How far it may be behind.
+    /// Returns the amount by which it may be behind.
     pub fn lag(self) -> Work {
         Work(self.first.lag)
     }
 
-    /// How long after its arrival a packet is handed to the link and, without a transmit queue,
-    /// sent at the latest, where its class then holds `backlog` bytes, its own included.
+    /// Returns how long after its arrival a packet is handed to the link and, without a transmit queue, sent at the
+    /// latest, where its class then holds `backlog` bytes, its own included.
     pub fn delay(self, backlog: u64) -> Nanos {
         self.time(backlog as f64)
     }
@@ -286,9 +286,9 @@ impl Service {
         self.time(wfi.work(share, backlog))
     }
 
-    /// How long after its arrival a packet is sent at the latest, of a child of this class with these indexes that
-    /// keeps to its guaranteed rate and to bursts of `burst` bytes: over any time t it enqueues
-    /// `burst + share rate t` at most.
+    /// Returns how long after its arrival a packet is sent at the latest, of a child of this class with these indexes
+    /// that keeps to its guaranteed rate and to bursts of `burst` bytes: over any time t it enqueues `burst + share
+    /// rate t` at most.
     ///
     /// In the node's work the child's packet n has left by e after its clock
     /// ([guaranteed rate](super#guaranteed-rate)): if the last packet up to n that starts at V of its arrival is j, at
@@ -318,7 +318,7 @@ impl Service {
         self.time(burst as f64 / share + wfi.latency.bytes())
     }
 
-    /// The least burst of a ceiling of `rate` that leaves a child of this class, with packets up to `longest`,
+    /// Returns the least burst of a ceiling of `rate` that leaves a child of this class, with packets up to `longest`,
     /// its [`conforming_delay`](Self::conforming_delay), where it keeps to the ceiling too.
     pub fn conforming_burst(self, share: f64, wfi: Wfi, rate: Rate, longest: Length) -> u32 {
         let ceiling = rate.bps() as f64 / 8.0;
@@ -345,8 +345,8 @@ pub fn transmit_time(transmit: Transmit, rate: Rate) -> Nanos {
     }
 }
 
-/// How long after it enters the first of several links a packet has left the last one, of a flow that keeps to `rate`
-/// and to bursts of `burst` bytes, with packets up to `longest`. `links` has for each one the flow's
+/// Returns how long after its entry into the first of several links a packet has left the last one, of a flow that
+/// keeps to `rate` and to bursts of `burst` bytes, with packets up to `longest`. `links` has for each one the flow's
 /// [`conforming_delay`](Service::conforming_delay) of no burst there and the time to the next one: at each, the flow is
 /// guaranteed `rate` or more, whatever it is served beyond. Zero is right for a plain link that only this flow uses.
 ///

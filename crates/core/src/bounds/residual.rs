@@ -118,16 +118,16 @@ impl Siblings {
         }
     }
 
-    /// The B-WFI of a child of which no head is known.
+    /// Returns the B-WFI of a child of which no head is known.
     fn unknown_service(&self, weight: Weight, length: Length) -> f64 {
         let wfi = self.bound(weight, length, Head::Longest, Transmit::Between);
         wfi.map_or(0.0, |wfi| wfi.service.bytes())
     }
 
-    /// The service of a child by what its [siblings with ceilings](Self::with_ceilings) leave, next to its
+    /// Returns the service of a child by what its [siblings with ceilings](Self::with_ceilings) leave, next to its
     /// [bound](Self::bound) by weight: the rest of the node's service `above`, its share of that and its indexes there.
-    /// `own` is the child's own ceiling. `None` where no sibling's ceiling is below its share, or nothing is
-    /// known. O(log n) in the ceilings.
+    /// `own` is the child's own ceiling. `None` where no sibling's ceiling is below its share, or nothing is known.
+    /// O(log n) in the ceilings.
     ///
     /// Let M be the siblings whose ceilings are below what their weights would get of the rest (found as water fills
     /// basins of different heights: by rate over weight, as long as it is below the rest of the rate over the rest of

@@ -5,8 +5,8 @@ use crate::room::Room;
 use crate::units::Length;
 
 impl Service {
-    /// The room in which a class loses nothing that keeps to its guaranteed rate, and to bursts of
-    /// `burst` bytes.
+    /// Returns the room in which a class loses nothing that keeps to its guaranteed rate, and to bursts of `burst`
+    /// bytes.
     ///
     /// # The theorem
     ///
@@ -46,7 +46,7 @@ impl Service {
     ///   its room needs space in a full link, another class is beyond its own, since all rooms add up
     ///   to no more than the link holds.
     ///
-    /// # What it takes in
+    /// # Scope
     ///
     /// * *Down the tree*: the lag of a class is its own and what those above it may be behind
     ///   ([`child`](Service::child)); classes with others below them hold nothing themselves.
@@ -83,8 +83,8 @@ impl Service {
         }
     }
 
-    /// The longest burst with which [`room`](Service::room) needs no more than this; `None` where
-    /// it is not enough without any.
+    /// Returns the longest burst with which [`room`](Service::room) needs no more than this; `None` where it is not
+    /// enough without any.
     pub fn burst_within(self, room: Room, shortest: Length) -> Option<u64> {
         let packets = (u64::from(room.packets) + 1) * u64::from(shortest.get()) - 1;
         let bytes = packets.min(room.bytes.into());

@@ -16,9 +16,8 @@ pub struct Round {
 }
 
 impl Round {
-    /// A round of these flows, idle ones too, each with its weight and longest packet. The
-    /// unit is [`Drr`](crate::sched::Drr)'s: the largest `length / weight`.
-    /// `None` of no flow. O(flows).
+    /// Returns a round of these flows, idle ones too, each with its weight and longest packet. The unit is
+    /// [`Drr`](crate::sched::Drr)'s: the largest `length / weight`. `None` of no flow. O(flows).
     pub fn of(flows: impl IntoIterator<Item = (Weight, impl Into<Charge>)>) -> Option<Round> {
         Self::of_many(
             flows
@@ -75,7 +74,7 @@ impl Round {
         f64::from(weight.get()) / self.weight_sum as f64
     }
 
-    /// The largest L_j / phi_j, in work of the link: the unit times the sum of weights.
+    /// Returns the largest L_j / phi_j, in work of the link: the unit times the sum of weights.
     pub fn slowest(&self) -> Work {
         Work(self.unit() * self.weight_sum as f64)
     }
@@ -87,7 +86,7 @@ impl Round {
     }
 }
 
-/// Whether a quantum by the unit of `reference` covers the longest packet of a flow.
+/// Returns whether a quantum by the unit of `reference` covers the longest packet of a flow.
 fn covers(reference: (Weight, Charge), flow: (Weight, Charge)) -> bool {
     let product =
         |weight: Weight, length: Charge| u64::from(weight.get()) * u64::from(length.get());

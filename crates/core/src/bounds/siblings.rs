@@ -31,7 +31,7 @@ pub struct Siblings {
     pub(super) ceilings: Ceilings,
 }
 
-/// A round of all, with the quantum that the algorithm was given, if any.
+/// Returns a round of all, with the quantum given to the algorithm, if any.
 fn round_of(algorithm: Algorithm, alike: &BTreeMap<(Weight, Length), u32>) -> Option<Round> {
     let all = alike.iter();
     let round = Round::of_many(all.map(|(&(weight, length), &n)| (weight, length, n)))?;
@@ -95,8 +95,8 @@ impl Siblings {
         sum.map_or(0.0, |sum| f64::from(weight.get()) / sum as f64)
     }
 
-    /// The sum of the weights that share with a child of `weight`; `None` where higher levels, or others of
-    /// its own level, may take everything.
+    /// Returns the sum of the weights that share with a child of `weight`; `None` where higher levels, or others of its
+    /// own level, may take everything.
     fn sharers(&self, weight: Weight) -> Option<u64> {
         if self.algorithm.sharing() != Sharing::Levels {
             return Some(self.weight_sum);
@@ -106,14 +106,13 @@ impl Siblings {
         (count == 1).then_some(weight.get().into())
     }
 
-    /// All children, by weight and longest packet, and how many there are of each.
+    /// Returns all children, by weight and longest packet, and how many there are of each.
     pub fn children(&self) -> impl Iterator<Item = (Weight, Length, u32)> {
         let alike = self.alike.iter();
         alike.map(|(&(weight, length), &count)| (weight, length, count))
     }
 
-    /// A round of all, for the bounds of algorithms that have one; `None` if there are none, or too
-    /// many.
+    /// Returns a round of all, for the bounds of algorithms that have one; `None` if there are none, or too many.
     pub fn round(&self) -> Option<&Round> {
         self.round.as_ref()
     }
@@ -123,12 +122,12 @@ impl Siblings {
         self.slot
     }
 
-    /// The longest packet of all.
+    /// Returns the longest packet of all.
     pub fn longest(&self) -> Length {
         self.longest
     }
 
-    /// The terms of a child, if it is one of them. Under strict priority only a child alone on the highest
+    /// Returns the terms of a child, if it is one of them. Under strict priority only a child alone on the highest
     /// level has terms, with a share of 1.
     pub fn terms(&self, weight: Weight, length: Length, transmit: Transmit) -> Option<Terms> {
         self.alike.get(&(weight, length))?;
@@ -136,8 +135,8 @@ impl Siblings {
         Terms::new(weight, sum, length, self.longest, transmit).ok()
     }
 
-    /// The bound of a child; `None` where its algorithm promises none, or none is known, or
-    /// there is no such child. Arithmetic is not in it: [`qfq_rounding`](super::qfq_rounding).
+    /// Returns the bound of a child; `None` where its algorithm promises none, or none is known, or there is no such
+    /// child. Arithmetic is not in it: [`qfq_rounding`](super::qfq_rounding).
     ///
     /// With [`Head::Longest`], a packet is treated as one of L_k until it has been sent, and then charged for its own
     /// length:

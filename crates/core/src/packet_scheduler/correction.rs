@@ -23,12 +23,12 @@ pub struct Ticket<U: Unit = Units> {
 }
 
 impl<U: Unit> Ticket<U> {
-    /// The flow that was served.
+    /// Returns the flow that was served.
     pub fn flow(&self) -> FlowId {
         self.flow
     }
 
-    /// The cost that the request was taken to have.
+    /// Returns the cost that the request was taken to have.
     pub fn estimated(&self) -> Cost<U> {
         self.estimated
     }
@@ -44,7 +44,7 @@ pub struct Correction {
 }
 
 impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
-    /// A scheduler of requests that are counted by their cost, without flows.
+    /// Returns a scheduler of requests that are counted by their cost, without flows.
     ///
     /// `max_length` of a flow is the largest cost that a request of it may be estimated, or turn out,
     /// to have: a larger one is rejected at enqueue, and charged no further when it is

@@ -6,7 +6,7 @@ use super::{FlowId, PacketScheduler};
 use crate::scheduler::Scheduler;
 
 impl<A: Scheduler, P> PacketScheduler<A, P> {
-    /// The flows that there are, by number. O(numbers in use at once so far) for all of them.
+    /// Returns the flows that there are, by number. O(numbers in use at once so far) for all of them.
     ///
     /// ```
     /// use fairlane_core::{FlowConfig, Length, PacketScheduler, Weight, sched::Drr};

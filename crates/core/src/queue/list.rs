@@ -29,8 +29,8 @@ pub(crate) struct Rest<'a, P, L = Length> {
 }
 
 impl<P, L: Size> Rest<'_, P, L> {
-    /// The length of the packet that is first now, if there is one. As late as can be, so that whether
-    /// there is one is decided once.
+    /// Returns the length of the packet that is now first, if there is one. As late as can be, so that whether there is
+    /// one is decided once.
     #[inline(always)]
     pub(crate) fn length(self) -> Option<L> {
         let length = self.behind.length();
@@ -42,7 +42,7 @@ impl<P, L: Size> Rest<'_, P, L> {
 }
 
 impl PacketList {
-    /// Whether the list holds no packet.
+    /// Returns whether the list holds no packet.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NIL
@@ -127,7 +127,7 @@ impl PacketList {
         Some((len, payload))
     }
 
-    /// The first packet, left where it is. O(1).
+    /// Returns the first packet, left where it is. O(1).
     #[inline]
     pub fn front<'a, P, L: Size>(&self, slab: &'a PacketSlab<P, L>) -> Option<(L, &'a P)> {
         slab.get(self.head).map(|(len, payload, _)| (len, payload))
@@ -139,7 +139,7 @@ impl PacketList {
         slab.length(self.head)
     }
 
-    /// The packets from first to last.
+    /// Returns the packets from first to last.
     pub fn iter<'a, P, L: Size>(
         &self,
         slab: &'a PacketSlab<P, L>,

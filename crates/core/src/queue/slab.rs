@@ -55,7 +55,7 @@ pub(super) struct Behind<'a, P, L = Length> {
 }
 
 impl<P, L: Copy> Behind<'_, P, L> {
-    /// Its length, if there is one.
+    /// Returns its length, if there is one.
     #[inline(always)]
     pub(super) fn length(&self) -> Option<L> {
         let slot = self.slots.get(self.next as usize)?;
@@ -78,7 +78,7 @@ pub struct PacketSlab<P, L = Length> {
 }
 
 impl<P, L: Size> PacketSlab<P, L> {
-    /// A slab for at most `limit` packets; at least one, at most 2^32 - 1.
+    /// Creates a slab for at most `limit` packets; at least one, at most 2^32 - 1.
     pub fn new(limit: u32) -> Self {
         PacketSlab {
             slots: Vec::new(),
@@ -102,7 +102,7 @@ impl<P, L: Size> PacketSlab<P, L> {
         (self.stored - self.taken) as u32
     }
 
-    /// Whether no packet is held.
+    /// Returns whether no packet is held.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

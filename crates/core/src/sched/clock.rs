@@ -122,7 +122,7 @@ impl<S: Scale> VirtualClock<S> {
         VirtualTime::new((self.time >> Self::FINER) as u64)
     }
 
-    /// The sum of the weights of all entities, as [`weight_of`] gives them.
+    /// Returns the sum of the weights of all entities, as [`weight_of`] gives them.
     pub(super) fn weight_sum(&self) -> u64 {
         self.weight_sum
     }
@@ -133,7 +133,7 @@ impl<S: Scale> VirtualClock<S> {
         self.inverse_sum = u64::MAX.checked_div(sum).unwrap_or(0);
     }
 
-    /// How far V advances, in units rounded up, while `bytes` are served.
+    /// Returns how far V advances, in units rounded up, while `bytes` are served.
     pub(super) fn span_of_work(&self, bytes: u32) -> u64 {
         (u64::from(bytes) << Self::FRACTION)
             .checked_div(self.weight_sum)
@@ -222,7 +222,7 @@ impl<S: Scale> VirtualClock<S> {
         since(self.time).max(since(further))
     }
 
-    /// A number of quarters from which no timestamp counts any more.
+    /// Returns a number of quarters from which no timestamp counts any more.
     pub(super) fn quarters_long_ago(&self) -> u32 {
         self.quarters().wrapping_sub(Self::QUARTERS / 2 + 1)
     }
@@ -233,13 +233,13 @@ impl<S: Scale> VirtualClock<S> {
         self.quarters() as u8
     }
 
-    /// A quarter from which no timestamp counts any more.
+    /// Returns a quarter from which no timestamp counts any more.
     #[inline]
     pub(super) fn long_ago(&self) -> u8 {
         self.quarter().wrapping_sub(128)
     }
 
-    /// Whether a finish time of `quarter` still compares exactly, as V is less than half a turn after it. So it
+    /// Returns whether a finish time of `quarter` still compares exactly, as V is less than half a turn after it. So it
     /// may seem every 64 turns, which costs a slot.
     #[inline]
     pub(super) fn remembers(&self, quarter: u8) -> bool {

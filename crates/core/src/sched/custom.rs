@@ -135,7 +135,7 @@ impl Custom {
         &self.declared.row
     }
 
-    /// The algorithm, without entities.
+    /// Returns the algorithm, without entities.
     pub fn scheduler(self) -> CustomScheduler {
         CustomScheduler((self.declared.make)())
     }

@@ -57,7 +57,7 @@ use core::marker::PhantomData;
 /// Bits of fraction of a deficit, which counts bytes.
 pub(super) const FRACTION: u32 = 20;
 
-/// A whole number of bytes as a deficit: below 2^52.
+/// Returns a whole number of bytes as a deficit: below 2^52.
 #[inline(always)]
 fn bytes<D: From<i64>>(charge: Charge) -> D {
     D::from(i64::from(charge.get()) << FRACTION)
@@ -84,7 +84,7 @@ impl<D> Linked for DrrEntity<D> {
 }
 
 impl<D: Default + PartialEq> DrrEntity<D> {
-    /// Whether it was added, and not removed for good.
+    /// Returns whether it was added, and not removed for good.
     fn is_known(&self) -> bool {
         self.state != Standing::Inactive || self.quantum != D::default()
     }
@@ -161,7 +161,7 @@ impl Unit {
         }
     }
 
-    /// The quantum of `weight`, cut off.
+    /// Returns the quantum of `weight`, cut off.
     #[inline]
     fn quantum<S: Scale>(&self, weight: u32) -> S::Deficit {
         S::quantum(
@@ -216,14 +216,14 @@ impl<S: Scale> Default for Drr<S> {
 }
 
 impl Drr {
-    /// An empty round.
+    /// Creates an empty round.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
 impl Drr<Costs> {
-    /// An empty round, for [costs](crate::CostScheduler).
+    /// Returns an empty round, for [costs](crate::CostScheduler).
     pub fn for_costs() -> Self {
         Self::default()
     }
@@ -254,7 +254,7 @@ impl<S: Scale> Drr<S> {
         }
     }
 
-    /// The largest ratio, if it is not that of U.
+    /// Returns the largest ratio, if it is not that of U.
     fn outdated(&self) -> Option<Ratio> {
         let (&largest, _) = self.ratios.last_key_value()?;
         (largest != self.unit.of).then_some(largest)

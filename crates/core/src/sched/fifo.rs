@@ -34,7 +34,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// An empty FIFO.
+    /// Creates an empty FIFO.
     pub fn new() -> Self {
         Self::default()
     }

@@ -30,7 +30,7 @@
 //!   T-WFI R = 2 sigma_i + L_k / phi + L - L_k      (QFQ: 3 sigma_i + ..)
 //! ```
 //!
-//! # What differs from the papers, and why
+//! # Differences from the papers, and reasons
 //!
 //! * No sets of ready and blocked groups and no back-shifting (Eq. 29), which only keeps
 //!   those sets sorted: every choice looks at all eligible groups.
@@ -58,7 +58,7 @@ use crate::units::{Charge, VirtualTime, Weight};
 /// Stacks of a group: early and late of bucket b are 2 b and 2 b + 1.
 const STACKS: usize = 2 * SLOTS as usize;
 
-/// The stack of an entity that starts at `start`, and whose head takes `span`, in group `i`.
+/// Returns the stack of an entity that starts at `start`, and whose head takes `span`, in group `i`.
 #[inline]
 fn stack_of(start: VirtualTime, span: u64, i: u32) -> u8 {
     // From S^ to F, which is never 0.
@@ -125,13 +125,12 @@ impl Default for Gfq {
 }
 
 impl Gfq {
-    /// A scheduler whose virtual time starts at 0.
+    /// Creates a scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
         Self::starting_at(VirtualTime::new(0))
     }
 
-    /// A scheduler whose virtual time starts at `now`: at any point, also shortly
-    /// before it wraps.
+    /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
         Gfq {
             members: Members::starting_at(now),

@@ -225,7 +225,7 @@ impl<S: Scale> Members<S> {
         self.lag = self.clock.span_of_work(self.longest);
     }
 
-    /// The group to put an entity into.
+    /// Returns the group to put an entity into.
     #[inline]
     pub(super) fn group_of(&self, entity: &GroupedEntity<S>) -> i8 {
         entity.own_group.max(self.floor)
@@ -324,7 +324,7 @@ impl<S: Scale> Members<S> {
         }
     }
 
-    /// Whether the entity was put into its group under other terms than hold now.
+    /// Returns whether the entity was put into its group under other terms than hold now.
     #[inline]
     pub(super) fn is_misplaced(&self, entity: &GroupedEntity<S>) -> bool {
         entity.mark != self.floor as u8

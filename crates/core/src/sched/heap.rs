@@ -10,7 +10,7 @@ const ARITY: usize = 4;
 
 /// A key of a heap.
 pub(super) trait Key: Copy {
-    /// Whether it comes before `other`.
+    /// Returns whether it comes before `other`.
     fn is_before(self, other: Self) -> bool;
 }
 
@@ -89,7 +89,7 @@ impl<T: Keyed> Heap<T> {
         self.entries.is_empty()
     }
 
-    /// The earliest entry.
+    /// Returns the earliest entry.
     #[inline]
     pub(super) fn first(&self) -> Option<&T> {
         self.entries.first()
@@ -101,7 +101,7 @@ impl<T: Keyed> Heap<T> {
         self.entries.first_mut()
     }
 
-    /// All entries, the earliest first and the others in no order.
+    /// Returns all entries, the earliest first and the others in no order.
     pub(super) fn entries(&self) -> &[T] {
         &self.entries
     }
@@ -175,7 +175,7 @@ impl<T: Keyed> Heap<T> {
         entries[hole] = entry;
     }
 
-    /// Whether no entry is earlier than the one above it, for tests.
+    /// Returns whether no entry is earlier than the one above it, for tests.
     pub(super) fn is_sorted(&self) -> bool {
         (1..self.entries.len()).all(|n| {
             let above = self.entries[(n - 1) / ARITY].key();
@@ -184,7 +184,7 @@ impl<T: Keyed> Heap<T> {
     }
 }
 
-/// The earliest of the fewer than [`ARITY`] last entries, with its number.
+/// Returns the earliest of the fewer than [`ARITY`] last entries, with its number.
 #[inline]
 fn earliest<T: Keyed>(entries: &[T]) -> Option<(usize, &T)> {
     let numbered = entries.iter().enumerate();

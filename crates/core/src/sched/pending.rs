@@ -31,7 +31,7 @@ impl Pending {
         }
     }
 
-    /// The weight that was asked for last.
+    /// Returns the weight requested last.
     pub(super) fn weight(&self, id: EntityId, changing: bool, present: u64) -> Weight {
         let next = self.0.get(&id).filter(|_| changing);
         entity_weight(next.copied().unwrap_or(present))

@@ -17,7 +17,7 @@
 //! wait. Algorithms that never ask for heads are fit as they are, and cost less:
 //! [`Algorithm::without_aggregates_of_one`](super::Algorithm::without_aggregates_of_one).
 //!
-//! # What differs from the paper, or is left open there
+//! # Differences from the paper, and its open points
 //!
 //! * *Whether the next packet fits the budget* is decided without its length ([`Unseen`]): a turn continues while the
 //!   rest of the budget covers L^k, and with M = 1 is one packet. In the paper, and in Linux, it continues while the
@@ -322,7 +322,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         }
     }
 
-    /// The algorithm that orders the aggregates, to look at.
+    /// Returns the algorithm that orders the aggregates, for inspection.
     pub fn algorithm(&self) -> &A {
         &self.algorithm
     }

@@ -74,7 +74,7 @@ impl Default for Priority {
 impl Priority {
     const NONE: usize = usize::MAX;
 
-    /// A scheduler without levels.
+    /// Creates a scheduler without levels.
     pub fn new() -> Self {
         Priority {
             levels: Vec::new(),

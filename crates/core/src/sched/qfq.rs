@@ -11,7 +11,7 @@
 //! buckets, found by one find-first-set; groups are sorted by four words of bits, of
 //! which bit i is group i.
 //!
-//! # What differs from the listings, and why
+//! # Differences from the listings, and reasons
 //!
 //! * Only S is kept. F = S + l / phi is computed when the packet is charged; an
 //!   inactive entity's S is its last F.
@@ -87,20 +87,19 @@ const fn from(i: u32) -> u64 {
 }
 
 impl Qfq {
-    /// A scheduler whose virtual time starts at 0.
+    /// Creates a scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A scheduler whose virtual time starts at `now`: at any point, also shortly
-    /// before it wraps.
+    /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
         Self::from_time(now)
     }
 }
 
 impl Qfq<Costs> {
-    /// A scheduler for [costs](crate::CostScheduler).
+    /// Returns a scheduler for [costs](crate::CostScheduler).
     pub fn for_costs() -> Self {
         Self::default()
     }
@@ -151,7 +150,7 @@ impl<S: Scale> Qfq<S> {
         self.selected = self.buckets[self.first as usize % BUCKETS];
     }
 
-    /// The first bucket of group `i` among all.
+    /// Returns the first bucket of group `i` among all.
     #[inline]
     fn first_bucket(&self, i: u32) -> u32 {
         i * SLOTS + self.groups[(i % 64) as usize].first_bucket() as u32
@@ -267,7 +266,8 @@ impl<S: Scale> Qfq<S> {
         }
     }
 
-    /// The latest exact start of an entity of group `i`: the last moment of the slot that begins at V rounded up.
+    /// Returns the latest exact start of an entity of group `i`: the last moment of the slot that begins at V rounded
+    /// up.
     ///
     /// Theorem 3 limits the *rounded* start to V rounded up. The exact start may lie anywhere in that slot, and an
     /// entity that was served in this group never lies after it. To hold an idle entity back any further would

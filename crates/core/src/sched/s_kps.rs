@@ -41,7 +41,7 @@
 //! S^ <= S < S^ + sigma_i and F^ = S^ + 2 sigma_i, QFQ's own B-WFI and T-WFI follow by its
 //! own steps.
 //!
-//! # What differs from the paper, and why
+//! # Differences from the paper, and reasons
 //!
 //! * S is rounded down to S^, and an entity becomes eligible when its slot begins; the paper releases a slot as it
 //!   ends. The report puts S-KPS at three slots more than QFQ for this; none of them is needed. `SKps<true>` releases a
@@ -168,7 +168,7 @@ impl Wheels {
         *word &= !bit;
     }
 
-    /// How long from T to the first tick of group `i` after T.
+    /// Returns how long from T to the first tick of group `i` after T.
     #[inline]
     fn to_next_tick(&self, i: u32) -> u64 {
         let sigma = 1u64 << i;
@@ -244,8 +244,8 @@ impl Wheels {
         (to.wrapping_sub(from) << self.tick) >> self.tick
     }
 
-    /// The first start of the ineligible entities; if there are none, later than V goes
-    /// before it is asked again.
+    /// Returns the first start of the ineligible entities; if there are none, later than V goes before it is asked
+    /// again.
     #[inline]
     fn next_start(&self) -> VirtualTime {
         let wait = match self.starting {
@@ -282,8 +282,8 @@ impl Wheels {
         self.turned = to;
     }
 
-    /// How far the wheels can turn towards `now` so that `due` has room for the first F^ of
-    /// all, which is due by then or not.
+    /// Returns how far the wheels can turn towards `now` so that `due` has room for the first F^ of all, which is due
+    /// by then or not.
     #[inline(never)]
     fn limit(&self, now: VirtualTime) -> VirtualTime {
         let first = if self.due != 0 {
@@ -365,20 +365,19 @@ impl<const LATE: bool> Default for SKps<LATE> {
 }
 
 impl SKps {
-    /// A scheduler whose virtual time starts at 0.
+    /// Creates a scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A scheduler whose virtual time starts at `now`: at any point, also shortly
-    /// before it wraps.
+    /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
         Self::from_time(now)
     }
 }
 
 impl SKps<true> {
-    /// A scheduler whose slots are released as they end, and whose virtual time starts at `now`.
+    /// Returns a scheduler whose slots are released as they end, and whose virtual time starts at `now`.
     pub fn late(now: VirtualTime) -> Self {
         Self::from_time(now)
     }
@@ -476,7 +475,7 @@ impl<const LATE: bool> SKps<LATE> {
         Self::last_of(slot_at(self.wheels.turned, i).wrapping_add(1), i)
     }
 
-    /// The last S that is filed in slot `slot` of group `i`.
+    /// Returns the last S that is filed in slot `slot` of group `i`.
     #[inline]
     const fn last_of(slot: u64, i: u32) -> VirtualTime {
         let after = slot.wrapping_add(1).wrapping_sub(LATE as u64);

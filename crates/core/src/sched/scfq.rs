@@ -100,13 +100,12 @@ pub struct Scfq<S: Scale = Packets> {
 }
 
 impl Scfq {
-    /// A scheduler whose virtual time starts at 0.
+    /// Creates a scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A scheduler whose virtual time starts at `now`: at any point, also shortly before it
-    /// wraps.
+    /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
         Scfq {
             now,
@@ -116,7 +115,7 @@ impl Scfq {
 }
 
 impl Scfq<Costs> {
-    /// A scheduler for [costs](crate::CostScheduler).
+    /// Returns a scheduler for [costs](crate::CostScheduler).
     pub fn for_costs() -> Self {
         Self::default()
     }

@@ -111,19 +111,19 @@ pub(super) struct Seff<T: Ties> {
 }
 
 impl<T: Ties> Seff<T> {
-    /// Whether no entity has a place.
+    /// Returns whether no entity has a place.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.eligible.is_empty() && self.ineligible.is_empty()
     }
 
-    /// The first start to come, if no entity is eligible.
+    /// Returns the first start to come, if no entity is eligible.
     pub(super) fn start_if_none(&self) -> Option<VirtualTime> {
         let next = self.ineligible.first().filter(|_| self.eligible.is_empty());
         next.map(|place| place.start)
     }
 
-    /// The eligible entity with the smallest F.
+    /// Returns the eligible entity with the smallest F.
     #[inline]
     pub(super) fn first(&self) -> MaybeEntity {
         self.eligible
@@ -210,7 +210,7 @@ impl<T: Ties> Seff<T> {
         Ok(())
     }
 
-    /// Whether the first entity is on hold.
+    /// Returns whether the first entity is on hold.
     fn is_held(&self, now: VirtualTime) -> bool {
         let first = self.eligible.first();
         first.is_some_and(|first| now.distance_from(first.finish).unsigned_abs() > HELD / 2)

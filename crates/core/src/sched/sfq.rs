@@ -102,7 +102,7 @@ fn mixed(key: u64) -> u64 {
     x ^ x >> 32
 }
 
-/// A key that follows from a seed, or from the key before.
+/// Returns a key that follows from a seed, or from the key before.
 fn next_key(seed: u64) -> u64 {
     mixed(seed.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
@@ -114,7 +114,7 @@ impl Sfq {
     /// The default period: half a second at 1 Gbit/s.
     pub const PERIOD: NonZeroU64 = NonZeroU64::new(1 << 26).unwrap();
 
-    /// A scheduler with [`Sfq::BUCKETS`] and [`Sfq::PERIOD`].
+    /// Creates a scheduler with [`Sfq::BUCKETS`] and [`Sfq::PERIOD`].
     pub fn new() -> Self {
         Self::with(Self::BUCKETS, 0, Some(Self::PERIOD))
     }

@@ -128,7 +128,7 @@ macro_rules! define {
                 }
             }
 
-            /// The most entities in an aggregate (M), if it has any.
+            /// Returns the most entities in an aggregate (M), if it has any.
             pub(crate) const fn members(self) -> Option<NonZeroU32> {
                 match self {
                     $(Algorithm::$variant$(($most))? => [$(Some($most),)? None][0],)*
@@ -158,9 +158,8 @@ impl Algorithm {
         Algorithm::Custom(Custom::of::<A>(name))
     }
 
-    /// The algorithm that is run for this one: over aggregates of one flow each, QFQ and S-KPS decide as
-    /// without them, since nothing takes turns inside and neither asks how long a packet is before it was
-    /// sent.
+    /// Returns the algorithm that is run for this one: over aggregates of one flow each, QFQ and S-KPS decide as
+    /// without them, since nothing takes turns inside and neither asks how long a packet is before it was sent.
     ///
     /// ```
     /// use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm};
@@ -200,13 +199,13 @@ impl Algorithm {
         self.row().about
     }
 
-    /// How it shares among those that it orders.
+    /// Returns how it shares among those that it orders.
     pub const fn sharing(self) -> Sharing {
         self.row().promise.sharing()
     }
 
-    /// Whether a bound is known for every entity that it orders. Strict priority has one for the highest
-    /// level alone. For an algorithm of another crate, only that crate knows, and `true` says nothing.
+    /// Returns whether a bound is known for every entity that it orders. Strict priority has one for the highest level
+    /// alone. For an algorithm of another crate, only that crate knows, and `true` says nothing.
     pub const fn is_bounded(self) -> bool {
         matches!(self.row().promise, Promise::Exact(_) | Promise::Rounded(_))
     }
@@ -216,13 +215,13 @@ impl Algorithm {
         self.without_aggregates_of_one().row().promise
     }
 
-    /// Whether it needs to know of every packet of its entities, so that in a tree these
-    /// are leaves without ceilings.
+    /// Returns whether it needs to know of every packet of its entities, so that in a tree these are leaves without
+    /// ceilings.
     pub const fn follows_packets(self) -> bool {
         self.row().follows_packets
     }
 
-    /// Whether a leaf that it orders may drop its first packet, as queue management at dequeue does.
+    /// Returns whether a leaf that it orders may drop its first packet, as queue management at dequeue does.
     pub(crate) const fn may_lose_first(self) -> bool {
         self.row().may_lose_first
     }

@@ -137,13 +137,12 @@ pub struct ByFluid<const ELIGIBLE: bool> {
 }
 
 impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
-    /// A scheduler whose virtual time starts at 0.
+    /// Creates a scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A scheduler whose virtual time starts at `now`: at any point, also shortly
-    /// before its timestamps wrap.
+    /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before its timestamps wrap.
     pub fn starting_at(now: VirtualTime) -> Self {
         ByFluid {
             fluid: Fluid::starting_at(now),
@@ -179,7 +178,7 @@ impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
         }
     }
 
-    /// The place of an entity that starts at `start`.
+    /// Returns the place of an entity that starts at `start`.
     fn place(entity: &Wf2qEntity, id: EntityId, start: Tag, head: Charge) -> Place {
         Place {
             start: start.timestamp(),

@@ -17,7 +17,7 @@
 //! that V makes eligible by it was made ineligible by a service of its own. One statement
 //! may move many, if many start at one time. An inactive entity costs nothing.
 //!
-//! # What differs from the equations, and why
+//! # Differences from the equations, and reasons
 //!
 //! * *The head may change while an entity is backlogged* (a flush). Its place, S and F, remains; it is charged for the
 //!   packet that it then sends, and its next S is S plus that charge. It gets no more than its share by this, and may
@@ -80,13 +80,12 @@ pub struct Wf2qPlus<S: Scale = Packets> {
 }
 
 impl Wf2qPlus {
-    /// A scheduler whose virtual time starts at 0.
+    /// Creates a scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A scheduler whose virtual time starts at `now`: at any point, also shortly
-    /// before it wraps.
+    /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
         Wf2qPlus {
             clock: VirtualClock::starting_at(now),
@@ -97,7 +96,7 @@ impl Wf2qPlus {
 }
 
 impl Wf2qPlus<Costs> {
-    /// A scheduler for [costs](crate::CostScheduler).
+    /// Returns a scheduler for [costs](crate::CostScheduler).
     pub fn for_costs() -> Self {
         Self::default()
     }

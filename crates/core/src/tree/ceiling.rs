@@ -117,13 +117,13 @@ impl Ceilings {
         bucket.sent.empty_by() - bucket.slack
     }
 
-    /// Whether the class owes nothing, as if it had never sent.
+    /// Returns whether the class owes nothing, as if it had never sent.
     pub(super) fn is_full(&self, at: u32, now: Nanos) -> bool {
         let bucket = &self.buckets[at as usize];
         bucket.sent.empty_at() < now && bucket.heap_at == NONE
     }
 
-    /// Whether the class waits in the heap.
+    /// Returns whether the class is in the heap.
     #[inline]
     pub(super) fn is_held(&self, at: u32) -> bool {
         self.buckets[at as usize].heap_at != NONE
@@ -225,7 +225,7 @@ impl Ceilings {
         self.heap.len()
     }
 
-    /// Whether the heap is one, and every place in it is known to its ceiling.
+    /// Returns whether the heap order holds and every place in it is recorded in its ceiling.
     pub(super) fn is_sound(&self) -> bool {
         let entries = self.heap.iter().enumerate();
         let mut entries = entries.map(|(n, &(time, at))| {

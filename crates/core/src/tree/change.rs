@@ -480,7 +480,7 @@ impl<P> Tree<P> {
         packets
     }
 
-    /// A class and all below it, each after the one above it.
+    /// Returns a class and all below it, each after the one above it.
     fn below(&self, id: ClassId) -> Vec<u32> {
         let mut all = alloc::vec![id.number()];
         let mut looked_at = 0;
@@ -497,7 +497,7 @@ impl<P> Tree<P> {
         all
     }
 
-    /// Whether no packet of the class or below it is longer than `max`.
+    /// Returns whether no packet of the class or below it is longer than `max`.
     pub(super) fn check_lengths(&self, id: ClassId, max: Length) -> Result<(), TreeError> {
         let mut queued = None;
         for number in self.below(id) {

@@ -60,7 +60,7 @@ pub(super) type Child = Record<Tag>;
 const _: () = assert!(size_of::<Child>() == 40);
 
 impl Child {
-    /// A leaf of the class with this number.
+    /// Returns a leaf of the class with this number.
     pub(super) fn leaf(class: u32, limits: Limits, longest: Length, flags: u8) -> Child {
         let longest = longest.get() as u16;
         let kind = ChildKind::Leaf;
@@ -72,7 +72,7 @@ impl Child {
         Child::new(tag, class, limits)
     }
 
-    /// A flow of this digest.
+    /// Returns a flow of this digest.
     pub(super) fn flow(
         digest: u64,
         limits: Limits,
@@ -85,7 +85,7 @@ impl Child {
         child
     }
 
-    /// A class with children, those of this node.
+    /// Returns a class with children, those of this node.
     pub(super) fn inner(node: u32, longest: Length, flags: u8) -> Child {
         let longest = longest.get() as u16;
         let kind = ChildKind::Inner;
@@ -107,7 +107,7 @@ impl Child {
         child
     }
 
-    /// A free record.
+    /// Returns a free record.
     pub(super) fn free(next: u32) -> Child {
         Child {
             side: next,
@@ -130,13 +130,13 @@ impl Child {
         self.tag.longest = longest.get() as u16;
     }
 
-    /// Whether its limits allow for a packet of this length, which is not too long.
+    /// Returns whether its limits allow for a packet of this length, which is not too long.
     #[inline]
     pub(super) fn has_room(&self, len: Length) -> bool {
         len.get() <= self.longest() && self.room_packets > 0 && self.room_bytes >= len.get() as i32
     }
 
-    /// Whether it is a flow without packets, which is idle unless it has a place.
+    /// Returns whether it is a flow without packets, and thus idle unless it has a place.
     #[inline]
     pub(super) fn may_rest(&self) -> bool {
         self.tag.kind == ChildKind::Flow && self.packets.is_empty() && !self.has(flag::COMMON)
@@ -178,7 +178,7 @@ impl Child {
         neighbours
     }
 
-    /// The idle flows that became so before and after this one.
+    /// Returns the idle flows that became so before and after this one.
     #[inline]
     pub(super) fn neighbours(&self) -> (u32, u32) {
         (self.room_packets as u32, self.room_bytes as u32)

@@ -26,7 +26,7 @@ impl ClassId {
         ClassId(number)
     }
 
-    /// Its number: classes of one tree are numbered from 0, the root.
+    /// Returns its number: classes of one tree are numbered from 0, the root.
     #[inline]
     pub const fn number(self) -> u32 {
         self.0
@@ -77,9 +77,8 @@ impl ClassConfig {
     /// The highest level.
     pub const MAX_LEVEL: u32 = MAX_WEIGHT - 1;
 
-    /// A class of `weight`, of level 0, without a ceiling, with packets up to `max_length`: the
-    /// shorter, the finer is what its parent's algorithm rounds
-    /// ([`FlowConfig::new`](crate::FlowConfig::new)).
+    /// Creates a class of `weight`, of level 0, without a ceiling, with packets up to `max_length`: the shorter, the
+    /// finer is what its parent's algorithm rounds ([`FlowConfig::new`](crate::FlowConfig::new)).
     pub const fn new(weight: Weight, max_length: Length) -> Self {
         ClassConfig {
             weight,
@@ -164,7 +163,7 @@ impl FlowsConfig {
         }
     }
 
-    /// How many flows have room of their own at a time.
+    /// Returns how many flows have room of their own at a time.
     pub fn roomy(&self) -> u32 {
         let each = self.leaf.room.within(self.leaf.limits);
         self.room.divided_by(each).min(self.most.saturating_add(1))

@@ -179,7 +179,7 @@ impl<P> Tree<P> {
         }))
     }
 
-    /// Whether queue management lets the packet leave that was at the head of its queue.
+    /// Returns whether queue management lets the packet leave that was at the head of its queue.
     #[inline(never)]
     fn may_leave(
         &mut self,
@@ -228,8 +228,8 @@ impl<P> Tree<P> {
         false
     }
 
-    /// Whether a queue held no more than its buffer reservation, or its class of flows no more than its floor, with
-    /// the packet of this length that has just left it. Such a backlog is never too long: a sender that keeps to
+    /// Returns whether a queue held no more than its buffer reservation, or its class of flows no more than its floor,
+    /// with the packet of this length that has just left it. Such a backlog is never too long: a sender that keeps to
     /// its guarantee never exceeds it.
     fn is_within_reservation(
         &self,

@@ -58,7 +58,7 @@ impl Flows {
 }
 
 impl<P> Tree<P> {
-    /// Whether the link has room for a packet.
+    /// Returns whether the link has room for a packet.
     #[inline]
     pub(super) fn fits(&self, len: Length) -> bool {
         self.room_bytes >= i64::from(len.get()) && self.slab.room() > 0
@@ -74,7 +74,7 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// Whether the link holds so much.
+    /// Returns whether the link holds this amount.
     pub(super) fn may_keep(&self, kept: Count) -> Result<(), TreeError> {
         if kept.packets <= self.limits.packets.into() && kept.bytes <= self.limits.bytes {
             return Ok(());
@@ -337,7 +337,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Whether a queue's own limits allow for a packet.
+    /// Returns whether a queue's own limits allow for a packet.
     pub(super) fn limits_allow(&self, child: &Child, len: Length) -> bool {
         let class = match child.tag.kind {
             ChildKind::Leaf => self.classes[child.side as usize].as_ref(),
@@ -357,7 +357,7 @@ impl<P> Tree<P> {
             && held.bytes + u64::from(len.get()) <= config.limits.bytes.into()
     }
 
-    /// A packet that came for a queue.
+    /// Returns a packet that came for a queue.
     pub(super) fn claim(&self, class: ClassId, at: u32, slot: u32, len: Length) -> Claim {
         let node = &self.nodes[at as usize];
         let child = node.order.child(slot);
@@ -383,7 +383,7 @@ impl<P> Tree<P> {
     }
 }
 
-/// The soft limit of a leaf that holds so much.
+/// Returns the soft limit of a leaf that holds this amount.
 pub(super) fn soft_limit_for(held: Count, room: Room, limits: Limits) -> Limits {
     let packets = held.packets.max(room.packets.into());
     let bytes = held.bytes.max(room.bytes.into());

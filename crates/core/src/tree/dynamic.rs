@@ -110,7 +110,7 @@ impl Flows {
         (self.common != NONE).then_some(self.common)
     }
 
-    /// The longest idle flow, or [`NONE`].
+    /// Returns the longest idle flow, or [`NONE`].
     pub(super) fn oldest(&self) -> u32 {
         self.oldest
     }
@@ -293,7 +293,7 @@ impl<P> Tree<P> {
         Some(slot)
     }
 
-    /// The flow whose place a new one may take.
+    /// Returns the flow that a new one may replace.
     fn replaceable(&self, at: u32, now: Nanos) -> Option<u32> {
         let node = &self.nodes[at as usize];
         let flows = node.flows.as_ref().filter(|flows| flows.oldest != NONE)?;
@@ -363,7 +363,7 @@ impl<P> Tree<P> {
         most
     }
 
-    /// Whether a flow owes its ceiling something, which it would not if it were new.
+    /// Returns whether a flow owes its ceiling something, as a new one would not.
     fn owes(&self, flow: &Child, now: Nanos) -> bool {
         let ceiling = self.ceiling_of_queue(flow);
         ceiling.is_some_and(|ceiling| !self.ceilings.is_full(ceiling, now))

@@ -130,7 +130,7 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// Whether a packet may come in: the node and the slot of its queue, which has room for it.
+    /// Returns whether a packet may come in: the node and the slot of its queue, which has room for it.
     #[inline(always)]
     fn queue_of(
         &mut self,
@@ -153,8 +153,8 @@ impl<P> Tree<P> {
         Ok((at, slot))
     }
 
-    /// Whether a packet may come into a queue that has no room for it, asks queue management, or
-    /// is one of a full tree. Queue management may have marked it.
+    /// Returns whether a packet may come into a queue that has no room for it, asks queue management, or is one of a
+    /// full tree. Queue management may have marked it.
     #[inline(never)]
     fn ask(
         &mut self,

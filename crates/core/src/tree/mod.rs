@@ -96,7 +96,7 @@
 //! comes; so is one whose last packet queue management drops. Each such step pays for one
 //! loss, so that [`Tree::dequeue`] is O(depth) amortised, in O(1) algorithms.
 //!
-//! # What a parent is told of
+//! # The head reported to a parent
 //!
 //! A leaf's head; for a class with children, whose next packet depends on later arrivals, the longest possible packet.
 //! Queue management that drops at departure drops a head only if the next packet is no longer, so that no packet is
@@ -339,9 +339,8 @@ pub struct Removed {
 const ROOT: u32 = 0;
 
 impl<P> Tree<P> {
-    /// A tree of a root without children, whose `algorithm` will order those. `ceiling` holds
-    /// all classes together; of the `limits`, those per flow are not used: each leaf has
-    /// its own.
+    /// Creates a tree of a root without children, whose `algorithm` will order those. `ceiling` holds all classes
+    /// together; of the `limits`, those per flow are not used: each leaf has its own.
     pub fn new(algorithm: Algorithm, ceiling: Option<Ceiling>, limits: SchedulerLimits) -> Self {
         let mut tree = Tree {
             room_bytes: limits.bytes.min(i64::MAX as u64) as i64,
@@ -395,13 +394,13 @@ impl<P> Tree<P> {
         self.slab.len()
     }
 
-    /// Whether nothing waits. O(1).
+    /// Returns whether the backlog is empty. O(1).
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }
 
-    /// How a class is configured, or `None` if there is no such class.
+    /// Returns how a class is configured, or `None` if there is no such class.
     pub fn config(&self, class: ClassId) -> Option<&ClassConfig> {
         Some(&self.class(class).ok()?.config)
     }
@@ -430,7 +429,7 @@ impl Class {
         }
     }
 
-    /// The queue management of a leaf.
+    /// Returns the queue management of a leaf.
     fn aqm(&self) -> Option<&AqmConfig> {
         match &self.body {
             Body::Leaf { config, .. } => Some(&config.aqm),

@@ -341,7 +341,7 @@ impl Order {
         }
     }
 
-    /// The algorithm.
+    /// Returns the algorithm.
     pub(super) fn algorithm(&self) -> Algorithm {
         of_any!(&self.any, ordered => ordered.name)
     }
@@ -382,7 +382,7 @@ impl Order {
         of_any!(&self.any, ordered => ordered.selected())
     }
 
-    /// The record in a slot that is in use.
+    /// Returns the record in a slot that is in use.
     #[inline(always)]
     pub(super) fn child(&self, slot: u32) -> &Child {
         of_any!(&self.any, ordered => &ordered.lines[slot as usize].child)
@@ -399,7 +399,7 @@ impl Order {
         of_any!(&self.any, ordered => ordered.lines.len() as u32)
     }
 
-    /// Whether the table must grow for one more child.
+    /// Returns whether the table must grow for one more child.
     pub(super) fn is_full(&self) -> bool {
         of_any!(&self.any, ordered => {
             ordered.free == NO_SLOT && ordered.lines.len() == ordered.lines.capacity()
@@ -430,7 +430,7 @@ impl Order {
         of_any!(self.told(), ordered => ordered.change(slot, share));
     }
 
-    /// Whether a child has a place.
+    /// Returns whether a child has a place.
     pub(super) fn is_active(&self, slot: u32) -> bool {
         of_any!(&self.any, ordered => ordered.is_active(slot))
     }

@@ -36,7 +36,7 @@ pub struct ClassFlow {
 }
 
 impl From<ClassId> for ClassFlow {
-    /// The class, where it has no flows.
+    /// Returns the class, where it has no flows.
     fn from(class: ClassId) -> ClassFlow {
         ClassFlow { class, flow: 0 }
     }
@@ -125,7 +125,7 @@ pub trait ClassQueue<P> {
     /// Packets that wait. O(1).
     fn len(&self) -> u32;
 
-    /// Whether nothing waits. O(1).
+    /// Returns whether the backlog is empty. O(1).
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -39,7 +39,7 @@ pub struct ClassStats {
 }
 
 impl ClassStats {
-    /// The sums of both.
+    /// Returns the sums of both.
     pub fn plus(self, other: &ClassStats) -> ClassStats {
         ClassStats {
             accepted: self.accepted.plus(other.accepted),
@@ -191,7 +191,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// The packets of a queue, the first one first.
+    /// Returns the packets of a queue, the first one first.
     pub(super) fn lengths(&self, packets: &PacketList) -> impl Iterator<Item = Length> {
         packets.iter(&self.slab).map(|(len, _)| len)
     }

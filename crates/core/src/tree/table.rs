@@ -316,7 +316,7 @@ pub(super) fn clamped(leaf: LeafConfig) -> LeafConfig {
     }
 }
 
-/// The share of a class in its parent's order.
+/// Returns the share of a class in its parent's order.
 pub(super) fn share(
     algorithm: Algorithm,
     config: &ClassConfig,
@@ -333,8 +333,8 @@ pub(super) fn share(
     Ok(Share::new(weight, longest))
 }
 
-/// Whether the algorithm can order a leaf with such a ceiling and queue management, or a class
-/// with children (`None`).
+/// Returns whether the algorithm can order a leaf with such a ceiling and queue management, or a class with children
+/// (`None`).
 pub(super) fn check_fit(
     algorithm: Algorithm,
     ceiling: Option<Ceiling>,
@@ -353,7 +353,7 @@ pub(super) fn check_fit(
     Err(TreeError::Unfit { algorithm, what })
 }
 
-/// Whether there can be such flows.
+/// Returns whether there can be such flows.
 pub(super) fn check_flows(flows: &FlowsConfig) -> Result<(), TreeError> {
     if flows.most == 0 || flows.most as usize >= MAX_ENTITIES {
         return Err(TreeError::Flows(flows.most));

@@ -77,7 +77,7 @@ impl Tally {
         }
     }
 
-    /// Whether it counts no other slots than there are, and no more than was sent.
+    /// Returns whether it counts only existing slots, and no more than the class sent.
     pub(super) fn is_sound(&self, slots: u32, sent: Count) -> bool {
         let all = self
             .counts

@@ -18,21 +18,20 @@ pub struct DynamicFlow {
 }
 
 impl<P> Tree<P> {
-    /// The classes that there are by number, the root first. O(numbers in use at once so far) for all
-    /// of them.
+    /// Returns the classes by number, the root first. O(numbers in use at once so far) for all of them.
     pub fn classes(&self) -> impl Iterator<Item = ClassId> {
         let classes = (0..).map(ClassId::new).zip(&self.classes);
         classes.filter_map(|(id, class)| class.as_ref().map(|_| id))
     }
 
-    /// The class right above, or `None` of the root and of a class that there is not. O(1).
+    /// Returns the class right above, or `None` of the root and of a class that does not exist. O(1).
     pub fn parent(&self, class: ClassId) -> Option<ClassId> {
         // The root's parent is no node.
         let above = self.nodes.get(self.class(class).ok()?.parent as usize)?;
         Some(ClassId::new(above.class))
     }
 
-    /// The classes right below. O(classes that were there at once so far) for all of them.
+    /// Returns the classes right below. O(classes that existed at once so far) for all of them.
     ///
     /// ```
     /// use fairlane_core::sched::Algorithm;
@@ -59,8 +58,8 @@ impl<P> Tree<P> {
         below.map(ClassId::new)
     }
 
-    /// The flows of a class of flows, those without packets included; none of another class. O(flows
-    /// that were there at once so far) for all of them.
+    /// Returns the flows of a class of flows, those without packets included; none of another class. O(flows that
+    /// existed at once so far) for all of them.
     pub fn flows(&self, class: ClassId) -> impl Iterator<Item = DynamicFlow> {
         let node = match self.class(class).map(|class| class.body) {
             Ok(Body::Flows { node }) => Some(&self.nodes[node as usize]),

@@ -63,7 +63,7 @@ impl<A: Scheduler + Debug> Rig<A> {
         (self.allowance, self.used) = (0, 0);
     }
 
-    /// Whether it was within the allowance.
+    /// Returns whether it was within the allowance.
     fn send(&mut self, bytes: u32, next: Option<u32>) -> bool {
         let Some(id) = self.selected() else {
             return false;
@@ -109,7 +109,7 @@ impl<A: Scheduler + Debug> Rig<A> {
     }
 }
 
-/// How many packets were sent within an allowance.
+/// Returns how many packets were sent within an allowance.
 fn compare<A: Scheduler + Debug + Clone>(
     algorithm: A,
     weights: &[u32],

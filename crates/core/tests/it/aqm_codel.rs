@@ -12,7 +12,7 @@ fn codel(parameters: CodelParameters) -> Codel {
     Codel::new(CodelConfig::new(parameters).unwrap())
 }
 
-/// A backlog of `bytes` behind the packet in question.
+/// Returns a backlog of `bytes` behind the packet in question.
 fn behind(bytes: u64) -> Backlog {
     Backlog {
         packets: (bytes / 1000) as u32,

@@ -24,7 +24,7 @@ fn red(parameters: RedParameters) -> Red {
     Red::new(RedConfig::new(parameters).unwrap(), rate(8_000_000), 1)
 }
 
-/// A queue of `packets` packets of 1000 bytes.
+/// Returns a queue of `packets` packets of 1000 bytes.
 fn packets(packets: u32) -> Backlog {
     Backlog {
         packets,
@@ -68,7 +68,7 @@ fn mean(gaps: &[u32]) -> f64 {
     gaps.iter().map(|&gap| f64::from(gap)).sum::<f64>() / gaps.len() as f64
 }
 
-/// The mean of the least n with n p >= R, for R uniform from 0 to 1: about 1 / 2p.
+/// Returns the mean of the least n with n p >= R, for R uniform from 0 to 1: about 1 / 2p.
 fn mean_gap(p: f64) -> f64 {
     (0..=(1.0 / p) as u32).map(|n| 1.0 - f64::from(n) * p).sum()
 }

@@ -17,8 +17,8 @@ fn packets(work: Work) -> f64 {
     work.bytes() / f64::from(L)
 }
 
-/// A flow of weight 0.25 next to 999 of weight 0.75 10^-3, with a transmit queue of `queue` packets: `1k-highw` of the
-/// QFQ+ paper.
+/// Returns a flow of weight 0.25 next to 999 of weight 0.75 10^-3, with a transmit queue of `queue` packets: `1k-highw`
+/// of the QFQ+ paper.
 fn high_weight(queue: u32) -> Terms {
     let transmit = Transmit::packets(queue, length(L));
     Terms::new(weight(1000), 4000, length(L), length(L), transmit).unwrap()
@@ -595,7 +595,7 @@ fn s_kps_with_late_release_never_exceeds_the_same_bounds() {
     never_exceeds(|| SKps::late(VirtualTime::new(0)), bound, 0.8);
 }
 
-/// The bound of a flow over aggregates, with the arithmetic.
+/// Returns the bound of a flow over aggregates, with the arithmetic.
 fn over_aggregates(algorithm: sched::Algorithm) -> impl Fn(&[Offer], usize, Transmit, u64) -> Wfi {
     move |offers, flow, transmit, work| {
         let alike = offers

@@ -80,7 +80,7 @@ fn a_burst_of_a_flat_scheduler_is_as_many_single_calls() {
     bursts_are_single_calls(Wf2qPlus::new);
 }
 
-/// A link with a leaf and a class of flows, the leaf held to 8 Mbit/s in packets of 1000 bytes: one in a
+/// Creates a link with a leaf and a class of flows, the leaf held to 8 Mbit/s in packets of 1000 bytes: one in a
 /// millisecond.
 fn with_ceiling() -> (Tree<u32>, ClassId, ClassId) {
     let mut tree = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());

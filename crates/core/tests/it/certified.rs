@@ -17,7 +17,7 @@ use fairlane_testkit::{Adversary, long_tests};
 use crate::returning_flows;
 use crate::support::{Random, config, length, next, scheduler};
 
-/// The program that certifies, if it was built; the long form builds it.
+/// Returns the program that certifies, if it was built; the long form builds it.
 fn program() -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let this = env::current_exe().map_err(|error| error.to_string())?;

@@ -87,7 +87,7 @@ fn a_weight_that_goes_up_and_down_all_the_time_keeps_the_flows_share() {
 
 const CHANGES: [(u32, u32); 6] = [(1, 3), (3, 1), (4, 5), (1, 1000), (1000, 1), (7, 1_000_000)];
 
-/// A flow of this weight next to two others.
+/// Returns a flow of this weight next to two others.
 fn beside_others(weight: u32) -> Vec<Offer> {
     [weight, 2, 16]
         .map(|weight| Offer::mixed(weight, 1500))
@@ -180,7 +180,7 @@ fn drr_shares_follow_a_new_weight_from_the_next_round_on() {
     }
 }
 
-/// The visible part of a schedule in progress, to its end.
+/// Returns the visible part of a schedule in progress, to its end.
 fn seen<A: Scheduler + Clone>(link: &PacketScheduler<A, u32>, flows: [FlowId; 3]) -> String {
     let departures = drain(&mut link.clone());
     let records = flows.map(|flow| (link.weight(flow), link.flow_stats(flow)));

@@ -211,7 +211,7 @@ impl<A: Scheduler> Served<A> {
     }
 }
 
-/// The bound of a tenant by an algorithm's for its largest cost.
+/// Returns the bound of a tenant by an algorithm's for its largest cost.
 fn bound_of(tenants: &[Tenant], flow: usize, work: u64, algorithm: fn(&Case) -> Bound) -> Bound {
     let sum = tenants.iter().map(|of| u64::from(of.weight)).sum();
     let longest = tenants.iter().map(|of| of.most).max().unwrap();
@@ -368,7 +368,7 @@ fn estimates_that_are_always_wrong_change_no_share() {
     );
 }
 
-/// A scheduler with two flows of one weight and a largest cost of 1000.
+/// Returns a scheduler with two flows of one weight and a largest cost of 1000.
 fn pair() -> (CostScheduler<Wf2qPlus<Costs>, u32>, [FlowId; 2]) {
     let mut queue = costs(Wf2qPlus::for_costs());
     let flows = [0; 2].map(|_| {

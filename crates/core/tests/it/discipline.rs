@@ -9,7 +9,7 @@ use fairlane_core::{Dequeue, Discipline, DisciplineError, Nanos, Rate, Scheduler
 
 const NOW: Nanos = Nanos::ZERO;
 
-/// A leaf in a tree, and one in CBQ.
+/// Returns a leaf in a tree, and one in CBQ.
 fn both() -> [(Discipline<u32>, ClassId); 2] {
     let (rate, long, leaf) = (
         Rate::from_bps(8_000_000).unwrap(),

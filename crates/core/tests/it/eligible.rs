@@ -136,7 +136,7 @@ impl Equations {
         }
     }
 
-    /// Whether `id`, or no entity, may be next.
+    /// Returns whether `id`, or no entity, may be next.
     fn may_be_next(&self, id: Option<usize>) -> bool {
         let eligible = self.entities.values().filter(|e| e.start <= self.now);
         let earliest = eligible.filter_map(|entity| entity.finish).min();
@@ -360,7 +360,7 @@ fn half_the_link_goes_to_every_other_packet() {
     );
 }
 
-/// The numbers of the flows in the example, in the order of their packets.
+/// Returns the numbers of the flows in the example, in the order of their packets.
 fn bennett_zhang<A: Scheduler>(algorithm: A) -> Vec<u32> {
     let mut link = scheduler(algorithm);
     let packets = [11].into_iter().chain([1; 10]);
@@ -523,7 +523,7 @@ impl Tag {
     }
 }
 
-/// The nearest timestamp, of any size.
+/// Returns the nearest timestamp, of any size.
 fn timestamp(time: u128) -> u128 {
     (time + (1 << 31)) >> 32 << 8
 }

@@ -32,7 +32,7 @@ struct Packet {
     arrives: u64,
 }
 
-/// A source that sends at its rate, and begins in its turn among the fifty if it is one of them.
+/// Returns a source that sends at its rate, and begins in its turn among the fifty if it is one of them.
 fn constant(flow: u32, weight: u32, end: u64) -> Vec<Packet> {
     let every = u64::from(PACKET) * MS / u64::from(weight);
     let start = u64::from(flow.saturating_sub(3)) * every / 50;

@@ -189,7 +189,7 @@ impl Model {
         }
     }
 
-    /// Whether every backlogged group is in the set that Section 4.1.3 defines, and in no other.
+    /// Returns whether every backlogged group is in the set that Section 4.1.3 defines, and in no other.
     fn is_as_defined(&self) -> bool {
         let waits = |group: &Group| !group.buckets.is_empty();
         let eligible = |group: &Group| group.start <= self.now;
@@ -318,7 +318,7 @@ fn any_flows(random: &mut Random) -> Vec<(u64, u64)> {
     inverses.into_iter().map(with_length).collect()
 }
 
-/// Whether the order is lost within 300 steps, each an arrival or a departure.
+/// Returns whether the order is lost within 300 steps, each an arrival or a departure.
 fn loses_the_order(rule: Rule, seed: u64) -> bool {
     let mut random = Random(seed);
     let flows = any_flows(&mut random);

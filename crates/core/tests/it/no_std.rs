@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// All Rust files below a folder.
+/// Returns all Rust files below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries
@@ -17,8 +17,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The lines that are compiled outside tests, without comments. Unit tests stand last
-/// in a file.
+/// Returns the lines that are compiled outside tests, without comments. Unit tests stand last in a file.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = text.split("#[cfg(test)]\nmod tests {").next();
     let lines = code.into_iter().flat_map(str::lines);

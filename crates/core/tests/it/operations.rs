@@ -60,7 +60,7 @@ mod agrees_with_the_model {
     algorithms::algorithms!(tests);
 }
 
-/// Each leaves with its weight as soon as it was served, ahead of V, which then runs faster: in the end V is further
+/// Each leaves with its weight as soon as it has been served, ahead of V, which then runs faster: in the end V is further
 /// beyond the remaining flows than Theorem 4 of the QFQ report allows for constant weights.
 #[test]
 fn qfq_bears_that_all_weights_fall_one_after_the_other() {

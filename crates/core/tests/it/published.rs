@@ -13,7 +13,7 @@ fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-/// A link without a packet on the wire: published bounds count none either.
+/// Returns a link without a packet on the wire: published bounds count none either.
 fn link() -> Service {
     Service::of_level(rate(BYTE), None, 0, 0).unwrap()
 }
@@ -24,7 +24,8 @@ fn flows(algorithm: Algorithm, weights: &[(u32, u32)]) -> Siblings {
     Siblings::new(algorithm, weights.iter().map(of))
 }
 
-/// The delay in us of a flow that keeps to its rate and to a burst of one packet; of one packet at an idle flow.
+/// Returns the delay in us of a flow that keeps to its rate and to a burst of one packet; of one packet at an idle
+/// flow.
 fn delays(siblings: &Siblings, of: u32) -> [f64; 2] {
     let (of, long) = (weight(of), length(L));
     let wfi = siblings
@@ -42,7 +43,7 @@ fn micros(delay: Nanos) -> f64 {
     delay.0 as f64 / 1000.0
 }
 
-/// A class of half the link, and a flow of a quarter of that.
+/// Returns a class of half the link, and a flow of a quarter of that.
 fn two_levels() -> f64 {
     let (one, long) = (Weight::ONE, length(L));
     let bound = |of: u32, head| {
@@ -53,7 +54,7 @@ fn two_levels() -> f64 {
     micros(class.conforming_delay(0.25, bound(4, Head::Known), L.into()))
 }
 
-/// A flow of 1% next to one of 99% that keeps to 2 of 8 Mbit/s and bursts of 3 packets.
+/// Returns a flow of 1% next to one of 99% that keeps to 2 of 8 Mbit/s and bursts of 3 packets.
 fn next_to_a_ceiling() -> f64 {
     let long = length(L);
     let siblings = flows(Algorithm::Wf2qPlus, &[(1, 1), (99, 1)]);

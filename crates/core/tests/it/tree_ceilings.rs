@@ -207,7 +207,7 @@ fn siblings_have_what_a_capped_class_leaves() {
     }
 }
 
-/// A leaf with a ceiling of 1 Mbit/s that is held after its first packet until 8 ms.
+/// Returns a leaf with a ceiling of 1 Mbit/s that is held after its first packet until 8 ms.
 fn held() -> (Tree<u32>, ClassId) {
     let mut tree: Tree<u32> = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());
     let config = class(ceiling(1_000_000, 1500));

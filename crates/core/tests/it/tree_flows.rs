@@ -12,7 +12,7 @@ fn class() -> ClassConfig {
     ClassConfig::new(weight(1), length(1500))
 }
 
-/// A class of these flows, of which none that is idle keeps its place.
+/// Returns a class of these flows, of which none that is idle keeps its place.
 fn flows(config: FlowsConfig) -> (Tree<u64>, ClassId) {
     let config = FlowsConfig {
         keeps_place: Nanos::ZERO,

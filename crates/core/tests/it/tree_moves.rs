@@ -21,7 +21,7 @@ fn leaf(tree: &mut Tree<u32>, parent: ClassId) -> ClassId {
     leaf.unwrap()
 }
 
-/// A tree, and where classes may be in it.
+/// Creates a tree, and where classes may be in it.
 fn with_homes(algorithms: [Algorithm; 2]) -> (Tree<u32>, [ClassId; 3]) {
     let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
     let [one, other] = algorithms.map(|algorithm| {

@@ -15,7 +15,7 @@ struct Case {
 }
 
 impl Case {
-    /// The service of the class on a link of a byte in a microsecond.
+    /// Returns the service of the class on a link of a byte in a microsecond.
     fn service(&self, algorithm: Algorithm) -> Service {
         let all = self.others.iter().chain([&self.own]);
         let children = all.map(|&of| (weight(of), length(LONGEST), 1));

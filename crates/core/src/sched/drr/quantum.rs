@@ -37,7 +37,7 @@ pub struct DrrOfQuantum {
 }
 
 impl DrrOfQuantum {
-    /// An empty round.
+    /// Creates an empty round.
     pub fn new(quantum: Length) -> Self {
         DrrOfQuantum {
             drr: Drr::new(),

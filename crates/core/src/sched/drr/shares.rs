@@ -40,7 +40,7 @@ impl Shares {
         }
     }
 
-    /// The share with this number.
+    /// Returns the share with this number.
     pub(super) fn get(&self, [low, middle, high]: Number) -> Ratio {
         let number = u32::from_le_bytes([low, middle, high, 0]);
         self.table[number as usize]

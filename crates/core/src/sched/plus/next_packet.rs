@@ -13,7 +13,7 @@ pub trait NextPacket: Kept + Copy + Default + Debug + Send + Sync + 'static {
 pub trait Kept {
     /// Returns the recorded part of a head of `head` bytes.
     fn of(head: Charge) -> Self;
-    /// Its bytes; 0 where it is not seen.
+    /// Returns its bytes; 0 where it is not seen.
     fn bytes(self) -> i32;
 }
 

@@ -50,7 +50,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// The first place of a queue.
+    /// Returns the first place of a queue.
     #[inline]
     pub(super) fn first(&self, queue: &Queue) -> Option<EntityId> {
         match queue.is_empty() {
@@ -123,7 +123,7 @@ impl Places {
         }
     }
 
-    /// The first place behind a chunk that is followed by another.
+    /// Returns the first place behind a chunk that is followed by another.
     fn behind(&self, chunk: usize) -> usize {
         self.chunks[chunk].0[0] as usize * CHUNK + 1
     }
@@ -144,7 +144,7 @@ impl Places {
         taken
     }
 
-    /// The places of a queue, from first to last.
+    /// Returns the places of a queue, from first to last.
     pub(super) fn iter(&self, queue: &Queue) -> impl Iterator<Item = EntityId> {
         let mut left = *queue;
         core::iter::from_fn(move || {

@@ -20,7 +20,7 @@ const ORIGIN: u128 = 1 << (u64::BITS + FINER);
 /// time at the lowest weight.
 const MOST_STRETCHED: u128 = 1 << (58 + FINER);
 
-/// A charge as work.
+/// Returns a charge as work.
 #[inline]
 fn work_of(charge: Charge) -> u128 {
     u128::from(charge.get()) << FRACTION
@@ -31,7 +31,7 @@ fn work_of(charge: Charge) -> u128 {
 /// is one in a billion even of those that are not finite in binary.
 const COMPARED: u32 = 32;
 
-/// The nearest time with [`COMPARED`] bits of fraction.
+/// Returns the nearest time with [`COMPARED`] bits of fraction.
 #[inline]
 fn nearest(time: u128) -> u128 {
     const DROPPED: u32 = FRACTION - COMPARED;
@@ -62,7 +62,7 @@ pub(super) struct Tag {
 }
 
 impl Tag {
-    /// The time after a charge.
+    /// Returns the time after a charge.
     #[inline]
     pub(super) fn after(self, charge: Charge, weight: u64) -> Tag {
         let (span, rest) = divided(work_of(charge) + u128::from(self.rest), weight);
@@ -72,7 +72,7 @@ impl Tag {
         }
     }
 
-    /// The nearest timestamp.
+    /// Returns the nearest timestamp.
     #[inline]
     pub(super) fn timestamp(self) -> VirtualTime {
         rounded(self.time)
@@ -198,18 +198,18 @@ impl Fluid {
         }
     }
 
-    /// Whether `id` is backlogged here.
+    /// Returns whether `id` is backlogged here.
     #[inline]
     pub(super) fn is_backlogged(&self, id: EntityId) -> bool {
         self.flows[id.index()].weight != 0
     }
 
-    /// Whether any flow is.
+    /// Returns whether any flow is.
     pub(super) fn is_busy(&self) -> bool {
         self.weight_sum != 0
     }
 
-    /// Whether V is behind the work that the link was given.
+    /// Returns whether V is behind the work that the link was given.
     #[inline]
     pub(super) fn is_behind(&self) -> bool {
         self.unsent != 0
@@ -256,7 +256,7 @@ impl Fluid {
         self.set_finish(id, finish);
     }
 
-    /// A start time of a flow of which the weight changes.
+    /// Returns a start time of a flow whose weight changes.
     pub(super) fn stretched(&self, start: Tag, old: u64, new: u64) -> Tag {
         let most = self.time + MOST_STRETCHED;
         let stretched = start.at_weight(self.time, old, new);

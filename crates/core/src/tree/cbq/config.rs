@@ -26,8 +26,8 @@ pub struct CbqClass {
 }
 
 impl CbqClass {
-    /// A class of `rate` and of the lowest priority that may borrow, with packets up to
-    /// `max_length` and ALTQ's bursts.
+    /// Creates a class of `rate` and of the lowest priority that may borrow, with packets up to `max_length` and ALTQ's
+    /// bursts.
     pub fn new(rate: Rate, max_length: Length) -> CbqClass {
         CbqClass {
             rate,

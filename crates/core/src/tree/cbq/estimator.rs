@@ -51,7 +51,7 @@ impl Fine {
     /// Longer ago than any class needs to be taken for silent.
     const LONG_AGO: Fine = Fine(-(1 << 100));
 
-    /// The first nanosecond that is not before.
+    /// Returns the first nanosecond that is not before.
     pub(super) fn ceil(self) -> Nanos {
         let rounded = (self.0 + ((1 << FRACTION) - 1)) >> FRACTION;
         Nanos(u64::try_from(rounded.max(0)).unwrap_or(u64::MAX))
@@ -88,7 +88,7 @@ impl Pace {
         Pace(((8_000_000_000u128 << FRACTION) / u128::from(rate.bps())) as u64)
     }
 
-    /// The time of a packet.
+    /// Returns the time of a packet.
     pub(super) fn of(self, len: Length) -> Fine {
         Fine(i128::from(self.0) * i128::from(len.get()))
     }
@@ -154,7 +154,7 @@ pub(super) struct Estimator {
 }
 
 impl Estimator {
-    /// A class of `rate` that was silent so far, on a link of `link`.
+    /// Creates a class of `rate` that was silent so far, on a link of `link`.
     pub(super) fn new(rate: Rate, link: Rate, longest: Length, bursts: Bursts) -> Estimator {
         let pace = Pace::new(rate);
         let (typical, on_link) = (
@@ -228,7 +228,7 @@ impl Estimator {
         Some(self.undertime? + self.suspended)
     }
 
-    /// Whether the class is within its rate.
+    /// Returns whether the class is within its rate.
     pub(super) fn is_under_limit(&self, now: Nanos) -> bool {
         self.until().is_none_or(|until| until <= Fine::from(now))
     }
@@ -238,12 +238,12 @@ impl Estimator {
         self.until().map(Fine::ceil)
     }
 
-    /// Whether the class borrowed as much as it is ever held to have.
+    /// Returns whether the class borrowed as much as it is ever held to have.
     pub(super) fn is_deep_in_debt(&self) -> bool {
         self.avgidle == self.minidle
     }
 
-    /// How long a class is suspended whose last packet is that of `borrower`: offtime.
+    /// Returns how long a class is suspended whose last packet is that of `borrower`: offtime.
     pub(super) fn offtime(&self, borrower: &Estimator) -> Fine {
         let Some(len) = borrower.last_length else {
             return Fine::ZERO;

@@ -39,7 +39,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it does not do
+//! # Limitations
 //!
 //! Priority and borrowing do not go together well: a class of high priority that is beyond its rate takes the unused
 //! rate of the classes above it before a class of lower priority gets its guaranteed rate (Section 4.5 of Cho's paper,
@@ -228,8 +228,7 @@ pub struct Cbq<P> {
 }
 
 impl<P> Cbq<P> {
-    /// A link of `rate` without classes. Of the `limits`, those per flow are not used: each
-    /// leaf has its own.
+    /// Creates a link of `rate` without classes. Of the `limits`, those per flow are not used: each leaf has its own.
     pub fn new(rate: Rate, limits: SchedulerLimits) -> Self {
         Self::with_timer(rate, limits, Nanos::ZERO)
     }
@@ -375,7 +374,7 @@ impl<P> Cbq<P> {
         Ok(())
     }
 
-    /// Whether a packet may be accepted; queue management may have marked it.
+    /// Returns whether a packet may be accepted; queue management may have marked it.
     fn admit(
         &mut self,
         id: ClassId,
@@ -569,7 +568,7 @@ impl<P> Cbq<P> {
         self.slab.len()
     }
 
-    /// Whether nothing waits. O(1).
+    /// Returns whether the backlog is empty. O(1).
     pub fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }

@@ -222,7 +222,7 @@ impl<P> Cbq<P> {
         };
     }
 
-    /// Whether a class within its rate waits with more than one packet.
+    /// Returns whether a class within its rate has a backlog of more than one packet.
     fn is_somebody_unsatisfied(&self, now: Nanos) -> bool {
         self.rings.iter().flatten().any(|&number| {
             let class = &self.classes[number as usize];

@@ -34,12 +34,12 @@ pub(crate) trait Definition: Sized {
     /// F^ of a flow with packets.
     fn finish(flow: &Flow) -> i128;
 
-    /// The least S of a flow that becomes backlogged.
+    /// Returns the least S of a flow that becomes backlogged.
     fn arrival(of: &Reference<Self>, _flow: usize) -> i128 {
         of.now
     }
 
-    /// Whether the test lets a flow become backlogged now.
+    /// Returns whether the test lets a flow become backlogged now.
     fn may_arrive(_of: &Reference<Self>, _flow: usize) -> bool {
         true
     }

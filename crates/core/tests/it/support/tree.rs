@@ -62,7 +62,7 @@ fn plus(count: &mut Count, other: Count) {
     count.bytes += other.bytes;
 }
 
-/// Whether a queue with these limits has no room for another packet.
+/// Returns whether a queue with these limits has no room for another packet.
 fn is_full(queue: Option<&VecDeque<(Length, Tag)>>, limits: Limits, len: Length) -> bool {
     let most = |limit: u32| u64::from(limit.min(i32::MAX as u32));
     let lengths = queue.into_iter().flatten().map(|(len, _)| len);
@@ -789,7 +789,7 @@ pub(crate) fn run(root: Plain, limits: SchedulerLimits, operations: &[Operation]
     pair.drain();
 }
 
-/// A root, limits of the tree, operations.
+/// Returns a root, limits of the tree, operations.
 pub(crate) fn runs() -> impl Strategy<Value = (Plain, SchedulerLimits, Vec<Operation>)> {
     let limits = prop_oneof![
         3 => Just(SchedulerLimits::default()),
