@@ -27,7 +27,7 @@ fn grow<T>(table: &mut Vec<T>) {
     match used * each < MOVED {
         true => table.reserve(1),
         false => {
-            // // Address space may be scarce.
+            // Address space may be scarce.
             let ample = table.try_reserve_exact((AMPLE / each).max(2 * used) - used);
             ample.unwrap_or_else(|_| table.reserve(1));
         }

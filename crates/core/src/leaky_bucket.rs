@@ -100,8 +100,8 @@ impl LeakyBucket {
     #[inline]
     pub fn open(&self, now: Nanos) -> Window {
         let limit = match now.0.checked_sub(self.empty_at.0) {
-            // // It is, while the charges from `empty_at` on take less than this: empty_at + (charged + remainder) /
-            // rate, rounded down, <= now.
+            // It is, while the charges from `empty_at` on take less than this: empty_at + (charged + remainder) / rate,
+            // rounded down, <= now.
             Some(span) => span.saturating_add(1).saturating_mul(self.rate.bps()),
             None => 0,
         };

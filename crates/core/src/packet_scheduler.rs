@@ -495,7 +495,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         if bytes > flow.max_length() {
             return Err(self.rejected(id, len, payload, Against::Length));
         }
-        // // Space is taken at once, since the result of each subtraction shows whether there was enough.
+        // Space is taken at once, since the result of each subtraction shows whether there was enough.
         flow.queue.room_packets -= 1;
         if flow.queue.room_packets < 0 {
             return Err(self.rejected(id, len, payload, Against::FlowPackets));

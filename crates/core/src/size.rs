@@ -131,7 +131,7 @@ impl Room for i32 {
     }
 
     fn relimit(&mut self, old: Limits, new: Limits) {
-        // // A difference of numbers below 2^31, added to a number above -2^31.
+        // A difference of numbers below 2^31, added to a number above -2^31.
         *self += new.bytes as i32 - old.bytes as i32;
     }
 }

@@ -119,7 +119,7 @@ mod tests {
                     let idle = Nanos((packets * packet) as u64);
                     let exact = (1.0 - 0.5f64.powi(shift as i32)).powf(idle.0 as f64 / packet);
                     let left = decay.after(average, idle) as f64 / average as f64;
-                    // // Anything below the last bit of the average is lost.
+                    // Anything below the last bit of the average is lost.
                     let tolerance = 1e-6 * exact + 1.0 / average as f64;
                     assert!(
                         (left - exact).abs() <= tolerance,

@@ -60,7 +60,7 @@ impl Guarantees {
         let Promise::Rounded(_) = self.siblings.algorithm().promise() else {
             return Some(exact);
         };
-        // // The error of fixed-point shares, over all bytes sent.
+        // The error of fixed-point shares, over all bytes sent.
         let terms = self.siblings.terms(weight, length, transmit)?;
         Some(exact + qfq_rounding(&terms, self.sent))
     }

@@ -252,7 +252,7 @@ impl Service {
         let ceiling = rate.bps() as f64 / 8.0;
         let Line { rate, lag } = self.first;
         let room = lag * (ceiling / rate).min(1.0) + ceiling / 1e9;
-        // // One byte for the truncation here, one for the rounding above.
+        // One byte for the truncation here, one for the rounding above.
         ((room + f64::from(longest.get())) as u32).saturating_add(2)
     }
 

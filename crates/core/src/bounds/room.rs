@@ -74,7 +74,7 @@ impl Service {
     /// * *CBQ* has no bound, so no amount of room would suffice: a reservation there is a courtesy.
     pub fn room(self, burst: u64, shortest: Length) -> Room {
         let bytes = burst as f64 + self.lag().bytes();
-        // // One byte for the truncation, one for the rounding.
+        // One byte for the truncation, one for the rounding.
         let bytes = (bytes as u64).saturating_add(2).min(MOST);
         let packets = bytes / u64::from(shortest.get());
         Room {

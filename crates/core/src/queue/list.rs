@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(list.pop_second(&mut slab), Some((length(3), 2)));
         assert_eq!(list.pop_second(&mut slab), Some((length(4), 3)));
         assert_eq!(list.pop_second(&mut slab), None);
-        // // Later packets are behind the one that is left.
+        // Later packets are behind the one that is left.
         list.push_back(&mut slab, length(8), 7).unwrap();
         assert_eq!(drain(&mut list, &mut slab), [0, 7]);
     }

@@ -208,7 +208,7 @@ macro_rules! statements {
         impl Scheduler for CustomScheduler {
             type Entity = ();
             const NAME: &'static str = "custom";
-            // // Algorithms that do not need these calls ignore them.
+            // Algorithms that do not need these calls ignore them.
             const FOLLOWS_PACKETS: bool = true;
 
             fn add(&mut self, _: &mut [impl Holds<()>], id: EntityId, share: Share) {

@@ -138,8 +138,8 @@ struct Unit {
     of: Ratio,
 }
 
-// // For packets, `scaled` is less than one too large, which adds less than phi^k / 2^shift to a quantum. In a quotient
-// by phi, the truncated part is a multiple of 1 / phi and so leaves a margin of 1 / phi at least. So nothing is carried
+// For packets, `scaled` is less than one too large, which adds less than phi^k / 2^shift to a quantum. In a quotient by
+// phi, the truncated part is a multiple of 1 / phi and so leaves a margin of 1 / phi at least. So nothing is carried
 // where phi^k phi <= 2^shift. With x = 2^20 L / phi, the shift is 63 or 2^shift >= 2^63 / ceil(x), and phi <= 2^40 / x.
 const _: () = assert!(MAX_CHARGE <= 1 << 20 && FRACTION == 20);
 const _: () = assert!(
@@ -191,8 +191,8 @@ pub struct Drr<S: Scale = Packets> {
 }
 
 const _: () = assert!(size_of::<DrrEntity>() == 24);
-// // A deficit is the rest of a turn, less than a packet of the entity, and a quantum, no less than that packet: phi^k
-// U, where U is no more than the largest charge.
+// A deficit is the rest of a turn, less than a packet of the entity, and a quantum, no less than that packet: phi^k U,
+// where U is no more than the largest charge.
 const _: () = assert!(
     (MAX_AGGREGATE_WEIGHT as i128 * MAX_LENGTH as i128) << (FRACTION + 1) < i64::MAX as i128
 );

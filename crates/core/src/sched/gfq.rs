@@ -332,7 +332,7 @@ impl Gfq {
         match next {
             None => self.members.leave(entity, idle),
             Some(head) => {
-                // // Service received ahead of V is still worked off, as far as the new group's latest start.
+                // Service received ahead of V is still worked off, as far as the new group's latest start.
                 entity.mark = self.members.clock.quarter();
                 self.changes += 1;
                 self.held = true;

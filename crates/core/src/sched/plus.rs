@@ -476,7 +476,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
             self.now.circle.turn(id, entity.next);
         }
         entity.deficit = deficit;
-        // // Last, so that the subtraction itself sets the flags; and its result is not stored for callers that seldom
+        // Last, so that the subtraction itself sets the flags; and its result is not stored for callers that seldom
         // read it.
         self.now.slack -= bytes;
         if self.now.slack + self.shorter(entities) < 0 {

@@ -221,7 +221,7 @@ impl Scheduler for Priority {
         let entity = entities.entity_mut(id);
         let level = share.weight().get();
         let last_given = core::mem::replace(&mut entity.next_level, level);
-        // // An entity active in one level stays a member of it; any other level counts it once.
+        // An entity active in one level stays a member of it; any other level counts it once.
         let waits_in = match entity.state {
             Standing::Inactive => core::mem::replace(&mut entity.level, level),
             _ => entity.level,

@@ -158,7 +158,7 @@ impl<S: Scale> Qfq<S> {
 
     /// Puts an entity on top of the bucket of a slot, or with [`holds`](Self::holds) at its end.
     /// `beside` is any bucket of the same group.
-    // // A call would make callers that choose the algorithm at run time save their registers.
+    // A call would make callers that choose the algorithm at run time save their registers.
     #[inline(always)]
     fn push(
         &mut self,
@@ -328,14 +328,14 @@ impl<S: Scale> Qfq<S> {
         entity.mark = self.members.floor as u8;
         let rounded = entity.start.rounded_down(i);
         if idle {
-            // // With no other entity to serve, V jumps to the first start (Eq. 3).
+            // With no other entity to serve, V jumps to the first start (Eq. 3).
             self.members.clock.jump_to(rounded);
         }
         let group = &mut self.groups[(i % 64) as usize];
         if group.occupied != 0 {
             let first = group.start(i);
             if !first.is_after(rounded) {
-                // // Beyond the last slot an entity is treated as if it had arrived earlier, when V was there: a bucket
+                // Beyond the last slot an entity is treated as if it had arrived earlier, when V was there: a bucket
                 // behind the first changes the order of no other entity.
                 let last = group.last(i);
                 if rounded.is_after(last) {
@@ -426,7 +426,7 @@ impl<S: Scale> Qfq<S> {
         if beside | active & (active - 1) != 0 {
             return self.move_last_beside(entities, id, first, slot);
         }
-        // // With no other entity, it can neither block nor be blocked.
+        // With no other entity, it can neither block nor be blocked.
         let place = (slot % u64::from(SLOTS)) as u32;
         group.first = slot;
         group.occupied = 1 << place;

@@ -422,8 +422,8 @@ impl<const LATE: bool> SKps<LATE> {
             let (wait, i) = wheels.soonest(wheels.starting, 0);
             let start = wheels.turned.advanced(wait);
             if !self.members.clock.now().is_after(start) {
-                // // The link must not idle with a backlog: V jumps to the first start (Eq. 3), before that of any
-                // other group.
+                // The link must not idle with a backlog: V jumps to the first start (Eq. 3), before that of any other
+                // group.
                 self.members.clock.jump_to(start);
                 wheels.turned = start;
                 wheels.starting ^= 1 << i;
@@ -545,7 +545,7 @@ impl<const LATE: bool> SKps<LATE> {
         let idle = self.is_idle();
         self.members.adopt_pending(entity, id, idle);
         if again {
-            // // Service received ahead of V is still worked off, as far as the range of its new wheel.
+            // Service received ahead of V is still worked off, as far as the range of its new wheel.
             entity.mark = self.members.clock.quarter();
             self.insert(entities, id);
         } else {
@@ -781,7 +781,7 @@ mod tests {
                 {
                     wheels.vacate(slot, i);
                     occupied.retain(|&other| other != (slot, i));
-                    // // It may continue in the next slot.
+                    // It may continue in the next slot.
                     let next = ((slot + 1) << i >> i, i);
                     if i >= finest && random.below(2) == 0 && !occupied.contains(&next) {
                         occupied.push(next);

@@ -266,7 +266,7 @@ impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
             .restarts
             .retain(|&(number, _)| number.wrapping_sub(head) < left);
         if left == 0 {
-            // // GPS has at most the earlier packets left to serve.
+            // GPS has at most the earlier packets left to serve.
             self.fluid.set_finish(id, start);
         }
     }
@@ -281,7 +281,7 @@ impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
         let old = core::mem::replace(&mut entity.inverse_weight, inverse_weight);
         let (old, new) = (weight_of(old), weight_of(inverse_weight));
         if !self.fluid.is_backlogged(id) {
-            // // GPS is done with the packets that remain here.
+            // GPS is done with the packets that remain here.
             return;
         }
         self.fluid.change(id, old, new);
@@ -417,7 +417,7 @@ impl<const ELIGIBLE: bool> Scheduler for ByFluid<ELIGIBLE> {
         let finish = (waiting.start).after(charged, weight_of(entity.inverse_weight));
         waiting.start = waiting.advance().unwrap_or(finish);
         if waiting.packets == 0 {
-            // // No change if the charge was the one that arrived.
+            // No change if the charge was the one that arrived.
             self.fluid.set_finish(id, finish);
         }
         match next {

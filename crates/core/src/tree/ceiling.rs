@@ -102,8 +102,8 @@ impl Ceilings {
     #[inline]
     pub(super) fn charge(&mut self, at: u32, len: Length, now: Nanos) {
         let sent = &mut self.buckets[at as usize].sent;
-        // // Whole nanoseconds: a class that waited for a full bucket is released a fraction of one late, which must
-        // not cost it anything.
+        // Whole nanoseconds: a class that waited for a full bucket is released a fraction of one late, which must not
+        // cost it anything.
         if sent.empty_by() < now {
             sent.restart(now);
         }

@@ -47,7 +47,7 @@ impl<P> Tree<P> {
         }
         loop {
             let (mut at, mut selected) = (ROOT, self.nodes[ROOT as usize].selected);
-            // // The markers for a leaf and for no child are not nodes.
+            // The markers for a leaf and for no child are not nodes.
             while let Some(node) = self.nodes.get(selected.below as usize) {
                 (at, selected) = (selected.below, node.selected);
             }
@@ -279,7 +279,7 @@ impl<P> Tree<P> {
     fn nobody<T>(&mut self, at: u32) -> Option<Dequeue<T, ClassId>> {
         let node = &self.nodes[at as usize];
         if at != ROOT && !self.root_held {
-            // // Its packets were discarded while it was in the order. It is no flow, so the time is not needed.
+            // Its packets were discarded while it was in the order. It is no flow, so the time is not needed.
             let (parent, slot) = (node.parent, node.slot);
             self.pass_over(parent, slot, Nanos::ZERO);
             return None;

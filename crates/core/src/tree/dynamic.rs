@@ -334,7 +334,7 @@ impl<P> Tree<P> {
         child.side = extra;
         let flows = node.flows.as_mut()?;
         flows.grant_room(child);
-        // // The counts of a former flow in this slot are not its own.
+        // The counts of a former flow in this slot are not its own.
         flows.tally.take(slot);
         Some(slot)
     }

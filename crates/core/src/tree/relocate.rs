@@ -80,8 +80,8 @@ impl<P> Tree<P> {
         self.refresh(to);
         if let Some(ceiling) = ceiling {
             self.ceilings.set_owner(ceiling, place);
-            // // Below such an order the place cannot stay: the class leaves, and no packet is sent before the order
-            // knows its packets.
+            // Below such an order the place cannot stay: the class leaves, and no packet is sent before the order knows
+            // its packets.
             if follows_packets {
                 self.ceilings.let_go(ceiling);
             }

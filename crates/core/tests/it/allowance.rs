@@ -72,7 +72,7 @@ impl<A: Scheduler + Debug> Rig<A> {
             self.used += bytes;
             return true;
         }
-        // // Bytes sent earlier are charged together with the present ones.
+        // Bytes sent earlier are charged together with the present ones.
         let charged = charge(bytes + std::mem::take(&mut self.used));
         let (all, next) = (&mut self.entities, next.map(charge));
         if !(self.advances && self.algorithm.advance(all, id, charged, next)) {
@@ -130,7 +130,7 @@ fn compare<A: Scheduler + Debug + Clone>(
                 false => next.map(|_| LONGEST),
             };
             each.send(bytes, next);
-            // // This one reports each packet.
+            // This one reports each packet.
             each.tell();
             each.allowance = 0;
             within += u32::from(at_once.send(bytes, next));

@@ -285,7 +285,7 @@ fn a_packet_that_an_empty_queue_rejects_does_not_end_its_idle_time() {
     red.emptied(Nanos::ZERO);
     let mut arriving = |ms| red.arriving(Nanos::from_millis(ms), Backlog::default(), length(1000));
     assert_eq!(arriving(1), Verdict::Drop);
-    // // Later traffic finds no trace of the queue, at a packet a millisecond.
+    // Later traffic finds no trace of the queue, at a packet a millisecond.
     assert_eq!(arriving(1000), Verdict::Pass);
     assert!(average(&red) < 1e-6, "{}", average(&red));
 }

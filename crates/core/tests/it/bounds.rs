@@ -342,7 +342,7 @@ proptest! {
         mut offers in prop::collection::vec((1u32..=1_000_000, 1u32..=65_535), 1..20),
         lone in 0u32..3,
     ) {
-        // // Often one long packet next to short ones.
+        // Often one long packet next to short ones.
         if lone > 0 {
             for offer in &mut offers[1..] {
                 offer.1 = 1 + offer.1 % 200;
@@ -398,7 +398,7 @@ proptest! {
             let bounds = plus.map(|bound| bound(&aggregate, slot));
             prop_assert!(bounds.windows(2).all(|pair| no_more(pair[0], pair[1])));
         }
-        // // M = 1: the flow's budget is one packet, and DRR has no choice.
+        // M = 1: the flow's budget is one packet, and DRR has no choice.
         let alone = Aggregate::new(terms, 1, 1).unwrap();
         for slot in SLOTS {
             for (plain, plus) in IN_ORDER.iter().zip(plus) {

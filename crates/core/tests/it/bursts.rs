@@ -197,7 +197,7 @@ fn a_rejected_packet_comes_back_without_its_time() {
         link.enqueue_at(flow, length(100), "short", Nanos(n))
             .unwrap();
     }
-    // // With a clock that goes backwards, every sojourn time is 0.
+    // With a clock that goes backwards, every sojourn time is 0.
     for (now, sojourn) in [(5, 5), (0, 0), (7, 5)] {
         let packet = link.dequeue_at(Nanos(now)).unwrap();
         assert_eq!(packet.payload.sojourn, Nanos(sojourn));

@@ -399,7 +399,7 @@ fn a_correction_is_for_the_next_request_whether_one_waits_or_not() {
     assert_eq!(queue.balance(flow), Some(0));
     let correction = Correction { by: -99, beyond: 0 };
     assert_eq!(queue.correct(ticket, cost(1)), Ok(correction));
-    // // No request is charged less than a unit, and none is refunded more than its charge.
+    // No request is charged less than a unit, and none is refunded more than its charge.
     serve(&mut queue, flow, 40);
     assert_eq!(queue.balance(flow), Some(-60));
     serve(&mut queue, flow, 70);

@@ -839,7 +839,7 @@ fn a_finish_time_of_many_turns_ago_keeps_nobody_back() {
     wf2q_plus.backlogged(&mut entities, ids[0], packet);
     wf2q_plus.served(packet);
     wf2q_plus.reschedule(&mut entities, ids[0], packet, None);
-    // // V advances by half a byte's units for each byte: to the start of the 256th quarter from there, where F of then
+    // V advances by half a byte's units for each byte: to the start of the 256th quarter from there, where F of then
     // lies most of a quarter ahead.
     let mut left = (1u64 << 31) - (quarter >> 39) / 100 * 85;
     while left > 0 {

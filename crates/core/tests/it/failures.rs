@@ -331,7 +331,7 @@ fn advances_by_the_sum_of_weights<A: Scheduler + Clone>(algorithm: A, now: fn(&A
         }
         let expected = (work << FRACTION) / sum;
         let advanced = now(&bare.algorithm).distance_from(start) as u128;
-        // // A byte's 2^40 times the part of the sum's inverse below its 64 bits.
+        // A byte's 2^40 times the part of the sum's inverse below its 64 bits.
         let lost = expected - advanced;
         assert!(
             lost <= (work >> (64 - FRACTION)) + 1,
@@ -339,7 +339,7 @@ fn advances_by_the_sum_of_weights<A: Scheduler + Clone>(algorithm: A, now: fn(&A
         );
         bare.check();
 
-        // // Entities that leave no longer count, and V is faster.
+        // Entities that leave no longer count, and V is faster.
         for index in 1..bare.entities.len() {
             let _ = bare.algorithm.remove(&mut bare.entities, id(index));
         }

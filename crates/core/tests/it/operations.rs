@@ -39,7 +39,7 @@ fn cases() -> ProptestConfig {
 macro_rules! tests {
     ($($algorithm:ident: $make:expr;)*) => {
         proptest! {
-            // // The smallest input is printed, and becomes a named test.
+            // The smallest input is printed, and becomes a named test.
             #![proptest_config(cases())]
 
             $(

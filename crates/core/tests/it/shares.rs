@@ -190,7 +190,7 @@ fn qfq_shares_are_right_to_one_in_a_hundred_thousand() {
 /// unsent; and where a round ends, no flow is a quantum from the fair share.
 #[test]
 fn drr_shares_are_right_to_a_quantum_at_every_packet() {
-    // // Of one flow alone, the end of a turn is invisible.
+    // Of one flow alone, the end of a turn is invisible.
     for (name, offers, packets) in sets_of_flows().split_off(1) {
         let unit = offers
             .iter()

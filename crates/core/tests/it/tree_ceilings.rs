@@ -57,7 +57,7 @@ fn a_capped_class_sends_its_ceiling_and_no_more_at_any_rate() {
         1_000_000_000_000,
     ] {
         for depth in 0..3 {
-            // // A burst of two packets, as no other class delays it.
+            // A burst of two packets, as no other class delays it.
             let (len, burst) = (1250, 3000);
             let mut tree: Tree<u32> = Tree::new(
                 Algorithm::Qfq,
@@ -378,7 +378,7 @@ fn a_flow_with_a_ceiling_of_its_own_is_held_alone() {
     assert_eq!(answer(&mut tree, 500_000), Err(Some(1_500_000)));
     assert_eq!(answer(&mut tree, 1_500_000), Ok(1));
     assert_eq!(answer(&mut tree, 1_500_000), Ok(11));
-    // // Idle and in debt: neither expired, nor in the way of others.
+    // Idle and in debt: neither expired, nor in the way of others.
     assert_eq!(answer(&mut tree, 1_500_000), Err(None));
     tree.expire_idle(Nanos(1_500_001));
     tree.enqueue(flows, 1, length(1000), 2, Nanos(1_500_001))
@@ -393,7 +393,7 @@ fn a_flow_with_a_ceiling_of_its_own_is_held_alone() {
 fn classes_that_are_freed_send_at_once_and_owe_nothing_and_are_held_again_later() {
     let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
     let root = ClassId::ROOT;
-    // // Below a class with a ceiling another with one, and next to it flows with one each.
+    // Below a class with a ceiling another with one, and next to it flows with one each.
     let above = class(ceiling(8_000, 1_500));
     let above = tree.add_inner(root, above, Algorithm::Drr).unwrap();
     let leaf = class(ceiling(1_000, 1_500));
@@ -429,7 +429,7 @@ fn classes_that_are_freed_send_at_once_and_owe_nothing_and_are_held_again_later(
         assert!(numbers.into_iter().eq(0..30), "in order");
         assert_eq!(tree.free_held(most, now), 0, "nobody is held");
     }
-    // // Their packets sent in no time at all are forgiven except for the last ones.
+    // Their packets sent in no time at all are forgiven except for the last ones.
     let now = Nanos(300 * SECOND);
     fill(&mut tree, now);
     let mut left = 0;

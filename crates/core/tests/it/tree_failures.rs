@@ -299,7 +299,7 @@ fn flushed_queues_under_algorithms_that_follow_packets_leave_no_places() {
         }
         order.sort_unstable();
         assert_eq!(order, [0, 2, 3, 5, 6, 8]);
-        // // All at once: the class above has a place, and no child for it.
+        // All at once: the class above has a place, and no child for it.
         for &leaf in &leaves {
             tree.enqueue(leaf, 0, length(500), 1, Nanos::ZERO).unwrap();
         }
@@ -436,7 +436,7 @@ fn no_two_queues_drop_in_step_whether_made_so_or_changed() {
     });
     for (at, one) in gaps.iter().enumerate() {
         for (other, two) in gaps.iter().enumerate().filter(|&(other, _)| other != at) {
-            // // Not a drop later either; the first ones depend on the rising average.
+            // Not a drop later either; the first ones depend on the rising average.
             let same = (0..3).any(|later| one[10..30] == two[10 + later..30 + later]);
             assert!(!same, "queues {at} and {other} drop in step");
         }

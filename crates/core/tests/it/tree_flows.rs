@@ -92,7 +92,7 @@ fn an_idle_flow_is_forgotten_after_its_time_and_not_before() {
     assert_eq!(take(&mut tree, 10_000), Some(2));
     tree.expire_idle(Nanos(10_999));
     assert_eq!(count(&tree, class), 1);
-    // // A new flow makes room for itself, without a call that expires others.
+    // A new flow makes room for itself, without a call that expires others.
     put(&mut tree, class, 9, 11_000);
     assert_eq!(count(&tree, class), 1);
     let stats = tree.stats(class).unwrap();
@@ -101,7 +101,7 @@ fn an_idle_flow_is_forgotten_after_its_time_and_not_before() {
 
 #[test]
 fn a_flow_in_place_of_another_costs_as_much_for_any_number_of_them() {
-    // // 14,336 is the most that a table of 16,384 places holds: an examination of all flows for each new one took 280
+    // 14,336 is the most that a table of 16,384 places holds: an examination of all flows for each new one took 280
     // times as long.
     let churn = |most: u32| {
         let config = FlowsConfig {
@@ -199,13 +199,13 @@ fn beyond_the_most_flows_the_longest_idle_one_goes() {
     assert_eq!(count(&tree, class), 3);
     put(&mut tree, class, 3, 12);
     assert_eq!(tree.stats(class).unwrap().overflowed, 0);
-    // // All have packets: further arrivals share one more flow.
+    // All have packets: further arrivals share one more flow.
     for flow in [5, 6, 5] {
         put(&mut tree, class, flow, 13);
     }
     let stats = tree.stats(class).unwrap();
     assert_eq!((stats.flows, stats.overflowed), (4, 3));
-    // // The common flow has one flow's share, and keeps the order of its packets.
+    // The common flow has one flow's share, and keeps the order of its packets.
     let mut order = Vec::new();
     while let Some(flow) = take(&mut tree, 20) {
         order.push(flow);
@@ -422,7 +422,7 @@ fn a_change_of_a_class_comes_to_a_few_flows_at_a_time() {
         packets,
         bytes: packets * 1_500,
     };
-    // // As many packets as are reserved: a flow within its own has no evictions.
+    // As many packets as are reserved: a flow within its own has no evictions.
     let limits = SchedulerLimits {
         packets: 6 * FLOWS,
         bytes: 9_000 * u64::from(FLOWS),
@@ -460,7 +460,7 @@ fn a_change_of_a_class_comes_to_a_few_flows_at_a_time() {
             tree.invariants().unwrap();
             assert!(done || left == 0);
             steps += 1;
-            // // Floods of some flows meanwhile; a flow with two packets at most is within its own.
+            // Floods of some flows meanwhile; a flow with two packets at most is within its own.
             for n in 0..200 {
                 let flow = n % 7;
                 let _ = tree.enqueue(class, flow, length(1_500), flow, Nanos(0));
@@ -473,7 +473,7 @@ fn a_change_of_a_class_comes_to_a_few_flows_at_a_time() {
         assert_eq!(tree.kept().packets, u64::from(flows * each));
         assert!(tree.go_on_changing(class, &mut 0, Nanos(0)), "it is done");
     }
-    // // The last flows, which were not flooded, have theirs.
+    // The last flows, which were not flooded, have theirs.
     for flow in u64::from(FLOWS) - 10..u64::from(FLOWS) {
         for n in 0..4 {
             let put = tree.enqueue(class, flow, length(1_500), flow, Nanos(0));

@@ -470,7 +470,7 @@ fn a_leaf_keeps_the_room_that_it_had_until_it_was_empty_once() {
         assert_eq!((outcome, gone[0].class), (Ok(()), flood));
     }
     assert_eq!(tree.kept().packets, 14);
-    // // A class that was empty has its new reservation at that time.
+    // A class that was empty has its new reservation at that time.
     tree.flush(voice, Nanos::ZERO, |_| {}).unwrap();
     tree.expire_idle(Nanos::ZERO);
     tree.invariants().unwrap();
@@ -491,7 +491,7 @@ fn room_that_is_kept_beyond_what_is_due_goes_when_somebody_needs_it() {
             .unwrap();
     }
     assert_eq!(tree.kept().packets, 18);
-    // // If all of it does not suffice, no leaf loses any.
+    // If all of it does not suffice, no leaf loses any.
     assert!(tree.add_leaf(ClassId::ROOT, class(1), leaf(19)).is_err());
     assert!(
         tree.change_leaf_when_empty(two, leaf(20), Nanos::ZERO)
@@ -499,7 +499,7 @@ fn room_that_is_kept_beyond_what_is_due_goes_when_somebody_needs_it() {
     );
     tree.expire_idle(Nanos::ZERO);
     assert_eq!(tree.kept().packets, 18);
-    // // 18 are reserved, of which 16 are due to no leaf.
+    // 18 are reserved, of which 16 are due to no leaf.
     let third = tree.add_leaf(ClassId::ROOT, class(1), leaf(18)).unwrap();
     assert_eq!(tree.kept().packets, 20);
     tree.expire_idle(Nanos::ZERO);

@@ -109,7 +109,7 @@ impl Told {
         for flow in 0..STEADY {
             let times = self.seen.get(&flow).copied().unwrap_or(0);
             assert!(times <= 1, "flow {flow} was told {times} times");
-            // // Its traffic before this walk began has been reported by now, and nothing that it did not send.
+            // Its traffic before this walk began has been reported by now, and nothing that it did not send.
             let told = packets(&self.told, flow);
             let had = packets(&self.at_begin, flow);
             assert!(told >= had, "{told} of {had} of flow {flow}");
@@ -250,7 +250,7 @@ fn nothing_is_counted_before_it_is_asked_for_and_the_table_comes_back() {
     assert_eq!(table, [passed, passed]);
     pass(&mut tree, class, 2);
     assert_eq!(told(&mut tree, class), []);
-    // // If there are no flows, the table that was passed is returned.
+    // If there are no flows, the table that was passed is returned.
     let table = tree.tally_flows(ClassId::ROOT, Some(Vec::with_capacity(7)));
     assert!(table.is_empty() && table.capacity() >= 7);
     assert!(!tree.is_tallied(ClassId::ROOT) && !tree.is_tallied(ClassId::new(9)));

@@ -233,8 +233,8 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         entity.alone = false;
         self.now.circle.pop_head(entities, id);
         if moving {
-            // // Its packet may be longer than L^k and exceed the budget. The excess is charged to no entity: V must
-            // not pass queued entities by more than the longest entity explains.
+            // Its packet may be longer than L^k and exceed the budget. The excess is charged to no entity: V must not
+            // pass queued entities by more than the longest entity explains.
             self.now.slack = self.now.slack.max(-self.now.quantum());
         }
         if self.now.circle.head == MaybeEntity::NONE {

@@ -15,8 +15,8 @@ impl<S: Scale> Wf2qPlus<S> {
         let standing = |id| entities.entity(id).state;
         self.order.check(now, entities.len(), standing, |id| {
             let entity = entities.entity(id);
-            // // It was served while S <= V, and has advanced by one service since. V may be after it by the time of a
-            // few of the longest packets of the lightest weight.
+            // It was served while S <= V, and has advanced by one service since. V may be after it by the time of a few
+            // of the longest packets of the lightest weight.
             let ahead = entity.start.distance_from(now);
             ensure_invariant!(
                 ahead < FURTHEST && ahead > -8 * FURTHEST,

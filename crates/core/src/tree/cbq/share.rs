@@ -90,7 +90,7 @@ impl<P> Cbq<P> {
             }
             self.rings[priority].rotate_left(1);
         }
-        // // All eligible classes owe bytes: this number of rounds at once brings the first of them out of debt.
+        // All eligible classes owe bytes: this number of rounds at once brings the first of them out of debt.
         let turns = turns?;
         let mut next = None;
         for _ in 0..self.rings[priority].len() {
@@ -188,7 +188,7 @@ impl<P> Cbq<P> {
     /// adjusts the cutoff.
     pub(super) fn charge(&mut self, turn: Turn, len: Length, now: Nanos) {
         let Turn { class, lender } = turn;
-        // // The link takes it when it has finished its earlier packets.
+        // The link takes it when it has finished its earlier packets.
         self.link_free = self.link_free.max(Fine::from(now)) + self.link_pace.of(len);
         // All but the root: the link is asked for no more than it carries.
         let mut at = class;

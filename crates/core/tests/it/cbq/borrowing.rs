@@ -23,7 +23,7 @@ fn a_class_within_its_rate_goes_before_one_that_borrows_at_the_same_priority() {
 #[test]
 fn classes_that_borrow_share_what_is_left_in_proportion_to_their_rates() {
     let mut run = Run::new();
-    // // Far beyond their rates: only the round robin decides their shares.
+    // Far beyond their rates: only the round robin decides their shares.
     let weights = [1, 2, 4];
     let leaves = weights.map(|weight| {
         let config = CbqClass {

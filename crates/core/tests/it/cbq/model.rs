@@ -193,7 +193,7 @@ proptest! {
             let queued: usize = model.queues.values().map(VecDeque::len).sum();
             prop_assert_eq!(cbq.len() as usize, queued);
         }
-        // // The rest is sent, in as many calls as there are packets and suspensions.
+        // The rest is sent, in as many calls as there are packets and suspensions.
         for _ in 0..10_000 {
             match cbq.dequeue(now, |_| {}) {
                 Dequeue::Packet(_) => {}

@@ -22,7 +22,7 @@ fn what_may_not_be_accepted_is_handed_back_with_the_reason_and_counted() {
     let inner = cbq.add_inner(ROOT, class(1)).unwrap();
     let limited = |packets, bytes| LeafConfig {
         limits: Limits { packets, bytes },
-        // // A reservation for all their packets.
+        // A reservation for all their packets.
         room: Room {
             packets: packets.min(2),
             bytes: if bytes == 2000 { bytes } else { 100 },

@@ -45,7 +45,7 @@ fn after_a_silence_a_class_sends_its_largest_burst_and_then_its_rate() {
             (max..=max + 2).contains(&burst),
             "{burst} packets, not {max}"
         );
-        // // From then on, one every 8 ms, apart from the cost of a burst.
+        // From then on, one every 8 ms, apart from the cost of a burst.
         let before = run.now;
         let sent = run.send(before + Nanos::from_millis(800), &[])[&class];
         assert!((92..=101).contains(&sent), "{sent} packets in 800 ms");
@@ -94,7 +94,7 @@ fn a_coarse_timer_answers_with_its_ticks() {
             Dequeue::NotBefore(time) => {
                 assert_eq!(time.0 % tick.0, 0);
                 assert!(time.0 / tick.0 >= now.0 / tick.0 + 2);
-                // // An earlier call finds the class awake as soon as it may be.
+                // An earlier call finds the class awake as soon as it may be.
                 now = time;
                 ticks += 1;
             }
@@ -171,7 +171,7 @@ fn suspended_classes_that_are_freed_send_at_once_and_keep_to_their_rates_later()
     }
     assert!(freed > 4, "{freed}");
     assert_eq!(run.cbq.free_held(1, run.now), 0, "nobody is suspended");
-    // // Much later the initial state is restored.
+    // Much later the initial state is restored.
     run.now = Nanos::from_millis(10_000);
     for class in classes {
         run.fill(class, 2_000);

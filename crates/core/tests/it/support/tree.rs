@@ -288,7 +288,7 @@ impl Pair {
                     Rejection::TooLong { max } => {
                         assert!(max.get() == longest && len > max);
                     }
-                    // // The content of a common flow is not modelled.
+                    // The content of a common flow is not modelled.
                     Rejection::QueueFull => {
                         assert!(queue_full || matches!(class.body, Body::Flows(_)));
                     }
@@ -699,7 +699,7 @@ impl Pair {
                 assert_eq!(stats.discarded, class.discarded);
                 assert_eq!(self.real.stats(id), None);
                 let mut former = class.clone();
-                // // The counts of its parent from now on.
+                // The counts of its parent from now on.
                 let parent = self.classes.get_mut(&class.parent.unwrap()).unwrap();
                 for (count, more) in [
                     (&mut parent.accepted, &mut former.accepted),
@@ -757,7 +757,7 @@ impl Pair {
         }
         self.check();
         assert!(self.real.is_empty());
-        // // Packets that were marked left with the mark, or were discarded.
+        // Packets that were marked left with the mark, or were discarded.
         let marked: u64 = self.classes.values().map(|class| class.marked).sum();
         assert_eq!(self.real.stats(ClassId::ROOT).unwrap().marked, marked);
     }

@@ -33,7 +33,7 @@ impl Bucket {
     }
 
     pub(super) fn tokens_at(&self, now: u64) -> i128 {
-        // // A bucket that is full between two nanoseconds fills on until the second.
+        // A bucket that is full between two nanoseconds fills on until the second.
         let full = i128::from(self.ceiling.burst) * SCALE + i128::from(self.ceiling.rate.bps());
         let come = (i128::from(now) - i128::from(self.at)) * i128::from(self.ceiling.rate.bps());
         (self.tokens + come).min(full)
