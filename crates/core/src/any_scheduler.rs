@@ -120,7 +120,7 @@ impl<P> Payloads<P> {
     #[inline]
     fn keep(&mut self, payload: P) -> Slot {
         let Some(slot) = self.free.pop() else {
-            // There are no more packets than a scheduler can number.
+            // There are never more packets than a scheduler can number.
             self.slots.push(Some(payload));
             return Slot((self.slots.len() - 1) as u32);
         };

@@ -1,10 +1,10 @@
-//! How far from its fair share a flow can ever be: the worst-case fair indexes, and the latency.
+//! The largest possible distance of a flow from its fair share: the worst-case fair indexes, and the latency.
 //!
 //! * *B-WFI* ([`Wfi::service`]): the most by which `phi W(t1, t2)` exceeds the flow's own
 //!   service, in bytes, over any interval in which it is backlogged.
-//! * *T-WFI* ([`Wfi::delay`]): the most by which a packet leaves later than `B / (phi R)`
-//!   after it arrived, where B is what its flow held just after; kept as the work that
-//!   the link does meanwhile, in bytes, so that it is a time once the rate R is known.
+//! * *T-WFI* ([`Wfi::delay`]): the most by which a packet leaves later than `B / (phi R)` after its arrival, where B is
+//!   its flow's backlog just after it; stored as the work that the link does meanwhile, in bytes, so that it is a time
+//!   once the rate R is known.
 //! * *Latency* ([`Wfi::latency`]): the most by which a packet leaves later than its flow's
 //!   [clock](self#guaranteed-rate) of rate phi R, as work too. The bound of a flow that keeps to its rate.
 //!
@@ -178,8 +178,8 @@
 //!
 //! # Costs
 //!
-//! The same holds of requests by [cost](crate::CostScheduler), in units for bytes. Where costs are
-//! estimated, and corrected after service, [`corrected`] has what that adds.
+//! The same holds of requests by [cost](crate::CostScheduler), in units for bytes. Where costs are estimated, and
+//! corrected after service, [`corrected`] has the addition.
 //!
 //! # Where the papers disagree
 //!
@@ -201,8 +201,8 @@
 //! * The QFQ+ paper's Eqs. 6 and 7 end in L and M L / m_k. Both follow from phi L and
 //!   phi M L (A.18), which are no larger and stand here.
 //! * The QFQ+ paper's Theorems 1 and 2 have (5 - 1 / m_k) L_k / phi for SCHED+. [`sched_plus`] has less.
-//! * The PSPAT paper's Eqs. 2 and 3 leave out Q. Its Eq. 1 adds what its dispatchers cost; a
-//!   transmit queue behind them costs Q on top.
+//! * The PSPAT paper's Eqs. 2 and 3 leave out Q. Its Eq. 1 adds the cost of its dispatchers; a transmit queue behind
+//!   them costs Q on top.
 
 use crate::units::{Charge, Length, Nanos, Rate, Weight};
 use core::ops::Add;
@@ -289,8 +289,8 @@ impl Wfi {
         }
     }
 
-    /// Work of the link until `backlog` bytes that arrive together at an idle flow of share phi have been sent:
-    /// `B / phi` and the T-WFI, less what [`drr`] has for whole turns.
+    /// Work of the link until `backlog` bytes that arrive together at an idle flow of share phi have been sent: `B /
+    /// phi` and the T-WFI, less the value of [`drr`] for whole turns.
     fn work(self, share: f64, backlog: u64) -> f64 {
         let backlog = backlog as f64;
         let work = backlog / share + self.delay.0;
@@ -456,7 +456,7 @@ impl Terms {
     }
 }
 
-/// FIFO: none. Others' packets that came earlier go first, and there may be any number.
+/// FIFO: none. Others' packets that arrived earlier are sent first, and their number is unlimited.
 pub const fn fifo() -> Option<Wfi> {
     None
 }

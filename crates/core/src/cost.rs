@@ -1,4 +1,4 @@
-//! Costs: what requests take of a server, in units that their user names.
+//! Costs: the load of requests on a server, in units that their user names.
 
 use core::fmt;
 use core::hash::Hash;

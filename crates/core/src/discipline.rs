@@ -71,8 +71,8 @@ macro_rules! of_any {
     };
 }
 
-/// Steps by which a running link becomes another one. Each is refused whole or done whole, and none
-/// looks at more than it says.
+/// Steps by which a running link becomes another one. Each is rejected as a whole or done as a whole, and none exceeds
+/// the amount of work given to it.
 impl<P> Discipline<P> {
     /// Continues the change that [`Tree::begin_change_of_flows`] began, examining no more than `left` flows, which are
     /// subtracted from it. Returns whether the change is complete, as it is for a class without flows. O(`left`).
@@ -118,8 +118,8 @@ impl<P> Discipline<P> {
         }
     }
 
-    /// Takes all packets out of a class and those below it, in order; each goes to `discard`.
-    /// Nothing happens where there is no such class. O(packets and classes there).
+    /// Removes all packets from a class and those below it, in order; each goes to `discard`. Does nothing if there is
+    /// no such class. O(packets and classes there).
     pub fn flush(&mut self, class: ClassId, now: Nanos, discard: impl FnMut(Discarded<P>)) {
         // An unknown class is the only error there is.
         let _ = match self {

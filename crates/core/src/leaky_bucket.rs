@@ -220,7 +220,7 @@ mod tests {
         bucket.change_rate(Rate::from_bps(3_000).unwrap(), now);
         // 750 bytes are left: 6000 bits, 2 seconds.
         assert_eq!(bucket.empty_at(), Nanos::from_millis(2_250));
-        // One that has been empty for long stays as it is.
+        // A bucket that has long been empty stays unchanged.
         let later = Nanos::from_millis(5_000);
         bucket.change_rate(Rate::from_bps(8_000).unwrap(), later);
         assert_eq!(bucket.empty_at(), Nanos::from_millis(2_250));

@@ -18,7 +18,7 @@ pub struct Packet<P, O = FlowId, L = Length> {
 }
 
 impl<P, O> Packet<P, O> {
-    /// The same packet with what `f` makes of its payload.
+    /// Returns the same packet with its payload mapped by `f`.
     #[inline]
     pub fn map<T>(self, f: impl FnOnce(P) -> T) -> Packet<T, O> {
         Packet {
@@ -44,7 +44,7 @@ impl<P, O: fmt::Debug> fmt::Debug for Packet<P, O> {
 /// [tree](crate::tree::Tree) knows the time of each packet in any case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stamped<P> {
-    /// When it came.
+    /// The arrival time.
     pub came: Nanos,
     /// The payload that the caller supplied.
     pub payload: P,
@@ -69,7 +69,7 @@ impl<P> fmt::Debug for Stamped<P> {
     }
 }
 
-/// A payload that leaves, and how long it waited.
+/// A payload that leaves, and its sojourn time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Waited<P> {
     /// From enqueue to dequeue.
@@ -94,7 +94,7 @@ pub enum Dequeue<P, O = FlowId> {
     Packet(Packet<P, O>),
     /// Packets wait, and none may leave before this time.
     NotBefore(Nanos),
-    /// Nothing waits.
+    /// The backlog is empty.
     Empty,
 }
 
@@ -110,7 +110,7 @@ impl<P, O: fmt::Debug> fmt::Debug for Dequeue<P, O> {
 }
 
 impl<P, O> From<Option<Packet<P, O>>> for Dequeue<P, O> {
-    /// Of a queue that waits for no time.
+    /// Converts the result of a queue that never waits for a time.
     #[inline]
     fn from(next: Option<Packet<P, O>>) -> Dequeue<P, O> {
         next.map_or(Dequeue::Empty, Dequeue::Packet)
@@ -156,7 +156,7 @@ pub struct Rejected<P, L: Size = Length> {
 }
 
 impl<P, L: Size> Rejected<P, L> {
-    /// The same with what `f` makes of the payload.
+    /// Returns the same with its payload mapped by `f`.
     #[inline]
     pub fn map<T>(self, f: impl FnOnce(P) -> T) -> Rejected<T, L> {
         Rejected {

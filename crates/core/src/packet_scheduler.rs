@@ -63,7 +63,7 @@ impl fmt::Display for FlowId {
     }
 }
 
-/// How much may wait in one flow. Both bounds hold; 0 admits nothing.
+/// The largest backlog of one flow. Both bounds hold; 0 admits nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -92,7 +92,7 @@ impl Limits {
     }
 }
 
-/// How much may wait in all flows together.
+/// The largest backlog of all flows together.
 ///
 /// A full scheduler rejects every arrival: a flat one has no reserved [room](crate::room). So that no flow is starved
 /// of space by others, let `packets` be no less than the largest number of flows times `per_flow.packets`, and `bytes`
@@ -206,7 +206,7 @@ pub enum ChangeError {
 pub struct FlowStats {
     /// Accepted at enqueue.
     pub accepted: Count,
-    /// Handed out by dequeue.
+    /// Packets returned by dequeue.
     pub sent: Count,
     /// Waiting now.
     pub queued: Count,
@@ -547,7 +547,8 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         Ok(())
     }
 
-    /// A flow without packets got one. Apart, so that what follows a packet keeps its registers.
+    /// Activates a flow that was empty and got a packet. A function of its own, so that the code after a packet keeps
+    /// its registers.
     #[cold]
     #[inline(never)]
     fn activate(&mut self, id: FlowId, len: L) {
@@ -605,10 +606,10 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         }
     }
 
-    /// The link has yet to transmit `work()` of the packets that it was handed, in 2^-64 bytes. An
-    /// owner that knows says so before each [`enqueue`](Self::enqueue), so that WFQ and WF2Q count an
-    /// arrival at its time and not at the end of the packet in service; others do not ask. O(1), but as
-    /// a dequeue for those two.
+    /// Reports that the link has yet to transmit `work()` of the packets it was given, in 2^-64 bytes. An owner that
+    /// knows it calls this before each [`enqueue`](Self::enqueue), so that WFQ and WF2Q count an arrival at its time
+    /// and not at the end of the packet in service; other algorithms ignore it. O(1), except that it costs those two as
+    /// much as a dequeue.
     #[inline]
     pub fn unsent(&mut self, work: impl FnOnce() -> u128) {
         if A::FOLLOWS_LINK {
@@ -616,7 +617,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         }
     }
 
-    /// The packet that [`dequeue`](Self::dequeue) would hand out, left where it is.
+    /// Returns the packet that [`dequeue`](Self::dequeue) would return, without removing it.
     pub fn peek(&mut self) -> Option<Packet<&P, FlowId, L>> {
         let (id, packets) = loop {
             self.algorithm.settle(self.flows.as_mut_slice());
@@ -636,7 +637,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         })
     }
 
-    /// Hands out the next packet, which is the caller's from now on; `None` where nothing waits.
+    /// Removes and returns the next packet, which the caller then owns; `None` if the backlog is empty.
     #[inline]
     pub fn dequeue(&mut self) -> Option<Packet<P, FlowId, L>> {
         match self.dequeue_selected() {

@@ -1,5 +1,5 @@
-//! Numbers that look random and are the same in every run, for all crates of this workspace: what only
-//! has to be spread, and tests.
+//! Numbers that look random and are the same in every run, for all crates of this workspace: for spreading values, and
+//! for tests.
 
 /// Returns the number after `state` and advances `state` by an odd step through 64 bits; the number is well mixed
 /// (SplitMix64: Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). O(1).

@@ -15,7 +15,7 @@
 //! To compare packets with bytes, a packet counts as the link's byte limit divided by its packet limit, since the link
 //! may run out of either; the larger of the two excesses counts.
 //!
-//! How much room a guarantee needs, [`bounds::Service::room`](crate::bounds::Service::room) says.
+//! [`bounds::Service::room`](crate::bounds::Service::room) computes the room that a guarantee needs.
 //!
 //! # Cost
 //!
@@ -63,7 +63,7 @@ impl Room {
         }
     }
 
-    /// So much of either as one of the two has.
+    /// Returns the larger of each of the two.
     pub(crate) fn or_more(self, other: Room) -> Room {
         Room {
             packets: self.packets.max(other.packets),
@@ -101,7 +101,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// For a link that holds so much.
+    /// Returns the measure of a link of this capacity.
     pub(crate) fn of(packets: u32, bytes: u64) -> Measure {
         Measure {
             per_packet: (bytes / u64::from(packets.max(1))).clamp(1, u32::MAX.into()),

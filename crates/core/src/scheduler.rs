@@ -20,22 +20,18 @@
 //! [`Entity`](Scheduler::Entity), and only three statements change it. Two rules
 //! keep every structure simple enough to be right:
 //!
-//! 1. **Only the selected entity is taken out of order.** `reschedule` and `idle`
-//!    speak of what `select` just returned. An entity that loses its packets
-//!    while it waits (a flush, a removal, a drop by queue management) stays where
-//!    it is; when its turn comes its owner finds it empty, says `idle`, and
-//!    selects again. Each such step pays for one earlier loss, so it is O(1)
-//!    amortised, and no algorithm needs to cut an entity out of the middle of a
-//!    structure.
-//! 2. **A change of share takes effect at the entity's next place.** The place it
-//!    waits in stands, and so does what its service there costs it.
+//! 1. **Only the selected entity leaves the order.** `reschedule` and `idle` refer to the entity that `select` just
+//!    returned. An entity that loses its packets while it is queued (a flush, a removal, a drop by queue management)
+//!    stays in place; when its turn comes its owner finds it empty, calls `idle`, and selects again. Each such step
+//!    pays for one earlier loss, so it is O(1) amortised, and no algorithm needs to remove an entity from the middle of
+//!    a structure.
+//! 2. **A change of share takes effect at the entity's next place.** Its present place remains, and so does the charge
+//!    for its service there.
 //!
-//! Work and rescheduling are two statements. [`served`](Scheduler::served) says
-//! that the link did work, which moves virtual time; `reschedule` says what one
-//! entity is charged for and where it goes next. A flat scheduler makes both for
-//! each packet. An aggregate that serves its members by itself is put on
-//! [`hold`](Scheduler::hold) while it does, and makes the second once for all that its
-//! members sent.
+//! Work and rescheduling are two statements. [`served`](Scheduler::served) reports work of the link, which moves
+//! virtual time; `reschedule` charges one entity and gives it its next place. A flat scheduler makes both for each
+//! packet. An aggregate that serves its members by itself is put on [`hold`](Scheduler::hold) while it does, and makes
+//! the second once for all packets of its members.
 //!
 //! # An algorithm of one's own
 //!
@@ -322,7 +318,7 @@ pub enum Removal {
     WhenSelected,
 }
 
-/// A violated invariant: what, and where.
+/// A violated invariant, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub alloc::string::String);
 
@@ -350,8 +346,7 @@ macro_rules! ensure_invariant {
 /// Statements about an entity that was not added are the owner's error: they may
 /// panic or be served wrongly, but never break memory or another entity's record.
 ///
-/// The costs named below are what an algorithm aims at; one that cannot keep to them
-/// says so on its own page.
+/// The costs named below are those that an algorithm should keep to; one that cannot documents its own.
 pub trait Scheduler {
     /// State of one entity, stored by the owner; at most 24 bytes for flat
     /// algorithms, so that a flow's queue and its state share a cache line.
@@ -371,10 +366,10 @@ pub trait Scheduler {
     /// otherwise it orders no queue that drops packets as they leave.
     const MAY_LOSE_FIRST: bool = true;
 
-    /// Whether it asks how far the link is ([`unsent`](Self::unsent)).
+    /// Whether it uses the progress of the link ([`unsent`](Self::unsent)).
     const FOLLOWS_LINK: bool = false;
 
-    /// Takes in `id` with a share, inactive. O(1).
+    /// Adds `id` with a share, inactive. O(1).
     fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share);
 
     /// Removes `id`, active or not. An active entity keeps its place, and its weight counts, until it is selected and
@@ -410,8 +405,8 @@ pub trait Scheduler {
         let _ = (entities, id, packets);
     }
 
-    /// The first packet of the selected entity `id`, which has others, was discarded unserved.
-    /// The same algorithms need it, at what [`discarded`](Self::discarded) costs or less.
+    /// Reports that the first packet of the selected entity `id`, which has others, was discarded unserved. The same
+    /// algorithms need it, at no more than the cost of [`discarded`](Self::discarded).
     #[inline]
     fn dropped_first(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
         self.discarded(entities, id, 1);
@@ -500,7 +495,7 @@ pub trait Scheduler {
     /// [`used`](Self::used) before any other statement. Behind every packet there is one more, charged for `next` at
     /// most.
     ///
-    /// At most [`MAX_ALLOWANCE`]; 0 where the algorithm must hear of each packet. O(1).
+    /// At most [`MAX_ALLOWANCE`]; 0 if the algorithm must be notified of each packet. O(1).
     #[inline]
     fn allowance(&self, entities: &[impl Holds<Self::Entity>], id: EntityId, next: Charge) -> u32 {
         let _ = (entities, id, next);

@@ -33,7 +33,7 @@ pub trait Counted: Sized {
     /// The largest there is.
     const LARGEST: Self;
 
-    /// How much more a flow may hold.
+    /// The amount that a flow may still hold.
     type Room: Room;
 
     /// The ledger of a flow's charges for the sizes it sends.
@@ -103,10 +103,10 @@ pub trait Room: Copy + Debug + Into<i64> + Send + Sync + 'static {
     /// Returns the room that the limits give to an empty flow.
     fn of(limits: Limits) -> Self;
 
-    /// Takes so much, and says whether there was enough: else it is to be given back.
+    /// Takes this amount, and returns whether there was enough: otherwise the caller must give it back.
     fn take(&mut self, amount: u32) -> bool;
 
-    /// Gives so much back.
+    /// Gives this amount back.
     fn give(&mut self, amount: u32);
 
     /// The limits are others now, both known to be in range.
@@ -211,7 +211,7 @@ pub struct Corrected {
     pub(crate) owed: i64,
     /// The charge reported to the algorithm for the first request, while there is one.
     told: u32,
-    /// How often the flow's number was given back.
+    /// The number of times that the flow's number was released.
     pub(crate) generation: u32,
 }
 

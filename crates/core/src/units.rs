@@ -46,8 +46,8 @@ pub const MAX_AGGREGATE_WEIGHT: u32 = 8 * MAX_WEIGHT;
 /// packets.
 pub const MAX_CHARGE: u32 = 1 << 20;
 
-/// Length of a packet on the link, in bytes, framing overhead included:
-/// 1 to [`MAX_LENGTH`]. In two bytes, so that tables keep it as it is.
+/// Length of a packet on the link, in bytes, framing overhead included: 1 to [`MAX_LENGTH`]. In two bytes, so that
+/// tables store it directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Length(NonZeroU16);
 
@@ -111,9 +111,8 @@ impl fmt::Display for Length {
     }
 }
 
-/// An amount of service that an entity is charged for at once: a packet, or what an aggregate of
-/// flows sent in its turn, 1 to [`MAX_CHARGE`] bytes; or a request, 1 to
-/// [`MAX_COST`](crate::cost::MAX_COST) units.
+/// An amount of service that an entity is charged for at once: a packet, or the bytes of an aggregate of flows in its
+/// turn, 1 to [`MAX_CHARGE`] bytes; or a request, 1 to [`MAX_COST`](crate::cost::MAX_COST) units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Charge(NonZeroU32);
 

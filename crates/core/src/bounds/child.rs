@@ -1,5 +1,5 @@
-//! The bound of a child among its siblings, by the algorithm that orders them. The
-//! [table of algorithms](crate::sched) says which is whose.
+//! The bound of a child among its siblings, by the algorithm that orders them. The [table of algorithms](crate::sched)
+//! lists them.
 //!
 //! With [`Head::Longest`], a packet is treated as one of L_k until it has been sent, and then charged for its own
 //! length. [`Siblings::bound`] has the cost of that.
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::units::{Length, Weight};
 
-/// A child whose bound is asked for.
+/// The child of a query for a bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child<'a> {
     pub(crate) siblings: &'a Siblings,
@@ -28,7 +28,7 @@ impl Child<'_> {
         self.siblings.slot()
     }
 
-    /// L_k / phi, where the algorithm does not know how long the next packet is.
+    /// Returns L_k / phi, if the algorithm does not know the length of the next packet.
     fn unknown_head(&self) -> Work {
         match self.head {
             Head::Known => Work::ZERO,

@@ -2,13 +2,12 @@
 
 use super::{Wfi, Work};
 
-/// How far the estimates of a flow's requests are from their true costs.
+/// The distance of the estimates of a flow's requests from their true costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimates {
     /// Requests that were served and are still to be corrected, at most (n).
     pub in_flight: u32,
-    /// By how much one request is underestimated at most, and another overestimated: the sum of both
-    /// (E).
+    /// The largest underestimate of one request plus the largest overestimate of another (E).
     pub error: u32,
 }
 

@@ -4,8 +4,8 @@ use super::{Head, Siblings, Transmit, Wfi, pspat, pspat_block, pspat_direct, qfq
 use crate::sched::{Algorithm, Promise};
 use crate::{FlowConfig, Length, Nanos, Rate};
 
-/// T-WFI of the whole by PSPAT's Eq. 1, where the algorithm alone promises `algorithm`, looks at
-/// a mailbox are up to `scan` (Delta_A) apart, and packets are `longest` at most.
+/// T-WFI of the whole by PSPAT's Eq. 1, where the algorithm alone guarantees `algorithm`, scans of a mailbox are up to
+/// `scan` (Delta_A) apart, and packets are `longest` at most.
 pub fn with_arbiter(
     algorithm: Nanos,
     scan: Nanos,

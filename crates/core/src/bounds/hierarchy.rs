@@ -3,11 +3,10 @@
 use super::{Transmit, Wfi, Work};
 use crate::units::{Length, Nanos, Rate};
 
-/// The service of a class, whatever the others do: over any time T in which it has something to send, the
-/// [tree](crate::tree) hands out at least `rate T - lag` of it. In the terms of network calculus this is a
-/// strict service curve. Directly under WF2Q it is a service curve that is not
-/// [strict](Service::is_strict): [less](#wf2q), and enough for the delay of each packet and for the
-/// [room](Service::room) of a class.
+/// The service of a class, whatever the others do: over any time T in which it is backlogged, the [tree](crate::tree)
+/// sends at least `rate T - lag` of it. In the terms of network calculus this is a strict service curve. Directly under
+/// WF2Q it is a service curve that is not [strict](Service::is_strict): [less](#wf2q), and enough for the delay of each
+/// packet and for the [room](Service::room) of a class.
 ///
 /// # Down the tree
 ///
@@ -71,11 +70,11 @@ use crate::units::{Length, Nanos, Rate};
 ///
 /// # WF2Q
 ///
-/// WF2Q follows the fluid server. That may finish a packet of a class while a long packet of another class
-/// is sent, and gives the class nothing until its next packet arrives; WF2Q never makes up for that. So a
-/// class that enqueues its next packet when the last one was handed out falls behind its share without
-/// limit, though it always has something to send. Its service is not strict: of a class with arrivals A and
-/// departures D, it says that for every t there is a t0 <= t with
+/// WF2Q follows the fluid server. That may finish a packet of a class while a long packet of another class is sent, and
+/// gives the class nothing until its next packet arrives; WF2Q never makes up for that. So a class that enqueues its
+/// next packet only when the last one leaves falls behind its share without limit, although it is always backlogged.
+/// Its service is not strict: of a class with arrivals A and departures D, it says that for every t there is a t0 <= t
+/// with
 ///
 /// ```text
 /// D(t) >= A(t0) + rate (t - t0) - lag

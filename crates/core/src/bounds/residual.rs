@@ -66,8 +66,8 @@ pub(super) struct Ceilings {
 }
 
 impl Siblings {
-    /// The same, where children by weight and longest packet have ceilings of these rates and bursts: each is handed
-    /// out `burst + rate T` at most over any time T. O(n log n) in the ceilings.
+    /// The same, where children by weight and longest packet have ceilings of these rates and bursts: each receives
+    /// `burst + rate T` at most over any time T. O(n log n) in the ceilings.
     #[must_use]
     pub fn with_ceilings(
         mut self,
@@ -129,9 +129,9 @@ impl Siblings {
     /// `own` is the child's own ceiling. `None` where no sibling's ceiling is below its share, or nothing is known.
     /// O(log n) in the ceilings.
     ///
-    /// Let M be the siblings whose ceilings are below what their weights would get of the rest (found as water fills
-    /// basins of different heights: by rate over weight, as long as it is below the rest of the rate over the rest of
-    /// the weights). They take `b_j + c_j T` at most, so the others share
+    /// Let M be the siblings whose ceilings are below their shares of the rest by weight (found as water fills basins
+    /// of different heights: by rate over weight, as long as it is below the rest of the rate over the rest of the
+    /// weights). They take `b_j + c_j T` at most, so the others share
     ///
     /// ```text
     /// W' >= r T - s - (sum of b_j + c_j T over M)
@@ -261,7 +261,7 @@ mod tests {
         )
     }
 
-    /// A packet of its own, one on the wire and 3,000 bytes of the sibling at what 8 - 2 Mbit/s leave.
+    /// One packet of its own, one on the wire and 3,000 bytes of the sibling at the remaining 8 - 2 Mbit/s.
     #[test]
     fn a_light_child_has_what_the_ceiling_of_a_heavy_one_leaves() {
         for algorithm in [

@@ -1,4 +1,4 @@
-//! How much room a guarantee needs.
+//! The room that a guarantee needs.
 
 use super::Service;
 use crate::room::Room;
@@ -48,7 +48,7 @@ impl Service {
     ///
     /// # Scope
     ///
-    /// * *Down the tree*: the lag of a class is its own and what those above it may be behind
+    /// * *Down the tree*: the lag of a class is the sum of its own and those of the classes above it
     ///   ([`child`](Service::child)); classes with others below them hold nothing themselves.
     /// * *Flows*: the theorem holds of a class of flows in all, in whatever order its packets leave
     ///   and to whichever of its flows they belong, if the limit of *one* flow is B or more: all that the
@@ -71,7 +71,7 @@ impl Service {
     /// * *Queue management*: CoDel drops nothing while a queue holds no more than its room, or its class of flows no
     ///   more than [`FlowsConfig::aqm_floor`](crate::tree::FlowsConfig::aqm_floor), which the theorem says of the
     ///   class in all. RED drops by design, also from a class within its bounds.
-    /// * *CBQ* has no bound, so no amount of room would suffice: a reservation there is a courtesy.
+    /// * *CBQ* has no bound, so no amount of room would suffice: a reservation there has no guarantee.
     pub fn room(self, burst: u64, shortest: Length) -> Room {
         let bytes = burst as f64 + self.lag().bytes();
         // One byte for the truncation, one for the rounding.

@@ -12,7 +12,7 @@ use alloc::collections::BTreeMap;
 pub enum Head {
     /// Its length: a flow, whose head will be sent, or dropped before a packet that is no longer.
     Known,
-    /// That it is no longer than the longest: a class with children. See [`Siblings::bound`] for what that costs.
+    /// That it is no longer than the longest: a class with children. See [`Siblings::bound`] for the cost.
     Longest,
 }
 
@@ -23,7 +23,7 @@ pub struct Siblings {
     pub(super) weight_sum: u64,
     longest: Length,
     round: Option<Round>,
-    /// How many agree in weight and longest packet.
+    /// The number of children with this weight and longest packet.
     pub(super) alike: BTreeMap<(Weight, Length), u32>,
     /// The most that do.
     pub(super) most_alike: u32,
@@ -43,8 +43,8 @@ fn round_of(algorithm: Algorithm, alike: &BTreeMap<(Weight, Length), u32>) -> Op
 }
 
 impl Siblings {
-    /// Children by weight and longest packet, and how many there are of each; `algorithm` has
-    /// its M. O(n log n) in the entries given.
+    /// Creates the set of children by weight and longest packet, with the number of each; `algorithm` has its M. O(n
+    /// log n) in the entries given.
     pub fn new(
         algorithm: Algorithm,
         children: impl IntoIterator<Item = (Weight, Length, u32)>,
@@ -147,8 +147,8 @@ impl Siblings {
     /// * DRR: a turn leaves less than L_k of the deficit, where it left less than the next packet
     ///   is long: as if one packet more of the flow were in front. T-WFI R has
     ///   (1 / phi - 1) L_k more.
-    /// * SCFQ: the tag comes up to L_k / phi after the exact one, as if there were so much more in
-    ///   front: T-WFI R has (1 / phi - 1) L_k more, too.
+    /// * SCFQ: the tag comes up to L_k / phi after the exact one, as if there were that much more in front: T-WFI R has
+    ///   (1 / phi - 1) L_k more, too.
     /// * Over aggregates the same holds of the DRR inside, (1 - 1 / m_k) L_k / phi: L_k / phi more.
     pub fn bound(
         &self,

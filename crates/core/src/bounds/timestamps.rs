@@ -46,8 +46,7 @@ impl Slot {
     }
 }
 
-/// How far an algorithm's rounded timestamps are from the exact ones: A.4 of the QFQ+
-/// paper, in work of the link.
+/// The distance of an algorithm's rounded timestamps from the exact ones: A.4 of the QFQ+ paper, in work of the link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Errors {
     /// DS-: the start at most this early.

@@ -175,10 +175,10 @@ impl<S: Scale> VirtualClock<S> {
         self.jump_to(latest);
     }
 
-    /// Where an entity starts that was to start at `start` and whose inverse weight changes.
+    /// Returns the start of an entity whose inverse weight changes and that was to start at `start`.
     ///
-    /// Behind V, one that becomes heavier stays behind by the same work. Otherwise it would
-    /// be owed more than V has allowed for, and others would wait for it.
+    /// Behind V, an entity that becomes heavier stays behind by the same work. Otherwise its arrears would exceed those
+    /// that V allows for, and others would be delayed.
     pub(super) fn start_at_new_weight(
         &self,
         start: VirtualTime,
@@ -227,7 +227,7 @@ impl<S: Scale> VirtualClock<S> {
         self.quarters().wrapping_sub(Self::QUARTERS / 2 + 1)
     }
 
-    /// [`quarters`](Self::quarters) modulo 256, for those whom a finish time taken for another costs a slot.
+    /// [`quarters`](Self::quarters) modulo 256, for algorithms in which a confused finish time costs a slot.
     #[inline]
     pub(super) fn quarter(&self) -> u8 {
         self.quarters() as u8

@@ -132,7 +132,7 @@ impl Eq for Ratio {}
 struct Unit {
     /// The ratio times 2^([`FRACTION`] + `shift`), rounded up.
     scaled: u64,
-    /// So much that `scaled` has all the bits that there is room for; 63 at most.
+    /// Chosen so that `scaled` has as many bits as fit; 63 at most.
     shift: u32,
     /// The ratio itself.
     of: Ratio,
@@ -184,7 +184,7 @@ pub struct Drr<S: Scale = Packets> {
     unsettled: bool,
     /// The entity whose turn begins a round.
     first: MaybeEntity,
-    /// The ratios of all that are there, and how many have each.
+    /// The ratios of all entities, and the number of entities with each.
     ratios: BTreeMap<Ratio, u32>,
     shares: Shares,
     scale: PhantomData<S>,

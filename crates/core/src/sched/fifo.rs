@@ -46,7 +46,7 @@ impl Fifo {
             .unwrap_or_default()
     }
 
-    /// Forgets the places that were served.
+    /// Drops the places that were served.
     fn forget(&mut self) {
         let waiting = self.filled - self.served;
         self.places.copy_within(self.served..self.filled, 0);

@@ -109,9 +109,9 @@ pub struct Gfq {
     stack: u8,
     /// The selected entity is on hold: no other entity is selected before it.
     held: bool,
-    /// Changes of a share, removals and exchanged heads during this busy period. After
-    /// each, V may lie further after F^, by less than three of the longest packets: what
-    /// an entity was served ahead of V no longer counts, or its head ends after its F^.
+    /// Changes of a share, removals and exchanged heads during this busy period. After each, V may lie further after
+    /// F^, by less than three of the longest packets: an entity's service ahead of V no longer counts, or its head ends
+    /// after its F^.
     changes: u64,
     /// F^ of the first entity of each backlogged group.
     finish: [VirtualTime; 64],

@@ -177,9 +177,8 @@ impl Slots {
 #[repr(C)]
 pub(super) struct Members<S = Packets> {
     pub clock: VirtualClock<S>,
-    /// How far V may lie after F of a backlogged group, in units: the largest
-    /// L / (sum of weights) of this busy period (Theorem 4), and once more for each time
-    /// that the sum fell.
+    /// The distance that V may lie after F of a backlogged group, in units: the largest L / (sum of weights) of this
+    /// busy period (Theorem 4), and once more for each time that the sum fell.
     pub lag: u64,
     /// The latest F of all entities that became inactive.
     latest: VirtualTime,

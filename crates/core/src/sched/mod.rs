@@ -48,7 +48,7 @@
 //!
 //! # Equal finish times
 //!
-//! The papers leave open which of several packets goes first whose finish times are equal.
+//! The papers leave open the order of packets with equal finish times.
 //!
 //! * WF2Q, WFQ and SCFQ: that of the flow (or class) with the lowest number.
 //! * WF2Q+: the order in which its heap happens to hold them, the same for the same arrivals. An order by

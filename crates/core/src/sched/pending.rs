@@ -37,7 +37,7 @@ impl Pending {
         entity_weight(next.copied().unwrap_or(present))
     }
 
-    /// Checks that this and what an entity notes agree.
+    /// Checks that this agrees with the flag of an entity.
     pub(super) fn check(
         &self,
         id: EntityId,

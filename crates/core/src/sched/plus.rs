@@ -10,11 +10,10 @@
 //! of DRR; the guarantees stay those of the algorithm, plus a few packets of the flow and M packets of the link
 //! (Theorems 1 and 2).
 //!
-//! `Plus<Qfq>` is QFQ+. Algorithms that follow each packet through the fluid server (WF2Q)
-//! keep their order below SCHED+, not their shares: of an aggregate they hear one budget at a
-//! time. Since nothing is asked about the head of a flow before its turn,
-//! `Plus` with M = 1 makes any algorithm fit for flows whose head may change while they
-//! wait. Algorithms that never ask for heads are fit as they are, and cost less:
+//! `Plus<Qfq>` is QFQ+. Algorithms that follow each packet through the fluid server (WF2Q) keep their order below
+//! SCHED+, not their shares: they are notified of an aggregate's budget, not of its packets. Since the head of a flow
+//! is not used before its turn, `Plus` with M = 1 makes any algorithm suitable for flows whose head may change while
+//! they are backlogged. Algorithms that never use heads are suitable without it, and cost less:
 //! [`Algorithm::without_aggregates_of_one`](super::Algorithm::without_aggregates_of_one).
 //!
 //! # Differences from the paper, and its open points
@@ -58,8 +57,8 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::num::NonZeroU32;
 
-/// Most flows in an aggregate where M is automatic: the paper finds most of the gain
-/// by then (Section 8.1).
+/// The largest number of flows in an aggregate with automatic M: the paper finds most of the gain with it (Section
+/// 8.1).
 pub const AUTOMATIC_MEMBERS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
 /// Returns the automatic M for a transmit queue of `transmit_queue` packets: min(8, 1 + packets) (Section 3.1), so that
@@ -89,8 +88,7 @@ pub struct PlusEntity<H = Unseen> {
     state: Standing,
     /// It will move to another aggregate.
     moving: bool,
-    /// It waits in an aggregate that has no other, and will not move: it needs no turns, though they would do no
-    /// harm.
+    /// It is alone in its aggregate, and will not move: it needs no turns, though they would do no harm.
     alone: bool,
     /// The recorded part of its next packet.
     head: H,
@@ -526,7 +524,7 @@ impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
         true
     }
 
-    /// While the budget and the deficit last; of a flow alone in its aggregate, what that may send.
+    /// Lasts while the budget and the deficit do; for a flow alone in its aggregate, the rest of its service.
     #[inline]
     fn allowance(&self, entities: &[impl Holds<PlusEntity<H>>], id: EntityId, next: Charge) -> u32 {
         let entity = entities.entity(id);

@@ -270,8 +270,8 @@ impl<S: Scale> Qfq<S> {
     /// up.
     ///
     /// Theorem 3 limits the *rounded* start to V rounded up. The exact start may lie anywhere in that slot, and an
-    /// entity that was served in this group never lies after it. To hold an idle entity back any further would
-    /// forget service that it has had, and V could then outrun the places of others (Lemma 2, Theorem 4).
+    /// entity that was served in this group never lies after it. An earlier limit for an idle entity would ignore
+    /// service that it has had, and V could then outrun the places of others (Lemma 2, Theorem 4).
     #[inline]
     fn latest_start(&self, i: u32) -> VirtualTime {
         let rest = (1 << i) - 1;
@@ -623,8 +623,8 @@ impl<S: Scale> Scheduler for Qfq<S> {
         true
     }
 
-    /// While S is in its slot, and V reaches no slot at which a group waits to become eligible. Of each
-    /// request it hears.
+    /// Lasts while S is in its slot, and V reaches no slot at which a group becomes eligible. With costs, 0: each
+    /// request is reported.
     #[inline]
     fn allowance(&self, entities: &[impl Holds<Self::Entity>], id: EntityId, _: Charge) -> u32 {
         let entity = entities.entity(id);

@@ -35,7 +35,7 @@ impl Ring {
         self.last = entity;
     }
 
-    /// Takes out `id`, whose turn it is.
+    /// Removes `id`, whose turn it is.
     #[inline]
     pub(super) fn pop_head<S: Linked>(&mut self, entities: &mut [impl Holds<S>], id: EntityId) {
         debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");

@@ -29,7 +29,7 @@ pub enum Sharing {
 pub(crate) enum Promise {
     /// A share by weight, within this bound.
     Exact(Bound),
-    /// The same, but for what its arithmetic is off by ([`qfq_rounding`](crate::bounds::qfq_rounding)).
+    /// The same, except for the error of its arithmetic ([`qfq_rounding`](crate::bounds::qfq_rounding)).
     Rounded(Bound),
     /// A share by weight, of which no bound is known.
     Unbounded,

@@ -35,11 +35,10 @@
 //!
 //! # Guarantees
 //!
-//! S and F lie within S^ and F^, so that the entities ask for no more between any two points
-//! of virtual time than the link does meanwhile. Serving the smallest eligible F^ first then
-//! ends each packet before V is L / (sum of weights) after its F^ (as Theorem 4), and from
-//! S^ <= S < S^ + sigma_i and F^ = S^ + 2 sigma_i, QFQ's own B-WFI and T-WFI follow by its
-//! own steps.
+//! S and F lie within S^ and F^, so that the demand of the entities between any two points of virtual time is no more
+//! than the link's work meanwhile. Serving the smallest eligible F^ first then ends each packet before V is L / (sum of
+//! weights) after its F^ (as Theorem 4), and from S^ <= S < S^ + sigma_i and F^ = S^ + 2 sigma_i, QFQ's own B-WFI and
+//! T-WFI follow by its own steps.
 //!
 //! # Differences from the paper, and reasons
 //!
@@ -102,7 +101,7 @@ const NEVER: u64 = 1 << 62;
 /// Which slots are occupied, of all groups: the two containers.
 #[derive(Clone, Debug)]
 struct Wheels {
-    /// T: how far the wheels have turned. Not after V.
+    /// T: the time up to which the wheels have turned. Not after V.
     turned: VirtualTime,
     /// Groups whose next slot to begin is occupied: the ineligible entities.
     starting: u64,
@@ -175,8 +174,8 @@ impl Wheels {
         sigma - (self.turned.units().wrapping_sub(sigma >> 1) & (sigma - 1))
     }
 
-    /// Of `groups`, that with the earliest tick `later` slots after its next one, and how
-    /// long it is from T to that tick; `u64::MAX` if there is none.
+    /// Returns the one of `groups` with the earliest tick `later` slots after its next one, and the time from T to that
+    /// tick; `u64::MAX` if there is none.
     ///
     /// Let b be bit i-1 of T. Where b = 0, group i's next tick is that bit's turning to 1,
     /// floor(T / sigma_i) sigma_i + sigma_i / 2, and where b = 1 it is sigma_i after that.

@@ -11,7 +11,7 @@ use crate::scheduler::{EntityId, MaybeEntity, Violation};
 use crate::units::{MAX_LENGTH, VirtualTime};
 use core::marker::PhantomData;
 
-/// How far before V an entity on hold finishes, by its place: further than any other.
+/// The distance before V at which an entity on hold finishes, by its place: further than any other.
 const HELD: u64 = 1 << 61;
 
 /// More than one service adds to a timestamp.

@@ -73,8 +73,8 @@ impl Holds<DrrEntity> for Bucket {
 /// Stochastic fairness queueing.
 #[derive(Clone, Debug)]
 pub struct Sfq {
-    /// The order of buckets, which are its entities. A bucket that lost its places keeps its
-    /// turn until that comes; whose turn it is has some.
+    /// The order of buckets, which are its entities. A bucket without places keeps its turn until that comes; the
+    /// bucket whose turn it is has some.
     drr: Drr,
     buckets: Vec<Bucket>,
     places: Places,
@@ -82,7 +82,7 @@ pub struct Sfq {
     selected: MaybeEntity,
     /// The key of the hash.
     key: u64,
-    /// Bytes of service from one key to the next; as many as there are for one key for ever.
+    /// Bytes of service from one key to the next; the largest number if one key stays for ever.
     period: u64,
     /// Bytes of this period still to serve.
     left: u64,

@@ -235,9 +235,8 @@ macro_rules! define_with {
                 $type:ty = $make:expr, $promise:expr, $about:literal;
         )*
     ) => {
-        /// Evaluates an expression with `$new` as what makes the algorithm named by a value of
-        /// [`Algorithm`](crate::sched::Algorithm): each of this crate gets code of its own, without
-        /// indirect calls.
+        /// Evaluates an expression with `$new` as the constructor of the algorithm named by a value of
+        /// [`Algorithm`](crate::sched::Algorithm): each of this crate gets code of its own, without indirect calls.
         ///
         /// ```
         /// use fairlane_core::sched::Algorithm;

@@ -24,12 +24,11 @@
 //!
 //! # How GPS is followed
 //!
-//! * *Work stands for time*: the link's rate is not known here, and needs not be, since both
-//!   servers are busy at the same times and do the same work. An owner that knows how far the link is
-//!   says so before each arrival ([`unsent`](Scheduler::unsent)); then V is that of the arrival's time.
-//!   Otherwise work is done when a packet is taken, so that a packet that arrives during a transmission
-//!   sees V as of its end: V is up to one packet's work ahead of the clock, as in WF2Q+, which adds at
-//!   most one L to the wait of a packet.
+//! * *Work stands for time*: the link's rate is not known here, and needs not be, since both servers are busy at the
+//!   same times and do the same work. An owner that knows the progress of the link reports it before each arrival
+//!   ([`unsent`](Scheduler::unsent)); then V is that of the arrival's time. Otherwise work is done when a packet is
+//!   taken, so that a packet that arrives during a transmission sees V as of its end: V is up to one packet's work
+//!   ahead of the clock, as in WF2Q+, which adds at most one L to the wait of a packet.
 //! * *Every packet matters*, by its length ([`arrived`](Scheduler::arrived)): it puts
 //!   off its flow's finish time in GPS.
 //! * *Only the head's tags are kept.* The next S is the last F, unless the flow was idle in

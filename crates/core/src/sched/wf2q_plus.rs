@@ -24,10 +24,9 @@
 //!   be served late by the difference.
 //! * *The last F of an inactive entity counts* until V has advanced half way round the circle of virtual time, after
 //!   which it could no longer be distinguished from a future one. F is never so far ahead of V, so nothing is lost.
-//! * *A change of weight* counts from the next S on. If the entity is late by then, F < V,
-//!   and becomes heavier, S is after F by so much that it is behind by the same work as
-//!   before. Otherwise it would be owed more than V has allowed for, and others would
-//!   wait for it.
+//! * *A change of weight* counts from the next S on. If the entity is late by then, F < V, and becomes heavier, S is
+//!   after F by so much that it is behind by the same work as before. Otherwise its arrears would exceed those that V
+//!   allows for, and others would be delayed.
 
 mod invariants;
 

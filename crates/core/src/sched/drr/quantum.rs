@@ -10,9 +10,8 @@ use alloc::vec::Vec;
 /// Deficit round robin with a given quantum for the lightest entity, and quanta of the others in
 /// proportion to their weights: the paper's algorithm to the letter.
 ///
-/// An entity whose deficit does not cover its head is passed over, and its next turn adds another
-/// quantum: a packet costs up to `L^k / Q^k` looks at its entity. [`Drr`] itself has quanta that are
-/// large enough for O(1).
+/// An entity whose deficit does not cover its head is skipped, and its next turn adds another quantum: a packet costs
+/// up to `L^k / Q^k` visits of its entity. [`Drr`] itself has quanta that are large enough for O(1).
 ///
 /// ```
 /// use fairlane_core::sched::DrrOfQuantum;
@@ -58,7 +57,7 @@ impl DrrOfQuantum {
     }
 }
 
-/// O(1), but for [`settle`](Scheduler::settle): O(`L^k / Q^k`) for each packet of an entity k.
+/// O(1), except for [`settle`](Scheduler::settle): O(`L^k / Q^k`) for each packet of an entity k.
 impl Scheduler for DrrOfQuantum {
     type Entity = DrrEntity;
     const NAME: &'static str = Drr::<super::Packets>::NAME;
@@ -83,14 +82,14 @@ impl Scheduler for DrrOfQuantum {
         self.drr.is_active(entities, id)
     }
 
-    /// A head is never let through for its length: it waits for its quanta.
+    /// A head is never let through because of its length: it waits for its quanta.
     #[inline]
     fn backlogged(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, head: Charge) {
         self.note(id, head);
         self.drr.backlogged(entities, id, head.min(self.quantum));
     }
 
-    /// Entities whose deficits do not cover their heads are passed over.
+    /// Skips entities whose deficits do not cover their heads.
     fn settle(&mut self, entities: &mut [impl Holds<DrrEntity>]) {
         while let Some(id) = self.drr.select(entities).get()
             && let Some(&head) = self.heads.get(id.index())

@@ -13,7 +13,7 @@ const _: () = assert!(crate::scheduler::MAX_ENTITIES <= 1 << 24);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
     table: Slab<Ratio>,
-    /// Number, and how many entities have it, by packet and weight.
+    /// Number, and count of entities that have it, by packet and weight.
     known: BTreeMap<(u32, u32), (u32, u32)>,
 }
 

@@ -57,7 +57,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         id
     }
 
-    /// A flow of the aggregate is no more.
+    /// Removes a flow from the aggregate.
     pub(super) fn quit(&mut self, id: EntityId) {
         self.catch_up();
         let share = self.aggregates[id.index()].share();

@@ -121,7 +121,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         self.now = Service::NONE;
     }
 
-    /// The aggregate in service, which has sent nothing, waits again.
+    /// Returns the aggregate in service, which has sent nothing, to the order.
     fn put_back(&mut self) {
         if let Some(aggregate) = self.aggregates.get_mut(self.serving.index()) {
             aggregate.place.circle = self.now.circle;
@@ -212,8 +212,8 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         self.begin_service();
     }
 
-    /// Takes the selected flow, which sent so much, out of its circle: for good, or for the
-    /// aggregate that its share asks for by now, if it has a packet left.
+    /// Removes the selected flow, which sent this amount, from its circle: for good, or to the aggregate of its present
+    /// share, if it has a packet left.
     #[cold]
     #[inline(never)]
     pub(super) fn leave(

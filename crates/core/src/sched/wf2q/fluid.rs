@@ -142,7 +142,7 @@ pub(super) struct Fluid {
     carry: u128,
     /// Work that the link was given and has not done, where it is followed.
     unsent: u128,
-    /// The owner says how much is unsent.
+    /// The owner reports the unsent work.
     is_followed: bool,
     weight_sum: u64,
     flows: Vec<Flow>,
