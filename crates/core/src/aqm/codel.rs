@@ -25,8 +25,7 @@ const MEMORY: u64 = 16;
 pub struct CodelParameters {
     /// The delay that a standing queue may cause; above 0 and below the interval.
     pub target: Nanos,
-    /// How long the delay may exceed it: about the longest usual round-trip time; 10 us to
-    /// 4 s.
+    /// The time for which the delay may exceed it: about the longest usual round-trip time; 10 us to 4 s.
     pub interval: Nanos,
     /// A queue with no more than this left behind is never too long (RFC 8289's MAXPACKET).
     pub max_packet: Length,

@@ -67,7 +67,7 @@ impl Probability {
 pub enum Measure {
     /// Packets, each as likely to be dropped as any other.
     Packets,
-    /// Bytes; a packet is as much more likely to be dropped as it is longer than the mean.
+    /// Bytes; the probability that a packet is dropped is proportional to its length over the mean.
     Bytes,
 }
 
@@ -190,8 +190,8 @@ pub struct Red {
     idle_since: Nanos,
     /// Arrivals since the last drop: packets, or bytes.
     since_drop: u64,
-    /// Times the probability, this is what arrives until the next drop: above 0, at most 1,
-    /// scaled; and times `unit`.
+    /// Times the probability, the amount that arrives until the next drop: above 0, at most 1, scaled; and times
+    /// `unit`.
     gap: u64,
     /// State of the numbers that it draws.
     random: u64,
@@ -307,7 +307,7 @@ impl Red {
         };
     }
 
-    /// Chooses how long it is to the next drop.
+    /// Draws the distance to the next drop.
     fn draw(&mut self) {
         self.since_drop = 0;
         let below_2_32 = splitmix64(&mut self.random) >> 32;

@@ -103,8 +103,8 @@ fn covers(reference: (Weight, Charge), flow: (Weight, Charge)) -> bool {
 ///
 /// Say that a packet which has B bytes of its flow in front, its own included, is sent in the flow's h-th turn from now
 /// on. A turn leaves less of the deficit than the next packet is long, which is sent in the next turn. If the present
-/// turn is the first, the h - 2 in between make `B > (h - 2) q_k`, while each other flow has h - 1 turns; otherwise `B
-/// > (h - 1) q_k`, and each has h turns at most: a flow that becomes backlogged is put at the end of the round, with
+/// turn is the first, the h - 2 in between make `B > (h - 2) q_k`, while each other flow has h - 1 turns; otherwise
+/// `B > (h - 1) q_k`, and each has h turns at most: a flow that becomes backlogged is put at the end of the round, with
 /// one quantum, so that none has two turns between two of another. In n turns a flow sends n quanta and the rest of an
 /// earlier turn, less than its longest packet. Both cases lead to `(B / q_k + 1) (F - q_k)` and one packet of each
 /// other flow. An interval that ends just before the packet may lack up to L_k more of the flow's own service, for

@@ -7,9 +7,9 @@ use crate::packet::{Packet, Rejection};
 use crate::scheduler::Scheduler;
 
 impl<A: Scheduler, P> PacketScheduler<A, P> {
-    /// Accepts packets in their order, each into the flow that it names as its owner: how many. One that
-    /// is not accepted goes to `rejected` with the reason, and the next one has its turn. The same as a
-    /// call of [`enqueue`](Self::enqueue) for each, at the same cost.
+    /// Accepts packets in their order, each into the flow that it names as its owner; returns their number. A rejected
+    /// one goes to `rejected` with the reason, and the next one follows. Equivalent to a call of
+    /// [`enqueue`](Self::enqueue) for each, at the same cost.
     ///
     /// ```
     /// use fairlane_core::{FlowConfig, Length, Packet, PacketScheduler, Weight, sched::Qfq};
@@ -46,8 +46,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         accepted
     }
 
-    /// Appends the next packets to `burst`, `most` of them at most: how many. Fewer are all that wait. The
-    /// same as as many calls of [`dequeue`](Self::dequeue), at the same cost.
+    /// Appends the next packets to `burst`, `most` of them at most; returns their number. Fewer mean that the backlog
+    /// is empty. Equivalent to that number of calls of [`dequeue`](Self::dequeue), at the same cost.
     #[inline]
     pub fn dequeue_burst(&mut self, burst: &mut Vec<Packet<P>>, most: usize) -> usize {
         let before = burst.len();

@@ -70,7 +70,7 @@ impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
     /// # Ok::<(), fairlane_core::ChangeError>(())
     /// ```
     ///
-    /// An algorithm whose numbers have no room for costs does not compile here:
+    /// An algorithm whose numbers cannot hold costs does not compile here:
     ///
     /// ```compile_fail
     /// use fairlane_core::sched::Qfq;
@@ -90,8 +90,7 @@ impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
         Self::without_flows(algorithm, limits)
     }
 
-    /// Hands out the next request as [`dequeue`](Self::dequeue) does, with a ticket for the cost that
-    /// it turns out to have.
+    /// Removes and returns the next request as [`dequeue`](Self::dequeue) does, with a ticket for its true cost.
     pub fn serve(&mut self) -> Option<(Request<P, U>, Ticket<U>)> {
         let request = self.dequeue()?;
         let ticket = Ticket {

@@ -33,7 +33,7 @@ impl<A: Scheduler, P> PacketScheduler<A, Stamped<P>> {
         accepted.map_err(|rejected| rejected.map(|stamped| stamped.payload))
     }
 
-    /// As [`dequeue`](Self::dequeue), at `now`: the packet, and how long it waited.
+    /// Like [`dequeue`](Self::dequeue), at `now`: returns the packet and its sojourn time.
     #[inline]
     pub fn dequeue_at(&mut self, now: Nanos) -> Option<Packet<Waited<P>>> {
         let packet = self.dequeue()?;

@@ -25,7 +25,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     }
 }
 
-/// Its algorithm, and how much there is; nothing of a packet.
+/// Prints the algorithm and sizes, and no packets.
 impl<A: Scheduler, P> fmt::Debug for PacketScheduler<A, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PacketScheduler")

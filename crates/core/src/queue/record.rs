@@ -5,8 +5,8 @@ use crate::packet::Count;
 use crate::packet_scheduler::Limits;
 use crate::size::{Room, Size};
 
-/// The record of a queue, which shares a cache line with the algorithm's state of it. `T` is what its
-/// owner knows it by, `R` how it counts bytes or units.
+/// The record of a queue, which shares a cache line with the algorithm's state of it. `T` is its owner's tag for it,
+/// `R` its counter of bytes or units.
 ///
 /// Some fields have another meaning while the queue is empty: the owner's accessors document it. The two counts of
 /// accepted packets stand apart, and those of room, so that they are not updated as one vector, which takes four times
@@ -19,7 +19,7 @@ pub(crate) struct Record<T, R = i32> {
     pub(crate) packets: PacketList,
     /// The rest of its limits; negative after a limit was lowered below the backlog.
     pub(crate) room_packets: i32,
-    /// Its entry in a table of what few queues need.
+    /// Its entry in a table of rarely used properties.
     pub(crate) side: u32,
     /// Bytes accepted.
     pub(crate) second: u64,
@@ -42,7 +42,7 @@ impl<T, R: Room> Record<T, R> {
         }
     }
 
-    /// It may hold so much, and holds nothing.
+    /// Sets the room of an empty queue to its limits.
     #[inline]
     pub(crate) fn set_room(&mut self, limits: Limits) {
         self.room_packets = limits.packets as i32;

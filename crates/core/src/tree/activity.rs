@@ -8,8 +8,8 @@ use super::order::Selected;
 use super::{ROOT, Tree};
 
 impl<P> Tree<P> {
-    /// A child that had nothing to send has by now, and no ceiling of its own holds it. It gets its
-    /// place, and so does each class above for which it is the first.
+    /// Activates a child that has become backlogged and that no ceiling of its own holds. It gets its place, and so
+    /// does each class above for which it is the first.
     pub(super) fn activate(
         &mut self,
         at: u32,

@@ -30,7 +30,7 @@ const ARITY: usize = 4;
 struct Bucket {
     /// The bytes sent; the ceiling's tokens are full when it is empty.
     sent: LeakyBucket,
-    /// How much before that the class may send.
+    /// The time before that from which the class may send.
     slack: Nanos,
     /// Where it is in the heap.
     heap_at: u32,
@@ -78,7 +78,7 @@ impl Ceilings {
         }
     }
 
-    /// The ceiling is no more; whether it held its class, which is free.
+    /// Removes the ceiling; returns whether it held its class, which is then free.
     pub(super) fn remove(&mut self, at: u32) -> bool {
         let held = self.is_held(at);
         self.let_go(at);

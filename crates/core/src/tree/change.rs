@@ -52,8 +52,7 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// Makes a class what this says; and of all below it, where its longest packet is another, what that makes
-    /// of them.
+    /// Configures a class as given; and if its longest packet changes, updates the classes below it.
     pub(super) fn configure(
         &mut self,
         id: ClassId,
@@ -141,7 +140,7 @@ impl<P> Tree<P> {
         longest.unwrap_or(Length::MAX)
     }
 
-    /// Makes a class what its configuration says.
+    /// Applies a class's configuration.
     fn apply(&mut self, number: u32, touches: Touches, now: Nanos) {
         let Some(class) = &self.classes[number as usize] else {
             return;
@@ -281,11 +280,11 @@ impl<P> Tree<P> {
         Ok(self.take_away(id, discard)?.stats)
     }
 
-    /// Removes a class in steps, each of which looks at no more than `left` flows; they are taken off
-    /// it. `None` where there is more to do: nothing is to be queued there from the first call on, and
-    /// its packets are to be [taken out](Self::take_out) before. Frees nothing large: that is
-    /// [what remains](Removed::remains). O(`left`), and what [`remove`](Self::remove) costs where
-    /// packets wait or the parent's algorithm follows them.
+    /// Removes a class in steps, each of which examines no more than `left` flows, which are subtracted from it. `None`
+    /// while there is more to do: nothing may be enqueued there from the first call on, and its packets must be [taken
+    /// out](Self::take_out) before. Frees nothing large: that is left to the caller in the [remains](Removed::remains).
+    /// O(`left`), plus the cost of [`remove`](Self::remove) if packets are queued or the parent's algorithm follows
+    /// them.
     pub fn go_on_removing(
         &mut self,
         id: ClassId,
@@ -450,7 +449,7 @@ impl<P> Tree<P> {
         Ok(true)
     }
 
-    /// Discards the first packets of a leaf or flow, which keeps its place: how many there were.
+    /// Discards the first packets of a leaf or flow, which keeps its place; returns their number.
     fn flush_queue(
         &mut self,
         (at, slot): (u32, u32),

@@ -4,10 +4,9 @@
 //! amounts that flows hold beyond their own reservation are known by bounds that are never too low
 //! ([`room`](crate::room)):
 //!
-//! 1. From the beginning, bounds are raised as if each flow had the lesser of the room that it had
-//!    and that it will have ([`Flows::lower`]). A first round over all flows gives each its room,
-//!    raises its bound to what that makes of it, takes room from as many as will have none, and
-//!    sets share, ceiling and queue management.
+//! 1. From the beginning, bounds are raised as if each flow had the lesser of its former and its new room
+//!    ([`Flows::lower`]). A first round over all flows gives each its room, raises its bound accordingly, takes room
+//!    from as many as will have none, and sets share, ceiling and queue management.
 //! 2. A second round gives room to such as had none, if there is more of it.
 //!
 //! Until the first round is over the class keeps the larger of its former and its new reservation, and no more flows
@@ -33,7 +32,7 @@ pub(super) struct Changing {
     aqm_floor: Room,
     /// The former reservation of a flow that has one.
     had: Room,
-    /// How many such there will be.
+    /// The number of such flows after the change.
     roomy: u32,
     /// Shares, ceilings or queue management are others.
     queues: bool,
@@ -45,8 +44,8 @@ pub(super) struct Changing {
 }
 
 impl<P> Tree<P> {
-    /// Gives a class of flows other ones: all but the algorithm. With a lower `most`, idle
-    /// flows are forgotten as new ones come; none that holds packets is. O(flows).
+    /// Gives a class of flows other ones: all but the algorithm. With a lower `most`, idle flows expire as new ones
+    /// arrive; backlogged ones never do. O(flows).
     pub fn change_flows(
         &mut self,
         id: ClassId,
@@ -59,9 +58,8 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// Begins the same: [`go_on_changing`](Self::go_on_changing) is to follow, until it is done;
-    /// packets may come and go in between. O(1); O(flows) where their limits change, and what an
-    /// earlier change has left.
+    /// Begins the same change: [`go_on_changing`](Self::go_on_changing) must follow, until it is done; packets may come
+    /// and go in between. O(1); O(flows) if their limits change, plus the rest of an earlier change.
     pub fn begin_change_of_flows(
         &mut self,
         id: ClassId,

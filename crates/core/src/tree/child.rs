@@ -142,7 +142,7 @@ impl Child {
         self.tag.kind == ChildKind::Flow && self.packets.is_empty() && !self.has(flag::COMMON)
     }
 
-    /// A packet came in.
+    /// Takes the space of an accepted packet.
     #[inline]
     pub(super) fn take_room(&mut self, len: Length) {
         self.room_packets -= 1;

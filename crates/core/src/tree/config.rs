@@ -11,7 +11,7 @@ use core::fmt;
 
 /// A class of one tree.
 ///
-/// Packets for the number of a removed class are rejected, until it is handed out again.
+/// Packets for the number of a removed class are rejected, until the number is assigned again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(u32);
 
@@ -92,7 +92,7 @@ impl ClassConfig {
 /// The queue of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafConfig {
-    /// How much may wait in it; beyond, packets are rejected (tail drop).
+    /// The largest backlog; beyond it, packets are rejected (tail drop).
     pub limits: Limits,
     /// Buffer reservation: as long as the class holds no more, its packets are accepted and not evicted, however full
     /// the link is. At most `limits`.
@@ -128,8 +128,7 @@ pub struct FlowsConfig {
     /// The time for which a flow without packets keeps its place against new ones. So a flow that is seldom silent for
     /// longer keeps it, and the reservation that goes with it, however many others arrive.
     pub keeps_place: Nanos,
-    /// A flow without packets for so long is forgotten. Until then, coming back gives no
-    /// credit.
+    /// Idle timeout: a flow without packets for this time expires. Until then, a return gives no credit.
     pub forget_after: Nanos,
     /// Weight of each flow.
     pub weight: Weight,
@@ -147,8 +146,8 @@ pub struct FlowsConfig {
 }
 
 impl FlowsConfig {
-    /// Up to 65,536 equal flows in the order of `algorithm`, each forgotten after ten
-    /// seconds without packets, and after one second for a new one.
+    /// Creates up to 65,536 equal flows in the order of `algorithm`, each expiring after ten seconds without packets,
+    /// and after one second for a new one.
     pub fn new(algorithm: Algorithm) -> Self {
         FlowsConfig {
             algorithm,
@@ -219,7 +218,7 @@ pub enum TreeError {
         /// The children that it cannot order.
         what: &'static str,
     },
-    /// More would be kept for all classes than the link holds.
+    /// The reservations of all classes would exceed the link's space.
     #[error(
         "room for {packets} packets and {bytes} bytes cannot be kept: the link holds {} packets \
          and {} bytes", of.packets, of.bytes

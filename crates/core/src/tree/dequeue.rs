@@ -1,4 +1,4 @@
-//! The next packet goes out: down the path of the selected ones, and up again with the charge.
+//! Dequeue: down the path of the selected ones, and up again with the charge.
 
 use crate::aqm::{Backlog, Verdict};
 use crate::queue::Stored;
@@ -10,7 +10,7 @@ use super::{Body, ClassId, Discarded, ROOT, Reason, Tree};
 use crate::packet::{Count, Dequeue, Packet, Stamped, Waited};
 
 impl<P> Tree<P> {
-    /// Hands out the next packet at time `now`; what queue management drops on the way goes to
+    /// Removes and returns the next packet at time `now`; packets that queue management drops on the way go to
     /// `discard`.
     #[inline]
     pub fn dequeue(
@@ -21,8 +21,7 @@ impl<P> Tree<P> {
         self.next(now, discard, |(_, payload)| payload)
     }
 
-    /// As [`dequeue`](Self::dequeue), with how long each packet waited: the time at which it came is stored
-    /// with it in any case.
+    /// Like [`dequeue`](Self::dequeue), with the sojourn time of each packet: its arrival time is stored in any case.
     #[inline]
     pub fn dequeue_with_sojourn(
         &mut self,
@@ -77,9 +76,8 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Charges for a packet all the way up from a node whose order knows of it: each class on the
-    /// path goes to its next place, or out of the order where it has nothing more or its ceiling
-    /// holds it.
+    /// Charges for a packet all the way up from a node whose order was notified of it: each class on the path moves to
+    /// its next place, or out of the order if it has no more packets or its ceiling holds it.
     #[inline(always)]
     fn charge_above(&mut self, mut at: u32, len: Length, now: Nanos) {
         let nodes = self.nodes.as_mut_slice();
@@ -119,9 +117,8 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Takes the packet at the head of a flow, or of a leaf with queue management or a ceiling: it
-    /// leaves, or is dropped. All is accounted for then. `None` where there is none. It is moved last,
-    /// and once.
+    /// Takes the packet at the head of a flow, or of a leaf with queue management or a ceiling: it leaves, or is
+    /// dropped. All counts are complete then. `None` if there is no packet. The packet is moved last, and once.
     #[cold]
     #[inline(never)]
     fn send_special<T>(
@@ -220,7 +217,7 @@ impl<P> Tree<P> {
             return true;
         }
         self.count(at, child, |losses| losses.discarded.add(len));
-        // One that has nothing left is passed over.
+        // One that is empty is skipped.
         if !child.packets.is_empty() {
             self.nodes[at as usize].order.dropped_first(slot);
             self.refresh(at);

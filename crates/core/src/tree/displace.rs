@@ -222,7 +222,7 @@ impl<P> Tree<P> {
             let most = self.most_of_classes();
             let victim = match most.filter(|&(_, most)| most > with_it) {
                 Some((class, _)) => self.in_class(class),
-                // It is the class's own turn to give way: within a class of flows, the longest's.
+                // Its own class must evict: within a class of flows, the longest flow.
                 None => match claim.flow {
                     None => None,
                     Some((at, slot)) => {
@@ -255,7 +255,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// The queue of a class that gives way.
+    /// Returns the queue of a class to evict from.
     fn in_class(&mut self, number: u32) -> Option<(u32, u32, ClassId)> {
         let class = self.classes[number as usize].as_ref()?;
         let id = ClassId::new(number);
@@ -316,7 +316,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// A queue lost its first packets while it waits.
+    /// Records that a queue lost its first packets while it has a place in the order.
     pub(super) fn lost_first(&mut self, at: u32, slot: u32, packets: u32, now: Nanos) {
         let node = &mut self.nodes[at as usize];
         node.order.discarded(slot, packets);

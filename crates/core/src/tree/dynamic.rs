@@ -1,4 +1,4 @@
-//! Dynamic flows: made by their first packet, forgotten when they were idle for long.
+//! Dynamic flows: created by their first packet, expired after an idle timeout.
 //!
 //! A flow is a child of the class's node, found by its digest in a hash table. An idle flow keeps its record, and with
 //! it the finish time that its algorithm remembers: an early return gives no credit. The idle flows are linked through
@@ -29,7 +29,7 @@ use super::table::flags;
 use super::tally::Tally;
 use super::{ClassId, Tree};
 
-/// Flows that a packet of a new one, or a call of `expire_idle`, forgets at most.
+/// Flows that expire at most by one packet of a new flow, or one call of `expire_idle`.
 const FORGOTTEN_AT_ONCE: u32 = 2;
 const EXPIRED_AT_ONCE: u32 = 64;
 
@@ -339,7 +339,7 @@ impl<P> Tree<P> {
         Some(slot)
     }
 
-    /// Forgets up to `most` flows of a class whose time has come: how many it looked at.
+    /// Expires up to `most` flows of a class past their idle timeout; returns the number examined.
     fn forget_idle(&mut self, at: u32, now: Nanos, most: u32) -> u32 {
         for looked_at in 0..most {
             let node = &self.nodes[at as usize];
@@ -378,7 +378,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// Forgets an idle flow.
+    /// Removes an idle flow.
     fn forget(&mut self, at: u32, slot: u32) {
         let node = &mut self.nodes[at as usize];
         let Some(flows) = &mut node.flows else { return };

@@ -23,9 +23,8 @@ impl<P> Tree<P> {
         self.offer(class, flow, len, payload, now, drop)
     }
 
-    /// Accepts a packet into the queue of its class or flow, or hands it back with the reason.
-    /// The length is frozen here: nothing reads it from the payload later. `flow` is the
-    /// digest of its flow, which only classes of flows look at.
+    /// Accepts a packet into the queue of its class or flow, or returns it with the reason. The length is fixed here:
+    /// nothing reads it from the payload later. `flow` is the digest of its flow, which only classes of flows use.
     ///
     /// When the tree is full, packets of the class with the largest excess over its [`room`](crate::room) are evicted,
     /// and go to `discard`; if that is the packet's own class, the packet is rejected, or in a class of flows a packet
@@ -200,7 +199,7 @@ impl<P> Tree<P> {
         Ok(())
     }
 
-    /// The slot of a packet whose class does not have one for all of them.
+    /// Returns the slot of a packet whose class has no common queue.
     #[inline]
     fn slot_of(
         &mut self,
@@ -229,8 +228,8 @@ impl<P> Tree<P> {
         Err(self.reject(class, at, NONE, len, now))
     }
 
-    /// Asks queue management whether a packet may come in. It hears of those for which there is no
-    /// room, too; only one that comes in is marked.
+    /// Asks queue management whether a packet may be enqueued. It also sees packets for which there is no space; only
+    /// an accepted packet is marked.
     fn ask_management(&mut self, at: u32, child: &Child, len: Length, now: Nanos) -> Verdict {
         let queued = child.queued(self.limits_of(at, child));
         let backlog = Backlog {

@@ -88,13 +88,11 @@
 //!
 //! # Active or not
 //!
-//! A class has a place in its parent's order while it has a child that may be served and no
-//! ceiling holds it. It gets its place when the first such child comes, and loses it when a packet
-//! left and was the last, or its ceiling holds it from then on: both while it is the selected
-//! one, as is the whole path to the packet. A class that loses its packets
-//! while it waits (a flush, a removal) keeps its place, and is passed over when its turn
-//! comes; so is one whose last packet queue management drops. Each such step pays for one
-//! loss, so that [`Tree::dequeue`] is O(depth) amortised, in O(1) algorithms.
+//! A class has a place in its parent's order while it has a child that may be served and no ceiling holds it. It gets
+//! its place with the first such child, and loses it when its last packet has left, or its ceiling holds it from then
+//! on: both while it is the selected one, as is the whole path to the packet. A class that loses its packets while it
+//! has a place (a flush, a removal) keeps it, and is skipped at its turn; so is one whose last packet queue management
+//! drops. Each such step pays for one loss, so that [`Tree::dequeue`] is O(depth) amortised, in O(1) algorithms.
 //!
 //! # The head reported to a parent
 //!
@@ -230,8 +228,8 @@ struct Class {
 
 #[derive(Clone, Copy, Debug)]
 enum Body {
-    /// A leaf, its entry in the table of what few queues need, how much it may hold before it
-    /// asks ([`displace`]), and what its room and limits are to be once it was empty ([`wane`]).
+    /// A leaf, its entry in the table of rarely used properties, the amount it may hold before it must check
+    /// ([`displace`]), and its pending room and limits ([`wane`]).
     Leaf {
         config: LeafConfig,
         extra: u32,
@@ -278,13 +276,13 @@ pub struct Tree<P> {
     measure: Measure,
     /// Leaves and classes of flows, by their excess over their own reservation.
     beyond: Beyond,
-    /// Leaves whose room is to be less, and classes that were such.
+    /// Leaves with a pending reduction of room, and classes that were such.
     waning: Vec<u32>,
     /// Which of them was looked at last.
     waned: usize,
     /// Seed of the next queue management that draws numbers.
     seed: u64,
-    /// The node whose flows were looked at last by `expire_idle`.
+    /// The node whose flows were examined last by `expire_idle`.
     expired: u32,
     /// Marks a packet, if it can be marked; whether it was.
     mark: fn(&mut P) -> bool,

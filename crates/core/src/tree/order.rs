@@ -40,7 +40,7 @@ impl Selected {
     }
 }
 
-/// A packet of a plain leaf, for which its order is to be charged.
+/// A packet of a plain leaf, to be charged to its order.
 pub(super) struct Taken<P> {
     pub class: u32,
     pub len: Length,
@@ -187,7 +187,7 @@ impl<A: Scheduler> Ordered<A> {
             .arrived(self.lines.as_mut_slice(), id, length);
     }
 
-    /// The selected child sent so much within its allowance.
+    /// Reports the bytes that the selected child sent within its allowance.
     fn used(&mut self, work: Charge) {
         let lines = self.lines.as_mut_slice();
         if let Some(id) = self.algorithm.select(lines).get() {
@@ -197,7 +197,7 @@ impl<A: Scheduler> Ordered<A> {
 
     /// Charges the selected child, also for the bytes it sent within its allowance, and selects the next child and its
     /// allowance.
-    // By itself: what one algorithm needs takes no registers from the others.
+    // By itself: the needs of one algorithm take no registers from the others.
     #[inline(never)]
     fn charge(
         &mut self,

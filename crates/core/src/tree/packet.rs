@@ -31,7 +31,7 @@ impl Payload for Box<[u8]> {}
 pub struct ClassFlow {
     /// The class.
     pub class: ClassId,
-    /// The digest of the flow, which only classes of flows look at.
+    /// The digest of the flow, which only classes of flows use.
     pub flow: u64,
 }
 
@@ -44,9 +44,9 @@ impl From<ClassId> for ClassFlow {
 
 /// Queues of classes that share a link: the interface from which the program, the simulator and replay release packets.
 pub trait ClassQueue<P> {
-    /// Accepts a packet at time `now` into a class, or hands it back with the reason. `flow` is
-    /// the digest of its flow, which only classes of flows look at. Packets that give way to it
-    /// ([`room`](crate::room)) go to `discard`, all accounted for.
+    /// Accepts a packet at time `now` into a class, or returns it with the reason. `flow` is the digest of its flow,
+    /// which only classes of flows use. Packets evicted for it ([`room`](crate::room)) go to `discard`, after they were
+    /// counted.
     fn enqueue(
         &mut self,
         class: ClassId,
@@ -57,20 +57,20 @@ pub trait ClassQueue<P> {
         discard: impl FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>>;
 
-    /// Hands out the next packet at time `now`; what queue management drops on the way goes
-    /// to `discard`.
+    /// Removes and returns the next packet at time `now`; packets that queue management drops on the way go to
+    /// `discard`.
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId>;
 
-    /// As [`dequeue`](Self::dequeue), with how long each packet waited.
+    /// Like [`dequeue`](Self::dequeue), with the sojourn time of each packet.
     fn dequeue_with_sojourn(
         &mut self,
         now: Nanos,
         discard: impl FnMut(Discarded<P>),
     ) -> Dequeue<Waited<P>, ClassId>;
 
-    /// Accepts packets in their order, each into the class and flow that it names as its owner: how many.
-    /// One that is not accepted goes to `rejected` with the reason, and the next one has its turn. The same
-    /// as a call of [`enqueue`](Self::enqueue) for each, at the same cost.
+    /// Accepts packets in their order, each into the class and flow that it names as its owner; returns their number. A
+    /// rejected one goes to `rejected` with the reason, and the next one follows. Equivalent to a call of
+    /// [`enqueue`](Self::enqueue) for each, at the same cost.
     #[inline]
     fn enqueue_burst(
         &mut self,
@@ -130,7 +130,7 @@ pub trait ClassQueue<P> {
         self.len() == 0
     }
 
-    /// Forgets flows that were idle for long, a bounded number of them.
+    /// Expires flows past their idle timeout, a bounded number of them.
     fn expire_idle(&mut self, now: Nanos);
 
     /// Checks that every count is the sum of its parts, and all else that must hold; for
@@ -138,14 +138,14 @@ pub trait ClassQueue<P> {
     fn invariants(&self) -> Result<(), Violation>;
 }
 
-/// Why a burst of packets has no more of them.
+/// The reason why a burst of packets has no more of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BurstEnd {
     /// It has as many as were asked for.
     Full,
     /// Packets wait, and none may leave before this time.
     NotBefore(Nanos),
-    /// Nothing waits.
+    /// The backlog is empty.
     Empty,
 }
 

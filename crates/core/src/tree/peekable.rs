@@ -1,4 +1,4 @@
-//! A look at the next packet before it is taken.
+//! Inspection of the next packet before it is taken.
 
 use crate::packet::{Dequeue, Packet, Rejected, Stamped, Waited};
 use crate::scheduler::Violation;

@@ -120,7 +120,7 @@ impl<P> Tree<P> {
         self.refresh(at);
     }
 
-    /// How many classes are right below the class of a node.
+    /// Returns the number of classes right below the class of a node.
     fn children_of(&mut self, node: u32) -> Option<&mut u32> {
         let class = self.nodes[node as usize].class;
         match &mut self.classes[class as usize] {
@@ -132,8 +132,7 @@ impl<P> Tree<P> {
         }
     }
 
-    /// A class that came to a slot with all that it has is in the order there from now on, if it has
-    /// something to send and no ceiling of its own holds it.
+    /// Adds a class that moved to a slot to the order there, if it is backlogged and no ceiling of its own holds it.
     fn take_place(&mut self, (at, slot): (u32, u32), now: Nanos) {
         let child = *self.nodes[at as usize].order.child(slot);
         if child.tag.kind == ChildKind::Inner {

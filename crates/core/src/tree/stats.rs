@@ -18,7 +18,7 @@ use super::{Body, Class, ClassId, Tree};
 pub struct ClassStats {
     /// Accepted at enqueue.
     pub accepted: Count,
-    /// Handed out by dequeue.
+    /// Returned by dequeue.
     pub sent: Count,
     /// Waiting now.
     pub queued: Count,
@@ -26,8 +26,8 @@ pub struct ClassStats {
     pub dropped: Count,
     /// Accepted and discarded later: by queue management, a flush or a removal.
     pub discarded: Count,
-    /// Packets that queue management marked; they count where they went, too. One marked as it
-    /// came and, by another management that took the queue over, as it left, counts twice.
+    /// Packets that queue management marked; they also count where they went. One marked at enqueue and, by another
+    /// management that replaced it, at dequeue, counts twice.
     pub marked: u64,
     /// Dynamic flows that there are.
     pub flows: u64,

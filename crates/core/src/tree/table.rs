@@ -232,7 +232,7 @@ impl<P> Tree<P> {
         ceiling.map_or(NONE, |ceiling| self.ceilings.add(ceiling, longest, owner))
     }
 
-    /// An entry of what few queues need, if this one needs it.
+    /// Adds an entry of rarely used properties, if the queue needs one.
     pub(super) fn add_extra(
         &mut self,
         ceiling: Option<Ceiling>,
@@ -268,7 +268,7 @@ impl<P> Tree<P> {
         self.extras.release(extra);
     }
 
-    /// Entry of what few queues need, of a child that is a queue.
+    /// Returns the entry of rarely used properties of a child that is a queue.
     #[inline]
     pub(super) fn extra_of(&self, child: &Child) -> u32 {
         if child.tag.kind == ChildKind::Flow {

@@ -41,7 +41,7 @@ pub struct FlowCount {
 /// The counts of each slot since they were last reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    /// Empty while counting is off. It grows as slots do, from those that the first walk came to.
+    /// Empty while counting is off. It grows as slots do, from those that the first walk reached.
     counts: Vec<FlowCount>,
     on: bool,
 }

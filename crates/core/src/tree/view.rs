@@ -80,7 +80,7 @@ impl<P> Tree<P> {
     }
 }
 
-/// How much there is; nothing of a packet.
+/// Prints sizes, and no packets.
 impl<P> fmt::Debug for Tree<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tree")

@@ -1,4 +1,4 @@
-//! Leaves whose room becomes less while they hold packets.
+//! Leaves whose room is reduced while they hold packets.
 //!
 //! The content of a leaf within its reservation has a guaranteed place, and so has everything that it may come to hold
 //! before it is empty: it may exceed the reservation by more under its former shares than under its present ones. From
@@ -12,7 +12,7 @@ use crate::room::Room;
 
 use super::{Body, Class, ClassId, LeafConfig, Tree, TreeError};
 
-/// Leaves that a call of `expire_idle` looks at.
+/// The number of leaves that a call of `expire_idle` examines.
 const LOOKED_AT_ONCE: usize = 64;
 
 /// The pending reservation and limits of a leaf.

@@ -141,8 +141,7 @@ impl<P> Cbq<P> {
         Ok(empty)
     }
 
-    /// Takes all packets out of a class and counts them as discarded. It keeps its place, and is
-    /// passed over when its turn comes.
+    /// Removes all packets of a class and counts them as discarded. It keeps its place, and is skipped at its turn.
     fn clear(&mut self, id: ClassId) -> Vec<Discarded<P>> {
         core::iter::from_fn(|| self.discard_first(id)).collect()
     }

@@ -19,7 +19,7 @@ pub struct CbqClass {
     /// Whether it may go beyond its rate while the class above, or one that that one
     /// may borrow from in turn, is within its own.
     pub borrow: bool,
-    /// How many packets it may send back to back.
+    /// The number of packets it may send back to back.
     pub bursts: Bursts,
     /// Longest packet of the class; longer ones are rejected at enqueue.
     pub max_length: Length,
@@ -69,7 +69,7 @@ pub enum CbqError {
     /// The parent named has packets of its own.
     #[error("class {0} has packets of its own, so it can have no classes below it")]
     NotInner(ClassId),
-    /// A queue is to be changed where there is none.
+    /// A change of a queue where there is none.
     #[error("class {0} has classes below it and no queue of its own")]
     NotLeaf(ClassId),
     /// All classes below go first.
@@ -81,7 +81,7 @@ pub enum CbqError {
     /// All numbers are in use.
     #[error("there are {max} classes already", max = MAX_ENTITIES)]
     TooManyClasses,
-    /// More would be kept for all classes than the link holds.
+    /// The reservations of all classes would exceed the link's space.
     #[error("room for {packets} packets and {bytes} bytes cannot be kept: the link holds less")]
     Room {
         /// Packets that would be kept.

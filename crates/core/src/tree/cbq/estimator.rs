@@ -1,10 +1,9 @@
 //! The recent use of a class: CBQ's estimator.
 //!
-//! After each packet, the time since the class's last one is compared with the time in which a
-//! class that keeps to its rate would send it. The difference, *idle*, is positive for a class
-//! below its rate; its exponentially weighted average is *avgidle*, and a class whose avgidle
-//! is not positive is *overlimit* until so much time has passed that its next packet brings
-//! avgidle back to zero:
+//! After each packet, the time since the class's last one is compared with the time in which a class that keeps to its
+//! rate would send it. The difference, *idle*, is positive for a class below its rate; its exponentially weighted
+//! average is *avgidle*, and a class whose avgidle is not positive is *overlimit* until enough time has passed that its
+//! next packet brings avgidle back to zero:
 //!
 //! ```text
 //! idle    = end of this packet - end of the last one - length / rate of the class
@@ -20,9 +19,9 @@
 //! (S. Floyd, V. Jacobson: Link-sharing and Resource Management Models for Packet
 //! Networks, IEEE/ACM Transactions on Networking 3(4), 1995, Appendix A; K. Cho's ALTQ, 1998.)
 //!
-//! Where ALTQ counts microseconds in 32 bits, and therefore takes a class that was idle for
-//! two seconds for one that was idle for ever, this counts 2^-32 ns in 128 bits: packets of
-//! any length at any rate, for 584 years, with no case apart.
+//! Where ALTQ counts microseconds in 32 bits, and therefore takes a class that was idle for two seconds for one that
+//! has always been idle, this counts 2^-32 ns in 128 bits: packets of any length at any rate, for 584 years, with no
+//! case apart.
 //!
 //! A second difference: the average forgets a thirty-second part of credit or debt with each packet, which takes a
 //! class off its rate, by a percent or two, wherever avgidle is not zero in the mean. So the part that it forgets
@@ -94,8 +93,8 @@ impl Pace {
     }
 }
 
-/// How many packets a class may send back to back: after a silence, and after it was
-/// suspended. In packets of [`Bursts::packet`].
+/// The number of packets a class may send back to back: after a silence, and after a suspension. In packets of
+/// [`Bursts::packet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
     /// After a silence: 1 to [`Bursts::MOST`].
@@ -147,9 +146,9 @@ pub(super) struct Estimator {
     /// The part that the average forgot and that was not made up for: credit, or if below zero debt.
     forgotten: Fine,
     last_length: Option<Length>,
-    /// Until when it is overlimit, but for a suspension.
+    /// The time until which it is overlimit, apart from a suspension.
     undertime: Option<Fine>,
-    /// By how much a suspension is longer.
+    /// The amount by which a suspension is longer.
     suspended: Fine,
 }
 
@@ -198,8 +197,8 @@ impl Estimator {
         };
     }
 
-    /// A packet of the class, or of one below it, is handed out at `now` and will have left
-    /// the link at `end`.
+    /// Records a packet of the class, or of one below it, that is dequeued at `now` and will have left the link at
+    /// `end`.
     pub(super) fn sent(&mut self, now: Nanos, end: Fine, len: Length) {
         let packet = self.pace.of(len);
         let idle = end - self.last - packet;

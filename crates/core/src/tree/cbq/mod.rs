@@ -53,12 +53,10 @@
 //!   borrow is within its rate again: they stand in a heap by that time, which [`dequeue`](Cbq::dequeue) returns if no
 //!   class may send. [`Cbq::with_timer`] has ALTQ's timer for comparison: with ticks of 10 ms, a class sends no more
 //!   than a burst every 20 ms while nothing else happens (Section 3.2).
-//! * A class that may not borrow is held to its rate within a percent. ALTQ's estimator, which
-//!   forgets, and its suspensions, which are meant for a coarse timer, have it a few
-//!   percent off; `estimator.rs` says how.
+//! * A class that may not borrow is held to its rate within a percent. With ALTQ's estimator, which forgets, and its
+//!   suspensions, which are meant for a coarse timer, it is a few percent off; `estimator.rs` explains it.
 //! * Times have no least unit that matters.
-//! * The root is never beyond its rate: it is the link, whose owner asks for a packet
-//!   only when it is free.
+//! * The root is never beyond its rate: it is the link, whose owner dequeues a packet only when it is free.
 //! * A class that owes bytes to the round robin pays them off, and suspended and empty
 //!   classes take no part in it.
 
@@ -124,7 +122,7 @@ struct Queue {
     queue: PacketList,
     queued: Count,
     aqm: Aqm,
-    /// Bytes of its turn that are left, and how many a turn has.
+    /// The rest of its turn in bytes, and the bytes of a turn.
     allocation: i64,
     quantum: i64,
     place: Place,
@@ -197,10 +195,9 @@ impl Class {
 
 /// The packets of one link in the order of CBQ.
 ///
-/// `P` is the caller's packet or handle; it is looked into only to mark it. One slab holds all
-/// packets. Accepting a packet costs O(depth); handing one out the same and O(log n) in the
-/// classes that are suspended, and a look at each class that is beyond its rate and
-/// waits for the cutoff to rise, or for a lender that is within its rate again.
+/// `P` is the caller's packet or handle; it is accessed only to mark it. One slab holds all packets. Accepting a packet
+/// costs O(depth); dequeuing one the same plus O(log n) in the suspended classes, and a visit of each class that is
+/// beyond its rate and needs a higher cutoff, or a lender that is within its rate again.
 #[derive(Clone)]
 pub struct Cbq<P> {
     link: Rate,
@@ -333,10 +330,9 @@ impl<P> Cbq<P> {
         self.offer(class, len, payload, now, drop)
     }
 
-    /// Accepts a packet into a leaf's queue, or hands it back with the reason. The length is
-    /// frozen here: nothing reads it from the payload later. When the link is full, packets of the
-    /// leaf that holds most beyond its own [room](crate::room) give way and go to `discard`; if
-    /// that is the packet's own, it is rejected.
+    /// Accepts a packet into a leaf's queue, or returns it with the reason. The length is fixed here: nothing reads it
+    /// from the payload later. When the link is full, packets of the leaf with the largest excess over its own
+    /// [room](crate::room) are evicted and go to `discard`; if that is the packet's own, it is rejected.
     pub fn offer(
         &mut self,
         class: ClassId,
@@ -416,8 +412,8 @@ impl<P> Cbq<P> {
         Ok(())
     }
 
-    /// Hands out the next packet at time `now`; what queue management drops on the way goes to
-    /// `discard`, once all is accounted for.
+    /// Removes and returns the next packet at time `now`; packets that queue management drops on the way go to
+    /// `discard`, after all counts are complete.
     pub fn dequeue(
         &mut self,
         now: Nanos,
@@ -426,8 +422,7 @@ impl<P> Cbq<P> {
         self.next(now, discard, |(_, payload)| payload)
     }
 
-    /// As [`dequeue`](Self::dequeue), with how long each packet waited: the time at which it came is stored
-    /// with it in any case.
+    /// Like [`dequeue`](Self::dequeue), with the sojourn time of each packet: its arrival time is stored in any case.
     pub fn dequeue_with_sojourn(
         &mut self,
         now: Nanos,
@@ -493,7 +488,7 @@ impl<P> Cbq<P> {
         }
     }
 
-    /// Takes the first packet of a leaf: when it came, its length, itself.
+    /// Removes the first packet of a leaf: returns its arrival time, its length and itself.
     fn take(&mut self, class: u32) -> Option<(Nanos, Length, P)> {
         let leaf = &mut self.classes[class as usize].leaf;
         let (len, (since, payload)) = leaf.queue.pop_front(&mut self.slab)?;
@@ -583,7 +578,7 @@ impl<P: Payload> Cbq<P> {
     }
 }
 
-/// No more room than the leaf's limits allow for.
+/// Limits the leaf's room to its limits.
 fn within_limits(leaf: LeafConfig) -> LeafConfig {
     LeafConfig {
         room: leaf.room.within(leaf.limits.clamped()),

@@ -2,7 +2,7 @@
 //!
 //! A leaf may send while it is within its rate. Beyond it, it may send while it can borrow: from the nearest class
 //! above that is within its own rate, through classes that may borrow themselves. *Top-level* link sharing (Floyd and
-//! Jacobson 1995, Section 5) keeps a class from borrowing where another has a better right, without a look at all
+//! Jacobson 1995, Section 5) keeps a class from borrowing where another has precedence, without an examination of all
 //! classes: no class borrows from above the level `cutoff`. The level is a guess. An arriving packet whose class is
 //! within its rate lowers it to that class, one whose class can borrow lowers it to the lender, and it rises when no
 //! class below it may send.
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 /// Whether a leaf may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum May {
-    /// Yes, if need be on what this class has left.
+    /// Yes, if need be on unused rate of this class.
     Send { lender: Option<u32> },
     /// Not while the cutoff is below its lender.
     NotYet,
@@ -34,8 +34,8 @@ pub(super) struct Turn {
 }
 
 impl<P> Cbq<P> {
-    /// The leaf whose turn it is. O(1) as a rule; O(levels * active classes) where many are
-    /// overlimit and not suspended.
+    /// Returns the leaf whose turn it is. O(1) as a rule; O(levels * active classes) if many are overlimit and not
+    /// suspended.
     pub(super) fn next_turn(&mut self, now: Nanos) -> Option<Turn> {
         while let Some(class) = self.sleepers.pop(now) {
             self.join(class);

@@ -40,7 +40,7 @@ impl Sleepers {
         }
     }
 
-    /// A class whose suspension is over at `now`, which is no longer suspended. O(log n).
+    /// Removes and returns a class whose suspension is over at `now`. O(log n).
     pub(super) fn pop(&mut self, now: Nanos) -> Option<u32> {
         let &Reverse((until, class)) = self.until.peek()?;
         if until > now {

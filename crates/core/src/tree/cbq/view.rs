@@ -26,7 +26,7 @@ impl<P> Cbq<P> {
     }
 }
 
-/// How much there is; nothing of a packet.
+/// Prints sizes, and no packets.
 impl<P> fmt::Debug for Cbq<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cbq")
