@@ -253,8 +253,8 @@ fn of_flows(algorithm: Algorithm, number: u32, reserved: bool) -> (Tree<u32>, Cl
     (tree, class)
 }
 
-/// Makes flows by their first packets: what an idle one takes, with tables that grew or that were
-/// `reserved`, and how long making one does.
+/// Creates flows by their first packets: measures the memory of an idle one, with tables that grew or that were
+/// `reserved`, and the time to create one.
 fn flows(algorithm: Algorithm, number: u32, reserved: bool) {
     let put = |tree: &mut Tree<u32>, class: ClassId, n: u32| {
         let digest = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);

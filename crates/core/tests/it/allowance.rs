@@ -11,7 +11,7 @@ const LONGEST: u32 = 1500;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The selected entity sends so much, and has so much to send next.
+    /// The selected entity sends this amount, and its next packet has this length.
     Send(u32, Option<u32>),
     Backlogged(usize),
     Change(usize, u32),
@@ -109,7 +109,7 @@ impl<A: Scheduler + Debug> Rig<A> {
     }
 }
 
-/// Returns how many packets were sent within an allowance.
+/// Returns the number of packets sent within an allowance.
 fn compare<A: Scheduler + Debug + Clone>(
     algorithm: A,
     weights: &[u32],

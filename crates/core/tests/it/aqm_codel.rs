@@ -1,4 +1,4 @@
-//! CoDel does what RFC 8289 says, packet by packet.
+//! CoDel follows RFC 8289, packet by packet.
 
 use fairlane_core::aqm::{AqmError, Backlog, Codel, CodelConfig, CodelParameters, Verdict};
 use fairlane_core::random::splitmix64;
@@ -246,7 +246,7 @@ fn the_random_traffic_makes_rows_of_drops_begin_and_end() {
     assert_eq!(expected, found);
 }
 
-/// Drop times of a queue whose delay stands from time 0 on, asked every microsecond.
+/// Returns the drop times of a queue with a standing delay from time 0 on, checked every microsecond.
 fn drops(codel: &mut Codel, from: u64, until: u64) -> Vec<u64> {
     (from..until)
         .step_by(1000)

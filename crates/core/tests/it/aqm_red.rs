@@ -1,4 +1,4 @@
-//! RED does what Floyd and Jacobson's formulas say, in fixed point.
+//! RED follows Floyd and Jacobson's formulas, in fixed point.
 
 use fairlane_core::aqm::{
     AqmError, Backlog, Measure, Probability, Red, RedConfig, RedParameters, Verdict, red,
@@ -294,7 +294,7 @@ fn a_packet_that_an_empty_queue_rejects_does_not_end_its_idle_time() {
 fn a_queue_that_is_not_empty_was_not_idle() {
     let mut red = settled(RedParameters::default(), packets(12));
     red.emptied(Nanos::ZERO);
-    // It filled again from elsewhere: a change of class, a queue handed over.
+    // It was refilled from elsewhere: a change of class, a transferred queue.
     let _ = red.arriving(Nanos::from_millis(1000), packets(12), length(1000));
     assert!(average(&red) > 11.9);
     // And the idle time is over: it is not counted later.
@@ -438,8 +438,7 @@ proptest! {
                     expected *= (1.0 - weight).powf(micros as f64 / 1000.0);
                 }
             }
-            // Each of up to 80 decays is right to 10^-6; what rounding down loses adds
-            // up to at most 2^-32 / w.
+            // Each of up to 80 decays is right to 10^-6; the loss by rounding down adds up to at most 2^-32 / w.
             let tolerance = 8e-5 * expected + 1.0 / 65_536.0;
             prop_assert!(
                 (average(&red) - expected).abs() <= tolerance,

@@ -274,7 +274,7 @@ type Algorithm = fn(&Terms, Slot) -> Wfi;
 
 const IN_ORDER: [Algorithm; 4] = [|terms, _| wf2q_plus(terms), gfq, qfq, s_kps];
 
-/// Equal but for rounding in the last digits.
+/// Returns whether both are equal except for rounding in the last digits.
 fn about(left: Work, right: Work) -> bool {
     (left.bytes() - right.bytes()).abs() <= 1e-9 * right.bytes().max(1.0)
 }

@@ -90,8 +90,8 @@ impl Certify {
 
 /// An algorithm that writes each arrival and departure as a line.
 ///
-/// The arrival of a packet behind others is written when it becomes the first: no algorithm of timestamps hears of it
-/// before.
+/// The arrival of a packet behind others is recorded when it becomes the first: algorithms with timestamps are not
+/// notified of it before.
 struct Recorded {
     algorithm: Qfq,
     flows: usize,

@@ -171,7 +171,7 @@ fn drr_shares_follow_a_new_weight_from_the_next_round_on() {
             for (a, b) in [(0, 1), (1, 2), (2, 0)] {
                 let [phi_a, phi_b] = [a, b].map(|flow| u64::from(offers[flow].weight));
                 let apart = (served[a] * phi_b).abs_diff(served[b] * phi_a);
-                // A quantum, what one turn may leave unsent, and what another took over.
+                // One quantum, the rest of one turn, and the excess of another.
                 let bound = unit * phi_a * phi_b + 1500 * (phi_a + phi_b);
                 assert!(apart < bound, "{old} to {new}: {served:?}");
             }
@@ -208,7 +208,7 @@ fn a_refused_change_leaves_the_running_schedule_as_it_was() {
                 panic!("{refusal:?}");
             };
             assert_eq!(max, length(1));
-            // The longest there is, so that a caller knows what would be accepted.
+            // The longest possible, so that a caller knows which packets would be accepted.
             let longest = FlowConfig {
                 max_length: queued,
                 ..config(1, 1)
@@ -482,15 +482,15 @@ fn there_is_room_for_all_flow_numbers_and_not_for_one_more() {
         assert!(ends.remove(&next(&mut link).owner));
     }
     assert!(ends.is_empty());
-    // A number that is given back is handed out again.
+    // A released number is assigned again.
     let given_back = FlowId::new(1 << 23);
     link.remove_flow(given_back, |_| ()).unwrap();
     assert_eq!(link.add_flow(flow), Ok(given_back));
     assert_eq!(link.add_flow(flow), Err(ChangeError::TooManyFlows));
 }
 
-/// Some of forty equal flows go idle ahead of V, gain weight and so another group, and send again. A flow that forgot
-/// its lead would be served before a flow that waits, and V would exceed Theorem 4 by a packet of each.
+/// Some of forty equal flows go idle ahead of V, gain weight and so another group, and send again. A flow that lost its
+/// lead would be served before a backlogged flow, and V would exceed Theorem 4 by a packet of each.
 #[test]
 fn idle_flows_that_gain_weight_keep_their_lead() {
     fn test<A: Scheduler>(algorithm: A, changing_first: bool) -> bool {

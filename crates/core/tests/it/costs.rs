@@ -102,13 +102,13 @@ fn the_order_of_costs_is_that_of_packets_at_any_size() {
     }
 }
 
-/// A flow of requests, and how far its estimates are off.
+/// A flow of requests, and the error of its estimates.
 #[derive(Clone, Copy, Debug)]
 struct Tenant {
     weight: u32,
     /// Largest true cost and estimate.
     most: u32,
-    /// A request is estimated up to so much too low, or too high.
+    /// A request is estimated up to this much too low, or too high.
     error: u32,
     /// Requests in flight, at most.
     in_flight: u32,

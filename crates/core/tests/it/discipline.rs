@@ -1,4 +1,4 @@
-//! Queues of whichever discipline: the same calls, and what only a tree can do.
+//! Queues of either discipline: the same calls, and the ones that only a tree supports.
 
 use crate::support::{Random, length, weight};
 use fairlane_core::aqm::{AqmConfig, CodelConfig};

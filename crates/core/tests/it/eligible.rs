@@ -678,7 +678,7 @@ fn beside_gps<const ELIGIBLE: bool>(weights: &[u32], lengths: &[u32], one_in: u3
             fluids.served(bytes);
             sent[flow] += f64::from(bytes);
             for flow in 0..weights.len() {
-                // Both of Bennett and Zhang's bounds, and what rounding may add.
+                // Both of Bennett and Zhang's bounds, plus rounding.
                 let behind = fluids.served[flow] - sent[flow];
                 assert!(
                     behind < f64::from(longest) + 1.0,
@@ -721,9 +721,8 @@ fn every_packet_is_the_one_that_the_fluid_server_finishes_first() {
     }
 }
 
-/// While a long packet is sent, GPS is done with two short ones that come one after the
-/// other, each alone in its flow: each starts when it came, and not when the one before
-/// it finished.
+/// While a long packet is sent, GPS is done with two short ones that come one after the other, each alone in its flow:
+/// each starts at its arrival, and not at the finish of the one before.
 #[test]
 fn a_flow_that_was_idle_in_the_fluid_server_starts_again() {
     let mut link = scheduler(Wf2q::new());

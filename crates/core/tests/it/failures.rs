@@ -66,7 +66,7 @@ impl<A: Scheduler> Bare<A> {
         bare
     }
 
-    /// A packet came for an entity that had none, or had some.
+    /// Records a packet for an entity that had none, or had some.
     fn arrive(&mut self, index: usize, bytes: u32) {
         let bytes = length(bytes).into();
         self.algorithm

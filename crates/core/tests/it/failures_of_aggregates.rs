@@ -246,8 +246,7 @@ fn removing_a_flow_of_the_aggregate_in_service_adds_nothing_to_its_budget() {
                 let of = service.aggregate;
                 let missing = if of == smaller { packet_of(gone) } else { 0 };
                 assert_eq!(service.charged, service.budget, "{}", A::NAME);
-                // The place that it had stands, and perhaps the next one, if its turn
-                // had not come by then.
+                // Its present place remains, and perhaps the next one, if its turn had not come before the change.
                 let least = full[of] - missing;
                 let at_first = places[of] < 2 && service.budget == full[of];
                 assert!(
@@ -316,7 +315,7 @@ fn a_maximum_may_change_while_its_aggregate_is_in_service() {
             }
             let flow = FlowId::new(flow);
             link.change_flow(flow, config(1, 65_535)).unwrap();
-            // In its place a long packet may now be the first.
+            // Its first packet may now be a long one.
             link.flush_flow(flow, |_| ()).unwrap();
             let mut packets = link.len() as usize;
             for packet in 0..3 {
@@ -528,8 +527,8 @@ fn hundreds_of_flows_come_and_go_while_tens_move_between_full_aggregates() {
     for_every_plus!(test);
 }
 
-/// A flow that is added or removed while an aggregate is in service does not change what
-/// virtual time its packets before took.
+/// A flow that is added or removed while an aggregate is in service does not change the virtual time of its earlier
+/// packets.
 #[test]
 fn virtual_time_goes_by_the_weights_there_were_when_the_link_worked() {
     let mut link = scheduler(Plus::<Qfq>::default());

@@ -118,8 +118,8 @@ fn flows_whose_packets_became_longer_are_within_the_bounds_for_those() {
     for_every_fair_algorithm!(test);
 }
 
-/// A flow that came back started at virtual time 0, before all others, and had the link
-/// to itself until it had made up for its absence.
+/// A flow that returned started at virtual time 0, before all others, and had the link to itself until it had made up
+/// for its absence.
 #[test]
 fn a_flow_that_comes_back_does_not_keep_the_others_waiting() {
     fn test<A: Scheduler + Clone>(algorithm: A, bound: Bound) {

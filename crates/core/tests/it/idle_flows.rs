@@ -34,7 +34,7 @@ fn share_alike<A: Scheduler>(link: &mut PacketScheduler<A, ()>, weights: [u32; 2
         wfi.serve(flow, packet.len.get());
         served[flow] += u64::from(packet.len.get());
         if A::NAME == <Drr>::NAME {
-            // A quantum, what one turn may leave unsent, and what another took over.
+            // One quantum, the rest of one turn, and the excess of another.
             let quanta = [0, 1].map(|flow| served[flow] * u64::from(weights[1 - flow]));
             let quantum =
                 u64::from(MTU.div_ceil(weights[0].min(weights[1])) * weights[0] * weights[1]);
@@ -202,9 +202,8 @@ fn an_order_does_not_depend_on_where_virtual_time_starts_or_wraps() {
     }
 }
 
-/// Two flows of the same share, of which one sent a packet once: when either comes back
-/// next, what then leaves is the same. V goes round its circle more than twice, so that
-/// the old F lies now behind V and now, by the look of it, before V.
+/// Two flows of the same share, of which one sent a packet once: when either returns next, the departures are the same.
+/// V goes round its circle more than twice, so that the old F lies now behind V and now, by the look of it, before V.
 #[test]
 fn a_finish_time_of_long_ago_does_not_count() {
     // Early and late in a quarter of the circle.

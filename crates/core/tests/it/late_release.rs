@@ -1,10 +1,9 @@
-//! The network of Fig. 8 of the QFQ report, two links of 10 Mbit/s one after the other: the delays of flows
-//! under S-KPS whose slots are released as they end, as the report has it, and as they begin.
+//! The network of Fig. 8 of the QFQ report, two links of 10 Mbit/s one after the other: the delays of flows under S-KPS
+//! whose slots are released as they end, as in the report, and as they begin.
 //!
-//! The report leaves much open. The assumptions are those of the laboratory's experiment `qfq-ns2`, so that
-//! both have the same figures: packets of 200 bytes, weights by rates (units of 8 kbit/s), two flows of
-//! best effort that cross both links and share nine tenths of the remaining rate, and equal flows that begin
-//! in turns.
+//! The report leaves much open. The assumptions are those of the laboratory's experiment `qfq-ns2`, so that both have
+//! the same figures: packets of 200 bytes, weights by rates (units of 8 kbit/s), two flows of best effort that cross
+//! both links and share nine tenths of the remaining rate, and equal flows that begin one after the other.
 
 use crate::support::{Random, config, length};
 use fairlane_core::sched::{Drr, Qfq, SKps, Wf2qPlus};

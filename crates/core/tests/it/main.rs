@@ -1,4 +1,4 @@
-//! The core from outside, in one binary: what tests share is compiled once.
+//! The core's tests of its public API, in one binary: shared code is compiled once.
 
 #[macro_use]
 mod support;

@@ -76,8 +76,8 @@ fn qfq_bears_that_all_weights_fall_one_after_the_other() {
     drive(Plus::<Qfq>::new(NonZeroU32::MIN), &operations);
 }
 
-/// A lighter sum of weights had put the flow into a coarser group, of which its finish time
-/// still was when it came back to a finer one.
+/// A lighter sum of weights had put the flow into a coarser group, which its finish time still belonged to when it
+/// returned to a finer one.
 #[test]
 fn the_finish_time_of_another_group_does_not_break_the_order() {
     let of = |weight, max_length| Config {

@@ -14,7 +14,7 @@ use fairlane_testkit::numbers::config;
 /// Flows and their arrivals.
 pub(crate) struct Schedule {
     offers: Vec<Offer>,
-    /// When, which flow, how many bytes; in order.
+    /// Time, flow and bytes; in order.
     arrivals: Vec<(u64, usize, u32)>,
     /// The burst with which each flow returns at once when its last packet is taken.
     returns: Vec<Vec<u32>>,

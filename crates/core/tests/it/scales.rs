@@ -29,8 +29,8 @@ macro_rules! for_every_exact_algorithm {
     };
 }
 
-/// And on each whose timestamps are rounded, but for WFQ and WF2Q, whose fluid server divides by whatever
-/// sum of weights is backlogged.
+/// And on each whose timestamps are rounded, except for WFQ and WF2Q, whose fluid server divides by the sum of the
+/// backlogged weights, whatever it is.
 macro_rules! for_every_rounding_algorithm {
     ($test:ident($($arguments:tt)*)) => {
         $test(Wf2qPlus::new(), $($arguments)*);

@@ -9,7 +9,7 @@ use fairlane_core::bounds::{self, Slot, Terms, Transmit};
 use fairlane_core::sched::{Drr, Fifo, Gfq, Qfq, SKps};
 use fairlane_core::{FlowId, Scheduler};
 
-/// Sets of flows, with how many packets to serve.
+/// Returns sets of flows, with the number of packets to serve.
 fn sets_of_flows() -> Vec<(&'static str, Vec<Offer>, usize)> {
     let mut random = Random(7);
     // As many of each order of magnitude.
@@ -130,11 +130,10 @@ fn s_kps_keeps_every_flow_within_the_worst_case_fair_index_of_qfq() {
     keeps_within_the_index(SKps::new);
 }
 
-/// B-WFI^k < phi (2 sigma_i + L) + 2 (1 - phi) L_k, for every flow at every packet: S is at
-/// most sigma_i + L_k / phi after V, less what V did meanwhile, as for QFQ; and V is at most
-/// L after the rounded F of a packet, which is less than sigma_i + l / phi after S. No
-/// other number of slots would do: lengths of all kinds bring F just before and just
-/// after the end of a slot.
+/// B-WFI^k < phi (2 sigma_i + L) + 2 (1 - phi) L_k, for every flow at every packet: S is at most sigma_i + L_k / phi
+/// after V, less the advance of V meanwhile, as for QFQ; and V is at most L after the rounded F of a packet, which is
+/// less than sigma_i + l / phi after S. No other number of slots would do: lengths of all kinds bring F just before and
+/// just after the end of a slot.
 #[test]
 fn gfq_keeps_every_flow_within_the_worst_case_fair_index() {
     let mut nearest = 0.0f64;

@@ -253,7 +253,7 @@ fn a_class_flushed_while_it_waits_is_passed_over_once_and_stalls_nobody() {
                 tree.flush(class, Nanos::ZERO, |_| left -= 1).unwrap();
                 check(&tree);
             }
-            // One of those that were flushed comes back in its place.
+            // One of the flushed leaves gets packets again.
             let back = leaves[round % 16];
             tree.enqueue(back, 0, length(1500), 9, Nanos::ZERO).unwrap();
             for _ in 0..left + 1 {
@@ -317,7 +317,7 @@ fn flushed_queues_under_algorithms_that_follow_packets_leave_no_places() {
     }
 }
 
-/// A packet is marked before it is handed over, and once.
+/// A packet is marked before it is returned, and once.
 #[test]
 fn a_packet_is_marked_once_and_leaves_marked() {
     let mut tree: Tree<Marked> = tree(Algorithm::Qfq);

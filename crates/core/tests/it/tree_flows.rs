@@ -1,4 +1,4 @@
-//! Dynamic flows: made by a packet, forgotten when idle, bounded in number.
+//! Dynamic flows: created by a packet, expired when idle, bounded in number.
 
 use crate::support::{Random, length, weight};
 use fairlane_core::Dequeue;
@@ -220,7 +220,7 @@ fn beyond_the_most_flows_the_longest_idle_one_goes() {
     put(&mut tree, class, 5, 30);
     let stats = tree.stats(class).unwrap();
     assert_eq!((stats.flows, stats.overflowed), (4, 3));
-    // The common flow is never forgotten, and is there when it is needed again.
+    // The common flow never expires, and exists when it is needed again.
     assert_eq!(take(&mut tree, 30), Some(5));
     tree.expire_idle(Nanos(1 << 60));
     assert_eq!(count(&tree, class), 1);

@@ -37,7 +37,7 @@ fn link(algorithm: Algorithm, packets: u32) -> Tree<u64> {
     Tree::new(algorithm, None, limits)
 }
 
-/// Puts a packet in: whether it was accepted, and whose packets gave way.
+/// Enqueues a packet; returns whether it was accepted, and the classes of evicted packets.
 fn put(
     tree: &mut Tree<u64>,
     class: ClassId,
@@ -85,7 +85,7 @@ fn a_class_within_its_own_room_loses_nothing_however_many_fill_the_link() {
             );
         }
         let (outcome, gone) = put(&mut tree, voice, 0, 100, 10);
-        // Beyond its own it is one of many, of whom none holds so little.
+        // Beyond its own it is one of many, none of which holds so little.
         assert_eq!((outcome, gone.len()), (Ok(()), 1), "{algorithm}");
         let stats = tree.stats(voice).unwrap();
         assert_eq!((stats.dropped.packets, stats.discarded.packets), (0, 0));
@@ -226,7 +226,7 @@ fn more_than_the_link_holds_cannot_be_kept_and_what_is_given_back_can() {
     assert!(tree.change_leaf(one, leaf(6), Nanos::ZERO).is_err());
     tree.remove(two, |_| {}).unwrap();
     tree.change_leaf(one, leaf(10), Nanos::ZERO).unwrap();
-    // No more than its limits is kept for a queue.
+    // No more than its limits is reserved for a queue.
     let short = LeafConfig {
         limits: Limits {
             packets: 4,
@@ -259,8 +259,8 @@ fn hosts(most: u32, own: Room, each: Room) -> FlowsConfig {
     }
 }
 
-/// Sends a burst of 20 packets, and then one each millisecond as one leaves, so that each waits 20 ms: how many CoDel
-/// drops of 2,000.
+/// Sends a burst of 20 packets, and then one each millisecond as one leaves, so that each waits 20 ms; returns the
+/// number that CoDel drops of 2,000.
 fn codel_drops(add: impl Fn(&mut Tree<u64>) -> ClassId) -> usize {
     let mut tree = link(Algorithm::Qfq, 300);
     let class = add(&mut tree);
@@ -367,7 +367,7 @@ fn a_flow_has_room_once_another_is_forgotten() {
     for flow in 0..3 {
         put(&mut tree, class, flow, 100, flow).0.unwrap();
     }
-    // All are idle, and the first two are forgotten; so there is room for the third.
+    // All are idle, and the first two expire; so there is room for the third.
     while let Dequeue::Packet(_) = tree.dequeue(Nanos::ZERO, |_| {}) {}
     let put_at = |tree: &mut Tree<u64>, flow, now| {
         let outcome = tree.enqueue(class, flow, length(1500), flow, Nanos(now));
@@ -440,7 +440,7 @@ fn a_light_flow_keeps_its_place_and_its_room_among_newcomers_without_end() {
                     lost, 0,
                     "{algorithm}, {most} flows, one packet in {every} ms"
                 );
-                // A round of all flows, and what algorithms round to.
+                // A round of all flows, and the rounding of the algorithms.
                 let round = 4 * (u64::from(most) + 1);
                 assert!(longest <= round, "{algorithm}, {most} flows: {longest} ms");
             }
@@ -456,7 +456,7 @@ fn a_leaf_keeps_the_room_that_it_had_until_it_was_empty_once() {
     for n in 0..8 {
         put(&mut tree, voice, 0, 1500, n).0.unwrap();
     }
-    // It is to have two, and holds eight, all of which were promised a place, and two more.
+    // Its new reservation is two; it holds eight, all with a guaranteed place, and two more.
     tree.change_leaf_when_empty(voice, leaf(2), Nanos::ZERO)
         .unwrap();
     tree.invariants().unwrap();
@@ -545,7 +545,7 @@ fn a_flow_that_has_room_keeps_it_when_its_class_is_changed() {
         while let Dequeue::Packet(_) = tree.dequeue(now, |_| {}) {}
         tree.expire_idle(now);
     };
-    // There is room for one. 1 has it, and is forgotten; then 2 has it, which is still there.
+    // There is room for one. Flow 1 has it, and expires; then flow 2 has it, which still exists.
     for flow in [1, 2] {
         put_at(&mut tree, flow, 0).unwrap();
     }

@@ -85,7 +85,7 @@ fn a_leaf_has_its_part_of_its_parents_part() {
                     "{outer} over {inner}: {sent} of {all}, not {share}"
                 );
             }
-            // Another weight in the middle moves what lies below it.
+            // Another weight in the middle changes the classes below it.
             busy.tree.change(second, class(12), Nanos::ZERO).unwrap();
             busy.serve(200, &leaves);
             let sent = busy.serve(4_000, &leaves);

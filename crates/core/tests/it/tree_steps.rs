@@ -148,7 +148,7 @@ fn a_class_removed_in_steps_leaves_what_a_removal_leaves_and_no_step_looks_at_mo
                 Some(removed) => break removed,
                 None => assert_eq!(left, 0),
             }
-            // Some of them are forgotten meanwhile.
+            // Some of them expire meanwhile.
             now += usual.forget_after;
             in_steps.expire_idle(now);
             if check_is_due(4) {

@@ -130,8 +130,8 @@ impl Payload for Marks {
     }
 }
 
-/// Sends packets that waited for too long from a leaf with CoDel: how many were sent with a mark, and how
-/// many dropped.
+/// Sends packets that waited too long from a leaf with CoDel; returns the number sent with a mark, and the number
+/// dropped.
 fn marked_and_dropped(mut tree: Tree<Marks>) -> (u32, u32) {
     let parameters = CodelParameters {
         target: Nanos::from_micros(1),

@@ -59,7 +59,7 @@ impl Link {
         }
     }
 
-    /// Hands out the next packet: its flow, length and time of arrival. It is sent when the clock has
+    /// Removes and returns the next packet: its flow, length and time of arrival. It is sent when the clock has
     /// advanced by its length.
     fn take(&mut self) -> Option<(FlowId, u64, u64)> {
         let packet = self.scheduler.dequeue()?;
@@ -71,7 +71,7 @@ impl Link {
     }
 }
 
-/// The next packet of the class arrives when the last one is handed out, so that it always has one to send.
+/// The next packet of the class arrives when the last one leaves the scheduler, so that the class is always backlogged.
 #[test]
 fn wf2q_leaves_a_class_with_one_packet_at_a_time_behind_without_limit() {
     let case = Case {

@@ -37,7 +37,7 @@ fn a_class_may_be_removed_while_it_waits_and_its_number_given_to_another() {
     }
 }
 
-/// A class like others, but for a change.
+/// Returns a class like others, except for a change.
 fn with(change: fn(&mut CbqClass)) -> CbqClass {
     let mut config = class(5);
     change(&mut config);

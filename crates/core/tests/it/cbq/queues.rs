@@ -1,4 +1,4 @@
-//! What waits: limits, queue management, flushes, and counts of all.
+//! Backlogs: limits, queue management, flushes, and counts of all.
 
 use fairlane_core::aqm::{AqmConfig, RedConfig, RedParameters};
 use fairlane_core::room::Room;

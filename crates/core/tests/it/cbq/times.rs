@@ -139,7 +139,7 @@ fn the_slowest_class_the_longest_packet_and_the_end_of_time_do_no_harm() {
         let ideal = 200 * 524_280_000_000_000u128 / 1000 * u128::from(1_000 / share);
         let off = now.0 as f64 / ideal as f64;
         assert!((0.85..1.01).contains(&off), "{off} of the time at its rate");
-        // And at the end of time nothing overflows: a class may then wait for ever.
+        // And at the end of time nothing overflows: the suspension of a class may then never end.
         for at in [u64::MAX - 1, u64::MAX, 0, u64::MAX] {
             for n in 0..40 {
                 cbq.enqueue(class, Length::MAX, n, Nanos(at)).unwrap();

@@ -15,7 +15,7 @@ pub(crate) use fairlane_testkit::numbers::{config, length, scheduler, weight};
 use fairlane_testkit::{check_is_due, long_tests};
 use proptest::prelude::ProptestConfig;
 
-/// PROPTEST_CASES, or a few cases, or [more](times) where tests are to be long: up to four times as many.
+/// PROPTEST_CASES, or a few cases, or [more](times) if tests are to be long: up to four times as many.
 pub(crate) fn some_cases(few: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     match env::var_os("PROPTEST_CASES") {

@@ -100,8 +100,8 @@ impl<D: Definition> Reference<D> {
         self.jump();
     }
 
-    /// The second term of Eq. 3, with rounded start times. V is compared without its
-    /// fraction, which a jump leaves as it is.
+    /// The second term of Eq. 3, with rounded start times. V is compared without its fraction, which a jump does not
+    /// change.
     fn jump(&mut self) {
         if let Some(first) = self.backlogged().map(D::start).min() {
             self.now = self.now.max(first);

@@ -385,7 +385,7 @@ impl Pair {
         }
     }
 
-    /// A packet came out of the tree, or was discarded by it.
+    /// Records that a packet left the tree, or was discarded by it.
     fn take(&mut self, id: ClassId, len: Length, tag: Tag) -> &mut Class {
         let class = self.classes.get_mut(&id).expect("a class that exists");
         let same = |&(other, queued): &(Length, Tag)| (other, queued.number) == (len, tag.number);

@@ -67,7 +67,7 @@ impl<A: Scheduler> Wire<A> {
         }
     }
 
-    /// The packet that goes to the wire now, if any.
+    /// Returns the packet that goes to the wire now, if any.
     pub(crate) fn next_packet(&mut self) -> Option<Taken> {
         self.fill();
         let packet = match self.queue.pop_front() {

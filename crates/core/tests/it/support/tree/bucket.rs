@@ -5,8 +5,8 @@ use fairlane_core::tree::Ceiling;
 /// Billionths of a bit in a byte.
 const SCALE: i128 = 8_000_000_000;
 
-/// How much later than exactly a class may be released, in nanoseconds: slack and release are
-/// rounded to whole ones. After a change of rate, those of the old rate.
+/// The largest delay of a class's release compared with the exact time, in nanoseconds: slack and release are rounded
+/// to whole ones. After a change of rate, those of the old rate.
 pub(super) const ROUNDED: u64 = 4;
 
 /// A token bucket in billionths of a bit, exact.
@@ -17,7 +17,7 @@ pub(super) struct Bucket {
     pub(super) at: u64,
     /// The ceiling changed: a class that has a place sends from it once.
     pub(super) changed: bool,
-    /// How much later than exactly it may be released.
+    /// The largest delay of its release compared with the exact time.
     pub(super) rounded: u64,
 }
 

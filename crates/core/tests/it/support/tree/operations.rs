@@ -19,7 +19,7 @@ pub(crate) struct Tag {
 
 impl Payload for Tag {
     fn mark(&mut self) -> bool {
-        // As it came by RED, and as it left by CoDel, if that took the queue over.
+        // By RED at enqueue, and by CoDel at dequeue, if that replaced it.
         assert!(self.marked < 2, "marked a third time");
         self.marked += u64::from(self.capable);
         self.capable
@@ -36,11 +36,11 @@ pub(crate) struct Plain {
     pub max_length: u32,
     /// Packets and bytes of a queue.
     pub limits: (u32, u32),
-    /// Packets and bytes that are kept for a class; for each of its flows, a part of them.
+    /// Packets and bytes that are reserved for a class; for each of its flows, a part of them.
     pub room: (u32, u32),
     pub aqm: u8,
     pub algorithm: usize,
-    /// Most flows, and how long one is kept.
+    /// The largest number of flows, and the time for which one is kept.
     pub flows: (u32, u64),
 }
 
