@@ -12,7 +12,7 @@ use fairlane_core::{Discipline, DisciplineError, Nanos, Rate, Weight};
 use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm, Queue};
 
 impl Link {
-    /// Empty queues for the link's classes, and the number that each has there, in the order of
+    /// Returns empty queues for the link's classes, and the number of each class there, in the order of
     /// [`classes`](Link::classes). O(classes).
     pub fn discipline<P: Payload>(&self) -> (Discipline<P>, Vec<ClassId>) {
         self.build()
@@ -26,7 +26,7 @@ impl Link {
         self.classifier_by(rules, classes, key)
     }
 
-    /// The same, where another link's filters are the same. O(classes).
+    /// Returns the same, using the filters of another link if they are the same. O(classes).
     pub fn classifier_by(
         &self,
         rules: Arc<Classifier<u32>>,
@@ -43,7 +43,7 @@ impl Link {
             .with_longest(self.longest_frames())
     }
 
-    /// The longest frame of each class, without overhead; a longer one goes to the default class.
+    /// Returns the longest frame of each class, without overhead; a longer one goes to the default class.
     pub fn longest_frames(&self) -> impl Iterator<Item = u32> {
         let classes = self.classes.iter();
         classes.map(|class| match class.longest == self.longest {
@@ -52,16 +52,16 @@ impl Link {
         })
     }
 
-    /// The queues as [`discipline`](Link::discipline) makes them, or the place of the first class that
-    /// cannot be, and why.
+    /// Builds the queues as [`discipline`](Link::discipline) does. On an error, returns the index of the class and the
+    /// reason.
     pub(crate) fn build<P: Payload>(
         &self,
     ) -> Result<(Discipline<P>, Vec<ClassId>), (usize, DisciplineError)> {
         self.build_those(|_| true)
     }
 
-    /// Whether the queues of the classes at some places can be built: some at a time, since all of them together take
-    /// much memory, tens of kilobytes for a class of flows.
+    /// Checks whether the queues of the classes at some indices can be built: some at a time, since all of them
+    /// together take much memory, tens of kilobytes for a class of flows.
     pub(crate) fn check(
         &self,
         is_one: impl Fn(usize) -> bool,
@@ -74,7 +74,7 @@ impl Link {
         Ok(())
     }
 
-    /// The same of the classes at some places and those above them; the others have no number.
+    /// Builds the queues of the classes at some indices and of their ancestors; the others have no number.
     pub(crate) fn build_those<P: Payload>(
         &self,
         is_one: impl Fn(usize) -> bool,
@@ -93,7 +93,7 @@ impl Link {
                 ClassKind::Leaf(queue) => {
                     Ok(cbq.add_leaf(parent, self.cbq_class(class), self.leaf(queue, None))?)
                 }
-                // Flows are refused when the file is read.
+                // Classes of flows are rejected when the file is read.
                 _ => Ok(cbq.add_inner(parent, self.cbq_class(class))?),
             })?;
             return Ok((Discipline::Cbq(cbq), ids));
@@ -189,12 +189,11 @@ impl Link {
 /// Steps by which the queues of a running link become this one's ([`steps_from`](Link::steps_from)), in addition to
 /// those of [`Discipline`]. Each step either fails without any effect or is done completely.
 impl Link {
-    /// Adds the class at this place to the link's queues, below the class with the number `parent`. O(1)
-    /// amortised.
+    /// Adds the class at this index to the link's queues, below the class with the number `parent`. O(1) amortised.
     ///
     /// # Errors
     ///
-    /// There is no such parent, or no room for another class; the link is one of CBQ.
+    /// Fails if there is no such parent, if the number of classes is at its limit, or if the link is one of CBQ.
     pub fn add_class<P>(
         &self,
         queues: &mut Discipline<P>,
@@ -207,12 +206,13 @@ impl Link {
         }
     }
 
-    /// Moves a class of the link's queues to this place, below the class with the number `parent`, with all that
-    /// it has: as [`Tree::move_below`]. O(depth), below algorithms that do not follow packets.
+    /// Moves a class of the link's queues, with all its state, to this index, below the class with the number `parent`:
+    /// see [`Tree::move_below`]. O(depth), below algorithms that do not follow packets.
     ///
     /// # Errors
     ///
-    /// There is no such class or parent, or that one is the class itself or below it; the link is one of CBQ.
+    /// Fails if there is no such class or parent, if the parent is the class itself or below it, or if the link is one
+    /// of CBQ.
     pub fn move_class<P>(
         &self,
         queues: &mut Discipline<P>,

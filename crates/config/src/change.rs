@@ -17,23 +17,23 @@ use fairlane_classify::Rule;
 use crate::read::kept_for;
 use crate::site::{Class, ClassKind, Link, LinkAlgorithm};
 
-/// How a running link becomes another one, class by class.
+/// The changes that turn a running link into another one, class by class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
     /// By index in the new link: the index of the class in the running link that is kept as this one.
     pub stays: Vec<Option<usize>>,
-    /// The classes that come, by place in the new link: parents before their children.
+    /// Added classes, by index in the new link: parents before their children.
     pub added: Vec<usize>,
     /// Classes that move to another parent, by index in the new link: parents before their children.
     pub moved: Vec<usize>,
     /// Classes kept with other parameters, by index in the new link.
     pub changed: Vec<usize>,
-    /// Those that go, by place in the running link: children before their parents.
+    /// Removed classes, by index in the running link: children before their parents.
     pub gone: Vec<usize>,
 }
 
 impl Steps {
-    /// Whether no class comes, goes, moves or changes.
+    /// Returns whether no class is added, removed, moved or changed.
     pub fn is_empty(&self) -> bool {
         let all = [&self.added, &self.moved, &self.changed, &self.gone];
         all.into_iter().all(Vec::is_empty)
@@ -81,7 +81,7 @@ impl Link {
         packets <= self.limits.packets.into() && bytes <= self.limits.bytes
     }
 
-    /// Places of the classes below each, by its place; those without a parent come last.
+    /// Returns the indices of the children of each class, by its index; those of classes without a parent come last.
     fn children(&self) -> Vec<Vec<usize>> {
         let root = self.classes.len();
         let mut children = vec![Vec::new(); root + 1];
@@ -92,8 +92,7 @@ impl Link {
     }
 }
 
-/// The steps of a link whose classes are the same but for those at these places, if none of them became one of
-/// another kind.
+/// Returns the steps if the classes are the same except at these indices, and none of them changes its kind.
 fn in_place(old: &Link, new: &Link, but: &[Range<usize>]) -> Option<Steps> {
     let places = || but.iter().cloned().flatten();
     let stay = |place: usize| same_kind(&old.classes[place], &new.classes[place]);
@@ -111,9 +110,9 @@ fn in_place(old: &Link, new: &Link, but: &[Range<usize>]) -> Option<Steps> {
 struct Side<'a> {
     link: &'a Link,
     children: Vec<Vec<usize>>,
-    /// The filters that lead to each class: seldom asked for.
+    /// The filters to each class, computed on demand.
     rules: OnceCell<Vec<Vec<&'a Rule<u32>>>>,
-    /// The place of each class by its name, likewise.
+    /// The index of each class by its name, computed on demand.
     places: OnceCell<HashMap<&'a str, usize>>,
 }
 
@@ -131,7 +130,7 @@ impl<'a> Side<'a> {
         &self.link.classes[place]
     }
 
-    /// Where the class of this name is.
+    /// Returns the index of the class with this name.
     fn place(&self, name: &str) -> Option<usize> {
         let places = self.places.get_or_init(|| {
             let names = self.link.classes.iter().map(|class| &*class.name);
@@ -140,7 +139,7 @@ impl<'a> Side<'a> {
         places.get(name).copied()
     }
 
-    /// Whether the algorithm that orders a class knows of each packet.
+    /// Returns whether the algorithm among a class's siblings follows individual packets.
     fn follows_packets(&self, place: usize) -> bool {
         let above = self.class(place).parent;
         match (
@@ -170,7 +169,7 @@ impl<'a> Side<'a> {
         self.link.default as usize == place
     }
 
-    /// The same for classes that may be each other under two names.
+    /// Returns a hash that is the same for classes that differ in their names only.
     fn fingerprint(&self, place: usize) -> u64 {
         let class = self.class(place);
         let mut hasher = DefaultHasher::new();
@@ -263,16 +262,16 @@ impl<'a> Matching<'a> {
                 Some(&former) if same_kind(self.old.class(former), self.new.class(place)) => {
                     self.pair(former, place);
                 }
-                // It has become something else.
+                // Its kind has changed.
                 Some(_) => {}
-                // One whose name was there elsewhere is no other's next one.
+                // A class whose name was elsewhere in the old link is not matched with one of another name.
                 None if self.old.place(&self.new.class(place).name).is_some() => {}
                 None => without.push(place),
             }
         }
         let mut left: HashMap<u64, VecDeque<usize>> = HashMap::new();
         for &place in &self.old.children[was] {
-            // One whose name is there again is no other's former one.
+            // A class whose name exists in the new link is not matched with one of another name.
             if !self.goes_on[place] && self.new.place(&self.old.class(place).name).is_none() {
                 left.entry(self.old.fingerprint(place))
                     .or_default()
@@ -313,7 +312,7 @@ impl<'a> Matching<'a> {
         self.goes_on[was] = true;
     }
 
-    /// Whether only the name differs.
+    /// Returns whether two classes differ in their names only.
     fn alike(&self, was: usize, is: usize) -> bool {
         let (old, new) = (&self.old, &self.new);
         let (before, after) = (old.class(was), new.class(is));
@@ -327,7 +326,7 @@ impl<'a> Matching<'a> {
     }
 }
 
-/// Whether a class can become the other by other parameters alone.
+/// Returns whether a class can become the other by a change of parameters.
 fn same_kind(old: &Class, new: &Class) -> bool {
     match (&old.kind, &new.kind) {
         (ClassKind::Inner(old), ClassKind::Inner(new)) => old == new,
@@ -349,7 +348,7 @@ fn same_queue(old: &Link, before: &Class, new: &Link, after: &Class) -> bool {
     }
 }
 
-/// Of two classes of the same kind.
+/// Compares the parameters of two classes of the same kind.
 fn same_parameters(old: &Link, was: usize, new: &Link, is: usize) -> bool {
     let (before, after) = (&old.classes[was], &new.classes[is]);
     let same = match new.algorithm {

@@ -64,55 +64,57 @@ pub struct ClassTerms {
     pub name: Arc<str>,
     /// Its number in the order of the file, from 0.
     pub number: usize,
-    /// The class above it.
+    /// Its parent.
     pub parent: Option<Arc<str>>,
-    /// Classes above it.
+    /// Number of its ancestors.
     #[serde(skip)]
     pub depth: usize,
-    /// Whether packets wait here, not in classes below.
+    /// Whether packets are queued here and not in child classes.
     #[serde(skip)]
     pub queues: bool,
     /// `inner`, `leaf` or `flows`.
     pub kind: &'static str,
-    /// Whether it takes what no filter matches.
+    /// Whether it is the default class.
     pub default: bool,
-    /// Its weight as the file says it, 1 where it says neither a weight nor a rate; none where it has only a
-    /// rate, or its parent's algorithm knows no weights.
+    /// Its configured weight; 1 if it has neither a weight nor a rate. `None` if it has only a rate, or if its parent's
+    /// algorithm has no weights.
     pub weight: Option<u32>,
-    /// The weight that the scheduler gives it, made of the rates and weights of its siblings: for debugging.
+    /// Its weight in the scheduler, computed from the rates and weights of its siblings: for debugging.
     pub scheduler_weight: u32,
-    /// The rate that the file asks for.
+    /// The configured rate.
     pub rate_bps: Option<u64>,
-    /// The rate that it never exceeds.
+    /// The ceiling.
     pub ceil_bps: Option<u64>,
-    /// The same.
+    /// The ceiling again.
     pub cap_bps: Option<u64>,
     /// Bytes that it may send at once at its ceiling.
     pub burst: Option<u32>,
-    /// The rate that it has at least while it has something to send.
+    /// The guaranteed rate while it is backlogged.
     pub guaranteed_bps: Option<u64>,
     /// Bytes that it may send at once in addition to its rate without loss.
     pub guaranteed_burst: Option<u64>,
-    /// Bytes that may arrive at once on top of the guaranteed rate, of the class or of a flow, for the delay to hold.
+    /// Bytes that may arrive at once in addition to the guaranteed rate, of the class or of a flow, for the delay bound
+    /// to hold.
     pub arrival_burst: Option<u32>,
-    /// Worst-case delay of a packet of a class, or flow, that keeps to its guaranteed rate and arrival burst.
+    /// Worst-case delay, in nanoseconds, of a packet of a class, or flow, that keeps to its guaranteed rate and arrival
+    /// burst.
     pub delay_ns: Option<u64>,
     /// Worst-case delay of a packet that arrives at an empty queue of a class, or flow, that may have been served ahead
     /// of its rate.
     pub ahead_delay_ns: Option<u64>,
-    /// The same.
+    /// The delay bound again, in microseconds.
     pub bound_us: Option<f64>,
-    /// Packets that are kept for it.
+    /// Packets reserved for it.
     pub room_packets: Option<u32>,
-    /// Bytes likewise.
+    /// Bytes reserved for it.
     pub room_bytes: Option<u32>,
     /// The algorithms whose bounds these are, from the root down.
     pub bounds: Arc<[&'static str]>,
-    /// Why there is no guarantee, or no bound.
+    /// The reason why there is no guarantee, or no bound.
     pub no_bound: Option<Arc<str>>,
-    /// The same.
+    /// The reason again.
     pub none: Option<Arc<str>>,
-    /// Each flow of a class of flows: most are of one queue.
+    /// The guarantees of each flow of a class of flows; most of a link's classes share one value.
     pub each: Option<Arc<FlowTerms>>,
 }
 
@@ -121,39 +123,39 @@ pub struct ClassTerms {
 pub struct FlowTerms {
     /// The packet fields that identify a flow.
     pub per: String,
-    /// Most of them at a time.
+    /// Limit on the number of flows.
     pub most: u32,
-    /// The rate that each never exceeds.
+    /// The ceiling of each flow.
     pub ceil_bps: Option<u64>,
-    /// The rate that each has at least.
+    /// The guaranteed rate of each flow.
     pub guaranteed_bps: Option<u64>,
     /// Bytes that each may send at once in addition to its rate without loss.
     pub guaranteed_burst: Option<u64>,
-    /// Bytes that may arrive at once on top of the rate of one, for its delay to hold.
+    /// Bytes that may arrive at once in addition to a flow's rate, for its delay bound to hold.
     pub arrival_burst: u32,
-    /// Worst-case delay of a packet of one that keeps to its rate and arrival burst.
+    /// Worst-case delay, in nanoseconds, of a packet of a flow that keeps to its rate and arrival burst.
     pub delay_ns: Option<u64>,
-    /// How many of them have room of their own at a time.
+    /// Number of flows that have a buffer reservation at a time.
     pub with_room: u32,
-    /// Packets that are kept for each that has room of its own.
+    /// Packets reserved for each such flow.
     pub room_packets: u32,
-    /// Bytes likewise.
+    /// Bytes reserved for each such flow.
     pub room_bytes: u32,
 }
 
 impl ClassTerms {
-    /// Of all classes of a link, in the order of the file. O(classes), once for a link.
+    /// Returns the terms of all classes of a link, in the order of the file. O(classes), computed once for a link.
     pub fn of(link: &Link) -> List<ClassTerms> {
         ClassTerms::after(link, &List::default())
     }
 
-    /// The same; shared with a former list as far as its pieces say the same.
+    /// Returns the same; pieces without a change are shared with the former list.
     pub fn after(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
         let terms = link.found.terms.get_or_init(|| terms_of(link, former));
         terms.clone()
     }
 
-    /// A class as if there were no other.
+    /// Returns the terms of a class without regard to its siblings.
     fn alone(class: &Class, guarantee: &Guarantee, words: &mut Words) -> ClassTerms {
         let (kind, room) = match &class.kind {
             ClassKind::Inner(_) => ("inner", None),
@@ -260,7 +262,7 @@ fn terms_of(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
     List::after(former, all, ClassTerms::eq)
 }
 
-/// Whether the children of a class, or of the link, share it by weight.
+/// Returns whether the children of a class, or of the link, share it by weight.
 fn has_weights(link: &Link, parent: Option<&Class>) -> bool {
     let above = match (parent.map(|parent| &parent.kind), link.algorithm) {
         (Some(ClassKind::Inner(algorithm)), LinkAlgorithm::Tree(_)) => *algorithm,
@@ -270,25 +272,25 @@ fn has_weights(link: &Link, parent: Option<&Class>) -> bool {
     above.sharing() == Sharing::Weights
 }
 
-/// The promises of a class to its packets; null where there is none.
+/// The guarantees of a class to its packets; null if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Promise<'a> {
-    /// The class above it.
+    /// Its parent.
     pub parent: Option<&'a str>,
-    /// Its weight as the file says it.
+    /// Its configured weight.
     pub weight: Option<u32>,
-    /// The rate that it never exceeds.
+    /// The ceiling.
     pub ceil_bps: Option<u64>,
-    /// The rate that it has at least.
+    /// The guaranteed rate.
     pub guaranteed_bps: Option<u64>,
     /// Worst-case delay of a packet of a class, or flow, that keeps to its guaranteed rate and arrival burst.
     pub bound_us: Option<f64>,
-    /// Packets that are kept for it.
+    /// Packets reserved for it.
     pub room_packets: Option<u32>,
 }
 
 impl Promise<'_> {
-    /// Returns the promises among the terms of a class.
+    /// Returns the guarantees among the terms of a class.
     pub fn of(terms: &ClassTerms) -> Promise<'_> {
         Promise {
             parent: terms.parent.as_deref(),
@@ -301,8 +303,8 @@ impl Promise<'_> {
     }
 }
 
-/// Returns the classes with other [promises](Promise) in `after` than in `before`, as their places in both:
-/// in the order of the file, removed classes last. O(classes).
+/// Returns the classes with other [guarantees](Promise) in `after` than in `before`, by their indices in both: in the
+/// order of the file, removed classes last. O(classes).
 pub fn differing(
     before: &List<ClassTerms>,
     after: &List<ClassTerms>,
@@ -350,19 +352,19 @@ impl FlowTerms {
     }
 }
 
-/// A class and what became of its packets; bytes count the link's overhead.
+/// A class and the counters of its packets; bytes include the link's overhead.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassReport {
     /// Its guarantees.
     #[serde(flatten)]
     pub terms: Shared<ClassTerms>,
-    /// Packets that arrived, whatever became of them.
+    /// Packets that arrived, whether sent or dropped.
     pub offered_packets: u64,
     /// Their bytes.
     pub offered_bytes: u64,
     /// Their mean rate.
     pub offered_bps: f64,
-    /// Packets that were queued.
+    /// Packets that were enqueued.
     pub accepted_packets: u64,
     /// Packets that left.
     pub sent_packets: u64,
@@ -372,43 +374,43 @@ pub struct ClassReport {
     pub sent_bps: f64,
     /// Its part of the bytes that the link sent.
     pub share: f64,
-    /// Packets that wait, now or at the end.
+    /// Packets in the queue, now or at the end.
     pub queued_packets: u64,
     /// Their bytes.
     pub queued_bytes: u64,
-    /// Packets that were not queued when they arrived.
+    /// Packets that were rejected on arrival.
     pub dropped: u64,
-    /// Accepted, and dropped later by queue management, or to make room.
+    /// Packets that were enqueued, and dropped later by queue management or evicted.
     pub discarded: u64,
-    /// Dropped where they arrived, before they were received: beyond its share of an overload.
+    /// Packets dropped on arrival, before they were received: those above its share in an overload.
     pub early: u64,
-    /// Packets with an ECN mark that queue management gave them.
+    /// Packets that queue management marked with ECN CE.
     pub marked: u64,
     /// Packets received while the interface lost frames: a sample of the lost traffic.
     pub beside_lost: u64,
-    /// Fragments of datagrams whose first fragment was not seen: they have no ports, and were classified without.
+    /// Fragments of datagrams whose first fragment was not seen: they were classified without ports.
     pub orphan_fragments: u64,
     /// An estimate of its part of the frames lost before classification, from its part of the arrivals during the loss.
     pub lost_estimate: u64,
-    /// Times that its ceiling held it back.
+    /// Number of times that its ceiling delayed it.
     pub throttled: u64,
-    /// Flows that it has queues for.
+    /// Flows that have queues.
     pub flows: u64,
-    /// Packets for whose flow there was no room of its own.
+    /// Packets whose flow could not get its own queue.
     pub overflowed: u64,
-    /// Null before the first packet left, and where classes below hold the packets. At an
-    /// interface, from there to the other.
+    /// Null before the first packet has left, and for a class with children. For interfaces, the delay from one
+    /// interface to the other.
     pub delay_us: Option<DelayReport>,
-    /// Packets that took longer than the bound; of a simulated link, as the next two.
+    /// Packets that took longer than the bound. This and the next two fields are of a simulated link.
     pub beyond_bound: Option<u64>,
-    /// Packets within the guaranteed rate and arrival burst of their class, or flow: those that the bound is for.
+    /// Packets within the guaranteed rate and arrival burst of their class, or flow, to which the bound applies.
     pub conforming_packets: Option<u64>,
-    /// The longest delay of one of them.
+    /// The longest delay of a conforming packet.
     pub conforming_max_us: Option<f64>,
-    /// Packets that left, and had arrived beyond the guaranteed rate and arrival burst of their class, or flow; of a
-    /// running link.
+    /// Packets that left, and exceeded the guaranteed rate and arrival burst of their class, or flow, on arrival. This
+    /// and the next field are of a running link.
     pub nonconforming_packets: u64,
-    /// Of a running link.
+    /// Recent values.
     pub recent: Option<Recent>,
 }
 
@@ -423,28 +425,28 @@ pub struct Recent {
     pub share: f64,
     /// Packets dropped, for whatever reason.
     pub drops: u64,
-    /// Null where nothing left.
+    /// Null if no packet left.
     pub delay_us: Option<DelayReport>,
-    /// Times that its ceiling held it back.
+    /// Number of times that its ceiling delayed it.
     pub throttled: u64,
     /// Whether all packets that left had arrived within the class's guaranteed rate and arrival burst, so that its
     /// bound applies; null where it has no bound.
     pub bound_applies: Option<bool>,
-    /// Packets within them took longer than the bound.
+    /// Whether conforming packets took longer than the bound.
     pub beyond_bound: bool,
-    /// Packets of which this was so, since the start.
+    /// Number of such packets since the start.
     pub violations: u64,
-    /// Round trips of TCP seen in passing: from when a segment of this class came until what acknowledges
-    /// it came back. Null where none was.
+    /// Passively measured TCP round-trip times: from a segment of this class to its acknowledgment. Null without
+    /// samples.
     pub rtt_us: Option<DelayReport>,
-    /// Segments of TCP that came again, or later than those behind them, since the start.
+    /// TCP segments retransmitted or received out of order, since the start.
     pub came_again: u64,
-    /// Segments of TCP that came marked, congestion experienced, since the start.
+    /// TCP segments received with ECN CE, since the start.
     pub came_marked: u64,
 }
 
 impl ClassReport {
-    /// Packets dropped since the start, for whatever reason.
+    /// Returns the packets dropped since the start, for any reason.
     pub fn drops(&self) -> u64 {
         self.dropped + self.discarded + self.early
     }
@@ -491,7 +493,7 @@ impl ClassReport {
     }
 }
 
-/// The mean rate over a time, in bit/s; 0 over none.
+/// Returns the mean rate over a time, in bit/s; 0 for an empty time.
 pub fn bps(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 {
         bytes as f64 * 8.0 / seconds
@@ -505,7 +507,7 @@ pub fn part(bytes: u64, of: u64) -> f64 {
     bytes as f64 / of.max(1) as f64
 }
 
-/// A time that was measured often, in the unit that its key says.
+/// A repeatedly measured time, in the unit of its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SpanReport {
     /// The mean.
@@ -515,7 +517,7 @@ pub struct SpanReport {
 }
 
 impl SpanReport {
-    /// In microseconds.
+    /// Returns a report in microseconds.
     pub fn in_micros(mean: Nanos, longest: Nanos) -> SpanReport {
         SpanReport {
             mean: mean.0 as f64 / 1e3,
@@ -524,10 +526,10 @@ impl SpanReport {
     }
 }
 
-/// Delays, in the unit that their key says.
+/// Delays, in the unit of their key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DelayReport {
-    /// Null where only buckets are counted.
+    /// Null if only histogram buckets are counted.
     pub mean: Option<f64>,
     /// The median.
     pub p50: f64,

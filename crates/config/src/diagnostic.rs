@@ -7,7 +7,7 @@ use std::panic::Location;
 
 use crate::grants::Broken;
 
-/// One sentence about a place in a file.
+/// A sentence about a place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The file's name as given.
@@ -28,13 +28,13 @@ impl fmt::Display for Diagnostic {
             column,
             sentence,
         } = self;
-        // A name may have several lines: none of them is to look like another sentence.
+        // A name may contain line breaks, which must not look like another sentence.
         let sentence = sentence.replace(['\n', '\r'], "\u{fffd}");
         write!(f, "{file}:{line}:{column}: {sentence}")
     }
 }
 
-/// Why a file is not a site.
+/// The reason why a file is not a valid site.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SiteError {
@@ -46,15 +46,15 @@ pub enum SiteError {
         /// The system's reason.
         reason: std::io::Error,
     },
-    /// It says what cannot be: at least one sentence, a line each, in order of place.
+    /// It has errors: one sentence each, in order of place, at least one.
     #[error("{}", lines(.0))]
     Invalid(Vec<Diagnostic>),
-    /// It is sound by itself, and leaves [grants](crate::Grant) less than they were promised.
+    /// It is valid by itself, but would break [grants](crate::Grant).
     #[error("{file}: it would break {}", listed(.broken))]
     Grants {
         /// The file's name as given.
         file: String,
-        /// At least one; where either of two could go, the one that was granted later.
+        /// The broken grants, at least one. Of two that conflict, the later one.
         broken: Vec<Broken>,
     },
 }
@@ -69,26 +69,27 @@ fn lines(diagnostics: &[Diagnostic]) -> String {
     lines.join("\n")
 }
 
-/// Warnings of one kind that are kept with their sentences; of the rest, their number.
+/// Warnings of one kind that are kept with their sentences; further ones are only counted.
 const WARNINGS_OF_A_KIND: usize = 3;
 /// Errors that are kept with their sentences.
 const ERRORS: usize = 100;
 
-/// The text that sentences are about, and those collected so far: of thousands that are alike, some and their number.
+/// The text with the errors and warnings collected so far. Of many of one kind, only some are kept, and the number of
+/// the others.
 #[derive(Debug)]
 pub struct Report<'a> {
     file: &'a str,
     text: &'a str,
     errors: Vec<(usize, String)>,
-    /// Errors in all.
+    /// Number of errors.
     failures: usize,
     warnings: Vec<(usize, String)>,
-    /// By the line of code that warns: how many warnings, and where the last one of those kept is.
+    /// By the line of code that warns: the number of warnings, and the index of the last one kept.
     kinds: HashMap<&'static Location<'static>, (usize, usize)>,
 }
 
 impl<'a> Report<'a> {
-    /// Nothing yet about `text`, which sentences call `file`.
+    /// Returns an empty report about `text`, whose name in sentences is `file`.
     pub fn new(file: &'a str, text: &'a str) -> Report<'a> {
         Report {
             file,
@@ -100,7 +101,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Something is wrong at these bytes of the text.
+    /// Reports an error at these bytes of the text.
     pub fn error(&mut self, at: &Range<usize>, sentence: impl Into<String>) {
         self.failures += 1;
         if !self.is_full() {
@@ -108,7 +109,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Something is hardly meant. Each caller has its kind of warnings, of which the first few are kept.
+    /// Reports a probably unintended setting. Each caller has its own kind of warnings, of which the first few are
+    /// kept.
     #[track_caller]
     pub fn warning(&mut self, at: &Range<usize>, sentence: impl Into<String>) {
         let (count, last) = self.kinds.entry(Location::caller()).or_default();
@@ -119,12 +121,12 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Whether further errors are only counted: an expensive sentence need not be made.
+    /// Returns whether further errors are only counted, so that expensive sentences need not be built.
     pub(crate) fn is_full(&self) -> bool {
         self.errors.len() >= ERRORS
     }
 
-    /// Whether there is an error.
+    /// Returns whether there is an error.
     pub fn failed(&self) -> bool {
         !self.errors.is_empty()
     }
@@ -134,18 +136,18 @@ impl<'a> Report<'a> {
         self.errors.is_empty() && self.warnings.is_empty()
     }
 
-    /// The first error that was found, or warning: without its place.
+    /// Returns the first error or warning, without its place.
     pub(crate) fn first(self) -> Option<String> {
         let mut all = self.errors.into_iter().chain(self.warnings);
         all.next().map(|(_, sentence)| sentence)
     }
 
-    /// How many errors there are.
+    /// Returns the number of errors.
     pub fn errors(&self) -> usize {
         self.failures
     }
 
-    /// The warnings, or the errors if there are any.
+    /// Returns the warnings, or the errors if there are any.
     pub fn finish(mut self) -> Result<Vec<Diagnostic>, SiteError> {
         if self.errors.is_empty() {
             for &(count, last) in self.kinds.values() {
@@ -168,7 +170,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Says how many more there are, if any.
+/// Appends the number of further messages, if any.
 fn add_count(sentence: &mut String, more: usize, one: &str, several: &str) {
     match more {
         0 => {}
@@ -177,7 +179,7 @@ fn add_count(sentence: &mut String, more: usize, one: &str, several: &str) {
     }
 }
 
-/// Sorted by place, with lines and columns for offsets: one walk through the text.
+/// Sorts messages by place and converts offsets to lines and columns, in one pass over the text.
 fn located(file: &str, text: &str, mut found: Vec<(usize, String)>) -> Vec<Diagnostic> {
     found.sort_by_key(|&(offset, _)| offset);
     let (mut line, mut start, mut seen) = (1, 0, 0);
@@ -221,7 +223,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     if length > LONGEST {
         return None;
     }
-    // Any letter is near a name of one.
+    // Otherwise any letter would be near a name of one letter.
     let most = (length / 3).max(1).min(length.saturating_sub(1));
     known
         .into_iter()

@@ -21,7 +21,7 @@ use crate::site::{MtuOf, Site};
 use crate::text::excess;
 use crate::written::At;
 
-/// A table of a draft, by the places of its link and of itself in that, each from 0.
+/// A table of a draft: the index of its link, and its own index in the link, each from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     /// The keys of a link itself.
@@ -32,11 +32,11 @@ pub enum Table {
     Filter(usize, usize),
 }
 
-/// A sound configuration, to be changed. A copy is O(classes and filters), with a small constant.
+/// A valid configuration for modification. A copy is O(classes and filters), with a small constant.
 #[derive(Clone)]
 pub struct Draft {
     text: Arc<str>,
-    /// All of the text, in its order.
+    /// The parts of the whole text, in order.
     parts: Vec<Part>,
     /// The new text of changed parts.
     new: Vec<Arc<str>>,
@@ -56,7 +56,7 @@ struct Part {
     kind: TableKind,
     /// Its bytes in the text.
     length: u32,
-    /// Which of the new ones it is by now, from 1.
+    /// Number of its new text, from 1, if it has changed.
     new: Option<NonZeroU32>,
 }
 
@@ -65,9 +65,9 @@ enum TableKind {
     Link,
     Class,
     Filter,
-    /// Nothing of a link.
+    /// A table outside links.
     Other,
-    /// It was taken away.
+    /// A removed table.
     Gone,
 }
 
@@ -108,7 +108,7 @@ fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
 /// three times the memory of the tables. Returns `None` if a part cannot be parsed. Errors that involve several tables
 /// are left to the caller; the tables' positions are those within some part of the text.
 fn tables(text: &str, parts: &[Part]) -> Option<File> {
-    /// Tables that are read together.
+    /// Number of tables that are parsed together.
     const TOGETHER: usize = 64;
     let mut starts = Vec::with_capacity(parts.len());
     let mut end = 0;
@@ -146,7 +146,7 @@ fn tables(text: &str, parts: &[Part]) -> Option<File> {
     Some(file)
 }
 
-/// Gives a link its tables; `None` where there are some and no link.
+/// Moves the tables to a link; returns `None` if there are some and no link.
 fn hand_over(
     link: Option<&mut Link>,
     classes: &mut Vec<Arc<At<Class>>>,
@@ -154,7 +154,7 @@ fn hand_over(
 ) -> Option<()> {
     let (classes, filters) = (std::mem::take(classes), std::mem::take(filters));
     match link {
-        // Some that stand in the link's own table are no parts.
+        // Tables inside the link's own table are no separate parts.
         Some(link) if link.class.is_empty() && link.filter.is_empty() => {
             link.class = classes.into();
             link.filter = filters.into();
@@ -182,8 +182,7 @@ impl Draft {
         Draft::named_as(text, mtu, &[])
     }
 
-    /// Likewise of the text of a site that runs: the sites that the draft becomes have the names of its classes,
-    /// and not copies of them.
+    /// Returns the draft of a running site's text. Sites read from the draft share the names of its classes.
     pub fn of_running(site: &Site, mtu: MtuOf<'_>) -> Option<Draft> {
         Draft::named_as(&site.text, mtu, &site.links)
     }
@@ -203,12 +202,12 @@ impl Draft {
         (report.is_empty() && draft.is_whole()).then_some(draft)
     }
 
-    /// The text that it was made of, or read with last.
+    /// Returns the text from which it was made or last read.
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// Whether each table that was read has its part.
+    /// Returns whether each parsed table has its part.
     fn is_whole(&self) -> bool {
         let mut kinds = self.parts.iter().map(|part| part.kind).peekable();
         while kinds.next_if_eq(&TableKind::Other).is_some() {}
@@ -223,7 +222,7 @@ impl Draft {
         })
     }
 
-    /// The place of a link.
+    /// Returns the index of a link.
     pub fn link(&self, name: &str) -> Option<usize> {
         let mut links = self.file.link.iter();
         links.position(|link| link.value().name.value() == name)
@@ -233,13 +232,13 @@ impl Draft {
         self.file.link.get(link).map(|at| at.value())
     }
 
-    /// The place of a class.
+    /// Returns the index of a class.
     pub fn class(&self, link: usize, name: &str) -> Option<usize> {
         let mut classes = self.of_link(link)?.class.iter();
         classes.position(|class| class.value().name.value() == name)
     }
 
-    /// Whether a class has others below it.
+    /// Returns whether a class has children.
     pub fn has_children(&self, link: usize, name: &str) -> bool {
         let Some(link) = self.of_link(link) else {
             return false;
@@ -251,13 +250,13 @@ impl Draft {
         link.class.iter().any(parent)
     }
 
-    /// How many classes and filters a link has.
+    /// Returns the numbers of classes and filters of a link.
     pub fn counts(&self, link: usize) -> (usize, usize) {
         let link = self.of_link(link);
         link.map_or((0, 0), |link| (link.class.len(), link.filter.len()))
     }
 
-    /// The places of the filters that lead to a class.
+    /// Returns the indices of the filters to a class.
     pub fn filters_to(&self, link: usize, class: &str) -> Vec<usize> {
         let Some(link) = self.of_link(link) else {
             return Vec::new();
@@ -269,7 +268,7 @@ impl Draft {
         filters.filter_map(leads).collect()
     }
 
-    /// The text of a table, with the comments above it.
+    /// Returns the text of a table, with the comments above it.
     pub fn table(&self, table: Table) -> Option<&str> {
         let at = self.part(table)?;
         let part = &self.parts[at];
@@ -281,7 +280,7 @@ impl Draft {
         Some(&self.text[start..start + part.length as usize])
     }
 
-    /// Where the part of a table is.
+    /// Returns the index of a table's part.
     fn part(&self, table: Table) -> Option<usize> {
         let (link, kind, at) = match table {
             Table::Link(link) => (link, TableKind::Link, 0),
@@ -332,8 +331,8 @@ impl Draft {
         Some(())
     }
 
-    /// Puts another class or filter behind the last one of its kind, or before the one in the place that
-    /// it is to have; `None` as of [`replace`](Draft::replace), and where there was none.
+    /// Inserts a class or filter after the last one of its kind, or before the one whose index it takes. Returns `None`
+    /// as [`replace`](Draft::replace) does, and if the link has none of its kind.
     pub fn insert(&mut self, table: Table, text: &str) -> Option<()> {
         let (kind, part) = match table {
             Table::Link(_) => return None,
@@ -376,7 +375,7 @@ impl Draft {
         }
     }
 
-    /// Takes a class or filter away; `None` where there is none.
+    /// Removes a class or filter; returns `None` if there is none.
     pub fn remove(&mut self, table: Table) -> Option<()> {
         let part = self.part(table)?;
         match table {
@@ -420,8 +419,8 @@ impl Draft {
         Some(Ok((grant, site)))
     }
 
-    /// The site with these grants; `None` where one of them would be broken, or as of
-    /// [`admit`](Draft::admit).
+    /// Returns the site with these grants. Returns `None` if one of them would be broken, or as [`admit`](Draft::admit)
+    /// does.
     pub fn beside(&self, mtu: MtuOf<'_>, grants: &[Arc<Grant>]) -> Option<Site> {
         let (alone, readings) = self.alone(mtu)?;
         match grants {
@@ -455,7 +454,7 @@ impl Draft {
         })
     }
 
-    /// All of the text as it is by now.
+    /// Returns the whole current text.
     pub fn written(mut self) -> Arc<str> {
         self.settle();
         self.text
@@ -488,7 +487,7 @@ impl Draft {
     }
 }
 
-/// The tables of a text, each with the comments above it; `None` where one could be cut in two.
+/// Splits a text into its tables, each with the comments above it. Returns `None` if a table might be split in two.
 fn parts(text: &str) -> Option<Vec<Part>> {
     let lines_in_text = ["\"\"\"", "'''", "\r"];
     let is_cut = lines_in_text.iter().any(|mark| text.contains(mark)) || !text.ends_with('\n');
@@ -622,7 +621,7 @@ mod tests {
         let same = |draft: &Draft| Arc::ptr_eq(&draft.former[0].link, &site.links[0]);
         assert!(same(&Draft::of_running(&site, &unknown).unwrap()));
         assert!(!same(&Draft::of(&site.text, &unknown).unwrap()));
-        // Packets may be of another length by now.
+        // The new site may have another longest packet.
         let mut other = site.clone();
         Arc::make_mut(&mut other.links[0]).longest = fairlane_core::Length::new(900).unwrap();
         assert!(!Arc::ptr_eq(

@@ -15,17 +15,16 @@ use crate::site::MtuOf;
 use crate::units::{Size, Time};
 use crate::{read, site};
 
-/// A class that was granted to a flow.
+/// A class that is granted to a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Its link's name.
     pub link: String,
-    /// Its own, unlike that of any class of the link.
+    /// Its name, which must differ from those of the link's classes.
     pub name: String,
-    /// The class that it is a part of; a part of the whole link without.
+    /// The parent class; `None` for a part of the whole link.
     pub parent: Option<String>,
-    /// Which packets are the flow's: of each filter the keys, as in the file, without `class` and
-    /// `priority`.
+    /// The flow's filters: the keys of each, as in the file, without `class` and `priority`.
     pub filters: Vec<String>,
     /// The rate reserved for its class, at least the granted rate: a shorter delay may need more.
     pub reserved: Rate,
@@ -40,8 +39,7 @@ pub struct Terms {
     pub rate: Rate,
     /// Bytes that it may send at once in addition to its rate without loss. By default, as for any class.
     pub burst: Option<u64>,
-    /// How long after its arrival a packet has left the link at the latest, where the flow keeps to its rate and
-    /// burst; without a burst, to one longest packet at once.
+    /// The delay bound of a flow that keeps to its rate and burst; without a burst, to one longest packet at once.
     pub delay: Option<Nanos>,
 }
 
@@ -92,9 +90,9 @@ pub struct Terms {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// Which.
+    /// The grant.
     pub grant: Arc<Grant>,
-    /// Why: a sentence without its end.
+    /// The reason: a sentence without its end.
     pub reason: String,
 }
 
@@ -105,20 +103,20 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Why something is not granted.
+/// The reason why a grant is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotGranted {
-    /// The site's own text is not sound any more.
+    /// The site's own text is no longer valid.
     #[error(transparent)]
     Site(#[from] SiteError),
     /// There is no such link.
     #[error("{0}")]
     NoLink(String),
-    /// It could not be had anywhere, or not below this class.
+    /// It is not possible at all, or not below this class.
     #[error("{0}")]
     Unfit(String),
-    /// It could be had if others had less.
+    /// It would be possible if other classes had less.
     #[error("{}", refusal(.reason, .best))]
     Full {
         /// The reason: a sentence without its end.
@@ -134,13 +132,12 @@ pub enum NotGranted {
 pub struct Offer {
     /// The rate.
     pub rate: Rate,
-    /// The delay, where one was asked for: whole microseconds.
+    /// The delay, if one was requested, in whole microseconds.
     pub delay: Option<Nanos>,
 }
 
 impl Offer {
-    /// The offer that follows one that was not granted after all: less rate than that, or more delay, by steps that
-    /// double.
+    /// Returns the next offer after one that was refused: with a lower rate, or a longer delay, by steps that double.
     pub(crate) fn below(self, refused: Offer, tries: u32) -> Offer {
         let step = 1_000 << tries;
         match (self.delay, refused.delay) {
@@ -190,7 +187,7 @@ impl Terms {
         self.compared(has, self.rate.bps() - self.rate.bps() / 1000)
     }
 
-    /// Likewise, and to the last bit.
+    /// Checks the same, without tolerance.
     pub(crate) fn exactly_kept_by(&self, has: &Guarantee) -> Result<(), String> {
         self.compared(has, self.rate.bps())
     }
@@ -209,7 +206,7 @@ impl Terms {
         self.in_time(has)
     }
 
-    /// Whether the delay alone is kept.
+    /// Checks whether the delay alone is kept.
     pub(crate) fn in_time(&self, has: &Guarantee) -> Result<(), String> {
         let Some(delay) = self.delay else {
             return Ok(());
@@ -226,7 +223,7 @@ impl Terms {
     }
 }
 
-/// Up to whole microseconds.
+/// Rounds up to whole microseconds.
 pub(crate) fn rounded(delay: Nanos) -> Nanos {
     Nanos(delay.0.div_ceil(1_000).saturating_mul(1_000))
 }

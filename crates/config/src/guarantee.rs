@@ -15,7 +15,7 @@ use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm};
 /// The guarantees of a class, whatever traffic other classes send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guarantee {
-    /// Bits per second in the long run; of a class of flows, of all of them together.
+    /// Long-term rate in bit/s; of a class of flows, that of all of them together.
     pub rate: Result<u64, NoGuarantee>,
     /// The delay bound: the longest time from a packet's arrival until it has left the link, for a class or flow that
     /// keeps to its guaranteed rate and [burst](Class::arrival_burst). Over any time t it enqueues at most the burst
@@ -23,16 +23,16 @@ pub struct Guarantee {
     /// packet when it has sent the one before; the delays of the daemon's pipeline and transmit queue
     /// ([`PipelineTerms`](crate::link_report::PipelineTerms)), and of a late wakeup of a program, are extra.
     pub delay: Option<Result<Nanos, NoGuarantee>>,
-    /// The same of a packet that finds its class, or its flow, empty, though that may have been served ahead of its
+    /// The delay bound of a packet that arrives at an empty class, or flow, which may have been served ahead of its
     /// rate before.
     pub ahead: Option<Result<Nanos, NoGuarantee>>,
     /// The guarantees of each flow of a class of flows while the number of flows is at its limit.
     pub each: Option<Box<Each>>,
-    /// Its service, in more than the rate alone. Under WF2Q it is not strict: [`Service::is_strict`].
+    /// Its service, which says more than the rate alone. Under WF2Q it is not strict: [`Service::is_strict`].
     pub service: Result<Service, NoGuarantee>,
-    /// Bytes that it may send at once, in addition to its rate, without a loss to a full queue: the burst
-    /// that fits into the room that is kept for it and, for a class of flows, into the limit of one
-    /// flow. `None` where no burst fits, or nothing is guaranteed.
+    /// Bytes that it may send at once, in addition to its rate, without loss at a full queue: the burst that fits into
+    /// its buffer reservation and, for a class of flows, into the limit of one flow. `None` if no burst fits, or
+    /// nothing is guaranteed.
     pub burst: Option<u64>,
     /// The algorithms whose bounds these are, from the root down.
     pub path: Arc<[Algorithm]>,
@@ -41,9 +41,9 @@ pub struct Guarantee {
 /// The guarantees of each flow of a class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Each {
-    /// The flows there may be, the one that the rest would share included.
+    /// The limit on the number of flows, plus the one that all further flows share.
     pub flows: u32,
-    /// Bits per second, in the long run.
+    /// Long-term rate in bit/s.
     pub rate: Result<u64, NoGuarantee>,
     /// The service it gets, which says more than the rate alone.
     pub service: Result<Service, NoGuarantee>,
@@ -52,20 +52,20 @@ pub struct Each {
     pub burst: Option<u64>,
 }
 
-/// Why a class is guaranteed nothing.
+/// The reason why a class has no guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoGuarantee {
     /// The name of an ancestor's algorithm that gives no guarantees, and the reason.
     #[error("{0}: {1}")]
     Nothing(&'static str, &'static str),
-    /// An algorithm above it, by name, of which no bound is known.
+    /// An ancestor's algorithm, by name, without a known bound.
     #[error("{0}: no bound is known")]
     Unknown(&'static str),
-    /// No packets wait in the class itself.
+    /// The class has child classes, and no queue of its own.
     #[error("packets wait in the classes below it")]
     Inner,
-    /// Strict priority above it.
+    /// Strict priority at an ancestor.
     #[error("priority: the classes above and beside it may take everything")]
     Behind,
     /// Its own ceiling, or its parent's.
@@ -76,12 +76,12 @@ pub enum NoGuarantee {
     Cbq,
 }
 
-/// For which weights bounds are to hold.
+/// The weights for which bounds must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// Those that there are.
+    /// The present weights.
     AsTheyAre,
-    /// Any, as long as the shares are the same: so they outlast siblings that come and go.
+    /// Any weights with the same shares, so that bounds hold when siblings are added or removed.
     Whatever,
 }
 
@@ -120,7 +120,7 @@ fn unknown(algorithm: Algorithm) -> NoGuarantee {
 struct Taken {
     bps: u64,
     burst: u64,
-    /// How many have none.
+    /// Number of classes without a ceiling.
     open: u32,
 }
 
@@ -135,7 +135,7 @@ impl Taken {
         }
     }
 
-    /// Without one of them.
+    /// Returns the sum without one of them.
     fn without(self, ceiling: Option<Ceiling>) -> Taken {
         match ceiling {
             Some(ceiling) => Taken {
@@ -164,12 +164,12 @@ struct Node {
     taken: HashMap<u32, Taken>,
     /// The service of some kinds of children.
     known: Vec<(Kind, Result<Served, NoGuarantee>)>,
-    /// The algorithms from the root to it.
+    /// The algorithms from the root to this node.
     path: Arc<[Algorithm]>,
 }
 
 impl Node {
-    /// With these children, below nodes of these algorithms.
+    /// Returns a node with these children, below nodes of these algorithms.
     fn new(
         hold: Hold,
         algorithm: Algorithm,
@@ -208,14 +208,14 @@ fn taken(
 /// The service of a class, and the way in which its own packets wait for it.
 #[derive(Clone, Copy)]
 pub(crate) struct Served {
-    /// Without its own ceiling.
+    /// The service without its own ceiling.
     pub(crate) free: Service,
-    /// Of a class that is one of several by weight: its parent's service, its share and
-    /// indexes, which say more of the first packet.
+    /// For one of several classes by weight: its parent's service, its share and indexes, which give a tighter bound
+    /// for the first packet.
     within: Option<(Service, f64, Wfi)>,
-    /// With its own ceiling.
+    /// The service with its own ceiling.
     service: Result<Service, NoGuarantee>,
-    /// How long the ceiling holds it.
+    /// The delay that the ceiling adds.
     held: Nanos,
 }
 
@@ -243,13 +243,13 @@ impl Served {
         }
     }
 
-    /// Whether a ceiling, of a class with packets up to `longest`, leaves it its delay.
+    /// Returns whether a ceiling, of a class with packets up to `longest`, increases its delay.
     fn is_late_below(self, ceiling: Option<Ceiling>, longest: Length) -> bool {
         let needed = |ceiling: Ceiling| self.conforming_burst(ceiling.rate, longest);
         ceiling.is_some_and(|ceiling| ceiling.burst < needed(ceiling))
     }
 
-    /// The least burst with which a ceiling of `rate` leaves it its delay.
+    /// Returns the least burst with which a ceiling of `rate` does not increase its delay.
     pub(crate) fn conforming_burst(self, rate: Rate, longest: Length) -> u32 {
         let within = self.within;
         within.map_or(0, |(parent, share, wfi)| {
@@ -257,7 +257,7 @@ impl Served {
         })
     }
 
-    /// Of a packet, where rate and burst are kept to.
+    /// Returns the delay bound of a packet of a class that keeps to its rate and burst.
     fn delay(
         self,
         burst: u32,
@@ -272,7 +272,7 @@ impl Served {
         }
     }
 
-    /// Of a packet that finds no other, though others of its class may have been served ahead.
+    /// Returns the delay bound of a packet in an empty queue, though others of its class may have been served ahead.
     fn ahead(self, length: Length) -> Nanos {
         let backlog = length.get().into();
         let free = match self.within {
@@ -293,13 +293,13 @@ impl Link {
         self.kept_guarantees().to_vec()
     }
 
-    /// The same, looked up once.
+    /// Returns the same, computed once and cached.
     pub(crate) fn kept_guarantees(&self) -> &List<Guarantee> {
         let found = &self.found.guarantees;
         found.get_or_init(|| self.guarantees_for(Hold::AsTheyAre).into())
     }
 
-    /// The same, for those weights.
+    /// Returns the same for those weights.
     pub(crate) fn guarantees_for(&self, hold: Hold) -> Vec<Guarantee> {
         let mut classes = self.classes.to_vec();
         let top = Top::of_link(self.algorithm, self.rate, self.longest);
@@ -307,7 +307,7 @@ impl Link {
         granted(guarantees, &classes, self.shortest())
     }
 
-    /// The same of one class alone: looks at those that have its ancestors for parents.
+    /// Returns the same for one class: visits only the children of its ancestors.
     pub(crate) fn guarantee_for(&self, hold: Hold, at: usize) -> Guarantee {
         let LinkAlgorithm::Tree(mut algorithm) = self.algorithm else {
             return by_estimate(&self.classes[at].kind);
@@ -371,7 +371,7 @@ pub(crate) struct Top<'a> {
     pub algorithm: LinkAlgorithm,
     /// The service it gets.
     pub service: Result<Service, NoGuarantee>,
-    /// The algorithms above it, from the root down.
+    /// The algorithms of its ancestors, from the root down.
     pub path: &'a [Algorithm],
 }
 
@@ -464,7 +464,7 @@ fn of_class(
     }
 }
 
-/// The delays of a packet: where rate and burst are kept to, and where its class may have been served ahead.
+/// The delay bounds of a packet: if rate and burst are kept to, and if its class may have been served ahead.
 type Delays = [Result<Nanos, NoGuarantee>; 2];
 
 fn delays(has: Result<Served, NoGuarantee>, ceiling: Option<Ceiling>, class: &Class) -> Delays {
@@ -512,7 +512,8 @@ fn head(kind: &ClassKind) -> Head {
     }
 }
 
-/// A class's part of what its parent has, before its own ceiling; `above` is the same for all children of a node.
+/// Returns a class's part of its parent's service, before its own ceiling; `above` is the same for all children of a
+/// node.
 fn share(node: &mut Node, above: Service, class: &Class) -> Result<Served, NoGuarantee> {
     match &node.order {
         Order::None(reason) => Err(*reason),
@@ -553,7 +554,7 @@ fn within(
     ))
 }
 
-/// Each flow, while there are as many as there may be.
+/// Returns the guarantees of each flow while the number of flows is at its limit.
 fn each(
     has: Result<Served, NoGuarantee>,
     flows: &Flows,

@@ -10,7 +10,7 @@ use crate::{Link, LongestBy, Shared, Site};
 /// The guarantees of a site.
 #[derive(Clone, Debug, Serialize)]
 pub struct SiteReport {
-    /// By direction.
+    /// The links, one for each direction.
     pub links: Vec<LinkReport>,
     /// Settings that are probably unintended, one sentence each.
     pub warnings: Vec<String>,
@@ -21,7 +21,7 @@ pub struct SiteReport {
 pub struct LinkReport {
     /// Its name.
     pub name: String,
-    /// By where its packets leave.
+    /// The side that its packets leave by.
     pub to: &'static str,
     /// Its rate.
     pub rate_bps: u64,
@@ -31,9 +31,9 @@ pub struct LinkReport {
     pub longest: u32,
     /// The least size that a packet counts for where a buffer reservation is in packets.
     pub shortest: u32,
-    /// The most packets that wait in the link.
+    /// The packet limit of the whole link's backlog.
     pub limit_packets: u32,
-    /// The most bytes.
+    /// Its byte limit.
     pub limit_bytes: u64,
     /// Packets of the link's limit that are not reserved for any class.
     pub shared_packets: u64,
@@ -46,7 +46,7 @@ pub struct LinkReport {
     pub reason: String,
     /// The algorithm among the topmost classes.
     pub algorithm: String,
-    /// How many filters there are.
+    /// Number of filters.
     pub filters: usize,
     /// The delay that the daemon's pipeline adds to that of every class. `None` if the file names no interfaces, since
     /// no daemon runs such a file.
@@ -82,7 +82,7 @@ pub struct LinkReport {
 pub struct PipelineTerms {
     /// Number of threads that receive packets for the link; 0 if the forwarding thread receives them itself.
     pub receive_workers: usize,
-    /// Threads that decide: 1 for all links, or 2, one a link.
+    /// Number of arbiter threads: 1 for all links, or 2, one per link.
     pub arbiters: usize,
     /// The most frames that the receive workers hold together, in addition to the link's backlog.
     pub held_frames: usize,
@@ -99,25 +99,24 @@ pub struct PipelineTerms {
     /// The rest of Delta_D: the number of rounds of a transmit worker, counted the same way, within which a packet
     /// handed to it reaches the device, if that has space. `None` without transmit workers.
     pub transmit_rounds: Option<usize>,
-    /// Packets released in a round at most, which are all that the device has not taken when it has no room.
+    /// The most packets released in a round. If the device is full, no more than these are left unsent.
     pub released_packets: usize,
-    /// Bytes that the device may have that have not left, as its backend counts them; with those that transmit workers
-    /// have.
+    /// Bytes that may be queued in the device, as its backend counts them, and in transmit workers.
     pub device_bytes: u64,
-    /// Q: the bytes of both, with the link's overhead where the backend counts none.
+    /// Q: the bytes of both, with the link's overhead if the backend counts none.
     pub transmit_bytes: u64,
     /// The time in nanoseconds that the link takes to send these bytes: the delay of a packet behind a full transmit
     /// queue.
     pub transmit_time_ns: u64,
-    /// The speed of the interface, where the file says it: the rate at which a full transmit queue leaves.
+    /// The configured speed of the interface: the rate at which a full transmit queue drains.
     pub speed_bps: Option<u64>,
-    /// How long a round may take, in nanoseconds: delays from interface to interface allow for no more.
+    /// The budget of a round, in nanoseconds, on which delays from interface to interface are based.
     pub round_budget_ns: u64,
 }
 
 impl PipelineTerms {
-    /// How long all rounds take that a packet may wait for, each within its budget: from its arrival at an interface to
-    /// the other one, next to its delay in the queues and behind the transmit queue.
+    /// Returns the duration of all rounds that a packet may wait for, each within its budget, from its arrival at an
+    /// interface to the other one. The delays in the queues and behind the transmit queue are extra.
     #[must_use]
     pub fn rounds(&self) -> Nanos {
         let rounds = [
@@ -152,13 +151,13 @@ pub struct ClassRow {
     pub terms: Shared<ClassTerms>,
     /// Each flow of a class of flows.
     pub flows: Option<FlowTerms>,
-    /// Worst-case delay from interface to interface, in nanoseconds: the delay, the rounds of the daemon and its transmit
-    /// queue. Null where one of them is unknown.
+    /// Worst-case delay from interface to interface, in nanoseconds: the delay bound, and the delays of the daemon's
+    /// rounds and its transmit queue. Null if one of them is unknown.
     pub port_to_port_ns: Option<u64>,
 }
 
 impl SiteReport {
-    /// Of all links, of which a daemon has this pipeline. O(classes).
+    /// Returns the report of all links, with the pipeline of each in a daemon. O(classes).
     pub fn new(site: &Site, pipeline: impl Fn(&Link) -> Option<PipelineTerms>) -> SiteReport {
         SiteReport {
             links: site

@@ -50,7 +50,7 @@ use crate::site::{Link, Near, Role, Site};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DescribedPacket(Headers);
 
-/// Why a text describes no packet: one sentence.
+/// The reason why a text does not describe a packet: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParsePacketError(String);
@@ -78,7 +78,7 @@ impl FromStr for DescribedPacket {
     }
 }
 
-/// The address families that were met.
+/// Records an address and checks its family.
 fn address(headers: &mut Headers, key: &str, address: IpAddr) -> Result<u128> {
     let (family, bits) = match address {
         IpAddr::V4(address) => (Family::V4, u32::from(address).into()),
@@ -142,7 +142,7 @@ fn vlan(text: &str) -> Result<VlanId> {
     )
 }
 
-/// A line that tcpdump prints.
+/// Parses a line of tcpdump's output.
 fn of_line(words: &[&str]) -> Result<Headers> {
     let mut headers = Headers::default();
     let after = |word: &str| {
@@ -201,7 +201,7 @@ fn of_line(words: &[&str]) -> Result<Headers> {
     Ok(headers)
 }
 
-/// An address of a line, with what stands behind its last dot.
+/// Parses an address of a line, with the text after its last dot.
 fn end(word: &str) -> Option<(IpAddr, Option<&str>)> {
     let word = word.trim_end_matches([',', ':']);
     if let Ok(address) = word.parse() {
@@ -211,7 +211,7 @@ fn end(word: &str) -> Option<(IpAddr, Option<&str>)> {
     Some((address.parse().ok()?, Some(port)))
 }
 
-/// The protocol that a line names: its number behind `proto` or `next-header`, or by the form of the rest.
+/// Returns the protocol of a line: the number after `proto` or `next-header`, or by the form of the rest.
 fn protocol(words: &[&str], has_ports: bool) -> Option<Protocol> {
     let at = |word: &str| words.iter().position(|other| *other == word);
     let named = ["proto", "next-header"].into_iter().find_map(|word| {
@@ -248,19 +248,19 @@ pub struct Classified {
     pub link: String,
     /// The class.
     pub class: Arc<str>,
-    /// The filter that leads there, by its place among those of the link, from 0; none in the default class.
+    /// The filter that matches, by its index among those of the link, from 0; none in the default class.
     pub filter: Option<usize>,
-    /// Why it is this class.
+    /// The reason for this class.
     pub by: ClassifiedBy,
 }
 
-/// Why a packet falls into a class.
+/// The reason for a packet's class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClassifiedBy {
-    /// A filter leads there.
+    /// A filter matches.
     Filter,
-    /// A filter of a grant leads there.
+    /// A filter of a grant matches.
     Grant,
     /// It is link-layer control, such as ARP.
     LinkControl,
@@ -290,7 +290,7 @@ impl Site {
         };
         let matching = (link.rules.iter().enumerate())
             .filter(|(_, rule)| rule.matches.matches(headers, &origin));
-        // Of the highest priority the first.
+        // The first of those with the highest priority.
         let found = matching.max_by_key(|&(at, rule)| (rule.priority, std::cmp::Reverse(at)));
         let granted = self.granted_filters(&link.name);
         let control = link.link_control.filter(|_| headers.link_control);
@@ -310,7 +310,7 @@ impl Site {
         }
     }
 
-    /// Filters of grants, which come before those of a link.
+    /// Returns the filters of grants, which precede those of a link.
     #[must_use]
     pub fn granted_filters(&self, link: &str) -> usize {
         let grants = self.grants.iter().filter(|grant| grant.link == link);

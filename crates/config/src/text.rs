@@ -1,4 +1,4 @@
-//! From a path to the text there, of bounded length.
+//! Reading text files of bounded length.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -10,18 +10,18 @@ use toml_parser::lexer::TokenKind;
 
 use crate::diagnostic::SiteError;
 
-/// Longest file that is read, in bytes: some tens of thousands of classes with their filters, and their comments.
-/// A device without an end is read up to there.
+/// Longest file that is read, in bytes: some tens of thousands of classes with their filters, and their comments. An
+/// endless device is read up to that length.
 pub const MAX_FILE: u64 = 16 << 20;
 
-/// Most elements of a text: a parser has a record of some 80 bytes for each.
+/// Most elements of a text: a parser keeps some 80 bytes for each.
 pub(crate) const MOST_ELEMENTS: usize = 3_000_000;
 
-/// The elements that a table counts for: it takes a kilobyte by itself.
+/// Number of elements that a table counts as: it takes a kilobyte by itself.
 pub(crate) const TABLE: usize = 16;
 
-/// Where a text has more than [`MOST_ELEMENTS`]: words, texts, comments, runs of blanks, other marks, and ends of lines. A
-/// mark that may begin a table counts for [`TABLE`] of them. O(n), without memory.
+/// Returns the position at which a text exceeds [`MOST_ELEMENTS`]: words, strings, comments, runs of blanks, other
+/// marks, and ends of lines. A mark that may begin a table counts as [`TABLE`] of them. O(n), without allocation.
 pub(crate) fn excess(text: &str) -> Option<usize> {
     beyond(text, MOST_ELEMENTS)
 }
