@@ -1,5 +1,4 @@
-//! The algorithms that may be named: those of the core, and those of other crates that this program
-//! was given.
+//! The algorithms that can be named: those of the core, and those of other crates that this program has registered.
 
 use std::sync::RwLock;
 
@@ -7,23 +6,23 @@ use fairlane_core::sched::{Algorithm, CustomAlgorithm};
 
 use crate::site::LinkAlgorithm;
 
-/// Those of other crates, in the order in which they came.
+/// Algorithms of other crates, in the order of their registration.
 static CUSTOM: RwLock<Vec<Algorithm>> = RwLock::new(Vec::new());
 
-/// Names that mean something else where algorithms are named.
+/// Names with another meaning where an algorithm is expected.
 const RESERVED: [&str; 2] = [LinkAlgorithm::CBQ, "none"];
 
-/// Why an algorithm of another crate cannot be named.
+/// The reason why an algorithm of another crate cannot be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// One of the core's algorithms, or a word of the program's, has the name.
+    /// The name is that of a built-in algorithm, or another word of the program.
     #[error("algorithm '{0}' cannot be added: the program has a built-in one of this name")]
     BuiltIn(&'static str),
-    /// Another was added under it.
+    /// The name is already registered.
     #[error("algorithm '{0}' cannot be added: one of this name was added before")]
     Twice(&'static str),
-    /// It cannot be written in a file or a command line as it is.
+    /// The name cannot be written in a file or a command line as it is.
     #[error("algorithm '{0}' cannot be added: a name is lower-case letters, digits, '+' and '-'")]
     Name(&'static str),
 }
@@ -63,13 +62,13 @@ pub fn register<A: CustomAlgorithm>(name: &'static str) -> Result<Algorithm, Reg
     Ok(algorithm)
 }
 
-/// All that may be named, those of the core first.
+/// Returns all named algorithms, those of the core first.
 pub fn all() -> Vec<Algorithm> {
     let custom = CUSTOM.read().unwrap_or_else(|held| held.into_inner());
     [Algorithm::ALL, &custom[..]].concat()
 }
 
-/// The algorithm of this name.
+/// Returns the algorithm with this name.
 pub fn named(name: &str) -> Option<Algorithm> {
     all().into_iter().find(|algorithm| algorithm.name() == name)
 }

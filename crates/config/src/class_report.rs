@@ -114,7 +114,7 @@ pub struct ClassTerms {
     pub no_bound: Option<Arc<str>>,
     /// The reason again.
     pub none: Option<Arc<str>>,
-    /// The guarantees of each flow of a class of flows; most of a link's classes share one value.
+    /// The guarantees of each flow of a class of flows, apart since most classes have one queue.
     pub each: Option<Arc<FlowTerms>>,
 }
 

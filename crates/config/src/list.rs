@@ -6,44 +6,44 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Elements that are shared or copied together.
+/// Number of elements that are shared or copied together.
 pub(crate) const PIECE: usize = if cfg!(test) { 4 } else { 64 };
 
-/// A list in pieces, which copies of it share until they are changed: a copy takes 16 bytes a piece, an element that
-/// becomes another a copy of its piece.
+/// A list in pieces, which copies share until they are changed: a copy takes 16 bytes per piece, and a changed element
+/// a copy of its piece.
 #[derive(Clone)]
 pub struct List<T> {
-    /// All but the last have [`PIECE`] elements.
+    /// All pieces but the last have [`PIECE`] elements.
     pieces: Vec<Arc<[T]>>,
     length: usize,
 }
 
 impl<T> List<T> {
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The element at this place, if there is one.
+    /// Returns the element at this index, if there is one.
     pub fn get(&self, at: usize) -> Option<&T> {
         self.pieces.get(at / PIECE)?.get(at % PIECE)
     }
 
-    /// All of them, in their order.
+    /// Returns an iterator over all elements, in order.
     pub fn iter(&self) -> Elements<'_, T> {
         self.within(0..self.length)
     }
 
-    /// The element at this place, to be kept.
+    /// Returns a shared reference to the element at this index.
     ///
     /// # Panics
     ///
-    /// There is none.
+    /// Panics if there is no such element.
     pub fn share(&self, at: usize) -> Shared<T> {
         let (piece, at) = (&self.pieces[at / PIECE], at % PIECE);
         assert!(at < piece.len(), "no element {at} of {}", piece.len());
@@ -51,7 +51,7 @@ impl<T> List<T> {
         Shared { piece, at }
     }
 
-    /// Those in these places.
+    /// Returns the elements in this range.
     pub(crate) fn within(&self, places: Range<usize>) -> Elements<'_, T> {
         Elements { list: self, places }
     }
@@ -80,12 +80,13 @@ impl<T> List<T> {
         }
     }
 
-    /// Whether all of it is shared with another.
+    /// Returns whether all pieces are shared with another list.
     pub(crate) fn is(&self, other: &List<T>) -> bool {
         (self.unlike(other)).is_some_and(|mut places| places.next().is_none())
     }
 
-    /// The places at which another list of as many may differ, in order: those of pieces that are not shared.
+    /// Returns the indices at which another list of the same length may differ, in order: those of pieces that are not
+    /// shared. Returns `None` for another length.
     pub fn unlike<'a>(&'a self, other: &'a List<T>) -> Option<impl Iterator<Item = usize>> {
         let pairs = self.pieces.iter().zip(&other.pieces).enumerate();
         let differ = pairs.filter(|(_, (piece, other))| !Arc::ptr_eq(piece, other));
@@ -104,7 +105,7 @@ impl<T: Clone> List<T> {
         &mut Arc::make_mut(&mut self.pieces[at / PIECE])[at % PIECE]
     }
 
-    /// Puts another element in the place of one, likewise.
+    /// Replaces an element, at the same cost.
     pub(crate) fn set(&mut self, at: usize, other: T) {
         *self.make_mut(at) = other;
     }
@@ -120,7 +121,7 @@ impl<T: Clone> List<T> {
         self.pieces.extend(behind.chunks(PIECE).map(Arc::from));
     }
 
-    /// All of them in one piece.
+    /// Returns all elements in one vector.
     pub fn to_vec(&self) -> Vec<T> {
         self.iter().cloned().collect()
     }
@@ -197,14 +198,14 @@ impl<'a, T> IntoIterator for &'a List<T> {
     }
 }
 
-/// An element of a [`List`], which keeps the piece that it is in.
+/// An element of a [`List`], which keeps its piece alive.
 pub struct Shared<T> {
     piece: Arc<[T]>,
     at: usize,
 }
 
 impl<T> Shared<T> {
-    /// Whether it is the same element, and not only one that is alike.
+    /// Returns whether both are the same element in memory, and not only equal.
     pub fn is(&self, other: &Shared<T>) -> bool {
         Arc::ptr_eq(&self.piece, &other.piece) && self.at == other.at
     }
@@ -219,7 +220,7 @@ impl<T> Deref for Shared<T> {
 }
 
 impl<T> From<T> for Shared<T> {
-    /// Of a list that has no other.
+    /// Makes a list of this element alone.
     fn from(element: T) -> Shared<T> {
         let piece = Arc::from([element]);
         Shared { piece, at: 0 }
@@ -251,7 +252,7 @@ impl<T: Serialize> Serialize for Shared<T> {
     }
 }
 
-/// Elements of a [`List`], in their order.
+/// An iterator over elements of a [`List`], in order.
 #[derive(Debug)]
 pub struct Elements<'a, T> {
     list: &'a List<T>,

@@ -1,4 +1,4 @@
-//! From text to the file's tables; syntax errors and unknown keys said in our words.
+//! Parsing of a text into the file's tables, with our own messages for syntax errors and unknown keys.
 
 use serde::de::DeserializeOwned;
 use toml::de::Error;
@@ -6,7 +6,7 @@ use toml::de::Error;
 use crate::diagnostic::{Report, suggestion};
 use crate::text::{MOST_ELEMENTS, TABLE, excess};
 
-/// The tables of a TOML text, or the reason why it has not got them is reported.
+/// Parses the tables of a TOML text, or reports the error.
 pub fn parse<T: DeserializeOwned>(text: &str, report: &mut Report) -> Option<T> {
     if let Some(at) = excess(text) {
         report.error(
@@ -33,15 +33,14 @@ pub fn parse<T: DeserializeOwned>(text: &str, report: &mut Report) -> Option<T> 
     }
 }
 
-/// The key whose value begins here.
+/// Returns the key whose value starts here.
 fn key_before(text: &str, at: usize) -> Option<&str> {
     let before = text.get(..at)?.trim_end().strip_suffix('=')?.trim_end();
     let ends = |mark: char| mark.is_whitespace() || matches!(mark, '{' | ',');
     before.rsplit(ends).next().filter(|key| !key.is_empty())
 }
 
-/// serde names an unknown key and those that are known, quoted with backticks, and types as
-/// Rust calls them.
+/// Rewrites a message of serde, which quotes unknown and known keys with backticks and names types as in Rust.
 fn sentence(error: &Error, written: &str) -> String {
     let message = error.message().trim().replace('\n', ", ");
     let mut quoted = message.split('`').skip(1).step_by(2);

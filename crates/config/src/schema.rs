@@ -35,8 +35,8 @@ mod from_tables {
         schema.to_value()
     }
 
-    /// TOML has no null: what need not be there is left out. Lines end where the schema's reader
-    /// likes them to.
+    /// Adapts the schema to TOML, which has no null: an optional key is left out. Lines are joined for the schema's
+    /// readers.
     fn as_toml(schema: &mut serde_json::Map<String, Value>) {
         if let Some(Value::Array(types)) = schema.get_mut("type") {
             types.retain(|kind| kind != "null");
@@ -72,13 +72,13 @@ mod from_tables {
         names
     }
 
-    /// The names of all algorithms.
+    /// Returns the names of all algorithms.
     pub(crate) fn of_class() -> Vec<&'static str> {
         let all = Algorithm::ALL.iter().copied();
         all.map(Algorithm::name).collect()
     }
 
-    /// A rate, a size, a time, as patterns.
+    /// Patterns of a rate, a size and a time.
     pub(crate) const RATE: &str = r"^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kKmMgGtT]?[bB][iI][tT])\s*$";
     pub(crate) const SIZE: &str = r"^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kKmMgG]?[bB])\s*$";
     pub(crate) const TIME: &str =

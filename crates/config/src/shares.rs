@@ -26,22 +26,22 @@ pub(crate) struct Claim {
 /// The share that a class gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Among its siblings.
+    /// Its weight among its siblings.
     pub weight: Weight,
     /// Its entitlement in bit/s, rounded down; never below its rate.
     pub entitled: u64,
 }
 
-/// More claims than these are many: a change of all their numbers takes a while.
+/// Number of claims above which a change of all weights would be too slow.
 const MANY: usize = 64;
 
-/// Divides `available` bits per second. The rates add up to no more. O(claims).
+/// Divides `available` bit/s among claims, whose rates must not exceed it in total. O(claims).
 pub(crate) fn divide(available: u64, claims: &[Claim]) -> Vec<Part> {
     let available = u128::from(available);
     let rates: u128 = claims.iter().map(|claim| u128::from(claim.rate)).sum();
     let weights: u128 = claims.iter().map(|claim| u128::from(claim.weight)).sum();
     let rest = available.saturating_sub(rates);
-    // In units that make all of them whole.
+    // In units that make all portions integers.
     let portion = |claim: &Claim| match weights {
         0 => u128::from(claim.rate),
         _ => u128::from(claim.rate) * weights + rest * u128::from(claim.weight),
@@ -65,14 +65,13 @@ pub(crate) fn divide(available: u64, claims: &[Claim]) -> Vec<Part> {
         .collect()
 }
 
-/// The largest power of two by which all weights may be multiplied.
+/// Returns the largest power of two by which all weights may be multiplied.
 pub(crate) fn scale(parts: &[Part]) -> u32 {
     let largest = parts.iter().map(|part| part.weight.get()).max();
     1 << (MAX_WEIGHT / largest.unwrap_or(MAX_WEIGHT)).ilog2()
 }
 
-/// `portion / total * available`, rounded down: products of portions, up to 2^80, and rates
-/// would not fit.
+/// Returns `portion / total * available`, rounded down. The products of portions, up to 2^80, and rates would overflow.
 fn share_of(portion: u128, total: u128, available: u128) -> u128 {
     let shift = (128 - portion.leading_zeros()).saturating_sub(80);
     (portion >> shift) * available / (total >> shift).max(1)

@@ -49,23 +49,23 @@ use crate::{draft, file, parse, read, text};
 /// ```
 pub type MtuOf<'a> = &'a dyn Fn(&str) -> Option<u32>;
 
-/// Nothing is known.
+/// No MTU is known.
 const UNKNOWN: MtuOf<'static> = &|_| None;
 
 /// The contents of one site file, validated: every value is in range and consistent with the others.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// The interfaces; a file that is only to be simulated need not have any.
+    /// The interfaces; not needed for a file that is only simulated.
     pub interfaces: Option<Interfaces>,
-    /// Where processes attach.
+    /// The socket for attached processes.
     pub attach: Option<Attach>,
-    /// Where it is asked for its state, and changed.
+    /// The control API.
     pub control: Option<Control>,
-    /// Threads that receive, decide and transmit; one thread does everything without.
+    /// The workers; `None` if one thread does everything.
     pub workers: Option<Workers>,
-    /// The shaped directions, at least one; no two leave by the same interface.
+    /// The shaped directions, at least one; each leaves by another interface.
     pub links: Vec<Arc<Link>>,
-    /// The text that says all this; empty where it is a part of another file.
+    /// The text of the file; empty if it is a part of another file.
     pub text: Arc<str>,
     /// Settings that are valid but probably unintended, such as a filter that never matches.
     pub warnings: Vec<Diagnostic>,
@@ -74,13 +74,12 @@ pub struct Site {
 }
 
 impl Site {
-    /// Reads a file of at most [`MAX_FILE`](crate::MAX_FILE) bytes, for a machine of which nothing
-    /// is known.
+    /// Reads a file of at most [`MAX_FILE`](crate::MAX_FILE) bytes, without knowledge of the machine's interfaces.
     pub fn read(path: &Path) -> Result<Site, SiteError> {
         Site::read_for(path, UNKNOWN)
     }
 
-    /// Reads a file likewise, for a machine with these interfaces.
+    /// Reads a file the same way, for a machine with these interfaces.
     pub fn read_for(path: &Path, mtu: MtuOf<'_>) -> Result<Site, SiteError> {
         Site::parse_for(&text::read(path)?, &path.display().to_string(), mtu)
     }
@@ -96,13 +95,13 @@ impl Site {
         Site::parse_beside(&text::read_regular(path)?, &name, mtu, grants)
     }
 
-    /// Reads `text`, which errors call `name`. O(n log n) in its classes and filters, and what
-    /// [`Classifier::unreachable`](fairlane_classify::Classifier::unreachable) takes.
+    /// Parses `text`, which errors call `name`. O(n log n) in its classes and filters, plus the cost of
+    /// [`Classifier::unreachable`](fairlane_classify::Classifier::unreachable).
     pub fn parse(text: &str, name: &str) -> Result<Site, SiteError> {
         Site::parse_for(text, name, UNKNOWN)
     }
 
-    /// Reads `text` likewise, for a machine with these interfaces.
+    /// Parses `text` the same way, for a machine with these interfaces.
     pub fn parse_for(text: &str, name: &str, mtu: MtuOf<'_>) -> Result<Site, SiteError> {
         Site::parse_beside(text, name, mtu, &[])
     }
@@ -137,11 +136,11 @@ impl Site {
         })
     }
 
-    /// Makes the names of classes again where all else that reading took is free by now. They were made in the midst
-    /// of that, and each would keep its page from being given back.
+    /// Allocates the names of classes again after the other memory used for reading has been freed. Names allocated in
+    /// between would keep their pages from being returned to the system.
     fn gather_names(&mut self) {
         for link in self.links.iter_mut().filter_map(Arc::get_mut) {
-            // All of them before the first one goes, in whose place the next would be.
+            // All are allocated before the first is freed, since the next one would take its place.
             let names: Vec<Arc<str>> = (link.classes.iter())
                 .map(|class| Arc::from(&*class.name))
                 .collect();
@@ -177,14 +176,13 @@ impl Site {
         read::site(&tables.0, UNKNOWN, report)
     }
 
-    /// The link of this name.
+    /// Returns the link with this name.
     pub fn link(&self, name: &str) -> Option<&Link> {
         let mut links = self.links.iter();
         links.find(|link| link.name == name).map(|link| &**link)
     }
 
-    /// The MTU that this interface had when the site was read, where the longest packet of a link
-    /// follows from it.
+    /// Returns the MTU that this interface had when the site was read, if the longest packet of a link follows from it.
     pub fn mtu_of(&self, interface: &str) -> Option<u32> {
         let interfaces = self.interfaces.as_ref()?;
         self.links.iter().find_map(|link| match link.longest_by {
@@ -244,17 +242,17 @@ pub struct Interfaces {
     pub allow_bypass: bool,
     /// How frames are read and written.
     pub backend: Backend,
-    /// The speed of the interfaces, where the file says it.
+    /// The configured speed of the interfaces.
     pub speed: Option<Rate>,
-    /// How long a round of the forwarding thread may take.
+    /// The budget of a round of the forwarding thread.
     pub longest_round: Nanos,
 }
 
 impl Interfaces {
-    /// How long a round may take, unless the file says otherwise.
+    /// The default budget of a round.
     pub const LONGEST_ROUND: Nanos = Nanos::from_millis(1);
 
-    /// The interface on this side, if there is one.
+    /// Returns the interface on this side, if there is one.
     pub fn named(&self, side: Role) -> Option<&str> {
         match (side, &self.near) {
             (Role::Outside, _) => Some(&self.outside),
@@ -264,23 +262,23 @@ impl Interfaces {
     }
 }
 
-/// Where processes attach, and how many.
+/// The socket for attached processes, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attach {
     /// The Unix socket that they connect to.
     pub socket: PathBuf,
-    /// Most of them at a time.
+    /// Limit on their number.
     pub processes: usize,
-    /// Most of them that are of one user.
+    /// Limit on the processes of one user.
     pub processes_per_user: usize,
-    /// Most bytes of all their mailboxes together.
+    /// Limit on the memory of all mailboxes together, in bytes.
     pub memory: u64,
 }
 
 impl Attach {
-    /// The longest frame of a process in bytes, where that of its link is longer: what its mailbox has slots for.
+    /// The longest frame of a process in bytes, if that of its link is longer; a mailbox's slots have this size.
     pub const LONGEST: u32 = 9_018;
-    /// Frames that a mailbox has room for.
+    /// Number of frames in a mailbox.
     pub const SLOTS: usize = 256;
 
     /// Returns the bytes of memory that a mailbox takes for frames of up to `longest` bytes: for each frame a header,
@@ -322,41 +320,41 @@ pub struct Control {
     pub socket: Option<PathBuf>,
     /// The permissions of the socket.
     pub mode: u32,
-    /// A loopback address where HTTP is served.
+    /// A loopback address for HTTP.
     pub http: Option<SocketAddr>,
-    /// The file with the token that a change over HTTP needs.
+    /// The file with the token for changes over HTTP.
     pub token: Option<PathBuf>,
-    /// The file with the token that reading over HTTP needs, if it does.
+    /// The file with the token for reading over HTTP, if that needs one.
     pub read_token: Option<PathBuf>,
 }
 
 /// Receive and transmit workers, in addition to the forwarding thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workers {
-    /// How many at each interface, from 1 to [`MOST`](Self::MOST); none where the machine's cores and the
-    /// interface's queues say.
+    /// Number of receive workers at each interface, from 1 to [`MOST`](Self::MOST); `None` if it follows from the
+    /// machine's cores and the interface's queues.
     pub receive: Option<usize>,
-    /// How many transmit at each interface, at most [`MOST`](Self::MOST); 0 where the thread that forwards transmits,
-    /// and none where the machine's cores and the interface's queues say.
+    /// Number of transmit workers at each interface, at most [`MOST`](Self::MOST); 0 if the forwarding thread
+    /// transmits, and `None` if it follows from the machine's cores and the interface's queues.
     pub transmit: Option<usize>,
-    /// The cores that they stay on, first those that receive, then those that transmit, of either those at `inside`
-    /// first; none, or as many as there are workers.
+    /// The cores of the workers, first the receive workers, then the transmit workers, of both those at `inside` first.
+    /// Empty, or as many as there are workers.
     pub cores: Vec<usize>,
-    /// How many threads decide: 1 for both links, 2 one a link; none where the machine's cores say.
+    /// Number of arbiter threads: 1 for both links, 2 for one per link; `None` if it follows from the machine's cores.
     pub arbiters: Option<usize>,
 }
 
 impl Workers {
-    /// The most that receive at an interface, where each has a ring of its own, and the most that transmit.
+    /// The most receive workers at an interface, each with a ring of its own, and the most transmit workers.
     pub const MOST: usize = 16;
 }
 
 /// The side opposite `outside`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Near {
-    /// Another interface, by name: a bump in the wire.
+    /// Another interface, by name: an inline bridge.
     Inside(String),
-    /// A tap device of this name, to be made: the egress of one interface.
+    /// A tap device of this name, which is created: shaping the egress of one interface.
     Tap(String),
     /// Attached processes only.
     Nothing,
@@ -381,12 +379,12 @@ pub enum Role {
     Outside,
     /// The tap device.
     Tap,
-    /// Processes that push frames through shared memory: frames only come from there.
+    /// Processes that push frames through shared memory; only a source of frames.
     Attached,
 }
 
 impl Role {
-    /// As the file has it.
+    /// Returns its name in the file.
     pub const fn name(self) -> &'static str {
         match self {
             Role::Inside => "inside",
@@ -396,7 +394,7 @@ impl Role {
         }
     }
 
-    /// The number by which filters know where a frame came from.
+    /// Returns the number for it as an ingress in filters.
     pub const fn ingress(self) -> u16 {
         match self {
             Role::Inside => 0,
@@ -412,7 +410,7 @@ impl Role {
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// The interface that its packets leave by.
+    /// The interface of its egress.
     pub to: Role,
     /// The link's rate, overhead included.
     pub rate: Rate,
@@ -424,16 +422,16 @@ pub struct Link {
     pub longest_by: LongestBy,
     /// The scheduling algorithm among the classes without a parent; for CBQ, in the whole link.
     pub algorithm: LinkAlgorithm,
-    /// The most that waits in the whole link.
+    /// The limit of the whole link's backlog.
     pub limits: SchedulerLimits,
     /// The classes, parents before their children.
     pub classes: List<Class>,
     /// The rules of the filters, whose targets are indices into [`classes`](Link::classes).
     pub rules: Arc<[Rule<u32>]>,
-    /// Where packets go that no rule matches, and malformed ones.
+    /// The class of packets that no rule matches, and of malformed ones.
     pub default: u32,
-    /// Where [link-layer control](fairlane_classify::Headers::link_control) goes, whatever rule it matches; none
-    /// where it goes as any other packet.
+    /// The class of [link-layer control](fairlane_classify::Headers::link_control), whatever rule matches; `None` if
+    /// that is classified as any other packet.
     pub link_control: Option<u32>,
     /// Cached results of computations. A copy, which may be changed into another link, starts with an empty cache.
     pub(crate) found: Found,
@@ -446,7 +444,7 @@ pub(crate) struct Found {
     /// The total buffer reservation of all classes: packets and bytes.
     kept: OnceLock<(u64, u64)>,
     pub(crate) terms: OnceLock<List<ClassTerms>>,
-    /// Another link whose classes are the same, but for some.
+    /// Another link with the same classes, except for some.
     like: Option<Like>,
 }
 
@@ -472,7 +470,7 @@ pub(crate) struct Like {
 }
 
 impl Like {
-    /// All classes but those at these places, which are in order.
+    /// Returns a reference to a link with the same classes except those at these indices, which are in order.
     pub(crate) fn of(link: &Arc<Link>, but: Vec<Range<usize>>) -> Like {
         let link = Arc::downgrade(link);
         Like { link, but }
@@ -501,14 +499,15 @@ pub(crate) fn shortest(longest: Length, overhead: u32) -> Length {
 }
 
 impl Link {
-    /// The places of the classes that may be others than in this link, in order; `None` where nothing is known.
+    /// Returns the indices of the classes that may differ from those in the other link, in order; `None` if that is
+    /// unknown.
     pub(crate) fn differs_from(&self, other: &Link) -> Option<&[Range<usize>]> {
         let like = self.found.like.as_ref()?;
-        // No other link can be at that place in memory: a weak reference keeps it.
+        // The weak reference keeps the address from being used for another link.
         std::ptr::eq(like.link.as_ptr(), other).then_some(&*like.but)
     }
 
-    /// Whether another one says the same.
+    /// Returns whether another link has the same settings.
     pub(crate) fn says_what(&self, other: &Link) -> bool {
         let Link {
             name,
@@ -541,7 +540,7 @@ impl Link {
             && (rules, classes) == (&other.rules, &other.classes)
     }
 
-    /// The same of the link that these are the terms of.
+    /// Returns the same for the link of these terms.
     pub(crate) fn differs_from_those(&self, terms: &List<ClassTerms>) -> Option<&[Range<usize>]> {
         let other = self.found.like.as_ref()?.link.upgrade()?;
         let known = other.found.terms.get()?;
@@ -563,24 +562,23 @@ impl Link {
 /// The source of a link's longest packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongestBy {
-    /// The file says it.
+    /// The file.
     File,
-    /// The interface that the link leaves by has this MTU, to which an Ethernet header and two
-    /// VLAN tags are added.
+    /// The MTU of the interface that the link leaves by, plus an Ethernet header and two VLAN tags.
     Interface {
-        /// In bytes.
+        /// The MTU in bytes.
         mtu: u32,
     },
-    /// Nothing is known of the interface: an MTU of 1500 is assumed.
+    /// An assumed MTU of 1500, since the interface is unknown.
     Assumed,
 }
 
 /// The scheduling algorithm of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkAlgorithm {
-    /// A class tree; this one at its root.
+    /// A class tree, with this algorithm at its root.
     Tree(Algorithm),
-    /// Class-based queueing, as ALTQ has it.
+    /// Class-based queueing as in ALTQ.
     Cbq,
 }
 
@@ -603,32 +601,32 @@ impl LinkAlgorithm {
 pub struct Class {
     /// Its name.
     pub name: Arc<str>,
-    /// Its number in the order of the file, from 0; those that are not there are last: first the class of
-    /// link-layer control, then the default class.
+    /// Its number in the order of the file, from 0; implicit classes are last: first the class of link-layer control,
+    /// then the default class.
     pub number: usize,
-    /// Its parent's place among the link's classes; none for a child of the root.
+    /// Its parent's index among the link's classes; `None` for a child of the root.
     pub parent: Option<usize>,
     /// The rate configured in the file. The guaranteed rate is at least this.
     pub rate: Option<Rate>,
     /// The ceiling, an upper limit of its rate.
     pub ceiling: Option<Ceiling>,
-    /// Its longest packet, overhead included; the longest of its children where it has any.
+    /// Its longest packet, overhead included; for a parent, the longest of its children.
     pub longest: Length,
-    /// Bytes that may arrive at once on top of its guaranteed rate, or of a flow's, if its delay is to hold.
+    /// Bytes that may arrive at once in addition to its guaranteed rate, or to a flow's, for its delay bound to hold.
     pub arrival_burst: u32,
-    /// Its weight among its siblings, made of their rates and weights.
+    /// Its weight among its siblings, computed from their rates and weights.
     pub weight: Weight,
     /// The factor, a power of two, by which the queues multiply its weight and those of its siblings. It brings the
     /// largest weight within a factor of two of the largest possible, so that virtual time keeps its scale when classes
     /// are added or removed.
     pub scale: u32,
-    /// Its part of what its siblings' rates and its own leave over; 0 for none.
+    /// Its weight in the rest that the rates of its siblings and its own leave; 0 for none.
     pub share: u32,
-    /// Its level, where that counts: higher first.
+    /// Its priority level, if levels apply: higher first.
     pub level: u32,
-    /// In CBQ: whether it may send what its parent does not use.
+    /// In CBQ: whether it may borrow its parent's unused rate.
     pub borrow: bool,
-    /// In CBQ: packets that it may send back to back after a silence.
+    /// In CBQ: packets that it may send back to back after an idle period.
     pub cbq_burst: u32,
     /// The contents: child classes, a queue or flows.
     pub kind: ClassKind,
@@ -637,18 +635,19 @@ pub struct Class {
 /// The contents of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassKind {
-    /// Other classes, in the order of this algorithm.
+    /// Child classes under this algorithm.
     Inner(Algorithm),
     /// One queue.
     Leaf(Queue),
-    /// A queue for each flow. Of thousands of classes few are such, and none is to be as large.
+    /// A queue for each flow. Boxed, since few of thousands of classes are of this kind, and the others should stay
+    /// small.
     Flows(Box<Flows>),
 }
 
 /// A queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
-    /// The most that waits.
+    /// The limits of its backlog.
     pub limits: Limits,
     /// Its buffer reservation, available however full the link is.
     pub room: Room,
@@ -656,16 +655,16 @@ pub struct Queue {
     pub aqm: AqmConfig,
 }
 
-/// Queues that are made as flows come.
+/// Queues that are created when flows appear.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flows {
     /// The packet fields that identify a flow.
     pub per: Per,
     /// The scheduling algorithm among the flows.
     pub algorithm: Algorithm,
-    /// The most of them.
+    /// Limit on their number.
     pub most: u32,
-    /// How long an idle one is remembered.
+    /// The idle timeout of a flow.
     pub forget_after: Nanos,
     /// The ceiling of each flow.
     pub ceiling: Option<Ceiling>,
@@ -673,12 +672,12 @@ pub struct Flows {
     pub room: Room,
     /// A backlog of all of them together in which CoDel drops nothing.
     pub aqm_floor: Room,
-    /// Each one's queue.
+    /// The queue of each flow.
     pub queue: Queue,
 }
 
 impl Flows {
-    /// How many of them have room of their own at a time.
+    /// Returns how many of them have a buffer reservation at a time.
     pub fn roomy(&self) -> u32 {
         let roomy = self.room.divided_by(self.queue.room);
         roomy.min(self.most.saturating_add(1))

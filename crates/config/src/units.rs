@@ -1,5 +1,4 @@
-//! Times and sizes as they are written in the file; rates are
-//! [`Rate`](fairlane_core::Rate)'s own.
+//! Times and sizes in the format of the file; rates are parsed by [`Rate`](fairlane_core::Rate).
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,17 +10,17 @@ use fairlane_core::units::{QuantityError, quantity};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub Nanos);
 
-/// Why a text is not a [`Time`].
+/// The reason why a text is not a [`Time`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseTimeError {
-    /// No number in front.
+    /// There is no number at the start.
     #[error("a time starts with a number, as in 5ms")]
     NoNumber,
-    /// No unit, or one that is not known.
+    /// There is no unit, or an unknown one.
     #[error("a time needs one of the units ns, us, ms, s, min, h, as in 5ms")]
     NoUnit,
-    /// A part of a nanosecond is left.
+    /// The time is not a whole number of nanoseconds.
     #[error("a time is a whole number of nanoseconds")]
     Fraction,
     /// Beyond 2^64 nanoseconds.
@@ -52,7 +51,7 @@ impl FromStr for Time {
 }
 
 impl fmt::Display for Time {
-    /// The largest unit that leaves a whole number, which parses back.
+    /// Formats the time in the largest unit that gives an integer, so that it parses back to the same value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.0;
         let (divisor, unit) = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")]
@@ -67,17 +66,17 @@ impl fmt::Display for Time {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// Why a text is not a [`Size`].
+/// The reason why a text is not a [`Size`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseSizeError {
-    /// No number in front.
+    /// There is no number at the start.
     #[error("a size starts with a number, as in 64kb")]
     NoNumber,
-    /// No unit, or one that is not known.
+    /// There is no unit, or an unknown one.
     #[error("a size needs one of the units b, kb, mb, gb (bytes; 1kb is 1024b), as in 64kb")]
     NoUnit,
-    /// A part of a byte is left.
+    /// The size is not a whole number of bytes.
     #[error("a size is a whole number of bytes")]
     Fraction,
     /// Beyond 2^64 bytes.
@@ -101,7 +100,7 @@ impl FromStr for Size {
 }
 
 impl fmt::Display for Size {
-    /// The largest unit that leaves a whole number, which parses back.
+    /// Formats the size in the largest unit that gives an integer, so that it parses back to the same value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (shift, unit) = [(30, "gb"), (20, "mb"), (10, "kb")]
             .into_iter()

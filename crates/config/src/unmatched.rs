@@ -12,12 +12,12 @@ use crate::site::{Link, Site};
 pub struct Unmatched {
     /// Its link.
     pub link: String,
-    /// Its place among the filters of the link, from 0.
+    /// Its index among the filters of the link, from 0.
     pub place: usize,
-    /// The class that it leads to.
+    /// Its target class.
     pub class: Arc<str>,
-    /// The filters that take all its packets before, by place, with the class that they lead to; none
-    /// where no packet is all that it asks for.
+    /// The filters that match all its packets before, by index, with their target classes; empty if its conditions
+    /// contradict one another.
     pub by: Vec<(usize, Arc<str>)>,
 }
 
@@ -34,8 +34,8 @@ impl fmt::Display for Unmatched {
     }
 }
 
-/// Why a filter can never match, by those that take all its packets before, each with its class. A filter is
-/// named by its place among those of its link, from 0.
+/// Formats the reason why a filter can never match: the filters that match all its packets before, each with its class.
+/// A filter is named by its index among those of its link, from 0.
 pub(crate) fn why(by: &[(usize, impl fmt::Display)]) -> String {
     match by {
         [] => "no packet is all that it asks for".to_owned(),
@@ -60,7 +60,7 @@ impl Site {
     }
 
     fn unmatched_in(&self, link: &Link) -> Vec<Unmatched> {
-        // The filters of grants come first.
+        // The filters of grants have precedence.
         let granted = self.granted_filters(&link.name);
         let rules: &[Rule<u32>] = &link.rules[granted..];
         let class = |place: usize| Arc::clone(&link.classes[rules[place].target as usize].name);

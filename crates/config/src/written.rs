@@ -1,5 +1,5 @@
-//! Values as they stand in the file: with their place, and read later, so that one look at a
-//! file finds all that is wrong with its values.
+//! Values of the file with their positions. They are validated later, so that one pass over a file finds all errors in
+//! its values.
 
 #[cfg(test)]
 use std::borrow::Cow;
@@ -46,12 +46,12 @@ use crate::diagnostic::Report;
 #[derive(Clone, Debug)]
 pub struct At<T> {
     value: T,
-    /// In few bytes: of thousands of tables each has a dozen. No text has 4 GiB.
+    /// In few bytes, since each of thousands of tables has a dozen values. No text has 4 GiB.
     span: [u32; 2],
 }
 
 impl<T> At<T> {
-    /// A value that stands nowhere.
+    /// Returns a value without a position.
     pub(crate) fn made(value: T) -> At<T> {
         At {
             value,
@@ -59,17 +59,17 @@ impl<T> At<T> {
         }
     }
 
-    /// The value, to be changed.
+    /// Returns the value for modification.
     pub(crate) fn value_mut(&mut self) -> &mut T {
         &mut self.value
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &T {
         &self.value
     }
 
-    /// Its bytes in the text.
+    /// Returns its byte range in the text.
     pub fn span(&self) -> Range<usize> {
         let [start, end] = self.span;
         start as usize..end as usize
@@ -106,7 +106,7 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     }
 }
 
-/// Text that says a `T`, or not.
+/// Text to be parsed as some `T`.
 pub type Text = At<String>;
 
 impl Text {
@@ -123,7 +123,7 @@ impl Text {
 }
 
 impl At<Whole> {
-    /// The number, where it is in range; else the range is reported, with the key.
+    /// Returns the number if it is in range; otherwise reports the range with the key.
     pub fn within<T>(&self, key: &str, range: Range<i64>, report: &mut Report) -> Option<T>
     where
         T: TryFrom<i64>,
@@ -143,13 +143,13 @@ impl At<Whole> {
     }
 }
 
-/// A whole number. Another value is accepted at first, and refused with its key and range when it is
+/// A whole number. Any other value is accepted at first, and rejected with its key and range when it is
 /// [read](At::within).
 #[derive(Clone, Debug)]
 pub struct Whole(Scalar);
 
 impl Whole {
-    /// The number, unless it is another value.
+    /// Returns the number, unless it is another value.
     pub(crate) fn number(&self) -> Option<i64> {
         match self.0 {
             Scalar::Number(number) => Some(number),
@@ -186,7 +186,7 @@ impl JsonSchema for Whole {
     }
 }
 
-/// A number, or a text that says one.
+/// A number, or a text that contains one.
 #[derive(Clone, Debug)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[cfg_attr(test, schemars(untagged))]
@@ -198,13 +198,13 @@ pub enum Scalar {
 }
 
 impl<'de> Deserialize<'de> for Scalar {
-    /// Another value becomes the text that stands for it, which is refused with its key when it is read.
+    /// Converts any other value to its text, which is rejected with its key when it is read.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Scalar, D::Error> {
         deserializer.deserialize_any(Value("a number or a text"))
     }
 }
 
-/// A visitor of values that are no lists and no tables; it has the words for an expected one.
+/// A visitor of values other than lists and tables, with the description of an expected one.
 struct Value(&'static str);
 
 impl Visitor<'_> for Value {

@@ -1,6 +1,6 @@
 //! The cost of many changes to a running site; packets must not be lost or delayed by them. The figures in
-//! `docs/operating.md` are those of an optimised build: `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli
-//! --test it site_load -- --nocapture`.
+//! `docs/operating.md` are those of an optimised build:
+//! `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli --test it site_load -- --nocapture`.
 
 use std::fmt::Write as _;
 use std::fs;

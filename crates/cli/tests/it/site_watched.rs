@@ -3,9 +3,9 @@
 //! arrivals, and the CPU time per packet in the forwarding thread. Under a flood that thread has a core of its own,
 //! which is always busy; compared is the packet rate. Sender, receiver and clients stand for other machines and must
 //! not affect the result: sending costs a small part of the other core and has the highest priority there, the clients
-//! have a low one, and that core is busy in both halves of a pair. `FAIRLANE_LONG_TESTS=1 cargo test --release -p
-//! fairlane-cli --test it _a_flood_ -- --nocapture --test-threads=1` needs an otherwise idle machine and takes about
-//! five minutes.
+//! have a low one, and that core is busy in both halves of a pair.
+//! Run it on an otherwise idle machine; it takes about five minutes:
+//! `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli --test it _a_flood_ -- --nocapture --test-threads=1`
 
 use std::collections::VecDeque;
 use std::fs;

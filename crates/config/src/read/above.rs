@@ -14,7 +14,7 @@ pub(super) enum Above {
 }
 
 impl Above {
-    /// Of a class without a parent.
+    /// Returns the kind of a class without a parent.
     pub(super) fn of_link(algorithm: LinkAlgorithm) -> Above {
         match algorithm {
             LinkAlgorithm::Cbq => Above::Cbq,
@@ -22,7 +22,7 @@ impl Above {
         }
     }
 
-    /// Reports keys that do not count here.
+    /// Reports keys that do not apply here.
     pub(super) fn check(self, class: &file::Class, has_children: bool, report: &mut Report) {
         let Above::Node(algorithm) = self else {
             if let Some(weight) = &class.weight {

@@ -1,4 +1,4 @@
-//! Room for a grant: the least rate that keeps its terms, or the best that could be had.
+//! Admission of grants: the least rate that keeps the terms, or the best alternative.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::guarantee::{Guarantee, Hold};
 use crate::list::List;
 use crate::site::{Link, MtuOf, Role, Site};
 
-/// The class that stands for all that may come later: no file is likely to have one of this name.
+/// The class that stands for all siblings that may be added later: no file is likely to have one of this name.
 const LATER: &str = "\u{10ffff}later";
 
 /// Admits a grant; see [`Grant::admit`]. The readings of the file's links may be passed in.
@@ -65,7 +65,7 @@ pub(crate) fn admit(
     search.run()
 }
 
-/// Whether each of its filters has packets that no other grant's filters take before.
+/// Checks that each of its filters has packets that no other grant's filters match before.
 fn reached(
     to: Role,
     others: &[Written],
@@ -100,14 +100,14 @@ fn reached(
     Ok(())
 }
 
-/// Rates are looked for in whole kilobits, so a search ends soon.
+/// The search is in whole kilobits, so that it ends soon.
 const STEP: u64 = 1_000;
 
-/// The part of a delay that is spared when it is granted: weights are whole numbers, and among
-/// thousands of siblings a share may later be some hundredths less than it was.
+/// The fraction of a delay that is kept as a margin when it is granted: weights are integers, and among thousands of
+/// siblings a share may later be some hundredths less than it was.
 const SPARE: u64 = 32;
 
-/// How often an offer is made worse until it is granted, by twice as much each time.
+/// How often an offer is reduced until it is granted, by twice as much each time.
 const OFFERS: u32 = 12;
 
 /// Number of guesses at a sufficient rate before a search around the last guess.
@@ -132,11 +132,11 @@ impl Had {
 /// The result of trying a rate.
 #[derive(Clone, Copy)]
 enum Enough {
-    /// The terms would not be kept; the delay that would be, in nanoseconds, if any.
+    /// The rate does not keep the terms; the delay that it would give, in nanoseconds, if any.
     Short(Option<f64>),
-    /// They would be.
+    /// The rate keeps the terms.
     Kept,
-    /// There is no room for it.
+    /// The rate exceeds the capacity.
     Over,
 }
 
@@ -186,7 +186,7 @@ impl Search<'_> {
         })
     }
 
-    /// From now on for these terms.
+    /// Changes the requested terms.
     fn ask(&mut self, offer: Offer) {
         let Offer { rate, delay } = offer;
         let terms = Terms {
@@ -313,7 +313,7 @@ impl Search<'_> {
             let ever = link.guarantee_for(Hold::Whatever, at);
             return Ok(Had { now, ever });
         }
-        // Siblings with rates alone share what those leave: until one comes that takes it.
+        // Siblings with rates alone share the remaining rate, until one is added that takes it.
         let later = file::Class::made(LATER, self.grant.parent.as_deref(), None);
         let filled = self.with([candidate, later]).unwrap_or(link);
         let at = place_of(&filled, &self.grant.name).unwrap_or(at);
@@ -348,7 +348,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Whether each of them still is, but for what whole weights cost.
+    /// Checks that each of them still has its guarantee, except for rounding to whole weights.
     fn unharmed(&self, link: &Link, guarantees: &List<Guarantee>) -> Result<(), String> {
         for (class, has) in link.classes.iter().zip(guarantees) {
             let Some(&Some(promised)) = self.promised.get(class.number) else {
@@ -388,13 +388,13 @@ impl Search<'_> {
         delay.ok().map(|delay| delay.0 as f64)
     }
 
-    /// The least steps that are enough, above some that are not and give this; or the most that can be
-    /// had, which are not enough either.
+    /// Returns the least number of steps that is enough, given a number that is too small and its result. If none is
+    /// enough, returns the most that is possible as the error.
     fn longer(&mut self, short: u64, had: &Had) -> Result<u64, u64> {
         let mut from = (short, self.delay(had));
         let mut guess = self.guess(from, None);
-        // A delay is a part that does not depend on the rate, and one that is in inverse proportion to it:
-        // two of them say when it is short enough.
+        // A delay is a constant plus a part inversely proportional to the rate, so two samples predict the sufficient
+        // rate.
         for _ in 0..GUESSES {
             if guess <= from.0 {
                 break;
@@ -421,7 +421,8 @@ impl Search<'_> {
         }
     }
 
-    /// The steps that may be enough, by the delay of some, and of fewer; no more than may be left.
+    /// Guesses the sufficient number of steps from the delay at one number, and at a smaller one; at most the remaining
+    /// steps.
     fn guess(&self, is: (u64, Option<f64>), before: Option<(u64, Option<f64>)>) -> u64 {
         let point = |(steps, delay): (u64, Option<f64>)| Some((1.0 / steps.max(1) as f64, delay?));
         let (Some(wanted), Some((x, y))) = (self.grant.terms.delay, point(is)) else {
@@ -430,7 +431,7 @@ impl Search<'_> {
         let wanted = (wanted.0 - wanted.0 / SPARE) as f64;
         let (from_x, from_y) = before.and_then(point).unwrap_or_default();
         if before.is_some() && y == from_y {
-            // Whole weights: the next one is a little further on.
+            // Weights are integers: the next one is a little further on.
             return (is.0 + is.0 / 256 + 1).min(self.left);
         }
         let slope = (y - from_y) / (x - from_x);
@@ -457,7 +458,7 @@ fn boundary(mut is: u64, mut not: u64, guess: u64, mut test: impl FnMut(u64) -> 
         tried[usize::from(found)] = true;
         let (from, to) = if found { (is, not) } else { (not, is) };
         at = match tried {
-            // Between both.
+            // Halfway between both.
             [true, true] => is.min(not) + is.abs_diff(not) / 2,
             _ if from < to => from.saturating_add(step),
             _ => from.saturating_sub(step),
@@ -516,7 +517,7 @@ mod tests {
         }
     }
 
-    /// Each look reads all classes of the link, so their number is what admission costs.
+    /// Each check reads all classes of the link, so the number of checks is the cost of admission.
     #[test]
     fn a_grant_among_ten_thousand_classes_is_found_room_for_with_few_looks() {
         let mut text = "[[link]]\nname = 'up'\nrate = '10gbit'\n".to_owned();
@@ -542,7 +543,7 @@ mod tests {
             let reserved = soon.unwrap().reserved;
             assert!(delay > 20 || reserved > mbit(1), "{reserved}");
         }
-        // Nor where it is refused with the best that could be had.
+        // The same holds for refusals with the best alternative.
         for grant in [asked(mbit(9_500), None), asked(mbit(1), Some(0))] {
             let (refused, looks) = admit(grant);
             assert!(looks <= 50, "{looks}");

@@ -18,16 +18,16 @@ pub(crate) struct Reading {
     pub(super) written: Arc<At<file::Link>>,
     pub(crate) link: Arc<Link>,
     pub(super) family: Arc<Family>,
-    /// Each class as if there were no others, in the order of the file.
+    /// Each class without regard to its siblings, in the order of the file.
     pub(super) alone: List<Arc<Class>>,
     /// The basis on which the children of each class are settled.
     pub(super) bases: List<Basis>,
-    /// Whether a filter has names of users or groups, which the machine may know otherwise by now.
+    /// Whether a filter has names of users or groups, which may by now have other numbers on this machine.
     pub(super) asks_names: bool,
 }
 
 impl Reading {
-    /// Its tables.
+    /// Returns its tables.
     pub(super) fn link(&self) -> &file::Link {
         self.written.value()
     }
@@ -42,7 +42,8 @@ impl Reading {
         same.then(|| Arc::clone(&self.family))
     }
 
-    /// Whether each class alone is the same, and the file says the same of link-layer control and the link's limit.
+    /// Returns whether each class alone is the same, and so are the settings of link-layer control and the link's
+    /// limit.
     pub(super) fn is_alike(
         &self,
         algorithm: LinkAlgorithm,
@@ -57,8 +58,8 @@ impl Reading {
     }
 }
 
-/// Which of some tables are those of a former list: those in their places, and of lists of unlike lengths those
-/// behind the last that is another.
+/// Matches tables with those of a former list: those at the same index, and in lists of different lengths those after
+/// the last change.
 pub(super) struct Same<'a, T> {
     former: &'a List<Arc<T>>,
     now: &'a List<Arc<T>>,
@@ -80,7 +81,7 @@ impl<'a, T> Same<'a, T> {
             former,
             now,
             first,
-            // Of as many, each is looked at in its place.
+            // In lists of the same length, each table is compared at its index.
             last: match was == is {
                 true => 0,
                 false => (0..was.min(is) - first).take_while(from_end).count(),
@@ -88,7 +89,7 @@ impl<'a, T> Same<'a, T> {
         }
     }
 
-    /// Where the one at this place was.
+    /// Returns the former index of the table at this index.
     pub(super) fn former(&self, at: usize) -> Option<usize> {
         let (was, is) = (self.former.len(), self.now.len());
         let in_place = || {
@@ -102,7 +103,7 @@ impl<'a, T> Same<'a, T> {
         }
     }
 
-    /// Where the one is that was at this place.
+    /// Returns the present index of the table that was at this index.
     pub(super) fn now(&self, at: usize) -> Option<usize> {
         let turned = Same {
             former: self.now,
@@ -112,7 +113,7 @@ impl<'a, T> Same<'a, T> {
         turned.former(at)
     }
 
-    /// Whether all are in their places.
+    /// Returns whether all tables are the same.
     pub(super) fn is_whole(&self) -> bool {
         self.former.len() == self.now.len() && self.first == self.now.len()
     }

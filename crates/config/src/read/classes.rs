@@ -27,7 +27,7 @@ use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm};
 use crate::units::Time;
 use crate::written::{At, Text};
 
-/// Flows of a class, unless the file says otherwise.
+/// Default limit on the flows of a class.
 const FLOWS: u32 = 1 << 16;
 const MOST_FLOWS: i64 = 4_000_000;
 const FORGET: Nanos = Nanos::from_millis(10_000);
@@ -44,9 +44,9 @@ pub(super) struct Classes {
     /// The total buffer reservation of all classes: packets and bytes.
     pub kept: (u64, u64),
     pub family: Arc<Family>,
-    /// Each as if there were no others, in the order of the file.
+    /// Each class without regard to its siblings, in the order of the file.
     pub alone: List<Arc<Class>>,
-    /// Which of them were read before.
+    /// Whether each was read before.
     pub known: Vec<bool>,
     /// The guarantees of each class.
     pub guarantees: List<Guarantee>,
@@ -125,7 +125,7 @@ pub(super) fn read(
     if is_default_made {
         warn_of_default(link, &classes, default, algorithm, report);
     }
-    // Any of them may be another, and all are in their places.
+    // Any of them may differ, but all indices are the same.
     let link_control = control.map(|place| place as u32);
     let same = former.filter(|former| {
         let was = &former.link;
@@ -148,7 +148,7 @@ pub(super) fn read(
     })
 }
 
-/// Adds a class that the file does not have. Returns its place.
+/// Adds a class that is not in the file, and returns its index.
 fn added(classes: &mut Vec<Class>, class: Class) -> usize {
     classes.push(class);
     classes.len() - 1
@@ -163,7 +163,7 @@ fn kept_again(former: &Link, classes: &List<Class>, again: &[Range<usize>]) -> (
     (packets - was.0 + is.0, bytes - was.1 + is.1)
 }
 
-/// Each class in its place behind its parent, and its place by that in the file.
+/// Returns the classes, each after its parent, and the index of each by its index in the file.
 fn placed(tree: &Tree, alone: &List<Arc<Class>>) -> (Vec<Class>, Vec<usize>) {
     let mut classes = Vec::with_capacity(tree.order.len() + 1);
     let mut numbers = vec![0; tree.written.len()];
@@ -186,7 +186,7 @@ fn placed(tree: &Tree, alone: &List<Arc<Class>>) -> (Vec<Class>, Vec<usize>) {
     (classes, numbers)
 }
 
-/// The names of the classes of a link, in the order of the file.
+/// Returns the names of the classes of a link, in the order of the file.
 pub(super) fn named(link: &Link) -> Vec<Option<&Arc<str>>> {
     let mut names = vec![None; link.classes.len()];
     for class in &link.classes {
@@ -197,8 +197,8 @@ pub(super) fn named(link: &Link) -> Vec<Option<&Arc<str>>> {
     names
 }
 
-/// Each class as if there were no others, in the order of the file, and whether it was read before. A name that it
-/// had, or that is that of the class `named` so, is shared.
+/// Returns each class without regard to its siblings, in the order of the file, and whether it was read before. Its
+/// name is shared with the former class, or with the class in `named`, if it is the same.
 fn alone(
     tree: &Tree,
     link: &file::Link,
@@ -209,7 +209,8 @@ fn alone(
 ) -> (List<Arc<Class>>, Vec<bool>) {
     let mut read = |at| {
         let mut class = class(tree, at, lengths, algorithm, report)?;
-        // It outlasts all else that is made for a change: one more of each would keep much from being given back.
+        // The name outlives all other memory used for a change: new copies would keep much of that from being returned
+        // to the system.
         let was = former.and_then(|former| former.alone.get(at));
         let name = was.map(|was| &was.name).or(*named.get(at).unwrap_or(&None));
         if let Some(name) = name.filter(|name| **name == class.name) {
@@ -255,7 +256,7 @@ fn alone(
     (List::from(alone.collect::<Vec<_>>()), known)
 }
 
-/// Which classes were read before, where each has the place and the parent that it had.
+/// Returns which classes were read before with the same index and parent.
 fn known_in_place(former: &Reading, tree: &Tree, link: &file::Link) -> Option<Vec<bool>> {
     let (was, is) = (&former.link().class, &link.class);
     let others = was.unlike(is)?;
@@ -309,7 +310,7 @@ fn warn_of_default(
     );
 }
 
-/// The default class that the file does not have. In CBQ it has the rate that is left.
+/// Returns the implicit default class. In CBQ it has the rate that is left.
 fn made(
     algorithm: LinkAlgorithm,
     (link_rate, longest): (Rate, Length),
@@ -351,7 +352,7 @@ fn made(
     }
 }
 
-/// Its longest packet, where neither the file nor a grant has a burst.
+/// Reads the arrival burst; the longest packet if neither the file nor a grant has a burst.
 fn arrival_burst(written: &file::Class, longest: Length, report: &mut Report) -> Option<u64> {
     let most = u64::from(u32::MAX);
     match (&written.arrival_burst, written.granted_burst) {
@@ -606,7 +607,7 @@ fn flows(
     })))
 }
 
-/// The ceiling, if it is one.
+/// Reads the ceiling, if it is valid.
 fn ceiling(
     ceil: &Option<Text>,
     burst: Option<&Text>,
@@ -645,7 +646,7 @@ fn ceiling(
     })
 }
 
-/// A burst of CBQ, which counts packets.
+/// Reads a burst of CBQ, which counts packets.
 fn cbq_burst(burst: &Text, longest: Length, report: &mut Report) -> Option<u32> {
     let most = u64::from(longest.get()) * u64::from(cbq::Bursts::MOST);
     let bytes = queue::at_least(burst, "burst", longest, most, report)?;

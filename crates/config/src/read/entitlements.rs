@@ -17,7 +17,7 @@ use crate::units::Size;
 /// The entitlement and the service of a class, as far as its children depend on them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Basis {
-    /// Bits per second.
+    /// Its rate in bit/s.
     pub entitled: u64,
     /// Its service before default bursts are increased.
     pub at_first: Result<Service, NoGuarantee>,
@@ -66,7 +66,7 @@ pub(super) fn bursts(
         });
     }
     for (at, guarantee) in guarantees.iter().enumerate() {
-        // Of a class that the file does not have there is nothing to change.
+        // A class that is not in the file has no setting to report.
         let (Some(rate), Some(place)) = (classes[at].rate, places.get(at)) else {
             continue;
         };
@@ -75,7 +75,7 @@ pub(super) fn bursts(
             Err(NoGuarantee::Burst) => 0,
             Err(_) => continue,
         };
-        // Whole weights cost less than this, in all but the largest of nodes.
+        // Rounding to whole weights costs less than this, except in the largest of nodes.
         if gets >= rate.bps() - rate.bps() / 1000 {
             continue;
         }
@@ -105,7 +105,7 @@ pub(super) struct Entitlements<'a> {
     pub owner: &'a str,
     /// The scheduling algorithm among them.
     pub algorithm: LinkAlgorithm,
-    /// As the file has them, for those that it has.
+    /// The tables of the classes that are in the file.
     pub places: &'a [&'a file::Class],
 }
 

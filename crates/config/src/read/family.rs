@@ -8,11 +8,10 @@ use super::again::Reading;
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
 
-/// The class that packets go to where no other is the default.
+/// Name of the implicit default class.
 pub(super) const DEFAULT: &str = "default";
 
-/// Levels of classes below a link. A packet's way takes as many steps, and each level adds to its
-/// bound.
+/// Limit on levels of classes below a link. Each level adds a step to the path of a packet, and a term to its bound.
 pub(super) const MOST_LEVELS: usize = 64;
 
 /// The parent of each class, by index in the file.
@@ -20,7 +19,7 @@ pub(super) const MOST_LEVELS: usize = 64;
 pub(crate) struct Family {
     pub parents: Vec<Option<usize>>,
     pub has_children: Vec<bool>,
-    /// Parents before their children.
+    /// Indices in the file, parents before their children.
     pub order: Vec<usize>,
 }
 
@@ -153,7 +152,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The class that is the default, or has its name.
+    /// Returns the default class, by its setting or its name.
     pub(super) fn default(&self, report: &mut Report) -> Option<usize> {
         let mut found: Option<usize> = None;
         for (at, class) in self.written.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Filters: which packets are of which class.
+//! Filters, which map packets to classes.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -65,7 +65,7 @@ pub(super) fn read(
             });
         }
     }
-    // Without some, others are reached as before.
+    // Unchanged rules, or fewer of them, were checked before.
     if is_another && !report.failed() {
         warn(&rules, &places, report);
     }
@@ -83,7 +83,7 @@ struct Known<'a> {
     filters: Same<'a, At<file::Filter>>,
     classes: Same<'a, At<file::Class>>,
     is: &'a Classes,
-    /// By place in the file: the place of each class.
+    /// The index of each class, by its index in the file.
     places: Vec<u32>,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// All rules, where no filter is another and all classes are in their places.
+    /// Returns all rules, if no filter has changed and all classes have the same indices.
     fn all(&self) -> Option<Arc<[Rule<u32>]>> {
         let same = self.filters.is_whole()
             && Arc::ptr_eq(&self.former.family, &self.is.family)
@@ -128,12 +128,13 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Whether any filter of a link has names of users or groups, which the machine may know otherwise by now.
+/// Returns whether any filter of a link has names of users or groups, which may by now have other numbers on this
+/// machine.
 pub(super) fn ask_names(link: &file::Link) -> bool {
     link.filter.iter().any(|at| asks_names(at.value()))
 }
 
-/// Whether this one has.
+/// Returns whether this filter has such a name.
 fn asks_names(filter: &file::Filter) -> bool {
     let named = |at: &Option<Box<At<Scalar>>>| {
         let scalar = at.as_ref().map(|at| at.value());
@@ -142,7 +143,7 @@ fn asks_names(filter: &file::Filter) -> bool {
     named(&filter.user) || named(&filter.group)
 }
 
-/// The rules that never match.
+/// Warns of rules that never match.
 fn warn(rules: &[Rule<u32>], places: &[&file::Filter], report: &mut Report) {
     for unreachable in Classifier::new(rules.iter().copied()).unreachable() {
         let place = places[unreachable.rule].class.span();
@@ -269,7 +270,7 @@ fn names<T>(names: &[(&'static str, T)]) -> Vec<&'static str> {
     names.iter().map(|&(name, _)| name).collect()
 }
 
-/// A number or a name, with the nearest name where it is neither.
+/// Parses a number or a name, and suggests the nearest name on an error.
 fn named<T: FromStr<Err: Display>>(
     written: Option<&At<Scalar>>,
     key: &str,
@@ -320,7 +321,7 @@ fn ingress(
     Some(role.ingress())
 }
 
-/// A number, or a name that this machine knows.
+/// Parses a number, or the name of a user or group of this machine.
 fn owner(
     written: Option<&At<Scalar>>,
     key: &str,

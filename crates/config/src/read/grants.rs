@@ -18,7 +18,7 @@ use crate::parse::parse;
 use crate::site::{ClassKind, Found, Link, LinkAlgorithm, MtuOf, Role, Site};
 use crate::written::At;
 
-/// A grant as a file would have it.
+/// A grant in the form of a file's tables.
 pub(super) struct Written {
     pub(super) grant: Arc<Grant>,
     pub(super) class: file::Class,
@@ -47,7 +47,7 @@ fn made<T>(table: T) -> Arc<At<T>> {
     Arc::new(At::made(table))
 }
 
-/// A filter to a class, before all of any file.
+/// Returns a filter to a class, with precedence over those of any file.
 fn filter(class: &str, keys: &str) -> Result<Arc<At<file::Filter>>, String> {
     let text = format!("class = \"\"\n{keys}");
     let mut report = Report::new("", &text);
@@ -65,7 +65,7 @@ fn filter(class: &str, keys: &str) -> Result<Arc<At<file::Filter>>, String> {
 }
 
 impl Surroundings<'_> {
-    /// Those of a site that is sound.
+    /// Returns those of a valid site.
     pub(super) fn of<'a>(site: &'a Site, mtu: MtuOf<'a>) -> Surroundings<'a> {
         Surroundings {
             interfaces: site.interfaces.as_ref().map(Some),
@@ -201,7 +201,7 @@ fn look(alone: &Site, grant: &Arc<Grant>, around: &Surroundings) -> Result<Writt
     Ok(written)
 }
 
-/// Writes grants into a file; how many classes and filters of each link are there then that were not.
+/// Adds grants to a file; returns the numbers of classes and filters added to each link.
 fn add(file: &mut file::File, written: &[Written]) -> Vec<(usize, usize)> {
     let mut added = Vec::with_capacity(file.link.len());
     for at in &mut file.link {
@@ -220,7 +220,7 @@ fn add(file: &mut file::File, written: &[Written]) -> Vec<(usize, usize)> {
     added
 }
 
-/// The other way round.
+/// Removes them again.
 fn take_out(file: &mut file::File, added: &[(usize, usize)]) {
     for (at, &(classes, filters)) in file.link.iter_mut().zip(added) {
         let link = Arc::make_mut(at).value_mut();
@@ -246,7 +246,7 @@ pub(super) fn kept<'a>(
     guarantees: &List<Guarantee>,
     grants: impl Iterator<Item = &'a Arc<Grant>>,
 ) -> Result<(), String> {
-    /// Grants of which each is looked at alone.
+    /// Number of grants up to which each is checked separately.
     const FEW: usize = 4;
     let grants: Vec<_> = grants.collect();
     if grants.is_empty() {
@@ -278,14 +278,14 @@ pub(super) fn kept<'a>(
 
 #[cfg(test)]
 thread_local! {
-    /// How often classes were read again.
+    /// Number of times that classes were read again.
     pub(super) static READS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// A link's classes that are read again and again, with one and another grant.
+/// A link's classes, read repeatedly with varying grants.
 pub(super) struct Trial<'a> {
     link: &'a mut Arc<At<file::Link>>,
-    /// Classes that are the file's.
+    /// Number of classes that are the file's.
     own: usize,
     to: Role,
     around: &'a Surroundings<'a>,
@@ -294,7 +294,7 @@ pub(super) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// Takes the link's filters away. It may have been read before.
+    /// Removes the link's filters. It may have been read before.
     pub(super) fn of(
         link: &'a mut Arc<At<file::Link>>,
         former: Option<&Reading>,
@@ -333,7 +333,7 @@ impl<'a> Trial<'a> {
                     family: classes.family,
                     alone: classes.alone,
                     bases: classes.bases,
-                    // Of its filters nothing is read.
+                    // The reading has no filters.
                     asks_names: true,
                 });
                 Ok(Link {

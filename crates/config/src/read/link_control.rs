@@ -16,36 +16,37 @@ use crate::site::{
     Backend, Ceiling, Class, ClassKind, Flows, LinkAlgorithm, Near, Queue, Role, SHORTEST_FRAME,
 };
 
-/// The class that is made, unless the file has one of that name.
+/// Name of the implicit class, unless the file has one of that name.
 const NAME: &str = "link-control";
-/// A link without such a class.
+/// The word for a link without such a class.
 const NONE: &str = "none";
 
-/// Its guaranteed rate is this part of the link's, and no more than the most.
+/// Its guaranteed rate is this fraction of the link's, up to a maximum.
 const PART: u64 = 100;
 const MOST_RATE: u64 = 1_000_000;
-/// Its level below `priority`.
+/// Its level under `priority`.
 const LEVEL: u32 = 255;
-/// Bytes of its longest frame: all that neighbours send in daily operation. Longer ones go as other frames do.
+/// Bytes of its longest frame: enough for all neighbour traffic of daily operation. Longer frames are classified as any
+/// others.
 const LONGEST: u32 = 256;
-/// Source addresses that have a queue of their own: one that floods waits for itself.
+/// Source addresses with a queue of their own, so that a flooding one delays only itself.
 const MOST_FLOWS: u32 = 64;
 /// Packets in each of these queues.
 const PACKETS: u32 = 64;
-/// The remedies where no such class can be made.
+/// The remedies if no such class is possible.
 const NAMED: &str =
     "name a class with 'link-control', or write link-control = \"none\" where that is meant";
 const FORGET: Nanos = Nanos::from_millis(10_000);
-/// The packets that room is reserved for: of a source, and how many sources.
+/// The packets per source for which a buffer is reserved, and the number of such sources.
 const ROOM: u32 = 4;
 const ROOMY: u32 = 32;
 
-/// A link's table, as far as the class of link-layer control follows from it.
+/// A link's table, as far as it affects the class of link-layer control.
 pub(super) struct LinkControl<'a> {
     link: &'a file::Link,
-    /// Frames of neighbours come in.
+    /// Whether it receives frames from neighbours.
     has_neighbours: bool,
-    /// Room is reserved for it: the file has no limit that other rooms might fill.
+    /// Whether it can have a reservation: the file has no limit that other reservations might fill.
     has_room: bool,
 }
 
@@ -66,7 +67,7 @@ impl<'a> LinkControl<'a> {
         name.map_or(NAME, |name| name.value())
     }
 
-    /// The class of the file that it is, by its place there.
+    /// Returns the class of the file that has this role, by its index there.
     pub(super) fn find(&self, tree: &Tree, report: &mut Report) -> Option<usize> {
         let mut classes = tree.written.iter();
         let found = classes.position(|class| class.name.value() == self.named());
@@ -100,9 +101,9 @@ impl<'a> LinkControl<'a> {
         found
     }
 
-    /// The class where the file has none, a sibling of the others without a parent: of a rate that these leave, or at
-    /// the highest level below a ceiling. None where the link cannot have one; a warning says so if that is since
-    /// the others are guaranteed everything.
+    /// Returns the implicit class, a sibling of the others without a parent: with a rate that these leave, or at the
+    /// highest level with a ceiling. Returns `None` if the link cannot have one; warns if the reason is that all of the
+    /// rate is guaranteed to the others.
     pub(super) fn made(
         &self,
         tree: &Tree,
@@ -159,7 +160,7 @@ impl<'a> LinkControl<'a> {
         })
     }
 
-    /// The rate that the file's classes leave, at most the wanted one. Grants come after it.
+    /// Returns the rate that the file's classes leave, at most the wanted one. Grants have lower precedence.
     fn left(
         &self,
         tree: &Tree,
@@ -225,8 +226,8 @@ impl<'a> LinkControl<'a> {
     }
 }
 
-/// Whether each class of a link by levels still has its guaranteed rate below one more class with this ceiling. A class
-/// without a ceiling may take the whole link.
+/// Returns whether each class of a link with priority levels keeps its guaranteed rate below one more class with this
+/// ceiling. A class without a ceiling may take the whole link.
 fn leaves_rates(classes: &[Class], link: Rate, ceiling: Rate) -> bool {
     let top = |class: &&Class| class.parent.is_none();
     classes.iter().filter(top).all(|class| {
@@ -241,7 +242,7 @@ fn leaves_rates(classes: &[Class], link: Rate, ceiling: Rate) -> bool {
     })
 }
 
-/// A ceiling of this rate, if a packet fits into a second of it.
+/// Returns a ceiling of this rate, if it can send a packet within a second.
 fn ceiling(bps: u64, longest: Length) -> Option<Ceiling> {
     let rate = Rate::from_bps(bps.max(u64::from(longest.get()) * 8))?;
     let burst = rate.bps() / 800 + 2 * u64::from(longest.get());

@@ -14,7 +14,7 @@ use crate::written::Text;
 const HEADER: u32 = 14;
 /// Bytes of a VLAN tag, which an MTU does not count.
 const TAG: u32 = 4;
-/// The MTU of an interface of which nothing is known.
+/// The MTU that is assumed for an unknown interface.
 const MTU: u32 = 1_500;
 
 /// Returns the longest packet with its overhead. Warns of frames that the interfaces send and the link does not carry.
@@ -94,7 +94,7 @@ pub(super) fn of_class(
     Length::new(frame + overhead)
 }
 
-/// The longest frame that an interface of this MTU sends.
+/// Returns the longest frame that an interface of this MTU sends.
 fn default(mtu: u32) -> u64 {
     u64::from(mtu) + u64::from(HEADER + 2 * TAG)
 }
@@ -104,13 +104,13 @@ impl Surroundings<'_> {
         self.interfaces.flatten()
     }
 
-    /// The MTU of the interface on this side, where there is one.
+    /// Returns the MTU of the interface on this side, if there is one.
     fn mtu(&self, side: Role) -> Option<u32> {
         (self.mtu)(self.interfaces()?.named(side)?)
     }
 
-    /// The side whose frames a link to `to` carries, with its MTU; where that is not known and
-    /// the longest frame does not follow from it, that of `to`.
+    /// Returns the side whose frames a link to `to` carries, with its MTU. If that is unknown, and the longest frame
+    /// does not depend on it, returns the side `to`.
     fn comes_from(&self, to: Role, by: LongestBy) -> Option<(Role, u32)> {
         let from = match (to, self.interfaces().map(|interfaces| &interfaces.near)) {
             (Role::Inside | Role::Tap, _) => Some(Role::Outside),

@@ -42,7 +42,7 @@ use crate::written::{At, Scalar, Text, Whole};
 
 /// Ethernet's preamble, start delimiter, checksum and gap between frames.
 const ETHERNET: u32 = 24;
-/// Packets that may wait in all links together with the backend xdp.
+/// The most packets in all links together with the backend xdp.
 pub const XDP_MOST_WAITING: u32 = 122_368;
 
 /// Returns the site, or reports the errors.
@@ -132,7 +132,7 @@ pub(crate) fn site_again(
     })
 }
 
-/// A class takes up to some tens of kilobytes of memory.
+/// Rejects too many classes: a class takes up to some tens of kilobytes of memory.
 fn refuse_too_many_classes(file: &file::File, report: &mut Report) {
     const MOST: usize = 65_536;
     let mut count = 0;
@@ -149,8 +149,8 @@ fn refuse_too_many_classes(file: &file::File, report: &mut Report) {
     }
 }
 
-/// With AF_XDP, all that waits lies in memory that is shared with the kernel: links whose file has
-/// no limit share what their classes leave of it.
+/// With AF_XDP, all queued packets are in memory shared with the kernel. Links without a configured limit share the
+/// part that is not reserved for their classes.
 fn xdp_room(
     written: &file::Interfaces,
     tables: &[Arc<At<file::Link>>],
@@ -199,7 +199,7 @@ fn xdp_room(
             ),
         );
     }
-    // Limits that the file has are looked at when the devices are opened.
+    // Configured limits are checked when the devices are opened.
     let links = open.len().max(1) as u64;
     let shared = most.saturating_sub(fixed) / links;
     for link in open {
@@ -213,7 +213,7 @@ fn xdp_room(
 
 /// The configuration outside the links, as far as it is valid.
 struct Surroundings<'a> {
-    /// None where the file has none; none within where they are unsound.
+    /// `None` if the file has none; `Some(None)` if they are invalid.
     interfaces: Option<Option<&'a Interfaces>>,
     attach: bool,
     mtu: MtuOf<'a>,
@@ -221,7 +221,7 @@ struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// Whether there is such a side; all of them where it cannot be known.
+    /// Returns whether there is such a side; true for all if that is unknown.
     fn has(&self, role: Role) -> bool {
         match (role, self.interfaces) {
             (Role::Attached, Some(_)) => self.attach,
@@ -319,10 +319,10 @@ fn interfaces(written: &file::Interfaces, attach: bool, report: &mut Report) -> 
     })
 }
 
-/// `outside` is the link by which they send, if there is one.
+/// Reads `[attach]`; `outside` is the link that the processes send to, if there is one.
 fn attached(written: &file::Attach, outside: Option<&Link>, report: &mut Report) -> Option<Attach> {
     const PROCESSES: usize = 256;
-    /// Of the processes, that one user may have.
+    /// A user may have this part of all processes by default.
     const QUARTER: usize = 4;
     if written.socket.value().is_empty() {
         report.error(
@@ -370,7 +370,7 @@ fn mailboxes(written: &Text, outside: Option<&Link>, report: &mut Report) -> Opt
     Some(memory)
 }
 
-/// Processes attach at another socket than the one where the site is asked.
+/// Rejects one socket for both attaching processes and the control API.
 fn refuse_one_socket_for_both(file: &file::File, report: &mut Report) {
     let attach = file.attach.as_ref().map(|at| &at.value().socket);
     let control = file.control.as_ref();
@@ -386,9 +386,9 @@ fn refuse_one_socket_for_both(file: &file::File, report: &mut Report) {
     }
 }
 
-/// A path at which Linux makes no socket is refused here, and not where the site starts.
+/// Rejects a path at which Linux cannot create a socket, so that the error shows before the site starts.
 fn refuse_no_socket(path: &Text, report: &mut Report) {
-    /// Bytes of an address, the last of which is zero.
+    /// Bytes of a socket address, the last of which is zero.
     const ADDRESS: usize = 108;
     let text = path.value();
     if text.len() >= ADDRESS || text.contains('\0') {
@@ -459,7 +459,7 @@ fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {
 /// The unit of most thread counts.
 const AT_EACH: &str = "threads at each interface";
 
-/// Workers at these interfaces, as far as they are known.
+/// Reads the workers at these interfaces, as far as they are known.
 fn workers(
     at: &At<file::Workers>,
     interfaces: Option<&Interfaces>,
@@ -518,7 +518,7 @@ fn workers(
     })
 }
 
-/// How many threads there are of a kind; none where the machine says.
+/// Reads a number of threads of a kind; `None` if it depends on the machine.
 fn threads(
     written: &At<Scalar>,
     key: &str,
@@ -591,7 +591,7 @@ fn worker_cores(
     Some((receive, numbers))
 }
 
-/// Three octal digits, with or without the leading zero.
+/// Reads three octal digits, with or without a leading zero.
 fn file_mode(text: &Text, report: &mut Report) -> Option<u32> {
     let digits = text.value();
     let is_octal = digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
@@ -606,7 +606,7 @@ fn file_mode(text: &Text, report: &mut Report) -> Option<u32> {
     mode
 }
 
-/// An address of this machine's loopback interface, with a port.
+/// Reads an address of this machine's loopback interface, with a port.
 fn loopback(text: &Text, report: &mut Report) -> Option<SocketAddr> {
     let written = text.value();
     let sentence = match written.parse::<SocketAddr>() {
@@ -629,7 +629,7 @@ fn loopback(text: &Text, report: &mut Report) -> Option<SocketAddr> {
 pub const INTERFACE_NAME: &str =
     "the name of an interface has 1 to 15 bytes, without spaces, '/' and ':'";
 
-/// Whether an interface may be called so, by [Linux's rules](INTERFACE_NAME).
+/// Returns whether a name is valid for an interface by [Linux's rules](INTERFACE_NAME).
 pub fn is_interface_name(text: &str) -> bool {
     let unfit = |c: char| matches!(c, '/' | ':' | '\0') || c.is_whitespace();
     (1..=15).contains(&text.len()) && text != "." && text != ".." && !text.contains(unfit)
@@ -653,7 +653,7 @@ fn word<T: Copy>(text: &Text, key: &str, words: &[(&str, T)], report: &mut Repor
     found.map(|&(_, value)| value)
 }
 
-/// That a name is not known, with the nearest one or all there are.
+/// Formats the error about an unknown name, with the nearest one or all valid ones.
 fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     let near = suggestion(name, known.iter().copied());
     match near.is_empty() {
@@ -665,7 +665,7 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// Names that must differ.
+/// Names that must be distinct.
 struct Names<'a> {
     what: &'static str,
     known: HashMap<&'a str, usize>,
@@ -677,8 +677,8 @@ impl<'a> Names<'a> {
         Names { what, known }
     }
 
-    /// Counts up from 0. Reports a name that is there already, is empty, or has a control character, which a
-    /// terminal or a log would not show.
+    /// Returns the number of names before this one. Reports a name that is a duplicate, is empty, or has a control
+    /// character, which a terminal or a log would not show.
     fn insert(&mut self, name: &'a Text, report: &mut Report) {
         let number = self.known.len();
         let is_control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
@@ -788,7 +788,7 @@ fn link(
     })
 }
 
-/// A link without its filters and, apart, its classes; no link where only its limit is unsound.
+/// Returns a link without its filters and, separately, its classes; no link if only its limit is invalid.
 fn unfiltered(
     written: &file::Link,
     to: Role,
@@ -811,7 +811,7 @@ fn unfiltered(
     let limits = rooms::Written::read(written, longest, report);
     let lengths = (longest, shortest);
     let running = around.running.iter().find(|link| link.to == to);
-    // Where it was read before, it has its names from there.
+    // A link that was read before already shares its names.
     let named = running.filter(|_| former.is_none());
     let named = named.map_or_else(Vec::new, |link| classes::named(link));
     let link_control = LinkControl::read(written, to, around);

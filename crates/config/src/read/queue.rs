@@ -19,11 +19,11 @@ use fairlane_core::sched::Algorithm;
 
 pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Qfq;
 
-/// Packets in a queue, unless the file says otherwise.
+/// Default packet limit of a queue.
 const DEFAULT_PACKETS: u32 = 1000;
 pub(super) const MOST: u32 = Limits::NONE.packets;
 
-/// The algorithm of this name; `beside` are names that are allowed too.
+/// Returns the algorithm with this name; `beside` are further names that are allowed.
 pub(super) fn algorithm(text: &Text, beside: &[&str], report: &mut Report) -> Option<Algorithm> {
     let found = algorithms::named(text.value());
     if found.is_none() {
@@ -34,7 +34,7 @@ pub(super) fn algorithm(text: &Text, beside: &[&str], report: &mut Report) -> Op
     found
 }
 
-/// A size that holds the longest packet, and no more than `most`.
+/// Reads a size that holds at least the longest packet, and is at most `most`.
 pub(super) fn at_least(
     text: &Text,
     key: &str,
@@ -64,8 +64,8 @@ pub(super) fn at_least(
     Some(size.0)
 }
 
-/// The queue of a class, or of a flow, whose table says nothing about it. Bytes are limited too: however many short
-/// packets a reservation adds to the limit, long ones wait no longer than the default number of them.
+/// Returns the queue of a class, or of a flow, without settings. Bytes are limited too: however many short packets a
+/// reservation adds to the limit, long ones wait no longer than the default number of them.
 pub(super) fn plain_queue(above: Above, longest: Length) -> Queue {
     Queue {
         limits: Limits {
@@ -77,8 +77,8 @@ pub(super) fn plain_queue(above: Above, longest: Length) -> Queue {
     }
 }
 
-/// CoDel, so that a queue that TCP fills stays short. Algorithms that follow every packet are references that
-/// other ones are compared with, and WF2Q among them cannot lose the head of a queue; CBQ is what ALTQ had.
+/// Returns CoDel, so that a queue that TCP fills stays short. Algorithms that follow every packet are references for
+/// comparison, and WF2Q among them cannot lose the head of a queue; CBQ has what ALTQ had.
 fn default_management(above: Above) -> Management {
     match above {
         Above::Node(algorithm) if !algorithm.follows_packets() => Management::Codel,
@@ -86,7 +86,7 @@ fn default_management(above: Above) -> Management {
     }
 }
 
-/// The queue of a class, or of each of its flows, in the order of this algorithm.
+/// Reads the queue of a class, or of each of its flows, under this algorithm.
 pub(super) fn queue(
     class: &file::Class,
     above: Above,
@@ -184,7 +184,7 @@ fn management(at: &At<file::Queue>, longest: Length, report: &mut Report) -> Opt
     }
 }
 
-/// With the defaults of its parameters, which are sound; ECN where it can be.
+/// Returns the configuration with default parameters, which are valid, and ECN if possible.
 fn plain(kind: Management, longest: Length) -> AqmConfig {
     match kind {
         Management::TailDrop => AqmConfig::TailDrop,
@@ -247,7 +247,7 @@ fn codel(
             );
             None
         }
-        // An interval out of range is all that is left.
+        // Only an interval out of range is left.
         Err(_) => {
             let place = table.interval.as_ref();
             report.error(
@@ -324,7 +324,7 @@ fn probability(at: &At<f64>, report: &mut Report) -> Option<Probability> {
     None
 }
 
-/// Both in packets, or both in bytes.
+/// Thresholds that are both in packets, or both in bytes.
 fn thresholds(
     min: &At<Scalar>,
     max: &At<Scalar>,

@@ -22,22 +22,21 @@ use crate::written::At;
 /// Shared packets and bytes, in addition to the reservations, unless the file sets a limit.
 const SHARED_PACKETS: u32 = 10_000;
 const SHARED_BYTES: u64 = 16 << 20;
-/// The longest burst that is granted unasked.
+/// The longest burst that is granted by default.
 const LONGEST_BURST: u64 = 64 << 10;
-/// Flows of a class that have room of their own, unless the file says otherwise.
+/// Flows of a class that have a buffer reservation by default.
 const ROOMY: u32 = 64;
 
-/// The burst that a guarantee is good for unless the file says otherwise: what its rate brings in
-/// 10 ms, at least two packets, at most 64 kB.
+/// Returns the burst that a guarantee covers by default: 10 ms at its rate, at least two packets, at most 64 kB.
 fn granted(bps: u64, longest: Length) -> u64 {
     let least = 2 * u64::from(longest.get());
     (bps / 800).min(LONGEST_BURST).max(least)
 }
 
-/// The link that rooms are kept in.
+/// A link whose classes get buffer reservations.
 pub(super) struct Rooms<'a> {
     pub shortest: Length,
-    /// As the file has them, for those that it has.
+    /// The tables of the classes that are in the file.
     pub places: &'a [&'a file::Class],
 }
 
@@ -53,7 +52,7 @@ impl Rooms<'_> {
         for (at, (class, guarantee)) in classes.iter_mut().zip(guarantees).enumerate() {
             let written = self.places.get(at).copied();
             if written.is_none() && matches!(class.kind, ClassKind::Flows(_)) {
-                // The class that is made for link-layer control has its room.
+                // The implicit class of link-layer control already has its reservation.
                 continue;
             }
             let bps = match (guarantee.rate, class.rate) {
@@ -121,7 +120,7 @@ impl Rooms<'_> {
         }
     }
 
-    /// Room and limits of a queue.
+    /// Sets the reservation and the limits of a queue.
     fn keep(
         &self,
         (queue, longest): (&mut Queue, Length),
@@ -148,8 +147,8 @@ impl Rooms<'_> {
         queue.room = room.within(queue.limits);
     }
 
-    /// Warns of a queue that is too small for the guarantee, even for long packets. `check` alone shows that
-    /// it is too small for short ones: a limit of few packets may be intended.
+    /// Warns of a queue that is too small for the guarantee, even for long packets. Only `check` reports that it is too
+    /// small for short ones: a limit of few packets may be intended.
     fn look(
         &self,
         (name, longest): (&str, Length),
@@ -224,8 +223,8 @@ fn fit(limits: &mut Limits, class: Option<&file::Class>, room: Room) {
     }
 }
 
-/// The limit of a flow that may hold all that is reserved for its class. A power of two, so that it seldom
-/// changes with the class: a change of limits visits all flows at once.
+/// Returns the limit of a flow that may use the whole reservation of its class. A power of two seldom changes with the
+/// class; a change of limits visits all flows at once.
 fn of_one_flow(room: Room) -> Room {
     let rounded = |count: u32| count.checked_next_power_of_two().unwrap_or(MOST).min(MOST);
     Room {
@@ -234,7 +233,7 @@ fn of_one_flow(room: Room) -> Room {
     }
 }
 
-/// The part of a class's reservation in which no packet is dropped, even if all of them belong to one flow.
+/// Returns the part of a class's reservation in which no packet is dropped, even if all of them belong to one flow.
 fn held(flows: &Flows) -> Room {
     let room = flows.room.within(flows.queue.limits);
     let Room { packets, bytes } = flows.aqm_floor;
@@ -260,8 +259,9 @@ pub(crate) fn kept<'a>(classes: impl IntoIterator<Item = &'a Class>) -> (u64, u6
     each.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
 }
 
-/// The largest room, in packets, that every class without one in the file may have where all classes together have
-/// at most `most`, and how many classes have more. None where the rooms in the file are too many by themselves.
+/// Returns the largest reservation, in packets, of each class without a configured one for which all classes together
+/// have at most `most`, and the number of classes with larger ones. `None` if the configured reservations exceed `most`
+/// by themselves.
 pub(super) fn fitting<'a>(
     links: impl Iterator<Item = (&'a file::Link, &'a Link)>,
     most: u64,
@@ -287,7 +287,7 @@ pub(super) fn fitting<'a>(
         let sum = open.iter().map(|packets| packets.min(room)).sum::<u64>();
         fixed + sum <= most
     };
-    // The sum grows with the room: the largest that fits is found by halves.
+    // The sum grows with the reservation, so bisection finds the largest that fits.
     let (mut low, mut high) = (0, most);
     while low < high {
         let middle = (low + high).div_ceil(2);
@@ -300,7 +300,7 @@ pub(super) fn fitting<'a>(
     (low > 0 && fits(&low)).then_some((low, more))
 }
 
-/// The most that waits in a link, as far as the file says it.
+/// The configured limits of a link's backlog.
 pub(super) struct Written {
     packets: Option<u32>,
     bytes: Option<u64>,
@@ -359,7 +359,7 @@ impl Written {
 /// Adds the guarantees that depend on the class's buffer reservation.
 pub(crate) fn grant(guarantee: &mut Guarantee, kind: &ClassKind, shortest: Length) {
     let fits = |service: Result<Service, NoGuarantee>, queue: &Queue, room| match queue.aqm {
-        // It drops packets of a class that keeps to its guarantee, too.
+        // It drops packets of a class that keeps to its guaranteed rate, too.
         AqmConfig::Red(_) => None,
         _ => service.ok()?.burst_within(room, shortest),
     };

@@ -27,7 +27,7 @@ pub(super) struct Settled {
 
 /// The parent of some classes: the link, or one of its classes.
 pub(super) struct Owner<'a> {
-    /// As sentences call it.
+    /// Its name in messages.
     pub name: &'a str,
     pub basis: Basis,
     pub top: Top<'a>,
@@ -87,10 +87,10 @@ impl Owner<'_> {
     }
 }
 
-/// The classes of a link as they were, but for those that are below the parent of one that has become another:
-/// these are settled again. Also says which these are, by place. `None` where that is all of them, and where
-/// anything else of the link counts. `alone` has each class alone, and whether it was read before, in the order
-/// of the file. O(classes), with a small constant, and what settling takes.
+/// Returns the former classes of a link, where only the siblings of changed classes, and their descendants, are settled
+/// again, and the indices of those. Returns `None` if that is all of them, or if another setting of the link matters.
+/// `alone` has each class alone, and whether it was read before, in the order of the file. O(classes), with a small
+/// constant, plus the cost of settling.
 pub(super) fn again(
     former: &Reading,
     tree: &Tree,
@@ -138,7 +138,7 @@ pub(super) fn again(
     Some((settled, places))
 }
 
-/// The places of all classes below these, in order: each of them once.
+/// Returns the indices of all descendants of these classes, in order, each of them once.
 fn below(classes: &List<Class>, mut parents: Vec<usize>) -> Vec<Range<usize>> {
     parents.sort_unstable();
     let mut all: Vec<Range<usize>> = Vec::new();
@@ -146,7 +146,7 @@ fn below(classes: &List<Class>, mut parents: Vec<usize>) -> Vec<Range<usize>> {
         if all.last().is_some_and(|last| parent < last.end) {
             continue;
         }
-        // A class comes behind the one above it, and before all that are not below that.
+        // A class follows its parent, and precedes all classes outside the parent's subtree.
         let is_below = |class: &&Class| class.parent.is_some_and(|above| above >= parent);
         let behind = classes.within(parent + 1..classes.len());
         let count = behind.take_while(is_below).count();
@@ -156,7 +156,7 @@ fn below(classes: &List<Class>, mut parents: Vec<usize>) -> Vec<Range<usize>> {
 }
 
 impl Settled {
-    /// Settles all classes below one again, those at these places. `None` where something is wrong.
+    /// Settles all descendants of a class again, those at these indices. Returns `None` on an error.
     fn settle_below(
         &mut self,
         places: &Range<usize>,

@@ -43,7 +43,7 @@ fn whole(keys: &[String]) -> String {
     )
 }
 
-/// Numbers that are as good as random, the same each time.
+/// A deterministic pseudo-random generator.
 struct Draw(u64);
 
 impl Draw {
@@ -55,7 +55,7 @@ impl Draw {
         of[self.below(of.len())]
     }
 
-    /// Keys of a class that has others below it, or not.
+    /// Returns the keys of a class with or without children.
     fn keys(&mut self, is_inner: bool) -> String {
         let mut keys = String::new();
         keys += self.one(&["", "", "weight = 2\n", "weight = 5\n", "priority = 1\n"]);
@@ -138,7 +138,7 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
             .is_some_and(|but| places(but) < CLASSES.len() - 3)
         {
             again += 1;
-            // Above, a burst of 10 ms and two packets was made longer, since the guarantee needs it.
+            // Above, a default burst of 10 ms and two packets was increased because the guarantee requires it.
             let burst = is.classes[0].ceiling.map_or(0, |ceiling| ceiling.burst);
             longer += u32::from(others[0].contains("ceil = \"600kbit\"\n") && burst > 4_000);
         }
