@@ -1,4 +1,4 @@
-//! Values on the command line that several commands take.
+//! Command-line values that several commands accept.
 
 use std::str::FromStr;
 use std::time::Duration;

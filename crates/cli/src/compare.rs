@@ -1,4 +1,4 @@
-//! `fairlane compare`: the same arrivals under one algorithm after the other.
+//! `fairlane compare`: the same arrivals under one algorithm after another.
 
 use std::iter;
 use std::num::NonZeroU32;
@@ -84,10 +84,10 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Most flows with which the cost of a packet is measured.
+/// The most flows with which the cost of a packet is measured.
 const MOST_MEASURED: usize = 1 << 16;
 
-/// How often it is, of all in turn: whatever else the machine does makes it more, and does not last.
+/// Number of measurements, of all algorithms in turn: other load on the machine only adds to them, and does not last.
 const ROUNDS: u64 = 16;
 
 /// The output of `--json`.
@@ -97,7 +97,7 @@ struct Comparison {
     rate_bps: u64,
     overhead: u32,
     aggregate: u32,
-    /// From the first arrival to the last.
+    /// Seconds from the first arrival to the last.
     seconds: f64,
     packets: u64,
     bytes: u64,
@@ -105,7 +105,7 @@ struct Comparison {
     algorithms: Vec<Row>,
 }
 
-/// An algorithm, as these arrivals see it.
+/// The results of an algorithm for these arrivals.
 #[derive(Serialize)]
 struct Row {
     alg: &'static str,
@@ -113,14 +113,14 @@ struct Row {
     /// The flow with the largest lag behind its share, and its name.
     flow: u32,
     key: Option<String>,
-    /// Its T-WFI, the longest of all, and the bound of that.
+    /// The largest T-WFI of its flows, and its bound.
     t_wfi_ns: f64,
     t_wfi_bound_ns: Option<u64>,
     jain: f64,
     ns_per_packet: Option<f64>,
 }
 
-/// Replays by each, and prints the rows.
+/// Replays the arrivals under each algorithm, and prints the rows.
 pub(crate) fn run(options: &Options, custom: &[Custom]) -> Result<()> {
     let progress = match options.json {
         true => ProgressBar::hidden(),
@@ -189,7 +189,7 @@ impl Options {
 
 impl Row {
     fn new(report: &Report, names: &[String], ns_per_packet: Option<f64>) -> Result<Row> {
-        // Of several that were as far behind, the first.
+        // Of several flows with the same lag, the first.
         let sent = report.flows.iter().rev().filter(|flow| flow.packets > 0);
         let behind = sent.max_by(|a, b| a.t_wfi_ns.total_cmp(&b.t_wfi_ns));
         let behind = behind.context("there is no flow")?;
@@ -229,9 +229,9 @@ fn costs(
     let case = Case {
         qmin: Backlog::PerFlow(3),
         qmax: Backlog::PerFlow(6),
-        // The queues are filled, and emptied once.
+        // Fill the queues, and empty them once.
         warm_up: 9 * flows,
-        // Enough to fill and empty them again twice.
+        // Enough to fill and empty them twice more.
         loops: options.loops.div_ceil(ROUNDS).max(12 * flows),
         arrivals: Arrivals::Smooth,
         seed: 1,
@@ -254,7 +254,7 @@ fn costs(
         .collect())
 }
 
-/// Columns to do without on a narrow terminal, the first of them first.
+/// Columns that are omitted on a narrow terminal, in this order.
 const EXPENDABLE: [usize; 4] = [7, 1, 3, 8];
 
 impl Comparison {

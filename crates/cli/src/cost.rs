@@ -4,7 +4,7 @@ use anyhow::Result;
 use fairlane_bench::pairs::{Case, Contender, Measured};
 use fairlane_core::sched::Algorithm;
 
-/// An algorithm of another crate, and its loop: code of its own, without indirect calls.
+/// An algorithm of another crate, and its measurement loop: monomorphic code, without indirect calls.
 pub(crate) type Custom = (Algorithm, fn(&Case) -> Result<Measured>);
 
 /// Measures one contender.

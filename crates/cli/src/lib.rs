@@ -33,12 +33,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// With the built-in algorithms.
+    /// Returns the program with the built-in algorithms.
     pub fn new() -> Program {
         Program::default()
     }
 
-    /// With one more, by this name. Where that is taken, [`main`](Self::main) says so and ends.
+    /// Adds an algorithm under this name. If the name is taken, [`main`](Self::main) prints an error and exits.
     #[must_use]
     pub fn algorithm<A: CustomAlgorithm>(mut self, name: &'static str) -> Program {
         match algorithms::register::<A>(name) {
@@ -75,7 +75,7 @@ impl Program {
     }
 }
 
-/// The code to exit with, after what went wrong has been said in one sentence.
+/// Returns the exit code, after printing an error in one sentence.
 pub fn exit(outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -29,7 +29,7 @@ pub(crate) fn read_site(path: &Path) -> Result<Site, SiteError> {
     let (read, is_read) = mpsc::channel::<()>();
     if waits {
         let path = path.to_owned();
-        // It ends with the program, or when the text is there.
+        // The thread ends with the program, or when the text has been read.
         thread::spawn(move || {
             if is_read.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 output::aside(format_args!(
@@ -56,7 +56,7 @@ pub fn cores() -> Result<Vec<usize>> {
         .collect())
 }
 
-/// Two of these that share no core's caches where there are such; none where there is one only.
+/// Returns two of these cores, without shared caches if possible; `None` if there is only one core.
 pub(crate) fn two_cores() -> Result<Option<[usize; 2]>> {
     let cores = cores()?;
     let [first, others @ ..] = &cores[..] else {

@@ -18,16 +18,16 @@ use indicatif::ProgressBar;
 
 use crate::output;
 
-/// Of readers and writers.
+/// Size of the buffers of readers and writers.
 pub(crate) const BUFFER: usize = 1 << 16;
 
-/// The longest frame with an MTU of 1500: an Ethernet header and two VLAN tags more.
+/// The longest frame with an MTU of 1500, plus an Ethernet header and two VLAN tags.
 const LONGEST: u32 = 1_522;
 
 /// The longest jumbo frame: with an MTU of 9216.
 const JUMBO: u32 = 9_238;
 
-/// With less, no frame has room for its headers.
+/// The least value; a shorter frame may not hold its headers.
 const LEAST: i64 = 576;
 
 /// A link, and a file of arrivals.
@@ -75,7 +75,7 @@ pub(crate) struct Source {
     pub(crate) overhead: u32,
 }
 
-/// Reads `--flow-by`.
+/// Parses `--flow-by`.
 fn flow_by() -> impl TypedValueParser<Value = Per> {
     let five_tuple = PossibleValue::new("5-tuple").help(
         "Source and destination address, protocol, source and destination port; all fragments \
@@ -103,27 +103,27 @@ impl Source {
         Ok(Some(site))
     }
 
-    /// The link of that site.
+    /// Returns the selected link of that site.
     pub(crate) fn link<'a>(&self, site: &'a Site) -> Result<&'a Link> {
         let config = self.config.as_deref().unwrap_or(Path::new(""));
         choose_link(site, self.link.as_deref())
             .map_err(|sentence| anyhow!("{}: {sentence}", config.display()))
     }
 
-    /// The longest frame of a capture that is not cut, where these flows are declared.
+    /// Returns the longest frame of a capture that is not segmented, given the declared flows.
     pub(crate) fn longest(&self, declared: Option<&[Flow]>) -> u32 {
         let declared = declared.and_then(|flows| flows.iter().map(|flow| flow.max_len).max());
         self.longest
             .unwrap_or(declared.map_or(LONGEST, Length::get))
     }
 
-    /// The flows, where they are declared.
+    /// Reads the flows, if they are declared.
     pub(crate) fn declared(&self) -> Result<Option<Vec<Flow>>> {
         self.flows.as_deref().map(by_flow::read_flows).transpose()
     }
 }
 
-/// A source that is read, with a bar that follows.
+/// A source that is being read, with its progress bar.
 pub(crate) struct Reading<'a> {
     pub(crate) source: &'a Source,
     pub(crate) progress: &'a ProgressBar,
@@ -141,13 +141,13 @@ pub(crate) struct Recorded {
 }
 
 impl Reading<'_> {
-    /// The file of arrivals, and what errors call it.
+    /// Opens the file of arrivals; returns it with its name for errors.
     pub(crate) fn open(&self) -> Result<(Input, String)> {
         let path = &self.source.input;
         Ok((Input::open(path)?, path.display().to_string()))
     }
 
-    /// The input, with the bar following.
+    /// Returns a reader of the input that updates the progress bar.
     fn watched<'i>(&self, input: &'i Input) -> impl Read + use<'i> {
         self.progress.set_position(0);
         if let Some(bytes) = input.bytes {
@@ -156,12 +156,12 @@ impl Reading<'_> {
         self.progress.wrap_read(input.reader())
     }
 
-    /// The same, to be read by the line.
+    /// Returns the same with a buffer, for reading lines.
     pub(crate) fn lines<'i>(&self, input: &'i Input) -> BufReader<impl Read + use<'i>> {
         BufReader::with_capacity(BUFFER, self.watched(input))
     }
 
-    /// Arrivals of declared flows.
+    /// Returns the arrivals of declared flows.
     pub(crate) fn rows(
         &self,
         input: &Input,
@@ -178,7 +178,7 @@ impl Reading<'_> {
         by_flow::rows(self.lines(input), name, declared, self.source.overhead)
     }
 
-    /// The packets of a capture, in frames up to `longest` bytes.
+    /// Returns the packets of a capture, in frames up to `longest` bytes.
     pub(crate) fn packets<'i>(
         &self,
         input: &'i Input,
@@ -188,7 +188,7 @@ impl Reading<'_> {
         Packets::new(self.watched(input), name, longest)
     }
 
-    /// The flows of a capture for which none are declared. Reads all of it.
+    /// Returns the flows of a capture when none are declared. Reads all of it.
     pub(crate) fn found(&self, input: &Input, name: String, longest: u32) -> Result<Vec<Flow>> {
         let mut packets = self.capture(self.packets(input, name, longest)?, None);
         let mut found = Found::default();
@@ -198,7 +198,7 @@ impl Reading<'_> {
         Ok(found.flows())
     }
 
-    /// The same, as arrivals of flows.
+    /// Returns packets as arrivals of flows.
     pub(crate) fn capture<'a, R: Read>(
         &self,
         packets: Packets<R>,
@@ -208,7 +208,7 @@ impl Reading<'_> {
         Capture::new(packets, per, declared, self.source.overhead)
     }
 
-    /// Says how many arrivals were put in order, if any.
+    /// Reports how many arrivals were reordered, if any.
     pub(crate) fn tell(&self, disorder: Disorder, what: &str) {
         let Disorder { moved, of, most } = disorder;
         if moved > 0 {
@@ -222,7 +222,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Says how many packets were put in order, and how many were cut.
+    /// Reports how many packets were reordered, and how many were segmented.
     pub(crate) fn tell_packets<R: Read>(&self, packets: &Packets<R>) {
         self.tell(packets.disorder(), "packets");
         let Segmented {
@@ -249,7 +249,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Says how many packets were dropped because the link does not carry them.
+    /// Reports how many packets were dropped because they are too long for the link.
     pub(crate) fn tell_dropped(&self, oversized: u64) {
         if oversized > 0 {
             self.progress.suspend(|| {
@@ -261,7 +261,7 @@ impl Reading<'_> {
         }
     }
 
-    /// All of it, read once.
+    /// Reads the whole source once.
     pub(crate) fn recorded(&self) -> Result<Recorded> {
         let recorded = match self.source.site()? {
             Some(site) => self.of_classes(&site)?,
@@ -321,7 +321,7 @@ impl Reading<'_> {
         })
     }
 
-    /// The classes of a site's link take the place of flows.
+    /// Reads the arrivals with the classes of a site's link instead of flows.
     fn of_classes(&self, site: &Site) -> Result<Recorded> {
         let link = self.source.link(site)?;
         let (input, name) = self.open()?;

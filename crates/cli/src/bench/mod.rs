@@ -87,13 +87,13 @@ fn flow_sets(text: &str) -> Result<FlowSets, String> {
     text.parse().map_err(|error| format!("{error:#}"))
 }
 
-/// The environment alone, and every algorithm.
+/// Returns the environment alone, and every algorithm.
 fn all() -> impl Iterator<Item = Contender> {
     let algorithms = algorithms::all().into_iter().map(Contender::Algorithm);
     iter::once(Contender::None).chain(algorithms)
 }
 
-/// Reads `--alg`: an algorithm's name, or `none`.
+/// Parses `--alg`: an algorithm's name, or `none`.
 pub fn contenders() -> impl TypedValueParser<Value = Contender> {
     let possible = |one: Contender| PossibleValue::new(one.name()).help(one.about());
     let named = |name: String| all().find(|one| one.name() == name);
@@ -192,7 +192,7 @@ fn table(options: &Options, custom: &[Custom]) -> Result<()> {
             aggregate: options.aggregate,
         })
         .collect();
-    // Before the first is measured: an error comes at once and alone.
+    // All cases are checked before the first is measured, so that an error shows at once.
     for case in &cases {
         case.backlogs()?;
     }

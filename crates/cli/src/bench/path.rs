@@ -116,12 +116,12 @@ fn report(options: &Options) -> Result<Report> {
     })
 }
 
-/// A link of 10 Gbit/s whose classes have `top` others each `middle`, and those `leaves`, with a filter for each leaf.
-/// Queues have no queue management, as those of HTB, with which the figures are compared.
+/// Returns a link of 10 Gbit/s with `top` classes, which have `middle` children each, which have `leaves` each, with a
+/// filter for each leaf. Queues have no queue management, as those of HTB, with which the figures are compared.
 fn tree_of(top: u32, middle: u32, leaves: u32) -> String {
     let mut classes = String::new();
     let mut filters = String::new();
-    // Guaranteed a twentieth less than the class around them.
+    // A twentieth less is guaranteed than the parent has.
     let within = |kbit: u32, parts: u32| (kbit - kbit / 20) / parts;
     let upper = within(10_000_000, top);
     let inner = within(upper, middle);
@@ -140,7 +140,7 @@ fn tree_of(top: u32, middle: u32, leaves: u32) -> String {
             let site = format!("{region}-{site}");
             add(&site, &format!(", parent = \"{region}\""), inner);
             for _ in 0..leaves {
-                // Four rates, five times the least on average.
+                // Four rates, on average five times the least.
                 let kbit = leaf * [2, 3, 5, 10][number as usize % 4];
                 let host = format!("host-{number}");
                 add(
@@ -162,7 +162,7 @@ fn tree_of(top: u32, middle: u32, leaves: u32) -> String {
     )
 }
 
-/// How many classes are within one another at most.
+/// Returns the number of levels of classes.
 fn levels(link: &Link) -> usize {
     let mut levels: Vec<usize> = Vec::with_capacity(link.classes.len());
     for class in &link.classes {
@@ -198,7 +198,7 @@ fn predicted(one: &Prediction) -> String {
     format!("{limit}, {}+1+{}: {rate}", one.rx_workers, one.tx_workers)
 }
 
-/// A stage's name, and its figure among all.
+/// A stage's name, and the function that returns its figure.
 type Row = (&'static str, fn(&Stages) -> Figure);
 
 /// Number of rows whose stage has its own thread.
@@ -219,7 +219,7 @@ const ROWS: [Row; 12] = [
     (".. TX", |stages| stages.together.tx),
 ];
 
-/// A table with a column for each length, and these rows.
+/// Returns a table with a column for each length, and these rows.
 fn by_length(
     report: &Report,
     first: &str,
@@ -236,7 +236,7 @@ fn by_length(
     table.to_string()
 }
 
-/// A table of them, or why there is none.
+/// Returns the table of instruction counts, or the reason why there is none.
 fn instructions(report: &Report) -> String {
     if let Some(why) = &report.outcome.no_instructions {
         return format!("\nInstructions were not counted: {why}.\n");
@@ -360,10 +360,10 @@ mod tests {
         let [link] = &site.links[..] else {
             panic!("one link: {site:?}");
         };
-        // And one for packets that no filter matches.
+        // Including the default class.
         assert_eq!(link.classes.len(), 10 + 100 + 800 + 1);
         assert_eq!((levels(link), link.rules.len()), (3, 800));
-        // All of it is guaranteed but for some 5% at each level.
+        // Some 5% at each level is not guaranteed.
         let leaves = link
             .classes
             .iter()

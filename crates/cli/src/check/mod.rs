@@ -78,11 +78,11 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Checks a site as far as this machine matters. Without any of its interfaces the file is for another machine.
+/// Checks a site against this machine's interfaces. If none of them exists here, the file is for another machine.
 fn check_here(site: &Site) -> Result<()> {
     let missing = fits_here(site)?;
     match site.control.as_ref().map_or(Ok(()), check_tokens) {
-        // The user of the run may read what this one may not.
+        // The user that runs the site may have more permissions than this one.
         Err(error) if missing.is_some() && error.reason.kind() != PermissionDenied => {
             return Err(error.into());
         }

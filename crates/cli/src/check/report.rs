@@ -63,7 +63,7 @@ pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
     )
 }
 
-/// The parts of each delay, and the delay of a class that was served ahead of its rate.
+/// Returns the parts of each delay bound, and the bound of a class that was served ahead of its rate.
 pub(crate) fn parts_of(link: &LinkReport) -> Table {
     let rounds = link.pipeline.as_ref().map(PipelineTerms::rounds);
     let queue = link.pipeline.as_ref();
@@ -103,13 +103,13 @@ pub(crate) fn parts_of(link: &LinkReport) -> Table {
     table
 }
 
-/// A row of the flows of a class.
+/// Formats a row of the flows of a class.
 fn each(depth: usize, flows: &FlowTerms) -> String {
     let indent = "  ".repeat(depth);
     format!("{indent}  each of {} per {}", flows.most, flows.per)
 }
 
-/// A delay, and the burst of arrivals that it is for.
+/// Formats a delay bound, and the arrival burst to which it applies.
 fn contract(burst: Option<u32>, delay: Option<u64>) -> [String; 2] {
     match (burst, delay) {
         (Some(burst), Some(delay)) => [format!("{burst}b"), time(Nanos(delay))],
@@ -117,7 +117,7 @@ fn contract(burst: Option<u32>, delay: Option<u64>) -> [String; 2] {
     }
 }
 
-/// Its classes, children below their parents.
+/// Returns the table of its classes, children below their parents.
 pub(crate) fn table_of(link: &LinkReport) -> Table {
     let mut table = table::new([
         "class",
@@ -141,7 +141,7 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
             Some(reason) => reason.to_string(),
             None => class.bounds.join(" > "),
         };
-        // Where a class has flows, the delay is one of theirs.
+        // The delay bound of a class with flows is that of a flow.
         let is_of_packets = class.queues && class.each.is_none();
         let [arrivals, delay] = match is_of_packets {
             true => contract(class.arrival_burst, class.delay_ns),

@@ -1,4 +1,4 @@
-//! `fairlane replay`: from arrivals to departures, a pure function.
+//! `fairlane replay`: a pure function from arrivals to departures.
 
 mod outfile;
 mod report;
@@ -155,7 +155,7 @@ impl Options {
         self.report || self.json
     }
 
-    /// A bar on standard error, unless it is no terminal, or shares one with the output.
+    /// Returns a progress bar on standard error, hidden if that is no terminal or if the output goes to the same one.
     fn progress(&self) -> ProgressBar {
         let printing = self.output.is_none() && !self.json && io::stdout().is_terminal();
         if self.json || printing {
@@ -167,7 +167,7 @@ impl Options {
         )
     }
 
-    /// Whether departures are to be a capture.
+    /// Returns whether departures are written as a capture.
     fn to_capture(&self) -> bool {
         self.output.as_deref().is_some_and(is_capture)
     }
@@ -210,7 +210,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Through a packet scheduler.
+    /// Replays through a packet scheduler.
     fn through_flows(&self) -> Result<Option<Shown>> {
         let Replay { options, reading } = self;
         let (Some(algorithm), Some(rate)) = (options.alg, options.source.rate) else {
@@ -269,7 +269,7 @@ impl Replay<'_> {
         report.map(shown).transpose()
     }
 
-    /// Through the classes of a site's link.
+    /// Replays through the classes of a site's link.
     fn through_site(&self, site: &Site) -> Result<Option<Shown>> {
         let Replay { options, reading } = self;
         let link = options.source.link(site)?;
@@ -310,7 +310,7 @@ impl Replay<'_> {
         options.wants_report().then(shown).transpose()
     }
 
-    /// A capture cannot be made of rows.
+    /// Rejects a capture as output for CSV arrivals.
     fn refuse_capture(&self, name: &str) -> Result<()> {
         ensure!(
             !self.options.to_capture(),
@@ -324,7 +324,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Departures as CSV, wherever they go, as `run` says them.
+    /// Writes the departures of `run` as CSV to the selected output.
     fn written<T>(&self, run: impl FnOnce(&mut dyn Departures) -> Result<T>) -> Result<T> {
         match &self.options.output {
             None if self.options.json => run(&mut Unwritten),
@@ -345,7 +345,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Departures as a capture, as `run` says them, with the header of that of the arrivals.
+    /// Writes the departures of `run` as a capture, with the header of the arrivals' capture.
     fn captured<T>(
         &self,
         header: PcapHeader,

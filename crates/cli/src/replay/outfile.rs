@@ -1,4 +1,4 @@
-//! An output file that appears whole or not at all.
+//! An output file that appears complete or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,14 +19,14 @@ type Unfinished = Arc<Mutex<Option<NamedTempFile>>>;
 ///
 /// Anything other than a regular file, such as a pipe, is written directly.
 pub(super) struct OutFile {
-    /// Where it goes, links followed: renaming would replace a link.
+    /// The path, with links resolved: renaming would replace a link.
     target: PathBuf,
     shown: String,
     unfinished: Unfinished,
 }
 
 impl OutFile {
-    /// Begins the file at `path`, and gives a handle to write to.
+    /// Creates the file for `path`, and returns it with a handle for writing.
     pub(super) fn create(path: &Path) -> Result<(OutFile, File)> {
         let shown = path.display().to_string();
         let creating = || format!("creating {shown}");
@@ -51,9 +51,9 @@ impl OutFile {
                     Some(there) => there.permissions().mode(),
                     None => NEW_FILE_MODE,
                 };
-                // Locked, so that a signal finds a file that exists.
+                // Locked, so that a signal handler finds a complete entry.
                 let mut slot = lock(&unfinished);
-                // In the system's words, which the library does not hand on.
+                // The system's error code, which the library does not return.
                 let mut failed = None;
                 let open = |part: &Path| {
                     let mut options = OpenOptions::new();
@@ -81,9 +81,9 @@ impl OutFile {
         Ok((outfile, file))
     }
 
-    /// The file is whole: it takes its name.
+    /// Renames the complete file to its final name.
     pub(super) fn finish(self) -> Result<()> {
-        // Locked until it is done, so that a signal comes before or after.
+        // Locked until the rename is done, so that a signal is handled before or after.
         let mut slot = lock(&self.unfinished);
         if let Some(temporary) = slot.take() {
             temporary
@@ -105,8 +105,7 @@ fn lock(unfinished: &Unfinished) -> MutexGuard<'_, Option<NamedTempFile>> {
     unfinished.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the file and ends the program at Ctrl-C and the like, also while it waits
-/// for its input.
+/// Removes the file and ends the program on a signal such as Ctrl-C, even while the program waits for its input.
 fn remove_on_signal(unfinished: &Unfinished, shown: &str) -> io::Result<()> {
     let unfinished = Arc::clone(unfinished);
     let shown = shown.to_owned();
@@ -119,5 +118,5 @@ fn remove_on_signal(unfinished: &Unfinished, shown: &str) -> io::Result<()> {
     })
 }
 
-/// As any program creates files: the user's mask decides.
+/// The default of other programs; the user's mask applies.
 const NEW_FILE_MODE: u32 = 0o666;

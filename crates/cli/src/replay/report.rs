@@ -13,13 +13,13 @@ use serde::Serialize;
 use super::Options;
 use crate::{output, plain, table};
 
-/// Rows of the table; the others are counted.
+/// Limit on the rows of the table; further flows are only counted.
 const MOST_ROWS: usize = 20;
 
-/// Columns to do without on a narrow terminal, the first of them first.
+/// Columns that are omitted on a narrow terminal, in this order.
 const EXPENDABLE: [usize; 5] = [4, 3, 9, 2, 10];
 
-/// The condition of a bound of the B-WFI with a mark.
+/// The condition of a B-WFI bound that is marked.
 const CONDITION: &str = "\n* holds while the fluid server has packets of the flow, too; \
     a flow that sends only after its last packet has left may exceed it";
 
@@ -35,7 +35,7 @@ impl Shown {
         Ok(Shown { json, text })
     }
 
-    /// Prints the one that is wanted where departures do not go.
+    /// Prints the selected form to the output that the departures do not use.
     pub(super) fn print(&self, options: &Options) -> Result<()> {
         if options.json {
             return output::line(&self.json);
@@ -47,7 +47,7 @@ impl Shown {
     }
 }
 
-/// A replay through a site's link.
+/// Formats a replay through a site's link.
 pub(super) fn of_classes(report: &by_class::Report, link: &Link) -> String {
     let mut text = format!(
         "{}\n{}: {} packets, {} bytes in {} s",
@@ -75,7 +75,7 @@ pub(super) fn of_classes(report: &by_class::Report, link: &Link) -> String {
     text
 }
 
-/// A replay through a packet scheduler.
+/// Formats a replay through a packet scheduler.
 pub(super) fn of_flows(report: &by_flow::Report) -> String {
     let mut shown: Vec<&FlowReport> = report.flows.iter().collect();
     let mut text = format!(

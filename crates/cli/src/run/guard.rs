@@ -49,22 +49,22 @@ const GO: u8 = b'g';
 const GO_ON: u8 = b'o';
 /// How long a worker waits for that.
 const ANSWER: Duration = Duration::from_secs(2);
-/// A descriptor below this is asked for.
+/// Upper limit for the descriptor that is requested.
 const FILES: u64 = 1 << 16;
-/// The time between the end of a worker and the next, at first and at most.
+/// The pause between the end of a worker and the start of the next, at first and at most.
 const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
-/// A worker that ran for so long is not taken for one that cannot.
+/// Run time after which the pause is reset.
 const RAN: Duration = Duration::from_secs(10);
 
 /// An event that the guard handles.
 enum Event {
-    /// It was sent a signal.
+    /// The guard received a signal.
     Signal(i32),
-    /// The worker has opened its interfaces, and shares the count of its rounds.
+    /// The worker has opened its interfaces, and shares its round counter.
     Ready(io::Result<RoundWatch>),
     /// The worker's end of the socket pair was closed.
     Lost,
-    /// It has ended.
+    /// The worker has ended.
     Ended(io::Result<ExitStatus>),
 }
 
@@ -84,7 +84,7 @@ pub(super) fn guard(path: &Path, least: LevelFilter) -> Result<()> {
         let _ = to_guard.send(Event::Signal(signal));
     })
     .context("setting up signals")?;
-    // Where the program lies, whichever lies there when a worker is started again.
+    // The program's path, so that an upgraded program runs when a worker is restarted.
     let program = env::current_exe().context("finding the program")?;
     let mut guard = Guard {
         wire,
@@ -118,13 +118,13 @@ pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
     daemon.hear()?;
     match ask(daemon.share_rounds()?) {
         Ok(GO) => {}
-        // Also where the guard is late: nothing comes twice.
+        // Also if the guard's answer is late, so that no frame is sent twice.
         _ => daemon.forget_arrived()?,
     }
     Ok(())
 }
 
-/// Reports to the guard that the worker is ready, with the handle of its count of rounds. Returns the answer.
+/// Reports to the guard that the worker is ready, and passes the descriptor of its round counter. Returns the answer.
 fn ask(rounds: OwnedFd) -> io::Result<u8> {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(FILES);
     let highest = i32::try_from(files.min(FILES)).unwrap_or(1) - 1;
@@ -141,41 +141,41 @@ fn ask(rounds: OwnedFd) -> io::Result<u8> {
 }
 
 struct Guard {
-    /// Without a worker.
+    /// Forwards frames while there is no worker.
     wire: Standby,
     worker: Worker,
     program: PathBuf,
-    /// The site's.
+    /// The site's file.
     file: PathBuf,
-    /// The worker may not yet know what signals are for.
+    /// Whether the worker may not handle signals yet.
     is_young: bool,
-    /// It is to read the file again when it does.
+    /// Whether it must reload its file once it does.
     hang_up: bool,
     to_self: Sender<Event>,
-    /// Until the next worker is started.
+    /// The pause before the next worker is started.
     pause: Duration,
-    /// There was one that could open its interfaces.
+    /// Whether a worker has been able to open its interfaces.
     was_ready: bool,
     /// Start of the shutdown: the time that the worker took for its last output is not spent again.
     ending: Ending,
     is_ending: bool,
     watch: Watch,
-    /// When the worker is looked at next, if it is watched.
+    /// The time of the next check of the worker, if it is watched.
     next_look: Instant,
 }
 
-/// The next sign that the worker is to give.
+/// The next sign of progress expected of the worker.
 enum Watch {
     /// None: it is not ready, or it has ended.
     Nothing,
-    /// Rounds.
+    /// New rounds.
     Rounds(RoundWatch),
-    /// Its end: it was killed.
+    /// Its end, after it was killed.
     End,
 }
 
 impl Guard {
-    /// Returns how the last worker ended, if that was not as it should.
+    /// Runs until the last worker ends. Returns its status if that is not a normal exit.
     fn run(&mut self, events: &Receiver<Event>) -> Result<Option<ExitStatus>> {
         let mut restart: Option<Instant> = None;
         loop {
@@ -185,7 +185,7 @@ impl Guard {
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match event {
-                // One that is started reads the file.
+                // A worker about to be started reads the file anyway.
                 Ok(Event::Signal(SIGHUP)) if restart.is_some() => {}
                 Ok(Event::Signal(SIGHUP)) if self.is_young => self.hang_up = true,
                 Ok(Event::Signal(SIGHUP)) => self.worker.signal(Signal::HUP),
@@ -228,7 +228,7 @@ impl Guard {
         }
     }
 
-    /// When the next thing is due that no event brings.
+    /// Returns the time of the next action that is not triggered by an event.
     fn until(&self, restart: Option<Instant>) -> Option<Instant> {
         let look = match self.watch {
             Watch::Nothing => None,
@@ -237,7 +237,7 @@ impl Guard {
         restart.into_iter().chain(look).min()
     }
 
-    /// Kills a worker that hangs. Does nothing until the next look is due.
+    /// Kills a worker that hangs. Does nothing before the next check is due.
     fn look(&mut self) {
         let now = Instant::now();
         if now < self.next_look {
@@ -254,13 +254,13 @@ impl Guard {
                     self.watch = Watch::End;
                 }
             }
-            // The kernel cannot end it, and it forwards nothing any more all the same.
+            // The kernel has not ended the process yet, but it no longer forwards.
             Watch::End if !self.is_ending => self.wire.connect(),
             Watch::End => {}
         }
     }
 
-    /// The worker forwards from now on.
+    /// Lets the worker forward from now on.
     fn hand_over(&mut self, watch: io::Result<RoundWatch>) {
         let forwarded = self.wire.disconnect();
         self.worker.answer(match forwarded {
@@ -285,7 +285,7 @@ impl Guard {
         }
     }
 
-    /// Says that a worker has ended, and how long it is until the next.
+    /// Logs that a worker has ended, and returns the pause before the next.
     fn pause_after(&mut self, status: ExitStatus) -> Duration {
         if self.worker.started.elapsed() >= RAN {
             self.pause = PAUSE[0];
@@ -304,7 +304,7 @@ impl Guard {
         pause
     }
 
-    /// Starts another worker; or says when that is tried again.
+    /// Starts another worker, or returns the time of the next attempt.
     fn restart(&mut self) -> Option<Instant> {
         self.is_young = true;
         match Worker::start(&self.program, &self.to_self) {
@@ -320,7 +320,7 @@ impl Guard {
     }
 }
 
-/// The rounds of a worker that is ready. One of an earlier version sends no handle, and waits for its answer.
+/// Receives the round counter of a ready worker. A worker of an earlier version sends none, and waits for its answer.
 fn rounds(line: &UnixStream) -> io::Result<RoundWatch> {
     line.set_read_timeout(Some(ANSWER / 2))?;
     let files = files::receive(line);
@@ -328,7 +328,7 @@ fn rounds(line: &UnixStream) -> io::Result<RoundWatch> {
     RoundWatch::open(files?.pop().ok_or(io::ErrorKind::InvalidData)?)
 }
 
-/// The process that shapes.
+/// The worker process, which shapes.
 struct Worker {
     process: OwnedFd,
     line: UnixStream,
@@ -361,7 +361,7 @@ impl Worker {
             })
             .with_context(starting)?;
         let mut arguments: Vec<_> = env::args_os().skip(1).collect();
-        // Behind two hyphens it would be no option.
+        // After two hyphens it would not be read as an option.
         let end = arguments.iter().position(|argument| argument == "--");
         arguments.insert(end.unwrap_or(arguments.len()), "--guarded".into());
         let mut child = Command::new(program)
@@ -371,12 +371,12 @@ impl Worker {
             .process_group(0)
             .spawn()
             .with_context(starting)?;
-        // Linux before 5.3 has none, nor do some containers.
+        // Unavailable before Linux 5.3, and in some containers.
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).inspect_err(|_| {
             let _ = child.kill().and_then(|()| child.wait());
         });
         let process = process.with_context(starting)?;
-        // It waits for that.
+        // The listener thread waits for it.
         let _ = give.send(child);
         Ok(Worker {
             process,
@@ -386,7 +386,7 @@ impl Worker {
     }
 
     fn signal(&self, signal: Signal) {
-        // One that has ended needs none.
+        // Fails if the worker has ended, which needs no signal.
         let _ = pidfd_send_signal(&self.process, signal);
     }
 

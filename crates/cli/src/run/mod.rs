@@ -157,10 +157,10 @@ impl Options {
     }
 }
 
-/// Runs the link and prints what became of it.
+/// Runs the link and prints its report.
 pub fn run(options: &Options) -> Result<()> {
     if options.config.is_some() {
-        // As the thread that forwards: where it may not, it runs as others do.
+        // Priority as for the forwarding thread; without the privilege, it runs with the default one.
         let _ = session::before_all_others();
     }
     match &options.config {
@@ -174,7 +174,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// When it will be over.
+/// Describes when the run ends.
 fn ends(options: &Options) -> String {
     match options.seconds {
         Some(seconds) => format!("Ends after {seconds} s, or with Ctrl-C."),

@@ -1,5 +1,4 @@
-//! `fairlane run CONFIG`: the frames that pass between two interfaces, in the classes of a site's
-//! configuration.
+//! `fairlane run CONFIG`: shapes the frames between two interfaces by the classes of a site file.
 
 use std::io::{self, ErrorKind::PermissionDenied};
 use std::mem;
@@ -29,8 +28,7 @@ use crate::plain::plain;
 ///
 /// Output and logging may block, so they have their own threads, and the end does not wait for them.
 pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
-    // A HUP from here on has the file read again. Until the file is read, the other signals end the
-    // program as they end any.
+    // From here on, SIGHUP reloads the file. Until the file has been read, other signals have their default effect.
     let signals = Signals::new([SIGHUP]).context("setting up signals")?;
     let site = read_site(path)?;
     let Begun {
@@ -42,7 +40,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         true => Begun::by_another(site)?,
         false => Begun::here(site),
     };
-    // Before there is a second thread.
+    // Before a second thread is started.
     let Left {
         lost_files,
         complaint,
@@ -187,7 +185,7 @@ fn notify(teller: Teller) -> impl Fn(Notice) + Send + Sync {
     }
 }
 
-/// Says where it was met.
+/// Adds the place of an error.
 fn explained(error: fairlane_site::Error, path: &Path, lost_files: bool) -> Error {
     match error {
         fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
@@ -196,7 +194,7 @@ fn explained(error: fairlane_site::Error, path: &Path, lost_files: bool) -> Erro
     }
 }
 
-/// The options of a site.
+/// Returns the site's options.
 fn of_site(options: &Options) -> fairlane_site::Options {
     fairlane_site::Options {
         time: options.seconds.map(Duration::from_secs_f64),
@@ -228,7 +226,7 @@ fn needs(site: &Site, options: &Options) -> Needs {
     }
 }
 
-/// Lets the site be asked and changed, if its file says where.
+/// Starts the control API, if the file configures it.
 fn serve(
     path: &Path,
     daemon: &Daemon,

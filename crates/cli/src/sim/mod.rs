@@ -103,7 +103,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Simulates, and prints what became of each class, or source.
+/// Simulates, and prints the results of each class, or source.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let scenario = Scenario::read(&options.scenario, options.link.as_deref())?;
     output::warn(&scenario.warnings);
@@ -128,7 +128,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })
 }
 
-/// A bar on standard error, unless that is no terminal.
+/// Returns a progress bar on standard error, hidden if that is no terminal.
 fn progress(options: &Options) -> ProgressBar {
     if options.json {
         return ProgressBar::hidden();
@@ -148,7 +148,7 @@ fn text(outcome: &LinkOutcome, link: &Link) -> String {
     )
 }
 
-/// Which run it was: the end of the line above a table.
+/// Identifies a run: the end of the line above a table.
 fn which(seconds: f64, seed: u64, interrupted: bool) -> String {
     let interrupted = if interrupted { ", interrupted" } else { "" };
     format!(" in {seconds} s, seed {seed}{interrupted}")

@@ -9,7 +9,7 @@ use crate::figures::{rate, time};
 use crate::plain::plain;
 use crate::table;
 
-/// Sources, and wires.
+/// Formats the tables of sources and wires.
 pub(super) fn text(outcome: &NetworkOutcome) -> String {
     format!(
         "{} wires{}\n{}\n{}",

@@ -21,7 +21,7 @@ fn link(text: &str) -> Link {
     (*site.links[0]).clone()
 }
 
-/// A class without children of its own.
+/// Returns a class without children.
 fn class(name: &str, more: &str) -> String {
     format!("[[link.class]]\nname = \"{name}\"\n{more}\n")
 }
@@ -35,7 +35,7 @@ impl Payload for Name {
     }
 }
 
-/// A link with the queues that hold its packets.
+/// A link with its queues and their packets.
 struct Running {
     link: Link,
     queues: Discipline<Name>,
@@ -112,7 +112,7 @@ impl Running {
     }
 }
 
-/// The most packets of one name in a row.
+/// Returns the length of the longest run of packets with one name.
 fn longest_row(sent: &[String]) -> usize {
     sent.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap()
 }
@@ -134,7 +134,7 @@ fn a_file_that_says_the_same_touches_nothing() {
     let mut running = Running::start(&text.concat());
     let steps = running.become_link(&text.concat());
     assert!(steps.is_empty(), "{steps:?}");
-    // In another order they are the same, too.
+    // They are matched in another order, too.
     let turned = [&text[3], &text[0], &text[2], &text[1]].map(String::as_str);
     let steps = running.become_link(&turned.concat());
     assert!(steps.is_empty(), "{steps:?}");
@@ -194,7 +194,7 @@ fn a_class_of_another_kind_is_a_new_one_and_those_below_it_move_there() {
         (text("qfq", flows, "one"), &["below"], &[]),
         (text("qfq", flows, "two"), &["below"], &[]),
         (text("qfq", "", "two"), &[], &["below"]),
-        // An order of packets would have to learn of each.
+        // An algorithm that follows packets would need each packet's order.
         (text("fifo", "", "one"), &["stays", "below", "one"], &[]),
     ] {
         let mut running = Running::start(&text("qfq", "", "one"));
@@ -215,7 +215,7 @@ fn a_class_of_another_kind_is_a_new_one_and_those_below_it_move_there() {
     }
 }
 
-/// A tree: each class with the one above it.
+/// Returns a tree, given as each class with its parent.
 fn tree(classes: &[(&str, &str)]) -> String {
     let each = classes.iter().map(|&(name, parent)| match parent {
         "" => class(name, ""),
@@ -249,7 +249,7 @@ fn classes_move_with_all_that_they_have_also_below_those_that_were_below_them() 
             ],
             &["y", "x"][..],
         ),
-        // All of them change their places.
+        // All classes move.
         (
             [
                 ("z", ""),
@@ -298,7 +298,7 @@ fn classes_move_with_all_that_they_have_also_below_those_that_were_below_them() 
     }
 }
 
-/// Four groups below one another or side by side, a class in each that stays there, and six anywhere.
+/// Returns four groups, nested or side by side, with a class in each that stays there, and six in random groups.
 fn forest(random: &mut Random) -> String {
     let mut groups = [0, 1, 2, 3];
     for at in 1..groups.len() {
@@ -384,7 +384,7 @@ fn a_class_that_was_idle_across_a_change_gets_no_credit() {
         running.fill("a", 900);
         running.fill("b", 1);
         running.serve(300);
-        // Another comes, with a weight that makes all others larger numbers.
+        // A class is added whose rate makes all other weights larger numbers.
         let odd = class("c", "rate = \"30000001bit\"");
         running.become_link(&[&head, TWO, &odd].concat());
         running.fill("b", 200);

@@ -32,7 +32,7 @@ fn guarantee(link: &Link, name: &str) -> Guarantee {
     guarantee
 }
 
-/// UDP or TCP over IPv4 between two addresses, to a port.
+/// Returns a packet of UDP or TCP over IPv4 between two addresses, to a port.
 fn packet(from: [u8; 4], to: [u8; 4], protocol: u8, port: u16, dscp: u8) -> Vec<u8> {
     let mut packet = vec![0; 40];
     (packet[0], packet[1], packet[3], packet[8], packet[9]) = (0x45, dscp << 2, 40, 64, protocol);
@@ -45,7 +45,7 @@ fn packet(from: [u8; 4], to: [u8; 4], protocol: u8, port: u16, dscp: u8) -> Vec<
     packet
 }
 
-/// UDP over IPv6 to an address.
+/// Returns a packet of UDP over IPv6 to an address.
 fn packet_v6(to: [u16; 8]) -> Vec<u8> {
     let mut packet = vec![0; 48];
     (packet[0], packet[5], packet[6], packet[7]) = (0x60, 8, UDP, 64);
@@ -138,7 +138,7 @@ fn the_home_keeps_calls_apart_from_uploads() {
     }
 }
 
-/// The classes of each example are not ruined by one host, in either family.
+/// No host can starve the classes of an example, over IPv4 or IPv6.
 #[test]
 fn every_class_of_an_example_has_a_queue_for_each_sender() {
     for name in ["home-gateway.toml", "isp.toml", "tenants.toml"] {
@@ -178,7 +178,7 @@ fn the_provider_has_ten_thousand_subscribers_behind_fifty_sites() {
     );
     for (class, flows) in sites {
         let site = guarantee(down, &class.name);
-        // 180 Mbit/s in 401 parts.
+        // 180 Mbit/s in 401 shares.
         assert!(
             site.each.as_ref().unwrap().rate.unwrap() >= 448_000,
             "{site:?}"

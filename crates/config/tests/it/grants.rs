@@ -17,7 +17,7 @@ fn mbit(rate: u64) -> Rate {
     Rate::from_bps(rate * 1_000_000).unwrap()
 }
 
-/// A link of 20 Mbit/s whose classes are these.
+/// Returns a link of 20 Mbit/s with these classes.
 fn up(classes: &str) -> String {
     format!("[[link]]\nname = 'up'\nrate = '20mbit'\n{classes}")
 }
@@ -44,7 +44,7 @@ fn asked(number: usize, rate: Rate, burst: Option<u64>, delay_ms: Option<u64>) -
     }
 }
 
-/// Where a grant is given its place among others.
+/// Admits a grant and inserts it among the others.
 fn admit(text: &str, others: &mut Vec<Arc<Grant>>, grant: Grant) -> Result<Arc<Grant>, NotGranted> {
     let grant = Arc::new(grant.admit(text, UNKNOWN, others)?);
     others.push(Arc::clone(&grant));
@@ -94,11 +94,11 @@ fn a_grant_is_a_class_with_the_promise_that_check_would_print_for_it() {
         (ours.guaranteed_bps, ours.delay_ns),
         (checked.guaranteed_bps, checked.delay_ns)
     );
-    // Its room is for the burst that was asked for, not for the usual one.
+    // Its reservation is for the requested burst, not for the default one.
     assert!(ours.guaranteed_burst >= Some(10_000) && checked.guaranteed_burst < Some(10_000));
     assert_eq!(terms(&site, "voice").guaranteed_bps, Some(2_000_000));
     assert_eq!(terms(&site, "web").guaranteed_bps, Some(15_000_000));
-    // Its filter comes before that of the file, which has a priority.
+    // Its filter precedes that of the file, which has a priority.
     let names: Vec<_> = (site.links[0].rules.iter())
         .map(|rule| {
             let class = &site.links[0].classes[rule.target as usize];
@@ -119,7 +119,7 @@ fn a_shorter_delay_is_bought_with_rate_and_no_more_than_it_takes() {
         let site = beside(&text, &grants).unwrap();
         let has = &site.links[0].guarantees()[2];
         assert!(granted.terms.delay_in(has).unwrap() <= Nanos::from_millis(20));
-        // A tenth less is not enough.
+        // A tenth less is insufficient.
         let less = Grant {
             reserved: Rate::from_bps(granted.reserved.bps() / 10 * 9).unwrap(),
             ..(*granted).clone()
@@ -169,7 +169,7 @@ fn who_is_refused_is_told_the_best_that_is_granted_when_it_is_asked_for() {
         let granted = Arc::new(grant.admit(&text, UNKNOWN, &grants).unwrap());
         let both = [Arc::clone(&grants[0]), granted];
         beside(&text, &both).unwrap();
-        // A kilobit more is not there where it is the rate that is short.
+        // If the rate is the limit, a kilobit more is refused.
         if delay != Some(1) && rate > mbit(8) {
             let more = Rate::from_bps(offer.rate.bps() + 1_000).unwrap();
             let grant = Grant {
@@ -235,7 +235,7 @@ fn what_can_be_granted_nowhere_is_refused_with_its_reason() {
         assert!(sentence.contains(names), "{sentence}");
         assert!(!sentence.contains('\n'), "{sentence}");
     }
-    // Part of what another has is not all of it.
+    // A subset of another grant's packets differs from all of them.
     of("protocol = 'udp'")
         .admit(&text, UNKNOWN, &[first])
         .unwrap();
@@ -264,7 +264,7 @@ fn a_text_that_breaks_grants_is_refused_with_their_names() {
         let names = broken.iter().map(|broken| broken.grant.name.clone());
         names.collect::<Vec<_>>()
     };
-    // The later ones go first.
+    // Later grants are broken first.
     let narrow = text.replace("20mbit", "10mbit");
     assert_eq!(names(&narrow), ["grant-3", "grant-4"]);
     let sentence = beside(&narrow, &grants).unwrap_err().to_string();
@@ -301,7 +301,7 @@ fn a_text_that_breaks_grants_is_refused_with_their_names() {
 
 #[test]
 fn what_the_file_promises_is_granted_to_nobody_else() {
-    // The only class that could be squeezed has a rate; its ceiling's burst is short.
+    // The only class that could get less has a rate; its ceiling's burst is short.
     let text = up(
         "algorithm = 'drr'\n[[link.class]]\nname = 'a'\nrate = '4mbit'\nceil = '4mbit'\n\
          burst = '5kb'\n[[link.class]]\nname = 'rest'\ndefault = true\n",
@@ -338,7 +338,7 @@ fn what_is_granted_stands_in_nobodys_way_among_hundreds_whose_weights_are_no_who
     for (number, delay) in [(1, 50), (2, 7), (3, 20), (4, 11)] {
         let grant = asked(number, mbit(1), None, Some(delay));
         let granted = admit(&text, &mut grants, grant).unwrap();
-        // A packet of 1522 bytes takes 12.2 ms at 1 Mbit/s, and may wait for some times as much.
+        // A packet of 1522 bytes takes 12.2 ms at 1 Mbit/s, and may wait for a multiple of that.
         let enough = 160_000_000 / delay;
         assert!(
             granted.reserved.bps() < enough,
@@ -348,7 +348,7 @@ fn what_is_granted_stands_in_nobodys_way_among_hundreds_whose_weights_are_no_who
     }
 }
 
-/// A random link with groups that classes are within, whose rates add up to a part of it.
+/// Returns a random link with nested classes, whose rates use a part of it.
 fn random_text(random: &mut Random) -> String {
     let algorithm = random.of(&["qfq", "wf2q+", "drr", "qfq+", "gfq"]);
     let rate = 20 + random.below(30);
@@ -372,7 +372,7 @@ fn random_text(random: &mut Random) -> String {
     text
 }
 
-/// A random link whose rates need weights that are no whole numbers.
+/// Returns a random link whose rates do not map to integer weights.
 fn odd_text(random: &mut Random) -> String {
     let algorithm = random.of(&["qfq", "wf2q+", "drr", "qfq+", "gfq", "scfq"]);
     let rate = 10_000_000 + random.below(90_000_000);
@@ -398,7 +398,7 @@ fn odd_text(random: &mut Random) -> String {
 fn a_request_for_the_best_offer_is_granted() {
     let cases = std::env::var("FAIRLANE_CASES").map_or(20, |cases| cases.parse().unwrap());
     let mut offers = 0;
-    // Offers of the last two were refused once.
+    // Includes two seeds of a former regression.
     for seed in (0..cases).chain([122, 144]) {
         let mut random = Random(seed);
         let text = odd_text(&mut random);
@@ -505,7 +505,7 @@ fn whatever_comes_after_every_grant_has_at_least_what_it_was_promised() {
 fn holds(site: &Site, grants: &[Arc<Grant>]) {
     for grant in grants {
         let has = terms(site, &grant.name);
-        // But for what whole weights cost.
+        // Except for rounding to whole weights.
         let rate = grant.terms.rate.bps();
         let rate = rate - rate / 1000;
         assert!(has.guaranteed_bps >= Some(rate), "{has:?}");
@@ -523,7 +523,7 @@ fn holds(site: &Site, grants: &[Arc<Grant>]) {
     assert_eq!(site.grants.len(), grants.len());
 }
 
-/// All that a site says of its links.
+/// Formats all links of a site.
 fn told(site: &Site) -> String {
     let links = site.links.iter();
     let links = links.map(|link| format!("{:#?} {:#?}", link, link.guarantees()));
@@ -548,7 +548,7 @@ fn a_draft_admits_what_the_whole_text_admits_and_goes_on_with_the_same() {
         asked(1, mbit(3), Some(10_000), Some(100)),
         asked(2, mbit(1), None, None),
         below(asked(3, mbit(1), Some(3_000), Some(50))),
-        // Another's filter, too much, and too soon.
+        // The filter of another grant, a rate that is too high, and a delay that is too short.
         Grant {
             filters: vec!["destination-port = 7001".to_owned()],
             ..asked(4, mbit(1), None, None)
@@ -573,7 +573,7 @@ fn a_draft_admits_what_the_whole_text_admits_and_goes_on_with_the_same() {
         }
     }
     assert_eq!(grants.len(), 3, "{grants:#?}");
-    // And without some of them.
+    // Also without some of them.
     for left in (0..=grants.len()).rev() {
         let site = draft.beside(UNKNOWN, &grants[..left]).unwrap();
         assert_eq!(told(&site), told(&beside(&text, &grants[..left]).unwrap()));

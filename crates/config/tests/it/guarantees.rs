@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Numbers at random, the same in every run.
+/// A deterministic pseudo-random generator.
 pub(crate) struct Random(pub u64);
 
 impl Random {
@@ -32,7 +32,7 @@ const ALGORITHMS: [&str; 11] = [
     "drr", "wf2q+", "scfq", "qfq", "qfq+", "s-kps", "gfq", "wf2q++", "s-kps+", "gfq+", "priority",
 ];
 
-/// A link whose classes have children with a probability that falls with depth.
+/// Returns a link whose classes have children with a probability that falls with depth.
 fn random_tree(random: &mut Random) -> String {
     let root = random.of(&ALGORITHMS);
     let mut text = format!(
@@ -109,7 +109,7 @@ fn node(
                 writeln!(text, "limit = {{ packets = {packets} }}").unwrap();
             }
         } else if random.one_in(4) {
-            // One that never drops here, but may: its parent does not know its head.
+            // RED never drops here, but since it may, the parent does not know the head packet.
             writeln!(
                 text,
                 "queue = {{ kind = 'codel', interval = '4s', target = '3s' }}"
@@ -119,28 +119,28 @@ fn node(
     }
 }
 
-/// How a class, or one of its flows, is sent to.
+/// The sender to a class, or to one of its flows.
 struct Sender {
     place: usize,
     flow: u64,
-    /// Keeps this many packets queued; 0 for one that sends single packets now and then.
+    /// Number of packets that it keeps queued; 0 for a sparse sender of single packets.
     keeps: usize,
     shortest: u64,
-    /// Of a sparse one: when its next packet comes.
+    /// Of a sparse sender: the time of its next packet.
     next: u64,
     pause: u64,
-    /// When its last packet was taken.
+    /// The time at which its last packet was dequeued.
     emptied: u64,
 }
 
-/// A packet's sender, when it came, and whether it found its class or flow empty.
+/// A packet's sender, its arrival time, and whether its class or flow was empty then.
 struct Arrival {
     sender: usize,
     arrived: u64,
     found_empty: bool,
 }
 
-/// Senders to all classes and flows, a third of them sparse.
+/// Returns senders to all classes and flows, a third of them sparse.
 fn senders(link: &Link, random: &mut Random) -> Vec<Sender> {
     let mut senders = Vec::new();
     for (place, class) in link.classes.iter().enumerate() {
@@ -169,7 +169,7 @@ fn senders(link: &Link, random: &mut Random) -> Vec<Sender> {
     senders
 }
 
-/// The longest delay of packets that found their class or flow empty, as a part of the bound.
+/// Returns the longest delay of packets that arrived at an empty class or flow, relative to the bound.
 fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> {
     let guarantees = link.guarantees();
     let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
@@ -201,7 +201,7 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
             let number = packets.len() as u32;
             packets.push(Arrival {
                 sender: at,
-                // While the link was sending, for one that is sparse: nothing was decided since.
+                // A sparse packet arrives while the link is sending, after the last scheduling decision.
                 arrived: match sender.keeps {
                     0 => arrivals[at],
                     _ => now,
@@ -216,7 +216,7 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
                 .unwrap();
             waiting[at] += 1;
         }
-        // The next arrival of one that is sparse, at the latest.
+        // At the latest, the next arrival of a sparse sender.
         let next = senders
             .iter()
             .zip(&waiting)
@@ -287,7 +287,7 @@ fn no_packet_that_finds_its_class_empty_waits_longer_than_its_bound() {
     for seed in 0..cases {
         let mut random = Random(seed);
         let text = random_tree(&mut random);
-        // Rates below what ceilings and levels leave are refused; these trees are left out.
+        // Trees whose rates exceed the rest left by ceilings and levels are refused, and skipped.
         let Ok(site) = Site::parse(&text, "tree.toml") else {
             continue;
         };
@@ -318,13 +318,13 @@ struct Conforming {
     /// The flow; `None` for a class of flows as a whole, whose packets belong to any of them.
     flow: Option<u64>,
     service: Service,
-    /// The delay of its packets, of one that keeps to its arrival burst.
+    /// The delay bound of its packets if it keeps to its arrival burst.
     delay: Option<Nanos>,
     /// Bytes that it may send now, up to `burst`; `rate` is in bytes per nanosecond.
     tokens: f64,
     burst: f64,
     rate: f64,
-    /// When it will send again: what its bucket holds by then.
+    /// The time at which it sends again, with the tokens that it has by then.
     next: u64,
     /// Its backlog in bytes.
     waiting: u64,
@@ -336,10 +336,10 @@ impl Conforming {
     }
 }
 
-/// The digest of the flows that keep to theirs; all others are flooders or spoofed.
+/// The digest of the conforming flows; all others flood or are spoofed.
 const KEEPS: u64 = 7;
 
-/// Half of the classes and flows keep to their guarantees; the places of the others.
+/// Returns conforming senders for half of the classes and flows, and the indices of the others.
 fn conforming_and_floods(link: &Link, random: &mut Random) -> (Vec<Conforming>, Vec<usize>) {
     let mut keep = Vec::new();
     let mut floods = Vec::new();
@@ -347,7 +347,7 @@ fn conforming_and_floods(link: &Link, random: &mut Random) -> (Vec<Conforming>, 
         let delay = guarantee.delay.and_then(Result::ok);
         let (service, rate, burst, flow) = match (&class.kind, guarantee.each) {
             (ClassKind::Inner(_), _) => continue,
-            // With flooders in its own class.
+            // With flooding flows in its own class.
             (ClassKind::Flows(_), Some(each)) if random.one_in(3) => {
                 floods.push(place);
                 (each.service, each.rate, each.burst, Some(KEEPS))
@@ -383,7 +383,7 @@ fn conforming_and_floods(link: &Link, random: &mut Random) -> (Vec<Conforming>, 
     (keep, floods)
 }
 
-/// Some keep to their guarantees, all others fill the link: what of the former is lost, or late.
+/// Runs conforming senders while all others fill the link, and checks that no conforming packet is lost or late.
 fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64 {
     let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
     let shortest = u64::from(link.shortest().get());
@@ -397,11 +397,11 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
                 continue;
             }
             sender.next = now + random.below(40_000);
-            // All that it may, or a part of it, in packets of any length.
+            // As many bytes as allowed, or a part of them, in packets of any length.
             let kinds = [1, 60, link.classes[sender.place].longest.get().into()];
             let length = random.of(&kinds);
             let counts = length.max(shortest) as f64;
-            // Flows that keep to theirs are there before all others.
+            // Conforming flows are created before all others.
             while sender.tokens >= counts && (now == 0 || !random.one_in(50)) {
                 sender.tokens -= counts;
                 sender.waiting += length;
@@ -409,7 +409,7 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
                 let number = (packets.len() - 1) as u32;
                 let length = Length::new(length as u32).unwrap();
                 let class = ids[sender.place];
-                // Of a class, nearly all packets belong to one flow.
+                // Nearly all packets of a class belong to one flow.
                 let flow = match sender.flow {
                     Some(flow) => flow,
                     None if random.one_in(20) => random.below(40),
@@ -428,7 +428,7 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
         }
         for _ in 0..20 {
             let place = random.of(&floods);
-            // Flooders, or every packet's source is another one.
+            // A few flooding flows, or spoofed packets with a new source each.
             let flow = match link.classes[place].kind {
                 ClassKind::Flows(_) if random.one_in(2) => 100 + random.below(8),
                 _ => 1_000 + packets.len() as u64,
@@ -482,7 +482,7 @@ fn whoever_keeps_to_his_guarantee_loses_nothing_beside_floods() {
         let Ok(site) = Site::parse(&text, "tree.toml") else {
             continue;
         };
-        // Little is shared, so that the link is full all the time.
+        // The shared part is small, so that the link is full all the time.
         let (packets, bytes) = site.links[0].kept();
         let limit = format!(
             "limit = {{ packets = {}, bytes = '{}b' }}\n[[link.class]]",
@@ -498,7 +498,7 @@ fn whoever_keeps_to_his_guarantee_loses_nothing_beside_floods() {
     assert!(checked > 100 * cases, "only {checked} packets were checked");
 }
 
-/// A link of 40 Mbit/s whose hosts have a queue each.
+/// Returns a link of 40 Mbit/s with a queue for each host.
 fn hosts(keys: &str) -> Arc<Link> {
     let text = format!(
         "[[link]]\nname = 'up'\nrate = '40mbit'\nlongest = '{LONGEST}b'\n\
@@ -509,8 +509,8 @@ fn hosts(keys: &str) -> Arc<Link> {
     site.links.remove(0)
 }
 
-/// Sends the printed burst of all hosts at once, and what their rate brings from then on, in packets of
-/// these lengths and flows in turn.
+/// Sends the printed burst of all hosts at once, and then their rate, in packets of these lengths and of the flows in
+/// turn.
 fn burst_is_kept(link: &Link, lengths: &[u32], flows: u64) {
     let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
     let guarantee = &link.guarantees()[1];
@@ -518,7 +518,7 @@ fn burst_is_kept(link: &Link, lengths: &[u32], flows: u64) {
     let rate = guarantee.rate.unwrap() as f64 / 8e9;
     let (mut sent, mut now, mut number) = (0.0, 0, 0u32);
     while now < 200_000_000 {
-        // Voice is always backlogged, so that the class has no more than its guarantee.
+        // Voice is always backlogged, so that the class gets only its guaranteed rate.
         let voice = Length::new(LONGEST as u32).unwrap();
         while queues.stats(ids[0]).unwrap().queued.packets < 2 {
             queues
@@ -556,12 +556,12 @@ fn a_class_of_flows_has_its_burst_in_packets_of_any_length_and_flow() {
     let open = hosts("queue = 'tail-drop'");
     let burst = |link: &Link| link.guarantees()[1].burst.unwrap();
     let short = link_bytes(&open, 300);
-    // Few packets of one flow: the burst that is left is smaller, and still holds.
+    // Few packets of one flow: the remaining burst is smaller, and still holds.
     let limited = hosts("queue = 'tail-drop'\nlimit = { packets = 300 }");
     assert!(burst(&limited) < short && burst(&open) > 10 * burst(&limited));
     let in_bytes = hosts("limit = { bytes = '30kb' }");
     assert!(burst(&in_bytes) < 30_720, "{}", burst(&in_bytes));
-    // CoDel drops what exceeds the burst of 10 ms, and nothing within it.
+    // CoDel drops packets that exceed the burst of 10 ms, and none within it.
     let managed = hosts("");
     assert!(
         (38_000..60_000).contains(&burst(&managed)),
@@ -581,7 +581,7 @@ fn a_class_of_flows_has_its_burst_in_packets_of_any_length_and_flow() {
             }
         }
     }
-    // A flow of long packets waits no longer than a thousand of them did.
+    // A flow of long packets waits no longer than for a thousand of them.
     let ClassKind::Flows(flows) = &open.classes[1].kind else {
         panic!("hosts has flows");
     };
@@ -608,7 +608,7 @@ fn a_level_has_what_the_ceilings_beside_and_above_it_leave() {
         { name = 'c', priority = 0, default = true },
     ]\n";
     let mbit = |rate: u64| Some(rate * 1_000_000);
-    // Each of the first two has its ceiling, though the other takes turns with it.
+    // Each of the first two gets its ceiling, though the other is served in turn with it.
     assert_eq!(
         rates(&format!("{link}{classes}")),
         [mbit(10), mbit(12), mbit(18)]
@@ -637,8 +637,8 @@ fn shares_multiply_down_the_tree_and_ceilings_cut_them() {
     );
 }
 
-/// DRR's quanta are in the proportion of the rates, however these are written: bits a second that
-/// have no common divisor need weights near the largest.
+/// DRR's quanta are proportional to the rates in any notation: rates in bit/s without a common divisor need weights
+/// near the largest.
 #[test]
 fn rates_that_differ_by_a_bit_are_guaranteed_the_same_delay() {
     let delays = |one: &str, other: &str| {
@@ -663,7 +663,7 @@ fn rates_that_differ_by_a_bit_are_guaranteed_the_same_delay() {
     }
 }
 
-/// The delay of a class of 2 of 38 Mbit/s that keeps to rate and burst, in microseconds.
+/// Returns the delay bound of a class of 2 of 38 Mbit/s that keeps to rate and burst, in microseconds.
 fn delay_of_voice(algorithm: &str, keys: &str) -> (u64, u64) {
     let text = format!(
         "[[link]]\nname = 'up'\nrate = '38mbit'\nlongest = '1522b'\nalgorithm = '{algorithm}'\n\
@@ -687,13 +687,13 @@ fn a_conforming_class_has_the_delay_of_rfc_2212_under_wf2q_plus() {
         let (slower, _) = delay_of_voice(other, "");
         assert!(slower >= delay - 1, "{other}: {slower}");
     }
-    // A burst more takes its time at the rate; shorter packets, less.
+    // A larger burst adds its time at the rate; shorter packets reduce the delay.
     assert_eq!(
         delay_of_voice("wf2q+", "arrival-burst = '3044b'").0,
         2 * 6_088 + 2 * 320
     );
     assert_eq!(delay_of_voice("wf2q+", "longest = '250b'").0, 1_000 + 640);
-    // A ceiling as a file has it by default takes nothing away.
+    // A ceiling with the default burst does not increase the delay.
     assert_eq!(delay_of_voice("wf2q+", "ceil = '4mbit'").0, delay);
     // A short burst of the ceiling does.
     let (slower, _) = delay_of_voice("wf2q+", "ceil = '4mbit'\nburst = '3100b'");

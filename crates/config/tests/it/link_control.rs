@@ -1,5 +1,5 @@
-//! The class of link-layer control: where it is made, which rate it has, and that neither a full link nor one
-//! host takes it from others.
+//! The class of link-layer control: when it is created, its rate, and its isolation from a full link and from a
+//! flooding host.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use fairlane_core::{Dequeue, Discipline, Length, Nanos};
 
 const INTERFACES: &str = "[interfaces]\ninside = 'lan0'\noutside = 'wan0'\n";
 
-/// A link of 10 Mbit/s with these keys and classes.
+/// Reads a link of 10 Mbit/s with these keys and classes.
 fn read(interfaces: &str, keys: &str, classes: &str) -> Result<Site, SiteError> {
     let text = format!("{interfaces}[[link]]\nname = 'up'\nrate = '10mbit'\n{keys}\n{classes}");
     Site::parse(&text, "site.toml")
@@ -20,7 +20,7 @@ fn class(keys: &str) -> String {
     format!("[[link.class]]\n{keys}\n")
 }
 
-/// The name of the class of link-layer control, and its guaranteed rate.
+/// Returns the name of the class of link-layer control, and its guaranteed rate.
 fn control(site: &Site) -> Option<(&str, u64)> {
     let link = &site.links[0];
     let place = link.link_control? as usize;
@@ -41,7 +41,7 @@ fn a_class_is_made_where_frames_come_from_an_interface() {
     let guarantees = link.guarantees();
     let all: Vec<u64> = guarantees.iter().map(|one| one.rate.unwrap()).collect();
     assert_eq!(all, [2_000_000, 7_900_000, 100_000]);
-    // No frames of neighbours come from attached processes, or to where nothing is known of interfaces.
+    // Attached processes send no neighbour frames, and without interfaces there are none.
     let attached = "[interfaces]\noutside = 'wan0'\n[attach]\nsocket = '/run/fairlane.sock'\n";
     for interfaces in ["", attached] {
         let site = read(interfaces, "", &two_classes()).unwrap();
@@ -60,7 +60,7 @@ fn the_key_names_another_class_or_none() {
     assert_eq!(control(&site), None);
     let off = class("name = 'none'") + &two_classes();
     assert_eq!(control(&named("link-control = 'none'", &off)), None);
-    // A class of the name is taken as it is.
+    // A configured class of this name is used unchanged.
     let own = class("name = 'link-control'\nrate = '1mbit'") + &two_classes();
     assert_eq!(control(&named("", &own)), Some(("link-control", 1_000_000)));
     let refused = |keys: &str, classes: &str| {
@@ -105,7 +105,7 @@ fn it_takes_what_is_left_and_a_link_whose_guarantees_fill_it_still_loads() {
             ]
         );
     }
-    // A limit that is full of room leaves no room for it, and is no error.
+    // A limit fully used by other reservations leaves no space for it, and is no error.
     let full = class("name = 'a'\nrate = '2mbit'\ndefault = true\nroom = { packets = 50 }");
     let site = read(INTERFACES, "limit = { packets = 50 }", &full).unwrap();
     assert!(control(&site).is_some_and(|(_, rate)| rate >= 100_000));
@@ -139,7 +139,7 @@ fn below_priority_it_comes_first_below_a_ceiling_and_where_no_class_can_be_made_
         let keys = format!("algorithm = '{algorithm}'");
         read(INTERFACES, &keys, classes).unwrap()
     };
-    // Rates that it would take a part of keep all of theirs.
+    // Configured rates are not reduced for it.
     for filled in [
         class("name = 'a'\npriority = 7\nceil = '5mbit'")
             + &class("name = 'b'\nrate = '5mbit'\ndefault = true"),
@@ -166,7 +166,7 @@ fn below_priority_it_comes_first_below_a_ceiling_and_where_no_class_can_be_made_
     }
     let cbq = class("name = 'a'\nrate = '5mbit'\ndefault = true");
     assert_eq!(control(&of("cbq", &cbq)), None);
-    // A warning says so, unless the file does.
+    // A warning says so, unless the file has the setting.
     let warned = |algorithm: &str| {
         let plain = class("name = 'a'");
         let site = of(algorithm, if algorithm == "cbq" { &cbq } else { &plain });
@@ -189,7 +189,7 @@ fn a_link_may_have_ten_thousand_classes_of_which_weights_keep_no_rate_exactly() 
     assert!((99_000..=101_000).contains(&rate), "{rate}");
 }
 
-/// An ARP request by this host.
+/// Returns an ARP request from this host.
 fn arp(host: u32) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0]);
@@ -199,7 +199,7 @@ fn arp(host: u32) -> Vec<u8> {
     frame
 }
 
-/// A datagram of 1,500 bytes.
+/// Returns a datagram of 1,500 bytes.
 fn bulk() -> Vec<u8> {
     let mut frame = vec![2; 12];
     frame.extend([8, 0, 0x45, 0, 5, 220, 0, 0, 0, 0, 64, 17, 0, 0]);
@@ -207,7 +207,7 @@ fn bulk() -> Vec<u8> {
     frame
 }
 
-/// A link with its filters, as a daemon drives them.
+/// A link with its filters, driven as by a daemon.
 struct Driven<'a> {
     link: &'a Link,
     queues: Discipline<u32>,
@@ -236,8 +236,8 @@ impl Driven<'_> {
     }
 }
 
-/// One host sends 2,000 ARP requests a second and another fills the default class; a third one asks ten times a second,
-/// and each request leaves within 200 ms.
+/// One host sends 2,000 ARP requests a second and another fills the default class. A third one sends ten requests a
+/// second, and each leaves within 200 ms.
 #[test]
 fn neither_a_full_link_nor_a_host_that_floods_takes_it_from_others() {
     let site = read(INTERFACES, "", &two_classes()).unwrap();
@@ -273,6 +273,6 @@ fn neither_a_full_link_nor_a_host_that_floods_takes_it_from_others() {
         }
     }
     assert_eq!((answered, asked.len()), (20, 0));
-    // In steps of 100 us, two seconds are 1,538 datagrams at most.
+    // In steps of 100 us, at most 1,538 datagrams fit into two seconds.
     assert!(bulk_sent > 1_400, "{bulk_sent}");
 }

@@ -1,4 +1,4 @@
-//! Files as they are read, in one binary.
+//! Tests of reading files, in one binary.
 
 mod changes;
 mod examples;

@@ -4,7 +4,7 @@ mod filters;
 
 use fairlane_config::{Site, SiteError};
 
-/// All sentences about a file.
+/// Returns all errors of a file.
 fn sentences(text: &str) -> Vec<String> {
     match Site::parse(text, "site.toml") {
         Err(SiteError::Invalid(errors)) => errors.iter().map(ToString::to_string).collect(),
@@ -22,7 +22,7 @@ pub(crate) fn refuses(text: &str, expected: &[&str]) {
     assert_eq!(sentences(text), expected, "of\n{text}");
 }
 
-/// Of a link of 40 Mbit/s with `more` behind it, from line 5 on.
+/// Checks the errors of a link of 40 Mbit/s followed by `more`, from line 5 on.
 #[track_caller]
 fn link_refuses(more: &str, expected: &[&str]) {
     refuses(
@@ -31,7 +31,7 @@ fn link_refuses(more: &str, expected: &[&str]) {
     );
 }
 
-/// Of a class with `keys`, from line 7 on.
+/// Checks the errors of a class with `keys`, from line 7 on.
 #[track_caller]
 fn class_refuses(keys: &str, expected: &[&str]) {
     link_refuses(&format!("[[link.class]]\nname = 'a'\n{keys}"), expected);
@@ -171,7 +171,7 @@ fn room_that_cannot_be_kept() {
         ],
     );
     refuses(&xdp("packet"), &[]);
-    // A room that fits is named, and does fit.
+    // The error suggests a reservation that fits.
     let many = |room: &str| {
         let classes =
             (0..10_000).map(|n| format!("[[link.class]]\nname = 'c{n}'\nweight = 1\n{room}\n"));
@@ -188,7 +188,7 @@ fn room_that_cannot_be_kept() {
     let site = Site::parse(&many("room = { packets = 12 }"), "site.toml").unwrap();
     assert_eq!(site.warnings.len(), 0, "{:?}", site.warnings.first());
     assert!(Site::parse(&many("room = { packets = 13 }"), "site.toml").is_err());
-    // A little less fits, and leaves the rest to share.
+    // A slightly smaller one fits, and the rest is shared.
     let site = Site::parse(&xdp("xdp").replace("122369", "122000"), "site.toml").unwrap();
     assert_eq!(site.links[0].limits.packets, 122_368);
 }
@@ -495,7 +495,7 @@ fn rates_and_ceilings_that_contradict_each_other() {
             "7:8: rate: the rates below link 'up' add up to 41mbit, more than the 40mbit that it has",
         ],
     );
-    // A bit more than there is, and a part of one.
+    // One bit/s more than the rest, and a part of a rate.
     class_refuses(
         "rate = '40.000001mbit'\n",
         &[

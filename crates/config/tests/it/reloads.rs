@@ -15,11 +15,11 @@ const LONGEST: u64 = 1_500;
 const MINE: u32 = 1;
 const THEIRS: u32 = 0;
 
-/// Of the class that stays, in Mbit/s.
+/// The rate of the class that is kept, in Mbit/s.
 const OURS: u64 = 700;
 
-/// A link with our class and a few others, which may be there again in the next with other
-/// parameters. `limit` is the most that waits, in packets and bytes.
+/// Returns a link with our class and a few others, which may be in the next link too, with other parameters. `limit` is
+/// the link's limit, in packets and bytes.
 fn site(random: &mut Random, algorithm: &str, limit: Option<(u64, u64)>) -> String {
     let rate = random.of(&[6_000, 8_000, 9_000]);
     let mut text = format!(
@@ -72,20 +72,20 @@ fn link(text: &str) -> Link {
     (*site.links[0]).clone()
 }
 
-/// A running link between flooders and the class that keeps to its rate and burst.
+/// A running link with floods and the class that keeps to its rate and burst.
 struct Running<'a> {
     random: &'a mut Random,
     link: Link,
     queues: Discipline<u32>,
     ids: Vec<ClassId>,
-    /// Bits a second.
+    /// In bit/s.
     rate: u64,
     now: f64,
     /// Bytes that our class may send now, up to `burst`.
     tokens: f64,
     burst: f64,
     next: f64,
-    /// Packets of ours that were sent.
+    /// Number of our packets sent.
     ours: u64,
 }
 
@@ -94,7 +94,7 @@ impl Running<'_> {
         Nanos(self.now as u64)
     }
 
-    /// Puts a packet of ours into its class.
+    /// Enqueues a packet of our class.
     fn offer_ours(&mut self, bytes: u64) {
         let place = self.link.classes.iter().position(|c| &*c.name == "ours");
         let class = self.ids[place.unwrap()];
@@ -154,7 +154,7 @@ impl Running<'_> {
         }
     }
 
-    /// A step of the order, and a packet or a few until the next.
+    /// Runs the link for up to a few packets between two steps.
     fn between(&mut self) {
         let span = self.random.of(&[0.0, 1.0, 5_000.0]);
         self.go_on(span);
@@ -182,7 +182,7 @@ impl Running<'_> {
                 self.between();
             }
         }
-        // In one step where few packets move.
+        // In one step, since few packets move.
         let former = std::mem::replace(&mut self.ids, ids);
         let default = self.ids[new.default as usize];
         self.rate = new.rate.bps();
@@ -221,7 +221,7 @@ fn kept(gone: Discarded<u32>) {
     assert_ne!(gone.payload, MINE, "a packet of ours gives way to a flood");
 }
 
-/// The burst that a link grants our class.
+/// Returns the burst that a link guarantees to our class.
 fn burst(link: &Link) -> u64 {
     let place = link.classes.iter().position(|class| &*class.name == "ours");
     link.guarantees()[place.unwrap()].burst.unwrap()
@@ -235,13 +235,13 @@ fn whoever_keeps_to_his_rate_loses_nothing_while_all_others_are_changed() {
         println!("seed {seed}");
         let mut random = Random(seed);
         let algorithm = random.of(&["wf2q+", "qfq", "drr", "qfq+", "s-kps", "gfq"]);
-        // The same random sites with as little to share as they can all do with.
+        // The same random sites with the smallest shared part that suffices for all of them.
         let seeds: Vec<u64> = (0..12).map(|n| seed * 100 + n).collect();
         let free = |seed: &u64| link(&site(&mut Random(*seed), algorithm, None));
         let kept: Vec<(u64, u64)> = seeds.iter().map(|seed| free(seed).kept()).collect();
         let packets = kept.iter().map(|kept| kept.0).max().unwrap();
         let bytes = kept.iter().map(|kept| kept.1).max().unwrap();
-        // Enough for those that come before others have gone.
+        // Enough for classes that are added before others are removed.
         let limit = (packets * 3 / 2, bytes * 3 / 2);
         let links = seeds
             .iter()

@@ -13,11 +13,11 @@ fn warns(text: &str, expected: &[&str]) {
     assert_eq!(warnings, expected, "of\n{text}");
 }
 
-/// Of a link of 40 Mbit/s with `more` behind it, from line 5 on.
+/// Checks the warnings of a link of 40 Mbit/s followed by `more`, from line 5 on.
 #[track_caller]
 fn link_warns(more: &str, expected: &[&str]) {
     let text = format!("[[link]]\nname = 'up'\nrate = '40mbit'\n\n{more}");
-    // That a default class is made has a test of its own.
+    // The warning about an implicit default class has its own test.
     let made = "2:8: link 'up': packets that no filter matches are of a class 'default' that is \
                 made for them";
     let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
@@ -88,7 +88,7 @@ fn a_filter_behind_one_that_takes_all_its_packets() {
            packets before",
         ],
     );
-    // A higher priority comes first, whatever its place.
+    // A filter of a higher priority precedes others, whatever its index.
     link_warns(
         "class = [{ name = 'a' }, { name = 'b' }]\nfilter = [\n\
          { class = 'a', source = '10.0.0.0/8' },\n\
@@ -157,7 +157,7 @@ fn a_burst_that_is_too_short_for_the_rate() {
     );
 }
 
-/// A machine with the interfaces `lan0` and `wan0` of these MTUs.
+/// Checks the warnings on a machine with the interfaces `lan0` and `wan0` of these MTUs.
 #[track_caller]
 fn between(lan: u32, wan: u32, longest: &str) -> Site {
     let text = format!(
@@ -178,7 +178,7 @@ fn told(site: &Site) -> Vec<String> {
 
 #[test]
 fn the_longest_packet_follows_from_the_interface_unless_the_file_says_it() {
-    // An Ethernet header and two tags, and the overhead.
+    // Plus an Ethernet header, two VLAN tags, and the overhead.
     for (mtu, longest) in [(1_500, 1_546), (9_000, 9_046), (65_536, 65_535)] {
         let site = between(mtu, mtu, "");
         assert_eq!(site.links[0].longest.get(), longest);
@@ -244,7 +244,7 @@ fn a_filter_that_never_matches_is_told_by_place_and_with_those_that_take_its_pac
             filter("class = 'b'\nsource = '10.0.0.0/8'\ndestination = '2001:db8::/32'"),
             vec!["no packet is all that it asks for"],
         ),
-        // Both by itself and behind another.
+        // Unreachable both by itself and because of another filter.
         (
             filter("class = 'a'") + &filter("class = 'b'\ningress = 'outside'"),
             vec!["no packet is all that it asks for"],

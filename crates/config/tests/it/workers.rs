@@ -1,10 +1,10 @@
-//! Threads that receive, transmit and decide.
+//! The threads that receive, schedule and transmit.
 
 use fairlane_config::Site;
 
 use crate::refusals::refuses;
 
-/// A site with these interfaces and these keys of `[workers]`.
+/// Returns a site with these interfaces and these keys of `[workers]`.
 fn with(interfaces: &str, keys: &str) -> String {
     format!(
         "[interfaces]\noutside = 'b'\n{interfaces}\n[workers]\n{keys}\n[[link]]\nname = 'up'\nrate = '40mbit'\n"
@@ -128,7 +128,7 @@ fn transmit_workers_that_cannot_be() {
             "7:9: cores: 2 named, and 2 receive and 4 transmit: name a core for each of them, or leave it out",
         ],
     );
-    // There is always one that receives.
+    // At least one thread receives.
     refuses(
         &with(TWO, "transmit = 1\ncores = [0, 1]"),
         &[

@@ -1,8 +1,8 @@
-//! Filters.
+//! Errors of filters.
 
 use super::*;
 
-/// Of a filter with `keys`, from line 8 on.
+/// Checks the errors of a filter with `keys`, from line 8 on.
 #[track_caller]
 fn filter_refuses(keys: &str, expected: &[&str]) {
     link_refuses(
