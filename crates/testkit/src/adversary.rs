@@ -22,13 +22,13 @@ use crate::flows::Random;
 use link::Build;
 use scenario::{Scenario, Space};
 
-/// Random scenarios of which the best is climbed from.
+/// Random scenarios of which the best is the start of a climb.
 const STARTS: u32 = 10;
-/// Changes in a row that lead no higher, after which the search starts again.
+/// Consecutive changes without improvement after which the search starts again.
 const PATIENCE: u32 = 25;
 /// A ratio above this breaks a bound; the rest is the rounding of the measure itself.
 const BROKEN: f64 = 1.0 + 1e-9;
-/// Packets and flows that making a scenario simpler may take.
+/// Budget of packets and flows for simplifying a scenario.
 const SIMPLIFYING: u64 = 500_000;
 
 /// The adversary of an algorithm or of a tree, and how long it searches.
@@ -54,7 +54,7 @@ pub struct Adversary {
     space: Space,
     seed: u64,
     packets: u64,
-    /// The only index to look at.
+    /// The only index to search for, if set.
     index: Option<Index>,
 }
 
@@ -70,10 +70,10 @@ pub enum Index {
 }
 
 impl Index {
-    /// All of them.
+    /// All indexes.
     pub const ALL: [Index; 3] = [Index::Service, Index::Delay, Index::Latency];
 
-    /// Its name in sentences.
+    /// Returns its name in sentences.
     pub const fn name(self) -> &'static str {
         match self {
             Index::Service => "B-WFI",
@@ -93,7 +93,7 @@ impl Debug for Adversary {
     }
 }
 
-/// The nearest that a search came to a bound.
+/// The closest approach of a search to a bound.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Nearest {
@@ -108,7 +108,7 @@ pub struct Nearest {
 }
 
 impl Adversary {
-    /// The adversary of an algorithm that guarantees its flows what `guarantees` does.
+    /// Returns the adversary of an algorithm with the guarantees of `guarantees`.
     ///
     /// A B-WFI that is not [strict](fairlane_core::bounds::Wfi::strict) is not measured, only the T-WFI. Without
     /// a known bound nothing is.
@@ -120,7 +120,7 @@ impl Adversary {
         Adversary::new(A::NAME, Box::new(build), 0)
     }
 
-    /// The adversary of trees in which `root` orders the children of the root and `below` those of the classes
+    /// Returns the adversary of trees in which `root` orders the children of the root and `below` those of the classes
     /// below it: one to three classes, in one, two or three levels, above flows of their own.
     ///
     /// # Panics
@@ -150,7 +150,7 @@ impl Adversary {
         }
     }
 
-    /// Looks at this index alone.
+    /// Restricts the search to this index.
     #[must_use]
     pub fn index(self, index: Index) -> Adversary {
         Adversary {
@@ -159,32 +159,32 @@ impl Adversary {
         }
     }
 
-    /// Some classes of a tree have ceilings, with bursts that leave them their guarantees.
+    /// Gives some classes of a tree ceilings, with bursts that leave them their guarantees.
     #[must_use]
     pub fn with_ceilings(mut self) -> Adversary {
         self.space.ceilings = true;
         self
     }
 
-    /// Other random numbers: the same seed makes the same search.
+    /// Sets the seed: the same seed makes the same search.
     #[must_use]
     pub fn seed(self, seed: u64) -> Adversary {
         Adversary { seed, ..self }
     }
 
-    /// The search ends after this many packets and flows of all its scenarios: 20,000 unless said, which are some
-    /// tenths of a second in a debug build and ten scenarios. A search for a known defect needs 100,000 or more.
+    /// Ends the search after this many packets and flows of all its scenarios. The default is 20,000, which takes some
+    /// tenths of a second in a debug build and covers ten scenarios. A search for a known defect needs 100,000 or more.
     #[must_use]
     pub fn packets(self, packets: u64) -> Adversary {
         Adversary { packets, ..self }
     }
 
-    /// Searches, and returns the nearest that it came to a bound.
+    /// Searches, and returns the closest approach to a bound.
     ///
     /// # Errors
     ///
-    /// A scenario that breaks a bound, made simpler as long as it does; or one in which a packet is rejected or
-    /// altered, or in which the algorithm's own invariants do not hold at the end.
+    /// A scenario that breaks a bound, simplified as far as possible; or one in which a packet is rejected or altered,
+    /// or in which the algorithm's own invariants do not hold at the end.
     pub fn check(&self) -> Result<Nearest, Broken> {
         let mut random = Random(self.seed);
         let mut search = Search {
@@ -203,11 +203,11 @@ impl Adversary {
         Ok(found.nearest(scenario.to_string(), search.tried))
     }
 
-    /// Runs one scenario, as [`Nearest::scenario`] has it.
+    /// Runs one scenario in the format of [`Nearest::scenario`].
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check), and where `scenario` is none.
+    /// Those of [`check`](Self::check), or `scenario` is malformed.
     pub fn replay(&self, scenario: &str) -> Result<Nearest, Broken> {
         let parsed = scenario.parse::<Scenario>();
         let found = parsed.and_then(|scenario| self.run(&scenario));
@@ -225,7 +225,7 @@ impl Adversary {
         }
     }
 
-    /// Searches.
+    /// Searches, and panics on failure.
     ///
     /// # Panics
     ///
@@ -246,7 +246,7 @@ impl Adversary {
         }
     }
 
-    /// Runs a scenario: the largest ratio.
+    /// Runs a scenario and returns the largest ratio.
     fn run(&self, scenario: &Scenario) -> Result<Found, String> {
         let (mut link, bounds) = (self.build)(scenario)?;
         let rates: Vec<f64> = bounds.iter().map(|bound| bound.rate).collect();
@@ -308,7 +308,7 @@ impl Found {
     }
 }
 
-/// A search under way.
+/// A search in progress.
 struct Search<'a> {
     adversary: &'a Adversary,
     /// Packets and flows of all runs.
@@ -354,7 +354,7 @@ impl Search<'_> {
         }
     }
 
-    /// The defect in the simplest scenario found that still shows one.
+    /// Returns the defect in the simplest scenario found that still shows one.
     fn simplest(&mut self, mut scenario: Scenario) -> Broken {
         let is_broken = |scenario: &Scenario| {
             let outcome = self.adversary.run(scenario);

@@ -1,8 +1,8 @@
-//! What is wrong, and how it was found.
+//! Failures of checks and their reproduction.
 
 use std::fmt;
 
-/// What is wrong, in a sentence.
+/// The outcome of a check; an error is a sentence.
 pub type Sentence = Result<(), String>;
 
 /// Returns a sentence from the surrounding function unless the condition holds.
@@ -16,19 +16,19 @@ macro_rules! demand {
 }
 pub(crate) use demand;
 
-/// A check that an algorithm does not pass.
+/// A failed check of an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Broken {
     /// The algorithm's name.
     pub algorithm: &'static str,
-    /// Which check.
+    /// The name of the check.
     pub check: &'static str,
-    /// What is wrong, in a sentence.
+    /// The defect, in a sentence.
     pub what: String,
-    /// Of the random numbers: the same seed finds it again.
+    /// Seed of the random numbers, which reproduces it.
     pub seed: u64,
-    /// The smallest case found in which it happens.
+    /// The smallest case found that fails.
     pub smallest: String,
 }
 

@@ -13,34 +13,32 @@ use crate::broken::{Broken, Sentence};
 use crate::operations::operations;
 use crate::{fairness, model, scale, statements};
 
-/// How an algorithm shares.
+/// How an algorithm divides the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shares {
     /// By weight, as most do.
     ByWeight,
-    /// Evenly among flows of equal weights and lengths, and otherwise where they differ (strict
-    /// priority).
+    /// Evenly among flows of equal weights and lengths; otherwise if they differ (strict priority).
     AmongEquals,
-    /// Not at all: by the offered load, or by chance (FIFO, SFQ).
+    /// Without fairness: by the offered load, or at random (FIFO, SFQ).
     Not,
 }
 
-/// What multiplying all weights by one number changes.
+/// The effect of multiplying all weights by one factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Nothing, whatever the number.
+    /// None, for any factor.
     Exact,
-    /// Nothing, where weights, their sum and the number are powers of two: inverse weights are
-    /// rounded.
+    /// None if the weights, their sum and the factor are powers of two: inverse weights are rounded.
     PowersOfTwo,
-    /// The order, within what is guaranteed (random numbers, a fluid server).
+    /// Another order within the guarantees (random numbers, a fluid server).
     Free,
 }
 
-/// The checks of one algorithm: what it claims, and how long it is tried.
+/// The checks of one algorithm: its claims, and the length of the run.
 ///
-/// Made by [`of`](Self::of) with the claims that most algorithms make; an algorithm that makes
-/// others says so. [`check`](Self::check) tries them.
+/// [`of`](Self::of) starts with the claims that most algorithms make; the other methods change them.
+/// [`check`](Self::check) verifies them.
 pub struct Conformance<A> {
     make: Rc<dyn Fn() -> A>,
     shares: Shares,
@@ -51,7 +49,7 @@ pub struct Conformance<A> {
     cases: u32,
 }
 
-/// What it claims.
+/// Shows the claims.
 impl<A> Debug for Conformance<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conformance")
@@ -64,8 +62,8 @@ impl<A> Debug for Conformance<A> {
 }
 
 impl<A: Scheduler + 'static> Conformance<A> {
-    /// Of an algorithm that is made so, without entities: it shares by weight, keeps its order where
-    /// weights are scaled by powers of two, and can be put on hold; no bound is known.
+    /// Returns the checks of an algorithm that `make` creates without entities. It claims to share by weight, to keep
+    /// its order if weights are scaled by powers of two, and to support holds; it claims no bound.
     pub fn of(make: impl Fn() -> A + 'static) -> Self {
         Conformance {
             make: Rc::new(make),
@@ -78,19 +76,19 @@ impl<A: Scheduler + 'static> Conformance<A> {
         }
     }
 
-    /// It shares so.
+    /// Sets how it divides the link.
     #[must_use]
     pub fn shares(self, shares: Shares) -> Self {
         Conformance { shares, ..self }
     }
 
-    /// Its order depends so on the scale of weights.
+    /// Sets how its order depends on the scale of weights.
     #[must_use]
     pub fn scale(self, scale: Scale) -> Self {
         Conformance { scale, ..self }
     }
 
-    /// Its entities are never aggregates, and never on hold: SCHED+ itself.
+    /// Excludes aggregates and holds: for SCHED+ itself.
     #[must_use]
     pub fn never_held(self) -> Self {
         Conformance {
@@ -99,8 +97,8 @@ impl<A: Scheduler + 'static> Conformance<A> {
         }
     }
 
-    /// It has the guarantees of the algorithm of this name. B-WFI and T-WFI are measured against that, also under
-    /// an [`Adversary`] of 500 packets for each case.
+    /// Claims the guarantees of the algorithm of this name. B-WFI and T-WFI are measured against them, also under an
+    /// [`Adversary`] of 500 packets for each case.
     #[must_use]
     pub fn guarantees(self, algorithm: Algorithm) -> Self {
         Conformance {
@@ -109,25 +107,24 @@ impl<A: Scheduler + 'static> Conformance<A> {
         }
     }
 
-    /// Other random numbers: the same seed makes the same cases.
+    /// Sets the seed of the random numbers: the same seed makes the same cases.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Conformance { seed, ..self }
     }
 
-    /// So many cases of statements, operations and scale, an eighth of that of long runs. 24
-    /// unless said: a second or less in a debug build.
+    /// Sets the number of cases of statements, operations and scale; long runs have an eighth of it. The default is 24,
+    /// which takes a second or less in a debug build.
     #[must_use]
     pub fn cases(self, cases: u32) -> Self {
         Conformance { cases, ..self }
     }
 
-    /// Makes all checks, those of the contract first.
+    /// Runs all checks, those of the contract first.
     ///
     /// # Errors
     ///
-    /// The first check that fails: what is wrong in a sentence, the seed, and the smallest case
-    /// found.
+    /// The first check that fails: a sentence, the seed, and the smallest case found.
     pub fn check(&self) -> Result<(), Broken> {
         let make = &*self.make;
         let long = (self.cases / 8).max(1);
@@ -172,18 +169,18 @@ impl<A: Scheduler + 'static> Conformance<A> {
         Ok(())
     }
 
-    /// Makes all checks.
+    /// Runs all checks.
     ///
     /// # Panics
     ///
-    /// With the first that fails, as [`check`](Self::check) tells it.
+    /// If a check fails, with the error of [`check`](Self::check).
     pub fn assert(&self) {
         if let Err(broken) = self.check() {
             panic!("{broken}");
         }
     }
 
-    /// A check of cases of a kind; what fails is made as small as can be.
+    /// Runs a check on cases of one kind; a case that fails is reduced as far as possible.
     fn run<C: Debug>(
         &self,
         check: &'static str,
@@ -218,11 +215,11 @@ impl<A: Scheduler + 'static> Conformance<A> {
     }
 }
 
-/// Makes all checks of an algorithm that claims what most do.
+/// Runs all checks of an algorithm that makes the usual claims.
 ///
 /// # Panics
 ///
-/// With the first check that fails, as [`Conformance::check`] tells it.
+/// If a check fails, with the error of [`Conformance::check`].
 pub fn conforms<A: Scheduler + Default + 'static>() {
     Conformance::of(A::default).assert();
 }

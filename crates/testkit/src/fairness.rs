@@ -1,5 +1,5 @@
-//! Shares by weight: over a long run, beside flows that come and go, after others were idle, and
-//! within what the algorithm guarantees.
+//! Shares by weight: over a long run, next to flows that come and go, after other flows were idle, and within the
+//! algorithm's guarantees.
 
 use fairlane_core::bounds::Guarantees;
 use fairlane_core::sched::Algorithm;
@@ -10,13 +10,13 @@ use crate::broken::{Sentence, demand};
 use crate::flows::{Backlogged, Offer, Wfi};
 use crate::numbers::{config, length, scheduler};
 
-/// Flows by weight and longest packet, some of which stay and some of which come and go.
+/// Flows by weight and maximum packet length, some permanent and some that come and go.
 #[derive(Clone, Debug)]
 pub(crate) struct Flows {
-    /// The last so many come and go.
+    /// Number of flows at the end of the list that come and go.
     fleeting: usize,
     flows: Vec<(u32, u32)>,
-    /// Whether lengths vary.
+    /// True if packet lengths vary.
     mixed: bool,
 }
 
@@ -35,15 +35,15 @@ impl Flows {
         flow < self.flows.len() - self.fleeting
     }
 
-    /// The part of the link that a flow has, of so many bytes.
+    /// Returns a flow's share of the link's work, in bytes.
     fn part(&self, flow: usize, work: u64) -> f64 {
         let weight = |&(weight, _): &(u32, u32)| f64::from(weight);
         let sum: f64 = self.flows.iter().map(weight).sum();
         work as f64 * weight(&self.flows[flow]) / sum
     }
 
-    /// What a flow may be off by at any time, wherever the turn of each is: in bytes, its part of a
-    /// round in which each sends its longest packet at least, and that packet.
+    /// Returns the maximum deviation of a flow from its share, in bytes, wherever the flows are in a round: its part of
+    /// a round in which each flow sends at least one maximum-size packet, and one such packet.
     fn turn(&self, flow: usize) -> f64 {
         let unit = |&(weight, longest): &(u32, u32)| f64::from(longest) / f64::from(weight);
         let unit = self.flows.iter().map(unit).fold(0.0, f64::max);
@@ -52,11 +52,11 @@ impl Flows {
     }
 }
 
-/// Two to eight flows, of weights that differ, or all alike.
+/// Returns two to eight flows of different weights, or of equal ones.
 pub(crate) fn flows(by_weight: bool) -> impl Strategy<Value = Flows> {
     let weight = if by_weight { 1..=16u32 } else { 1..=1u32 };
     let longest = prop_oneof![Just(1500u32), 64..=9000u32];
-    // One that weighs the least, and one that weighs eight times as much.
+    // One flow of the least weight, and one of eight times that weight.
     let first = if by_weight { [1, 8] } else { [1, 1] };
     let others = prop::collection::vec((weight, longest.clone()), 0..6);
     ([longest.clone(), longest], others).prop_map(move |(ends, others)| {
@@ -74,7 +74,7 @@ pub(crate) fn flows(by_weight: bool) -> impl Strategy<Value = Flows> {
     })
 }
 
-/// Over a long run, each flow gets its part to a twentieth, and a turn.
+/// Checks that over a long run each flow gets its share, within 5% and its deviation in a round.
 pub(crate) fn shares<A: Scheduler>(algorithm: A, flows: &Flows) -> Sentence {
     let wfi = measured(algorithm, flows, 4_000);
     for flow in 0..flows.flows.len() {
@@ -90,8 +90,8 @@ pub(crate) fn shares<A: Scheduler>(algorithm: A, flows: &Flows) -> Sentence {
     Ok(())
 }
 
-/// Packets of a flow that is never idle: not in the fluid server either that an algorithm follows
-/// with every packet.
+/// Returns the number of packets with which a flow is never idle, even in the fluid server that some algorithms
+/// simulate for every packet.
 fn depth<A: Scheduler>(weight: u32) -> u32 {
     if A::FOLLOWS_PACKETS { 8 * weight } else { 3 }
 }
@@ -107,7 +107,7 @@ fn measured<A: Scheduler>(algorithm: A, flows: &Flows, packets: u32) -> Wfi {
     wfi
 }
 
-/// While all are backlogged, nobody is further behind than is guaranteed.
+/// Checks that the B-WFI of each flow is within its bound while all flows are backlogged.
 pub(crate) fn bounds<A: Scheduler>(make: A, flows: &Flows, guarantees: Algorithm) -> Sentence {
     let wfi = measured(make, flows, 2_000);
     let config = |&(weight, longest): &(u32, u32)| config(weight, longest);
@@ -128,7 +128,7 @@ pub(crate) fn bounds<A: Scheduler>(make: A, flows: &Flows, guarantees: Algorithm
     Ok(())
 }
 
-/// A link with these flows, without packets.
+/// A link with these flows, initially empty.
 struct Link<A: Scheduler> {
     link: PacketScheduler<A, ()>,
     served: Vec<u64>,
@@ -150,7 +150,7 @@ impl<A: Scheduler> Link<A> {
         accepted.map_err(|rejected| format!("a packet is rejected: {}", rejected.reason))
     }
 
-    /// Serves a packet, in whose place another comes.
+    /// Serves a packet and enqueues another of the same flow and length.
     fn serve(&mut self) -> Sentence {
         let Some(packet) = self.link.dequeue() else {
             return Err("the link idles while packets wait".to_owned());
@@ -160,7 +160,7 @@ impl<A: Scheduler> Link<A> {
         self.packet(flow, packet.len.get())
     }
 
-    /// From now on, `so_many` packets leave: those who stay have half of their part at least.
+    /// Serves `so_many` packets and checks that permanent flows get at least half of their share.
     fn nobody_starves(&mut self, flows: &Flows, so_many: usize, because: &str) -> Sentence {
         self.served.fill(0);
         for _ in 0..so_many {
@@ -179,7 +179,7 @@ impl<A: Scheduler> Link<A> {
     }
 }
 
-/// Some flows have one packet at a time, and are idle in between: who waits does not starve.
+/// Checks that backlogged flows do not starve next to flows that have one packet at a time.
 pub(crate) fn newcomers<A: Scheduler>(algorithm: A, flows: &Flows) -> Sentence {
     let mut link = Link::new(algorithm, flows)?;
     for (flow, &(weight, longest)) in flows.flows.iter().enumerate() {
@@ -194,7 +194,7 @@ pub(crate) fn newcomers<A: Scheduler>(algorithm: A, flows: &Flows) -> Sentence {
     link.nobody_starves(flows, 1_000, because)
 }
 
-/// Some flows are idle for a long time, then have much to send: who waits meanwhile does not starve.
+/// Checks that backlogged flows do not starve when others return after a long idle time.
 pub(crate) fn comes_back<A: Scheduler>(algorithm: A, flows: &Flows) -> Sentence {
     let mut link = Link::new(algorithm, flows)?;
     let fill = |link: &mut Link<A>, flow: usize| {
@@ -202,7 +202,7 @@ pub(crate) fn comes_back<A: Scheduler>(algorithm: A, flows: &Flows) -> Sentence 
         (0..depth::<A>(weight)).try_for_each(|_| link.packet(flow, longest))
     };
     for (flow, &(_, longest)) in flows.flows.iter().enumerate() {
-        // Each was there before.
+        // All flows have been backlogged before.
         link.packet(flow, longest)?;
     }
     for _ in 0..flows.flows.len() {

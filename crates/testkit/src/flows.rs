@@ -1,44 +1,44 @@
-//! Flows that are never idle, and how far each is behind its share.
+//! Flows that are never idle, and the lag of each behind its share.
 
 use fairlane_core::random::splitmix64;
 use fairlane_core::{FlowId, PacketScheduler, Scheduler};
 
 use crate::numbers::{config, length, scheduler};
 
-/// Numbers at random, the same in every run.
+/// A generator of random numbers, the same in every run.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// Any number of 64 bits.
+    /// Returns any 64-bit number.
     pub fn number(&mut self) -> u64 {
         splitmix64(&mut self.0)
     }
 
-    /// 0 to `count` - 1.
+    /// Returns a number from 0 to `count` - 1.
     pub fn below(&mut self, count: u32) -> u32 {
         (self.number() % u64::from(count)) as u32
     }
 
-    /// One of several.
+    /// Returns an element of a list.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u32) as usize]
     }
 }
 
-/// A flow of a test: its weight, its longest packet, the lengths that it sends.
+/// A flow of a test: its weight, its maximum packet length, and the lengths that it sends.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// Weight.
     pub weight: u32,
-    /// Longest packet, in bytes.
+    /// Maximum packet length in bytes.
     pub max_length: u32,
-    /// Lengths that it sends, in bytes: any of them, at random.
+    /// Lengths that it sends, in bytes, selected at random.
     pub lengths: Vec<u32>,
 }
 
 impl Offer {
-    /// All packets of one length.
+    /// Returns a flow with packets of one length.
     pub fn of(weight: u32, length: u32) -> Offer {
         Offer {
             weight,
@@ -47,7 +47,7 @@ impl Offer {
         }
     }
 
-    /// Short and long packets and some in between.
+    /// Returns a flow with short, long and intermediate packets.
     pub fn mixed(weight: u32, max_length: u32) -> Offer {
         let lengths = [1, 2, 3, 10, 29, 67, 90, 100].map(|percent| max_length * percent / 100);
         Offer {
@@ -69,16 +69,16 @@ pub struct Backlogged<A: Scheduler> {
 }
 
 impl<A: Scheduler> Backlogged<A> {
-    /// Flows that hold two packets each.
+    /// Returns flows with two queued packets each.
     pub fn new(algorithm: A, offers: Vec<Offer>) -> Self {
         Self::holding(algorithm, offers, |_| 2)
     }
 
-    /// Flows that hold so many packets each.
+    /// Returns flows with a number of queued packets each.
     ///
     /// # Panics
     ///
-    /// If the scheduler takes no flow or packet of those.
+    /// If the scheduler rejects one of these flows or packets.
     pub fn holding(algorithm: A, offers: Vec<Offer>, packets: impl Fn(&Offer) -> u32) -> Self {
         let mut link = scheduler(algorithm);
         for offer in &offers {
@@ -106,21 +106,21 @@ impl<A: Scheduler> Backlogged<A> {
             .expect("there is room for the packet");
     }
 
-    /// Who would be served next.
+    /// Returns the flow to be served next.
     ///
     /// # Panics
     ///
-    /// If it is nobody.
+    /// If the scheduler is empty.
     pub fn next_flow(&mut self) -> usize {
         let packet = self.link.peek().expect("all flows are backlogged");
         packet.owner.number() as usize
     }
 
-    /// Serves one packet, in whose place another comes: its flow and bytes.
+    /// Serves one packet, enqueues another instead, and returns the flow and the bytes served.
     ///
     /// # Panics
     ///
-    /// If nobody is selected.
+    /// If the scheduler selects no flow.
     pub fn serve(&mut self) -> (usize, u32) {
         let Some(packet) = self.link.dequeue() else {
             panic!("{}: {} packets wait", A::NAME, self.link.len());
@@ -131,26 +131,24 @@ impl<A: Scheduler> Backlogged<A> {
     }
 }
 
-/// B-WFI (Eq. 7) of every flow while the sum of weights is constant:
-/// the most by which `phi W(t1, t2)` exceeds `W^k(t1, t2)` over any interval in which
-/// flow k is backlogged. Counted in bytes times the sum of weights, it is exact.
+/// B-WFI (Eq. 7) of every flow while the sum of weights is constant: the most by which `phi W(t1, t2)` exceeds `W^k(t1,
+/// t2)` over any interval in which flow k is backlogged. Counted in bytes times the sum of weights, it is exact.
 ///
-/// It is enough to look at intervals from the end of one of the flow's packets (or
-/// the start of its backlog) to the start of another: within its own packets the
-/// difference only falls.
+/// Only intervals from the end of one of the flow's packets (or the start of its backlog) to the start of another
+/// matter: within its own packets the difference only falls.
 #[derive(Clone, Debug)]
 pub struct Wfi {
     offers: Vec<Offer>,
     weight_sum: i128,
     work: i128,
-    /// Of each flow: W^k, the largest `W^k - phi W` of this backlog, the B-WFI so far.
+    /// For each flow: W^k, the largest `W^k - phi W` in this backlog, the B-WFI so far.
     served: Vec<i128>,
     ahead: Vec<i128>,
     worst: Vec<i128>,
 }
 
 impl Wfi {
-    /// Of these flows.
+    /// Returns a measurement of these flows.
     pub fn new(offers: &[Offer]) -> Self {
         let count = offers.len();
         Wfi {
@@ -163,12 +161,12 @@ impl Wfi {
         }
     }
 
-    /// The flows.
+    /// Returns the flows.
     pub fn offers(&self) -> &[Offer] {
         &self.offers
     }
 
-    /// The sum of their weights.
+    /// Returns the sum of their weights.
     pub fn weight_sum(&self) -> i128 {
         self.weight_sum
     }
@@ -177,24 +175,24 @@ impl Wfi {
         self.served[flow] * self.weight_sum - i128::from(self.offers[flow].weight) * self.work
     }
 
-    /// The flow was idle until now.
+    /// Records that an idle flow becomes backlogged.
     pub fn backlogged(&mut self, flow: usize) {
         self.ahead[flow] = self.difference(flow);
     }
 
-    /// Measures the flow from here on.
+    /// Restarts the measurement of a flow.
     pub fn forget(&mut self, flow: usize) {
         self.worst[flow] = 0;
         self.backlogged(flow);
     }
 
-    /// A packet of the flow is about to leave, or the run to end.
+    /// Updates the flow's index before one of its packets leaves, or at the end of the run.
     pub fn look(&mut self, flow: usize) {
         let behind = self.ahead[flow] - self.difference(flow);
         self.worst[flow] = self.worst[flow].max(behind);
     }
 
-    /// A packet of the flow left.
+    /// Records that a packet of the flow left.
     pub fn serve(&mut self, flow: usize, bytes: u32) {
         self.look(flow);
         self.work += i128::from(bytes);
@@ -202,22 +200,22 @@ impl Wfi {
         self.ahead[flow] = self.ahead[flow].max(self.difference(flow));
     }
 
-    /// B-WFI of the flow so far, in bytes times the sum of weights.
+    /// Returns the flow's B-WFI so far, in bytes times the sum of weights.
     pub fn exact(&self, flow: usize) -> i128 {
         self.worst[flow]
     }
 
-    /// B-WFI of the flow so far, in bytes.
+    /// Returns the flow's B-WFI so far, in bytes.
     pub fn service(&self, flow: usize) -> f64 {
         self.worst[flow] as f64 / self.weight_sum as f64
     }
 
-    /// Bytes that the flow sent.
+    /// Returns the bytes that the flow sent.
     pub fn served(&self, flow: usize) -> u64 {
         self.served[flow] as u64
     }
 
-    /// What the link did in all, in bytes.
+    /// Returns the total work of the link in bytes.
     pub fn work(&self) -> u64 {
         self.work as u64
     }

@@ -5,7 +5,7 @@ use std::env;
 use std::io::{self, Write};
 use std::thread;
 
-/// Whether tests that are long by nature take their long form: `FAIRLANE_LONG_TESTS` is set.
+/// Returns whether tests that are long by nature take their long form: `FAIRLANE_LONG_TESTS` is set.
 ///
 /// With `FAIRLANE_NAME_SHORT_TESTS` in the environment it prints `short` and the name of each test that
 /// takes its short form on standard error, so that another run may be of the long forms alone.
@@ -15,14 +15,14 @@ pub fn long_tests() -> bool {
     if !long && env::var_os("FAIRLANE_NAME_SHORT_TESTS").is_some() {
         let thread = thread::current();
         let line = format!("short {}\n", thread.name().unwrap_or("?"));
-        // The harness keeps what `eprintln` prints in a test that passes.
+        // The harness captures the output of `eprintln` in a test that passes.
         let _ = io::stderr().write_all(line.as_bytes());
     }
     long
 }
 
-/// Whether a costly check is due, such as that of all invariants after an operation: at each call in the long form of a
-/// test, and at one in `one_in` calls of its thread in the short form, the first of them included.
+/// Returns whether a costly check is due, such as that of all invariants after an operation: at each call in the long
+/// form of a test, and at one in `one_in` calls of its thread in the short form, the first of them included.
 #[must_use]
 pub fn check_is_due(one_in: u32) -> bool {
     thread_local! {

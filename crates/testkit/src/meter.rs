@@ -12,11 +12,11 @@ pub struct Taken {
     arrival: u64,
     backlog: u64,
     period: usize,
-    /// By the clock of the flow's rate.
+    /// Finish time by the clock of the flow's rate.
     clock: f64,
 }
 
-/// A time in which a flow has packets in the scheduler.
+/// A backlogged period of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     /// Least lead over the share since it began: `rate t - served`.
@@ -33,13 +33,13 @@ struct Flow {
     periods: Vec<Period>,
     service: f64,
     delay: f64,
-    /// `f` of the last packet.
+    /// Finish time `f` of the last packet.
     clock: f64,
     latency: f64,
 }
 
 impl Flow {
-    /// How far the flow is behind `rate t`, from any origin that stays the same.
+    /// Returns the flow's lag behind `rate t`, up to a constant.
     fn behind(&self, at: u64) -> f64 {
         self.rate * at as f64 - self.served as f64
     }
@@ -68,7 +68,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter of flows by number, with the rate that each is guaranteed, in parts of the link.
+    /// Returns a meter of flows by number, given the guaranteed rate of each as a fraction of the link's.
     pub fn new(rates: impl IntoIterator<Item = f64>) -> Meter {
         let flow = |rate| Flow {
             rate,
@@ -79,12 +79,12 @@ impl Meter {
         }
     }
 
-    /// Packets of the flow in the scheduler.
+    /// Returns the number of the flow's packets in the scheduler.
     pub fn waiting(&self, flow: usize) -> usize {
         self.flows[flow].waiting.len()
     }
 
-    /// A packet of the flow is enqueued.
+    /// Records that a packet of the flow is enqueued.
     pub fn arrived(&mut self, flow: usize, bytes: u32, at: u64) {
         let measured = &mut self.flows[flow];
         if measured.waiting.is_empty() {
@@ -107,11 +107,11 @@ impl Meter {
         });
     }
 
-    /// The scheduler hands out the flow's first packet.
+    /// Records that the scheduler hands out the flow's first packet.
     ///
     /// # Panics
     ///
-    /// If none of the flow was enqueued.
+    /// If the flow has no packet in the scheduler.
     pub fn taken(&mut self, flow: usize, at: u64) -> Taken {
         let measured = &mut self.flows[flow];
         let packet = measured.waiting.pop_front();
@@ -126,12 +126,12 @@ impl Meter {
         packet
     }
 
-    /// The link begins to send a packet.
+    /// Records that the link begins to send a packet.
     pub fn started(&mut self, packet: Taken, at: u64) {
         self.flows[packet.flow].look(packet.period, at);
     }
 
-    /// The link has sent a packet.
+    /// Records that the link has sent a packet.
     pub fn sent(&mut self, packet: Taken, at: u64) {
         let measured = &mut self.flows[packet.flow];
         measured.served += u64::from(packet.bytes);
@@ -142,7 +142,7 @@ impl Meter {
         measured.late(packet, at);
     }
 
-    /// The run ends between two packets: those that still wait are late by no less than until now.
+    /// Ends the run between two packets: those still queued are at least as late as now.
     pub fn ended(&mut self, at: u64) {
         for flow in &mut self.flows {
             if let Some(&packet) = flow.waiting.front() {
@@ -152,17 +152,17 @@ impl Meter {
         }
     }
 
-    /// B-WFI of the flow so far, in bytes.
+    /// Returns the flow's B-WFI so far, in bytes.
     pub fn service(&self, flow: usize) -> f64 {
         self.flows[flow].service
     }
 
-    /// T-WFI of the flow so far, in units of time.
+    /// Returns the flow's T-WFI so far, in units of time.
     pub fn delay(&self, flow: usize) -> f64 {
         self.flows[flow].delay
     }
 
-    /// The most by which a packet of the flow left after its clock so far, in units of time.
+    /// Returns the flow's latency so far: the most by which a packet left after its clock, in units of time.
     pub fn latency(&self, flow: usize) -> f64 {
         self.flows[flow].latency
     }

@@ -1,6 +1,6 @@
-//! Operations on a packet scheduler, and a model of plain queues beside it: nothing is lost,
-//! duplicated or reordered within a flow, the link never idles while something waits, and every
-//! count adds up. A property test or a fuzzer gives the operations.
+//! Operations on a packet scheduler, checked against a model of plain queues: no packet is lost, duplicated or
+//! reordered within a flow, the link never idles while packets are queued, and all counts add up. A property test or a
+//! fuzzer supplies the operations.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,55 +13,54 @@ use fairlane_core::{
 use crate::broken::{Sentence, demand};
 use crate::numbers::{length, weight};
 
-/// So much virtual time before it wraps: 2^`shift` units, and a little more.
+/// Returns a virtual time 2^`shift` units, and a little more, before the wrap.
 pub fn before_the_wrap(shift: u32, more: u16) -> VirtualTime {
     VirtualTime::new((u64::from(more) << 24 | 1 << shift).wrapping_neg())
 }
 
-/// What happens to the scheduler. A flow is one of those that exist, counted on from the
-/// first again after the last.
+/// An operation on the scheduler. A flow is selected by number, modulo the number of existing flows.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    /// A flow comes.
+    /// Adds a flow.
     Add(Config),
-    /// A flow goes, and what it holds.
+    /// Removes a flow and its packets.
     Remove(usize),
-    /// A flow gets another weight, longest packet or limits.
+    /// Changes a flow's weight, maximum packet length or limits.
     Change(usize, Config),
-    /// A flow loses what it holds.
+    /// Empties a flow's queue.
     Flush(usize),
-    /// Packets for a flow, one after the other.
+    /// Enqueues packets of a flow.
     Enqueue {
-        /// Which.
+        /// The flow.
         flow: usize,
-        /// Bytes of each.
+        /// Length of each packet in bytes.
         len: u32,
-        /// How many.
+        /// Number of packets.
         packets: u8,
     },
-    /// A packet to each flow, so that many are backlogged at once.
+    /// Enqueues a packet of each flow, so that many are backlogged at once.
     EnqueueAll {
-        /// Bytes of each.
+        /// Length of each packet in bytes.
         len: u32,
     },
-    /// So many packets leave.
+    /// Dequeues this many packets.
     Dequeue(u16),
-    /// A look at the next packet, which leaves then.
+    /// Peeks at the next packet, then dequeues it.
     Peek,
-    /// Speaks of a flow that may not exist.
+    /// Uses the number of a flow that may not exist.
     Stray(u32),
-    /// All flows get this weight at once, so that the sum of weights moves far.
+    /// Gives all flows this weight at once, so that the sum of weights changes widely.
     ChangeAll(u32),
 }
 
-/// How a flow is configured, in plain numbers within their ranges.
+/// The configuration of a flow, in plain numbers within their ranges.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Its weight.
     pub weight: u32,
-    /// Its longest packet, in bytes.
+    /// Its maximum packet length in bytes.
     pub max_length: u32,
-    /// Packets and bytes that it may hold.
+    /// Limits of its queue in packets and bytes.
     pub limits: Option<(u32, u32)>,
 }
 
@@ -77,7 +76,7 @@ impl Config {
     }
 }
 
-/// What the scheduler should hold of one flow.
+/// The model of one flow.
 #[derive(Debug)]
 struct Flow {
     queue: VecDeque<(Length, u64)>,
@@ -101,7 +100,7 @@ impl Flow {
         [accepted, sent, queued, dropped, discarded]
     }
 
-    /// The packet that left its queue is the first one that it should hold.
+    /// Checks that a packet which left the queue is the oldest one of the model.
     fn lets_go(&mut self, packet: Packet<u64>) -> Sentence {
         let (first, left) = (self.queue.pop_front(), (packet.len, packet.payload));
         demand!(
@@ -112,7 +111,7 @@ impl Flow {
     }
 }
 
-/// The scheduler, and the model of what it should hold.
+/// The scheduler and its model.
 struct Pair<A: Scheduler> {
     real: PacketScheduler<A, u64>,
     model: BTreeMap<FlowId, Flow>,
@@ -211,7 +210,7 @@ impl<A: Scheduler> Pair<A> {
         Some((packet.owner, packet.len, *packet.payload))
     }
 
-    /// Whether a packet left.
+    /// Dequeues a packet; false if there was none.
     fn dequeue(&mut self) -> Result<bool, String> {
         let waiting = self.model.values().any(|flow| !flow.queue.is_empty());
         let Some(packet) = self.real.dequeue() else {
@@ -309,7 +308,7 @@ impl<A: Scheduler> Pair<A> {
         Ok(())
     }
 
-    /// What left the queue of a flow without being sent.
+    /// Checks packets that left a flow's queue without being sent.
     fn discard(flow: &mut Flow, gone: Vec<Packet<u64>>) -> Sentence {
         for packet in gone {
             flow.lets_go(packet)?;
@@ -464,11 +463,11 @@ impl<A: Scheduler> Pair<A> {
     }
 }
 
-/// Drives `algorithm` and the model through `operations`: where they differ first.
+/// Applies `operations` to `algorithm` and to the model until they differ.
 ///
 /// # Errors
 ///
-/// One sentence that says what is wrong.
+/// One sentence that describes the first difference.
 pub fn drive<A: Scheduler>(algorithm: A, operations: &[Operation]) -> Sentence {
     let mut pair = Pair::new(algorithm);
     for operation in operations {

@@ -1,27 +1,27 @@
-//! Plain numbers as what they stand for. The checks keep to the ranges.
+//! Conversions from plain numbers to typed values. The checks keep to the ranges.
 
 use fairlane_core::{Charge, FlowConfig, Length, PacketScheduler, Scheduler, SchedulerLimits};
 use fairlane_core::{Share, Weight};
 
-/// A length in bytes.
+/// Returns a length in bytes.
 ///
 /// # Panics
 ///
-/// Out of range: 1 to 65,535.
+/// If it is not from 1 to 65,535.
 pub fn length(bytes: u32) -> Length {
     Length::new(bytes).unwrap_or_else(|| panic!("a packet of {bytes} bytes"))
 }
 
-/// A weight.
+/// Returns a weight.
 ///
 /// # Panics
 ///
-/// Out of range: 1 to 10^6.
+/// If it is not from 1 to 10^6.
 pub fn weight(number: u32) -> Weight {
     Weight::new(number).unwrap_or_else(|| panic!("a weight of {number}"))
 }
 
-/// A flow of this weight with packets up to `max_length` bytes.
+/// Returns a flow of this weight with packets up to `max_length` bytes.
 ///
 /// # Panics
 ///
@@ -30,7 +30,7 @@ pub fn config(of_weight: u32, max_length: u32) -> FlowConfig {
     FlowConfig::new(weight(of_weight), length(max_length))
 }
 
-/// A packet scheduler of an algorithm, with the usual limits.
+/// Returns a packet scheduler of an algorithm, with the default limits.
 pub fn scheduler<A: Scheduler, P>(algorithm: A) -> PacketScheduler<A, P> {
     PacketScheduler::new(algorithm, SchedulerLimits::default())
 }

@@ -49,7 +49,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What happens to a scheduler: up to 120 operations, edges among their numbers.
+/// Returns up to 120 operations, with edge cases among their numbers.
 pub fn operations() -> impl Strategy<Value = Vec<Operation>> {
     prop::collection::vec(operation(), 1..120)
 }

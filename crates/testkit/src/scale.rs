@@ -1,8 +1,8 @@
-//! Only the proportions of weights count: multiplied by one number, they lead to the same order.
+//! Only the proportions of weights matter: multiplying all of them by one factor leads to the same order.
 //!
-//! Where weights are inverted, that is done to so many bits, and timestamps that are equal by the
-//! equations may be told apart one way or the other by what was cut off: there the order is the same
-//! to the packet where nothing is, with weights and their sum powers of two.
+//! An algorithm that inverts weights rounds them to a number of bits, so timestamps that are equal by the equations may
+//! differ in either direction. Its order is the same to the packet if nothing is rounded, that is with weights and
+//! their sum powers of two.
 
 use fairlane_core::{FlowId, PacketScheduler, Scheduler};
 use proptest::prelude::*;
@@ -12,21 +12,21 @@ use crate::numbers::{config, length, scheduler};
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// Of a flow, a part of its longest packet, in percent.
+    /// Enqueues a packet of a flow, of a percentage of its maximum length.
     Enqueue(usize, u32),
     Dequeue,
-    /// Another weight, and another longest packet where none longer waits.
+    /// Changes a flow's weight, and its maximum packet length if no longer packet is queued.
     Change(usize, u32, u32),
-    /// A flow goes, and comes back with another number, maybe.
+    /// Removes a flow and adds it again, possibly with another number.
     Replace(usize),
 }
 
 const FLOWS: usize = 6;
 
-/// Flows, what becomes of them, and by what their weights are multiplied.
+/// Flows, operations on them, and the factor of their weights.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Weight and longest packet.
+    /// Weight and maximum packet length.
     flows: Vec<(u32, u32)>,
     operations: Vec<Operation>,
     factor: u32,
@@ -51,7 +51,7 @@ fn case(weights: BoxedStrategy<u32>, factors: BoxedStrategy<u32>) -> impl Strate
     })
 }
 
-/// Any weights, and a factor that leaves them within 1 to 10^6.
+/// Returns cases of any weights, with a factor that keeps them from 1 to 10^6.
 pub fn any_case() -> impl Strategy<Value = Case> {
     (1..=1_000_000u32).prop_flat_map(|factor| {
         let most = 1_000_000 / factor;
@@ -60,7 +60,7 @@ pub fn any_case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Weights that are powers of two, as is their sum, by a power of two; flows that stay.
+/// Returns cases of permanent flows whose weights, their sum and the factor are powers of two.
 pub fn power_case() -> impl Strategy<Value = Case> {
     let splits = prop::collection::vec(0..FLOWS, FLOWS - 1);
     let cases = case(
@@ -70,7 +70,7 @@ pub fn power_case() -> impl Strategy<Value = Case> {
     (splits, cases).prop_map(|(splits, mut case)| {
         let mut weights = vec![512];
         for split in splits {
-            // Nine halvings at most, of 512.
+            // At most nine halvings of 512.
             let half = split % weights.len();
             weights[half] /= 2;
             weights.push(weights[half]);
@@ -84,10 +84,10 @@ pub fn power_case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// A packet that left: its flow, its length, and the number of its arrival.
+/// A dequeued packet: its flow, its length, and the number of its arrival.
 type Left = (FlowId, u32, usize);
 
-/// What leaves.
+/// Returns the packets in the order of their departure.
 fn order<A: Scheduler>(algorithm: A, case: &Case, factor: u32) -> Result<Vec<Left>, String> {
     let mut link = scheduler(algorithm);
     let mut shares = case.flows.clone();
@@ -132,7 +132,7 @@ fn take<A: Scheduler>(link: &mut PacketScheduler<A, usize>, left: &mut Vec<Left>
     }
 }
 
-/// The order is the same at both scales.
+/// Checks that the order is the same at both scales.
 ///
 /// # Errors
 ///

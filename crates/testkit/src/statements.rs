@@ -1,5 +1,5 @@
-//! The statements of an owner, and what the contract says of each. No packet scheduler stands
-//! between: what one would forgive, another owner may not.
+//! Random sequences of calls from an owner of entities, and the contract's requirements on each. No packet scheduler
+//! mediates, since an error that it tolerates may break another owner.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,7 @@ use proptest::prelude::*;
 use crate::broken::{Sentence, demand};
 use crate::numbers::{charge, share};
 
-/// What an owner says. An entity is one of those that there are, counted on from the first again
-/// after the last.
+/// A call, or several. An entity is selected by number, modulo the number of existing entities.
 #[derive(Clone, Debug)]
 pub(crate) enum Statement {
     Add {
@@ -24,31 +23,31 @@ pub(crate) enum Statement {
         weight: u32,
         longest: u32,
     },
-    /// Packets come, of so many percent of the longest.
+    /// Packets arrive, each of a percentage of the maximum length.
     Packets {
         entity: usize,
         percent: u32,
         packets: u8,
     },
-    /// An entity loses all its packets while it waits.
+    /// An entity loses its whole backlog.
     Lose(usize),
-    /// What is backlogged is said to be, once more.
+    /// A backlogged entity is reported as backlogged again.
     Again(usize),
-    /// The selected one has turns.
+    /// The selected entity is served this many times.
     Serve(u8),
-    /// The selected one is on hold, while packets come for others.
+    /// The selected entity is held while packets arrive for others.
     Hold {
         packets: u8,
         newcomers: usize,
     },
 }
 
-/// How an owner speaks, and what it says.
+/// A sequence of statements, and the style of the owner's calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Speech {
-    /// Its entities are aggregates: told by budgets, and held.
+    /// The entities are aggregates: they report budgets and are held.
     aggregates: bool,
-    /// What is sent within an allowance is told at once.
+    /// Service within an allowance is reported in one call.
     at_once: bool,
     statements: Vec<Statement>,
 }
@@ -84,12 +83,12 @@ pub(crate) fn speeches(may_be_held: bool) -> impl Strategy<Value = Speech> {
     })
 }
 
-/// What the owner knows of an entity.
+/// The owner's state of an entity.
 struct Known {
     weight: u32,
     longest: u32,
     queue: VecDeque<u32>,
-    /// What it may be charged for at its next turn, where it is an aggregate.
+    /// Maximum charge at its next service, if it is an aggregate.
     budget: u32,
     active: bool,
     leaving: bool,
@@ -103,9 +102,9 @@ struct Owner<A: Scheduler> {
     free: Vec<usize>,
     aggregates: bool,
     at_once: bool,
-    /// Those that are to be held are.
+    /// False to leave out holds.
     holds: bool,
-    /// What the selected one may send before the algorithm must hear of it, and what it sent untold.
+    /// Bytes that the selected entity may send without a report, and those that it has sent so far.
     allowance: u32,
     untold: u32,
 }
@@ -163,7 +162,7 @@ impl<A: Scheduler> Owner<A> {
         Ok(selected.get().map(EntityId::index))
     }
 
-    /// Says what was sent within the allowance, which ends.
+    /// Reports the service within the allowance, which ends.
     fn tell(&mut self) {
         let untold = std::mem::take(&mut self.untold);
         self.allowance = 0;
@@ -253,7 +252,8 @@ impl<A: Scheduler> Owner<A> {
         Ok(())
     }
 
-    /// What the algorithm is told that an entity will be charged for, and the same is granted.
+    /// Returns the charge to announce for the next service of an entity; `None` without backlog. An aggregate's budget
+    /// is set to it.
     fn head(&mut self, at: usize) -> Result<Option<Charge>, String> {
         let aggregates = self.aggregates;
         let known = self.known(at)?;
@@ -271,7 +271,7 @@ impl<A: Scheduler> Owner<A> {
         known.queue.push_back(bytes);
         let first = known.queue.len() == 1;
         known.active = true;
-        // An aggregate that keeps a place after it lost all keeps its budget.
+        // An aggregate that stays active after losing its backlog keeps its budget.
         let budget = if aggregates { known.longest } else { bytes };
         if first && let Some(head) = self.head(at)? {
             self.algorithm.backlogged(&mut self.states, id(at), head);
@@ -307,7 +307,7 @@ impl<A: Scheduler> Owner<A> {
         self.emptied(at)
     }
 
-    /// What lost its packets keeps its place; who follows packets may know better.
+    /// An entity that lost its backlog stays active, except under an algorithm that follows packets.
     fn emptied(&mut self, at: usize) -> Sentence {
         let is_active = self.is_active(at);
         let known = self.known(at)?;
@@ -350,7 +350,7 @@ impl<A: Scheduler> Owner<A> {
         self.free.push(at);
     }
 
-    /// Who is next: somebody who is backlogged, if there is one.
+    /// Returns the selected entity, which must be backlogged; there must be one if any entity is.
     fn chosen(&self) -> Result<Option<usize>, String> {
         let waits = |known: &Option<Known>| known.as_ref().is_some_and(|known| known.active);
         let selected = self.selected()?;
@@ -365,8 +365,8 @@ impl<A: Scheduler> Owner<A> {
         }
     }
 
-    /// Whether somebody was selected. Where it is to be held, for so many packets more, while one
-    /// comes for somebody else.
+    /// Serves the selected entity and returns false if there is none. With `hold` it is held while packets arrive for
+    /// others: up to so many packets more, starting with that entity.
     fn turn(&mut self, hold: Option<(u8, usize)>) -> Result<bool, String> {
         let Some(at) = self.chosen()? else {
             return Ok(false);
@@ -392,7 +392,7 @@ impl<A: Scheduler> Owner<A> {
         Ok(true)
     }
 
-    /// It was told idle, or to have nothing next.
+    /// Checks that an entity without backlog is not active any more.
     fn rest(&mut self, at: usize) -> Sentence {
         demand!(
             !self.is_active(at),
@@ -406,7 +406,7 @@ impl<A: Scheduler> Owner<A> {
         Ok(())
     }
 
-    /// The selected one sends a packet.
+    /// Serves one packet of the selected entity.
     fn send(&mut self, at: usize, bytes: u32) -> Sentence {
         let next = self.head(at)?;
         let within = next.is_some() && self.untold + bytes <= self.allowance;
@@ -451,8 +451,8 @@ impl<A: Scheduler> Owner<A> {
         }
     }
 
-    /// The selected one sends a packet, is held, and sends more within its budget. Nobody asks who
-    /// is next until it is rescheduled.
+    /// Serves one packet of the selected entity, holds the entity, and serves more within its budget. Selection is not
+    /// queried until it is rescheduled.
     fn hold(&mut self, at: usize, first: u32, packets: u8, newcomers: usize) -> Sentence {
         self.tell();
         let budget = self.known(at)?.budget;
@@ -510,12 +510,12 @@ impl<A: Scheduler> Owner<A> {
     }
 }
 
-/// Bytes of several packets.
+/// Returns the charge of several packets.
 fn charge_of(bytes: u32) -> Charge {
     Charge::new(bytes).unwrap_or_else(|| panic!("a charge of {bytes} bytes"))
 }
 
-/// Says all to an algorithm, then serves until nothing waits.
+/// Makes all calls, then serves until no entity is backlogged.
 fn speak<A: Scheduler>(mut owner: Owner<A>, speech: &Speech) -> Sentence {
     for statement in &speech.statements {
         owner.say(statement)?;
@@ -537,7 +537,7 @@ fn speak<A: Scheduler>(mut owner: Owner<A>, speech: &Speech) -> Sentence {
     Ok(())
 }
 
-/// What an owner says is kept. Where it is kept without holds, those are what is wrong.
+/// Checks that the contract holds. If it holds without holds, the error says so.
 pub(crate) fn keeps_the_contract<A: Scheduler>(make: &dyn Fn() -> A, speech: &Speech) -> Sentence {
     let outcome = speak(Owner::new(make(), speech), speech);
     outcome.map_err(|what| {

@@ -2,13 +2,13 @@
 
 use crate::flows::Random;
 
-/// Most numbers of a tape.
+/// Maximum length of a tape.
 const LONGEST: usize = 96;
-/// Random tapes of which the worst is climbed from.
+/// Random tapes of which the worst is the start of a climb.
 const STARTS: u32 = 8;
-/// Changes in a row that lead no higher, after which the search starts again.
+/// Consecutive changes without improvement after which the search starts again.
 const PATIENCE: u32 = 40;
-/// Tapes that making one simpler may take.
+/// Maximum number of tapes played to simplify one.
 const SIMPLIFYING: u32 = 2_000;
 
 /// The decisions of an adversary: numbers that a play draws one by one.
@@ -33,7 +33,7 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// A tape of these numbers.
+    /// Returns a tape of these numbers.
     pub fn of(numbers: Vec<u32>) -> Tape {
         Tape {
             numbers,
@@ -42,7 +42,7 @@ impl Tape {
         }
     }
 
-    /// The next decision: 0 to `count` - 1. On an empty tape it is 0.
+    /// Returns the next decision: 0 to `count` - 1. On an empty tape it is 0.
     pub fn below(&mut self, count: u32) -> u32 {
         if self.at >= self.numbers.len() {
             self.at = self.start;
@@ -52,7 +52,7 @@ impl Tape {
         number % count.max(1)
     }
 
-    /// One of several.
+    /// Returns an element of a list.
     ///
     /// # Panics
     ///
@@ -61,7 +61,7 @@ impl Tape {
         from[self.below(from.len() as u32) as usize]
     }
 
-    /// The loop begins with the next number.
+    /// Starts the loop at the next number.
     pub fn repeat(&mut self) {
         self.start = self.at.min(self.numbers.len());
     }
@@ -71,7 +71,7 @@ impl Tape {
         Tape::of((0..length).map(|_| draw(random)).collect())
     }
 
-    /// The same with up to three changes.
+    /// Returns the tape with up to three changes.
     fn mutated(&self, random: &mut Random) -> Tape {
         let mut numbers = self.numbers.clone();
         for _ in 0..1 + random.below(3) {
@@ -91,7 +91,7 @@ impl Tape {
         Tape::of(numbers)
     }
 
-    /// Simpler ones, the simplest first.
+    /// Returns simpler tapes, the simplest first.
     fn simpler(self) -> impl Iterator<Item = Tape> {
         let numbers = self.numbers;
         let shorter = [2, 8].map(|part| numbers.len() - numbers.len() / part);
@@ -115,13 +115,13 @@ impl Tape {
     }
 }
 
-/// Small numbers are likely.
+/// Returns a random number; small ones are likely.
 fn draw(random: &mut Random) -> u32 {
     let most = 1 << (2 + random.below(10));
     random.below(most)
 }
 
-/// The worst that a search found.
+/// The worst case that a search found.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Worst {

@@ -1,4 +1,4 @@
-//! No search comes above a bound, and a mutant of QFQ's cap on returning flows is found.
+//! No search exceeds a bound, and a mutant of QFQ's cap on returning flows is detected.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -50,7 +50,7 @@ fn unnamed_variants_stay_within_their_bounds() {
     stays_within("late", 1, Adversary::of(late, Algorithm::SKps));
 }
 
-/// Each algorithm at the root and below, next to another one each.
+/// Each algorithm at the root and below, combined with one other algorithm each.
 #[test]
 fn trees_stay_within_their_bounds() {
     let all = Algorithm::ALL.iter().copied();
@@ -66,7 +66,7 @@ fn trees_stay_within_their_bounds() {
     }
 }
 
-/// The latest F that counts of a flow that returns.
+/// The latest F that a returning flow keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cap {
     /// The end of the slot after V's, which no flow passes that was eligible when it was served.
@@ -82,7 +82,7 @@ struct Rounded {
     now: u128,
     weight_sum: u128,
     longest: u128,
-    /// Eligible ones by rounded finish and the others by rounded start, of equals the last first.
+    /// Eligible flows by rounded finish and the others by rounded start; of equal ones the last comes first.
     eligible: BTreeSet<(u128, i64, EntityId)>,
     ineligible: BTreeSet<(u128, i64, EntityId)>,
     inserted: i64,
@@ -93,7 +93,7 @@ struct Rounded {
 struct Stamped {
     weight: u32,
     longest: u32,
-    /// S while active, the last F otherwise.
+    /// S while active, otherwise the last F.
     start: u128,
     slot: u128,
     place: Option<(u128, i64)>,
@@ -132,7 +132,7 @@ impl Rounded {
         }
     }
 
-    /// V reaches the first start where nothing is eligible, and what starts by V becomes eligible.
+    /// Advances V to the first start if no flow is eligible; flows that start by V become eligible.
     fn advance(&mut self, entities: &[impl Holds<Stamped>]) {
         while let Some(&(start, order, id)) = self.ineligible.first()
             && (start <= self.now || self.eligible.is_empty())

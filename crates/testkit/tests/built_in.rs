@@ -1,16 +1,16 @@
-//! All algorithms of the core pass, with what each claims.
+//! All algorithms of the core conform, each with its claims.
 
 use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm, Plus, Qfq, SKps};
 use fairlane_core::{Scheduler, VirtualTime, with_algorithm};
 use fairlane_testkit::{Conformance, Scale, Shares};
 
-/// What the algorithm claims beside the usual.
+/// Adds the claims of the algorithm that differ from the usual ones.
 fn claims<A: Scheduler + 'static>(algorithm: Algorithm, all: Conformance<A>) -> Conformance<A> {
     let all = match algorithm {
         Algorithm::Fifo | Algorithm::Sfq => all.shares(Shares::Not).scale(Scale::Exact),
         Algorithm::Priority => all.shares(Shares::AmongEquals).scale(Scale::Exact),
         Algorithm::Drr | Algorithm::DrrPlus(_) => all.scale(Scale::Exact),
-        // Its fluid server divides by whatever sum of weights is backlogged.
+        // Its fluid server divides by the sum of the backlogged weights, which can be any number.
         Algorithm::Wfq | Algorithm::Wf2q => all.scale(Scale::Free),
         _ => all,
     };
@@ -27,7 +27,7 @@ fn conforms(algorithm: Algorithm) {
     with_algorithm!(algorithm, new => claims(algorithm, Conformance::of(new)).assert());
 }
 
-/// By name, so that they share the machine.
+/// One test per algorithm, so that they run in parallel.
 macro_rules! tests {
     ($($test:ident: $name:literal;)*) => {
         $(
@@ -64,7 +64,7 @@ tests! {
     drr_plus_conforms: "drr+";
 }
 
-/// What has no name: for those who see heads, and for comparison with the papers.
+/// Variants without a name: for owners that see the next packet, and for comparison with the papers.
 #[test]
 fn qfq_plus_that_sees_the_next_packet_conforms() {
     let most = AUTOMATIC_MEMBERS;

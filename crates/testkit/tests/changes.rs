@@ -1,4 +1,4 @@
-//! Flows that come, go and change their weights at instants that service decides, next to steady flows.
+//! Flows that come, go and change their weights at instants that depend on service, next to steady flows.
 //!
 //! A steady flow has its bound across changes of others: its share is its weight over the largest sum of weights, and
 //! its B-WFI, T-WFI and latency are the largest that it had with any of the sets of flows. A flow leaves when its queue
@@ -17,12 +17,12 @@ const LIMITS: SchedulerLimits = SchedulerLimits {
     bytes: u64::MAX,
     per_flow: Limits::NONE,
 };
-/// Departures of a play.
+/// Number of departures in a play.
 const DEPARTURES: u32 = 240;
-/// Most packets of a flow in the scheduler.
+/// Maximum number of packets of a flow in the scheduler.
 const MOST_WAITING: u32 = 12;
 
-/// A flow that changes: its weights, its longest packet, and the number that it has now.
+/// A flow that changes: its weights, its maximum packet length, and its current number.
 struct Changing {
     weights: [u32; 2],
     longest: u32,
@@ -43,13 +43,13 @@ impl Changing {
 
 struct Play {
     link: AnyScheduler<u64>,
-    /// Flows that stay as they are, by number.
+    /// Permanent flows, by number.
     steady: Vec<FlowConfig>,
     changing: Vec<Changing>,
     meter: Meter,
     now: u64,
     algorithm: Algorithm,
-    /// B-WFI, T-WFI and latency of each steady flow: the largest that it had with any weights so far.
+    /// B-WFI, T-WFI and latency of each steady flow: the maximum over the weights so far.
     bounds: Vec<[f64; 3]>,
     known: Vec<FlowConfig>,
 }
@@ -63,7 +63,7 @@ enum Step {
     Toggle,
     Leave,
     ComeBack,
-    /// Leaves, comes back at once and sends.
+    /// Leaves, returns at once and sends.
     Churn,
 }
 
@@ -117,7 +117,7 @@ impl Play {
         play
     }
 
-    /// The largest sum of weights.
+    /// Returns the largest sum of weights.
     fn weights(&self) -> f64 {
         let all = self.all();
         all.iter().map(|flow| f64::from(flow.weight.get())).sum()
@@ -128,14 +128,14 @@ impl Play {
         self.steady.iter().copied().chain(changing).collect()
     }
 
-    /// The flows that there are now.
+    /// Returns the current flows.
     fn present(&self) -> Vec<FlowConfig> {
         let changing = self.changing.iter().filter(|flow| flow.id.is_some());
         let changing = changing.map(Changing::config);
         self.steady.iter().copied().chain(changing).collect()
     }
 
-    /// The bounds of the steady flows next to these flows hold, too.
+    /// Raises the bounds of the steady flows to those next to these flows.
     fn bound(&mut self, flows: &[FlowConfig]) {
         let work = 9000 * u64::from(DEPARTURES);
         let guarantees = Guarantees::new(self.algorithm, flows, work);
@@ -221,7 +221,7 @@ impl Play {
         }
     }
 
-    /// Some steps of the adversary after the service of `last`.
+    /// Makes some steps of the adversary after the service of `last`.
     fn react(&mut self, last: Option<usize>, tape: &mut Tape) {
         for _ in 0..1 + tape.below(3) {
             let step = tape.pick(&STEPS);
@@ -273,7 +273,7 @@ impl Play {
             .map_err(|violation| violation.to_string())
     }
 
-    /// The largest ratio of an index of a steady flow to its bound.
+    /// Returns the largest ratio of an index of a steady flow to its bound.
     fn ratio(&self) -> f64 {
         let of = |(flow, bounds): (usize, &[f64; 3])| {
             let meter = &self.meter;
@@ -287,7 +287,7 @@ impl Play {
     }
 }
 
-/// The largest ratio of a play.
+/// Returns the largest ratio of a play.
 fn play(algorithm: Algorithm, tape: &mut Tape) -> Result<f64, String> {
     let mut play = Play::new(algorithm, tape);
     tape.repeat();

@@ -1,4 +1,4 @@
-//! Algorithms that are broken in one place: each is refused, with what is wrong.
+//! Algorithms with one defect each: every one is rejected, with a description of the defect.
 
 use fairlane_core::sched::Algorithm;
 use fairlane_core::scheduler::{
@@ -7,7 +7,7 @@ use fairlane_core::scheduler::{
 use fairlane_core::{Charge, Weight};
 use fairlane_testkit::{Broken, Conformance, Scale};
 
-/// What is broken.
+/// The defect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mutation {
     #[default]
@@ -25,17 +25,17 @@ enum Mutation {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tagged {
     weight: u32,
-    /// Virtual start of the next packet, or of the last one that was served.
+    /// Virtual start of the next packet, or of the last packet served.
     start: u128,
     active: bool,
     leaving: bool,
 }
 
-/// Start-time fair queueing over a sorted list: O(n), and short.
+/// Start-time fair queueing over a sorted list: O(n), but short.
 #[derive(Clone, Debug, Default)]
 struct StartTime {
     mutation: Mutation,
-    /// By start.
+    /// Ordered by start.
     order: Vec<(u128, EntityId)>,
     held: bool,
     now: u128,
@@ -55,7 +55,7 @@ impl StartTime {
         self.order.insert(at.max(first), (start, id));
     }
 
-    /// Takes out the selected one, whose service ends.
+    /// Removes the selected entity, whose service ends.
     fn take(&mut self) {
         self.held = false;
         if !self.order.is_empty() {
@@ -174,7 +174,7 @@ impl Scheduler for StartTime {
     }
 }
 
-/// A number that is another one at each look.
+/// Returns a different number at each call.
 fn looks() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static LOOKS: AtomicUsize = AtomicUsize::new(0);
@@ -190,11 +190,11 @@ struct Turn {
     active: bool,
 }
 
-/// Deficit round robin, whose quantum is rounded up to whole bytes for each unit of weight.
+/// Deficit round robin with a quantum rounded up to whole bytes per unit of weight.
 #[derive(Clone, Debug, Default)]
 struct Turns {
     circle: std::collections::VecDeque<EntityId>,
-    /// The most bytes for a unit of weight that anybody ever needed: a quantum holds a packet.
+    /// The maximum over all entities so far of bytes per unit of weight, so that a quantum holds a packet.
     unit: u64,
 }
 
@@ -275,7 +275,7 @@ impl Scheduler for Turns {
     }
 }
 
-/// Refused by this check, in a sentence with these words, and with what is needed to see it again.
+/// Checks that a mutation fails this check, in a sentence with these words, and with all that reproduces it.
 fn refused(mutation: Mutation, check: &str, words: &str) {
     refused_as(
         Conformance::of(move || StartTime::but(mutation)),
@@ -365,7 +365,7 @@ fn a_quantum_rounded_to_whole_bytes_is_seen() {
 
 #[test]
 fn a_bound_that_is_not_kept_is_seen() {
-    // Not even where its order may depend on the scale is it as fair as WF2Q+.
+    // It is less fair than WF2Q+ even if its order may depend on the scale.
     let turns = Conformance::of(Turns::default).scale(Scale::Free);
     refused_as(
         turns.guarantees(Algorithm::Wf2qPlus),

@@ -1,7 +1,8 @@
-//! Schedules that come near to the bounds: the files in `tests/tight`, which the adversary found, and some made by hand.
+//! Schedules that come close to the bounds: the files in `tests/tight`, which the adversary found, and some written by
+//! hand.
 //!
-//! `FAIRLANE_SEARCH=4000000 cargo test --release -p fairlane-testkit --test tight -- --nocapture kept` searches for nearer
-//! schedules and writes them into the files. Each search takes that number of packets.
+//! `FAIRLANE_SEARCH=4000000 cargo test --release -p fairlane-testkit --test tight -- --nocapture kept` searches for
+//! closer schedules and writes them into the files. Each search takes that number of packets.
 
 use std::path::Path;
 
@@ -14,14 +15,14 @@ use fairlane_core::{
 use fairlane_testkit::meter::Meter;
 use fairlane_testkit::{Adversary, Broken, Index};
 
-/// A packet: when it arrives, in bytes of the link, of which flow and how long it is.
+/// A packet: its arrival time in bytes of the link, its flow and its length.
 type Arrival = (u64, usize, u32);
 
 fn flow(weight: u32, longest: u32) -> FlowConfig {
     FlowConfig::new(Weight::new(weight).unwrap(), Length::new(longest).unwrap())
 }
 
-/// Sends all `arrivals`, which are in order, over a link of one byte in a unit of time.
+/// Sends all `arrivals`, in order, over a link of one byte per unit of time.
 fn send(algorithm: Algorithm, flows: &[FlowConfig], arrivals: &[Arrival]) -> Meter {
     let limits = SchedulerLimits {
         packets: u32::MAX,
@@ -62,7 +63,7 @@ fn send(algorithm: Algorithm, flows: &[FlowConfig], arrivals: &[Arrival]) -> Met
     }
 }
 
-/// A flow that keeps to its rate was served ahead of V, and the link idled until the clock of the flow had passed that.
+/// A flow within its rate was served ahead of V, and the link idled until the flow's clock had passed its lead.
 #[test]
 fn an_idle_link_forgets_what_a_flow_was_served_ahead() {
     let mut flows = vec![flow(1, 1500); 11];
@@ -114,13 +115,13 @@ fn a_staircase_is_the_bound_of_a_flow_that_waits_for_one_turn_of_each_other() {
     assert!((298_400.0..=300_000.0).contains(&measured), "{measured}");
 }
 
-/// Each algorithm with a bound, flat and over itself in a tree of one to three levels; every index that it has there.
+/// Returns each algorithm with a bound, flat and in trees of one to three levels of itself, with each of its indexes.
 fn kept() -> Vec<(String, Index, Adversary)> {
     let mut all = Vec::new();
     for &algorithm in Algorithm::ALL.iter().filter(|all| all.is_bounded()) {
         for index in Index::ALL {
             let of = || with_algorithm!(algorithm, new => Adversary::of(new, algorithm));
-            // The B-WFI of those that follow packets is conditional.
+            // The B-WFI of algorithms that follow packets is conditional.
             let strict = !algorithm.follows_packets() || index != Index::Service;
             if strict {
                 all.push((algorithm.to_string(), index, of()));
@@ -134,10 +135,10 @@ fn kept() -> Vec<(String, Index, Adversary)> {
     all
 }
 
-/// Bounds that no kept schedule reaches to 95%: docs/bounds.md names them.
+/// Bounds that no stored schedule reaches to 95%; docs/bounds.md lists them.
 const LOOSE: [(&str, Index); 1] = [("qfq+", Index::Delay)];
 
-/// The ratio of the schedule in `file`, after a search of so many packets for nearer ones.
+/// Returns the ratio of the schedule in `file`, after a search of this many packets for closer ones.
 fn nearest(mut adversary: Adversary, file: &Path, search: Option<u64>) -> Result<f64, Broken> {
     let mut ratio = match std::fs::read_to_string(file) {
         Ok(kept) => adversary.replay(&kept)?.ratio,

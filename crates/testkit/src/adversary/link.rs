@@ -15,7 +15,7 @@ use super::scenario::{Scenario, Senders};
 use crate::broken::Sentence;
 use crate::numbers::{config, length, weight};
 
-/// A byte in a nanosecond, in bit/s.
+/// One byte per nanosecond, in bit/s.
 const RATE: u64 = 8_000_000_000;
 
 const LIMITS: SchedulerLimits = SchedulerLimits {
@@ -29,7 +29,7 @@ const LIMITS: SchedulerLimits = SchedulerLimits {
 pub(super) struct Bound {
     /// Part of the link.
     pub rate: f64,
-    /// B-WFI in bytes; infinite where none is known.
+    /// B-WFI in bytes; infinite if none is known.
     pub service: f64,
     /// T-WFI in bytes of the link.
     pub delay: f64,
@@ -37,7 +37,7 @@ pub(super) struct Bound {
     pub latency: f64,
 }
 
-/// Makes a link for a scenario, and the bound of each flow.
+/// Returns a link for a scenario, and the bound of each flow.
 pub(super) type Build = dyn Fn(&Scenario) -> Result<(Box<dyn Link>, Vec<Bound>), String>;
 
 struct Flat<A: Scheduler>(PacketScheduler<A, ()>);
@@ -60,7 +60,7 @@ impl<A: Scheduler> Link for Flat<A> {
     }
 }
 
-/// A packet scheduler with the flows of a scenario.
+/// Returns a packet scheduler with the flows of a scenario.
 pub(super) fn flat<A: Scheduler + 'static>(
     algorithm: A,
     scenario: &Scenario,
@@ -101,7 +101,7 @@ impl Bound {
 
 struct Classes {
     tree: Tree<usize>,
-    /// Of each flow.
+    /// The leaf of each flow.
     leaves: Vec<ClassId>,
 }
 
@@ -138,7 +138,7 @@ struct Node {
     id: ClassId,
     longest: u32,
     children: BTreeMap<(Weight, Length), u32>,
-    /// Of children.
+    /// The children with ceilings.
     ceilings: Vec<(Weight, Length, Ceiling)>,
 }
 
@@ -152,7 +152,7 @@ impl Node {
         Siblings::new(self.algorithm, children).with_ceilings(ceilings)
     }
 
-    /// Share and indexes of a child, with the rounding of so much work.
+    /// Returns share and indexes of a child, with the rounding for an amount of work.
     fn wfi(&self, of: u32, longest: u32, head: Head, work: u64) -> Option<(f64, Wfi)> {
         let siblings = self.siblings();
         let (weight, length) = (weight(of), length(longest));
@@ -162,7 +162,7 @@ impl Node {
     }
 }
 
-/// A tree with the flows of a scenario as its leaves.
+/// Returns a tree with the flows of a scenario as its leaves.
 pub(super) fn tree(
     root: Algorithm,
     below: Algorithm,
@@ -212,7 +212,7 @@ pub(super) fn tree(
     Ok((Box::new(Classes { tree, leaves }), bounds))
 }
 
-/// The root and each class, with its children.
+/// Returns the root and each class, with its children.
 fn nodes(root: Algorithm, below: Algorithm, scenario: &Scenario) -> Vec<Node> {
     let node = |algorithm| Node {
         algorithm,
@@ -229,7 +229,7 @@ fn nodes(root: Algorithm, below: Algorithm, scenario: &Scenario) -> Vec<Node> {
         let key = (weight(senders.weight), length(senders.longest));
         *node.children.entry(key).or_default() += senders.count;
     }
-    // A class comes after its parent.
+    // A class follows its parent.
     for (at, class) in scenario.classes.iter().enumerate().rev() {
         let longest = nodes[at + 1].longest;
         let parent = &mut nodes[class.parent];
@@ -240,7 +240,8 @@ fn nodes(root: Algorithm, below: Algorithm, scenario: &Scenario) -> Vec<Node> {
     nodes
 }
 
-/// A ceiling in percent of the guaranteed rate of a class, with the least burst that costs it nothing of the rest.
+/// Returns a ceiling in percent of the guaranteed rate of a class, with the smallest burst that preserves the rest of
+/// its guarantee.
 fn below_ceiling(free: Served, percent: u32, longest: Length) -> (Option<Ceiling>, Option<Served>) {
     let bps = (free.rate * RATE as f64 * f64::from(percent) / 100.0) as u64;
     let Some(rate) = Rate::from_bps(bps.min(RATE)) else {
@@ -256,7 +257,7 @@ fn below_ceiling(free: Served, percent: u32, longest: Length) -> (Option<Ceiling
 }
 
 impl Bound {
-    /// Of a flow of these senders below a node that is served so.
+    /// Returns the bound of a flow of these senders below a node that is served as `above`.
     fn below(above: Option<Served>, node: &Node, senders: &Senders, work: u64) -> Bound {
         let (of, longest) = (senders.weight, senders.longest);
         let within = node.wfi(of, longest, Head::Known, work);
@@ -271,7 +272,7 @@ impl Bound {
         };
         let terms = siblings.terms(child.0, child.1, Transmit::Between);
         let rounding = terms.map(|terms| {
-            // The indexes of all siblings are in it.
+            // It includes the indexes of all siblings.
             let all: u32 = node.children.values().sum();
             qfq_rounding(&terms, work * u64::from(all))
         });
@@ -285,7 +286,8 @@ impl Bound {
         }
     }
 
-    /// Of a flow that has this share and these indexes in a node that is served so, next to a rate no greater.
+    /// Returns the bound of a flow with this share and these indexes in a node served as `service`. `rate` is at most
+    /// the flow's guaranteed rate.
     fn of_child(rate: f64, service: Service, share: f64, wfi: Wfi) -> Bound {
         Bound {
             rate,

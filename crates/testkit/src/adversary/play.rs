@@ -10,7 +10,7 @@ use crate::broken::{Sentence, demand};
 use crate::flows::Random;
 use crate::meter::Meter;
 
-/// Most packets of a flow in the scheduler.
+/// Maximum number of packets of a flow in the scheduler.
 const MOST_WAITING: usize = 64;
 
 /// The answer of a link.
@@ -38,12 +38,12 @@ struct Play<'a> {
     random: Random,
     /// First flow of each kind, and one past the last.
     firsts: Vec<usize>,
-    /// Of each flow.
+    /// The kind of each flow.
     kinds: Vec<u8>,
     rates: &'a [f64],
-    /// Of each kind that follows another: the flow to look at next.
+    /// For each kind that follows another: the flow to check next.
     turns: Vec<usize>,
-    /// Bursts to come: when, of which flow, of how many packets.
+    /// Scheduled bursts: time, flow, number of packets.
     bursts: BinaryHeap<Reverse<(u64, usize, u32)>>,
 }
 
@@ -117,7 +117,7 @@ impl Play<'_> {
         invariants.map_err(|violation| format!("its invariants do not hold: {violation}"))
     }
 
-    /// All that come until `end`, the earliest first.
+    /// Enqueues all arrivals until `end` in order of time.
     fn arrivals(&mut self, end: u64) -> Sentence {
         while let Some(&Reverse((at, flow, packets))) = self.bursts.peek()
             && at <= end
@@ -146,7 +146,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// A packet of the flow is taken.
+    /// Reacts to the service of a packet of the flow.
     fn react(&mut self, flow: usize, now: u64) {
         let kind = usize::from(self.kinds[flow]);
         if let Cue::Own(left) = self.scenario.senders[kind].cue
@@ -167,7 +167,7 @@ impl Play<'_> {
         }
     }
 
-    /// The flow's next burst comes some time after `cue`.
+    /// Schedules the flow's next burst some time after `cue`.
     fn burst(&mut self, flow: usize, cue: u64) {
         let senders = &self.scenario.senders[usize::from(self.kinds[flow])];
         let after = senders.after + self.random.below(senders.jitter + 1);

@@ -1,25 +1,25 @@
-//! Senders whose packets come at instants that service decides, and how one such set becomes another.
+//! Senders whose packets arrive at instants that depend on service, and mutations of such a set.
 
 use crate::flows::Random;
 
-/// Most flows of a scenario.
+/// Maximum number of flows of a scenario.
 pub(super) const MOST_FLOWS: u32 = 4_096;
 const MOST_WEIGHT: u32 = 100_000;
-/// Most kinds of senders.
+/// Maximum number of kinds of senders.
 const MOST_SENDERS: usize = 6;
 
-/// An event at which a flow's next burst is decided.
+/// An event that triggers a flow's next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cue {
-    /// A packet of its own is taken, and no more than this many are left.
+    /// A packet of the flow is served, and at most this many are left.
     Own(u32),
-    /// A packet of a flow of that kind is taken: one flow after the other that is idle then.
+    /// A packet of a flow of that kind is served; idle flows react in turn.
     Other(usize),
-    /// This percentage of the time that its share needs for the last burst is over.
+    /// This percentage of the time that the last burst takes at the flow's share has passed.
     Share(u32),
 }
 
-/// Flows alike.
+/// Identical flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Senders {
     pub count: u32,
@@ -30,12 +30,12 @@ pub(super) struct Senders {
     /// Packets of a burst, and of the first one.
     pub burst: u32,
     pub at_first: u32,
-    /// Lengths: of the first packet of a burst, and of the others.
+    /// Length of the first packet of a burst, and of the others.
     pub lengths: [u32; 2],
     /// Bytes by which a packet may be shorter, at random.
     pub vary: u32,
     pub cue: Cue,
-    /// From the cue to the burst, in bytes of the link, and a random delay of up to `jitter` more.
+    /// Delay from the cue to the burst, in bytes of the link, and a random delay of up to `jitter` more.
     pub after: u32,
     pub jitter: u32,
     /// The time at which the first of them starts, and the time from each to the next.
@@ -43,7 +43,7 @@ pub(super) struct Senders {
     pub apart: u32,
 }
 
-/// A class with others or flows below it.
+/// A class with classes or flows below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class {
     /// 0 is the root, n is class n - 1, an earlier one.
@@ -53,7 +53,7 @@ pub(super) struct Class {
     pub ceiling: Option<u32>,
 }
 
-/// A set of senders, and for how many packets it runs.
+/// A set of senders, and the number of packets of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scenario {
     pub classes: Vec<Class>,
@@ -65,18 +65,18 @@ pub(super) struct Scenario {
 /// The scenarios to choose from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space {
-    /// Most classes between root and flows.
+    /// Maximum number of classes between root and flows.
     pub classes: usize,
     pub ceilings: bool,
 }
 
-/// 1 to `most`, of each power of two alike.
+/// Returns a number from 1 to `most`, with every power of two equally likely.
 fn scaled(random: &mut Random, most: u32) -> u32 {
     let bits = random.below(most.ilog2() + 1);
     ((1 << bits) + random.below(1 << bits)).min(most)
 }
 
-/// A number near another, or far from it.
+/// Returns a number near another, or far from it.
 fn near(random: &mut Random, number: u32, least: u32, most: u32) -> u32 {
     let other = match random.below(6) {
         0 => number.saturating_sub(1),
@@ -90,8 +90,8 @@ fn near(random: &mut Random, number: u32, least: u32, most: u32) -> u32 {
 }
 
 impl Senders {
-    /// Numbers at the edges of slots, which are powers of two, are likely; so are those of `others`, and weights
-    /// that add up to a sum like theirs.
+    /// Returns random senders. Numbers at the edges of slots, which are powers of two, are likely; so are those of
+    /// `others`, and weights that add up to a sum like theirs.
     fn random(random: &mut Random, classes: usize, kinds: usize, others: &[Senders]) -> Senders {
         let count = match random.below(3) {
             0 => 1,
@@ -160,7 +160,7 @@ impl Senders {
         }
     }
 
-    /// Another instant.
+    /// Changes a time.
     fn time(&mut self, random: &mut Random) {
         let most = 4 * self.longest;
         match random.below(4) {
@@ -171,7 +171,7 @@ impl Senders {
         }
     }
 
-    /// Changes one thing.
+    /// Changes one property.
     fn mutate(&mut self, random: &mut Random, classes: usize, kinds: usize) {
         match random.below(10) {
             0 => self.count = near(random, self.count, 1, MOST_FLOWS),
@@ -227,12 +227,12 @@ impl Scenario {
         scenario.repaired(space)
     }
 
-    /// Packets and flows.
+    /// Returns the number of packets and flows.
     pub(super) fn cost(&self) -> u64 {
         u64::from(self.packets) + u64::from(self.flows())
     }
 
-    /// Bytes that a run sends at most.
+    /// Returns the maximum number of bytes of a run.
     pub(super) fn work(&self) -> u64 {
         let lengths = self.senders.iter().map(|senders| senders.longest);
         u64::from(lengths.max().unwrap_or(0)) * u64::from(self.packets)
@@ -242,7 +242,7 @@ impl Scenario {
         self.senders.iter().map(|senders| senders.count).sum()
     }
 
-    /// The same with up to three changes.
+    /// Returns it with up to three changes.
     pub(super) fn mutated(&self, random: &mut Random, space: Space) -> Scenario {
         let mut next = self.clone();
         for _ in 0..1 + random.below(3) {
@@ -265,7 +265,7 @@ impl Scenario {
         next.repaired(space)
     }
 
-    /// Simpler ones, the simplest first.
+    /// Returns simpler scenarios, the simplest first.
     pub(super) fn simpler(&self, space: Space) -> Vec<Scenario> {
         let mut all = Vec::new();
         let mut add = |change: &dyn Fn(&mut Scenario)| {
@@ -311,7 +311,7 @@ impl Scenario {
         all
     }
 
-    /// The same within the limits.
+    /// Returns it with all values clamped to the limits.
     fn repaired(mut self, space: Space) -> Scenario {
         let (kinds, classes) = (self.senders.len(), self.classes.len().min(space.classes));
         self.classes.truncate(classes);

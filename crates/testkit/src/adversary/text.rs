@@ -6,12 +6,12 @@
 //! flows count=3 class=1 weight=1 longest=1500 first=4 then=1 lengths=1500,64 vary=0 cue=own:0 after=0 jitter=0 start=0 apart=1
 //! ```
 //!
-//! A run takes so many packets. Class n is the nth line of its kind, 0 the root, and a ceiling is in percent of
-//! the guaranteed rate. Each of `count` flows has `first` packets at `start`, and those of the next flow come `apart`
+//! A run ends after `packets` packets. Class n is the nth line of its kind, 0 the root, and a ceiling is in percent of
+//! the guaranteed rate. Each of `count` flows has `first` packets at `start`, and those of the next flow arrive `apart`
 //! later; lengths are those of the first packet of a burst and of the others, each less by up to `vary`. Bursts of
-//! `then` packets come `after` bytes of the link from their cue, and up to `jitter` more: `own:n`, a packet of the
-//! flow is taken that leaves n or fewer; `other:n`, one of the nth line of flows (from 0) is taken, for an idle flow;
-//! `share:n`, n percent of the time that its share needs for a burst is over.
+//! `then` packets arrive `after` bytes of the link from their cue, and up to `jitter` more: `own:n`, a packet of the
+//! flow is served and leaves n or fewer; `other:n`, one of the nth line of flows (from 0) is served, for an idle flow;
+//! `share:n`, n percent of the time that a burst takes at the flow's share has passed.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -69,7 +69,7 @@ impl Display for Scenario {
     }
 }
 
-/// The words of a line behind the first.
+/// The words of a line after the first.
 struct Line<'a>(&'a str);
 
 impl Line<'_> {
