@@ -1,10 +1,10 @@
-// Changes: written in a form, looked at, and only then made.
+// Changes: edited in a form, previewed, and only then applied.
 
 import { count, delay, make, rate, written } from "./figures.js";
 import { doing, Outcome } from "./deed.js";
 import { ask, path } from "./site.js";
 
-/** Effects that are asked for at most, the worst first. */
+/** Maximum number of effects in an answer, the worst first. */
 const LISTED = 40;
 
 const PROMISES = [
@@ -17,7 +17,7 @@ const PROMISES = [
 
 const said = (value, format, none) => (value === null || value === undefined ? none : format(value));
 
-/** What becomes of a class, in words: an arrow says which way a figure goes. */
+/** Returns the effect on a class as a sentence; an arrow shows the direction of each change. */
 function effectOn({ before, after }) {
   if (!before || !after) {
     const { guaranteed_bps: least, bound_us: bound } = before ?? after;
@@ -35,7 +35,7 @@ function effectOn({ before, after }) {
   return changes.join("; ");
 }
 
-/** What a change does, or did, to every promise. */
+/** Returns the effects of a change on all guarantees, as elements. */
 export function effectsOf(changed) {
   const effects = changed.effects ?? [];
   const all = changed.effects_total ?? effects.length;
@@ -52,14 +52,14 @@ export function effectsOf(changed) {
 }
 
 /**
- * Two buttons and what was answered: one asks what a change would do, the other makes it, and only what
- * was looked at as it stands. `request` says method, path and body, or throws a sentence. `told` says an
- * answer in elements; `done` hears of what was made.
+ * Two buttons and the answer: one previews a change, the other applies it, and only if it is the change that was
+ * previewed. `request` returns method, path and body, or throws a sentence. `told` formats an answer as elements;
+ * `done` is called after the change was applied.
  */
 export class Proposal {
   constructor(request, { look = "Preview", make: making = "Apply", told = effectsOf, done = () => {} } = {}) {
     Object.assign(this, { request, told, done });
-    // Enter in a field looks; it never makes.
+    // Enter in a field previews; it never applies.
     this.look = make("button", { type: "submit" }, look);
     this.make = make("button", { type: "button", class: "main", disabled: true, onclick: () => this.send(false) }, making);
     this.outcome = new Outcome();
@@ -67,7 +67,7 @@ export class Proposal {
     this.looked = null;
   }
 
-  /** What was looked at is not what would be made by now. */
+  /** Discards the preview, which does not match the fields any more. */
   forget() {
     this.looked = null;
     this.make.disabled = true;
@@ -94,13 +94,13 @@ export class Proposal {
     }
   }
 
-  /** A further line of the answer. */
+  /** Adds a line to the answer. */
   add(...inside) {
     this.outcome.element.append(make("p", { class: "buttons" }, ...inside));
   }
 }
 
-/** A field with what it had at first. */
+/** A field and its original value. */
 export class Field {
   constructor(key, words, value, { hint = "", choices = null, number = false } = {}) {
     Object.assign(this, { key, value, number });
@@ -121,13 +121,13 @@ export class Field {
     return this.text !== this.value;
   }
 
-  /** What is written is what runs now. */
+  /** Makes the current text the original value, after it was applied. */
   settle() {
     this.value = this.text;
     this.input.classList.remove("changed");
   }
 
-  /** Has other choices, if they are others; what was chosen stays. */
+  /** Replaces the choices if they differ, and keeps the selection. */
   choose(names) {
     const options = [...this.input.options];
     if (names.join("\n") === options.map((option) => option.value).join("\n")) return;
@@ -136,20 +136,20 @@ export class Field {
     if (names.includes(value)) this.input.value = value;
   }
 
-  /** As the daemon takes it; null removes the key. */
+  /** The value as the daemon takes it; null removes the key. */
   get json() {
     if (this.text === "") return null;
     return this.number && /^\d+$/.test(this.text) ? Number(this.text) : this.text;
   }
 }
 
-/** What is written in fields. */
+/** Returns the keys and values of fields. */
 export function keysOf(fields, onlyChanged) {
   const wanted = fields.filter((field) => (onlyChanged ? field.isChanged : field.text !== ""));
   return Object.fromEntries(wanted.map((field) => [field.key, field.json]));
 }
 
-/** A form of fields, and its proposal. */
+/** Returns a form of fields with its proposal. */
 export function form(fields, proposal) {
   const element = make("form", {}, make("div", { class: "fields" }, ...fields.map((field) => field.element)), proposal.element);
   element.addEventListener("input", () => proposal.forget());
@@ -160,7 +160,7 @@ export function form(fields, proposal) {
   return element;
 }
 
-/** Offers to write what runs to the file that it was read from. */
+/** Offers to write the running configuration to its file. */
 function offerToSave(proposal, fields) {
   for (const field of fields) field.settle();
   const save = make("button", { type: "button" }, "Save to the file");
@@ -254,7 +254,7 @@ function emptying(node) {
   return make("details", {}, make("summary", {}, "Flush queue"), make("p", { class: "buttons" }, button), outcome.element);
 }
 
-/** All that can be done with a node. */
+/** All actions for a node. */
 export function changes(node, nodes) {
   if (node.isLink) return [...changesOfLink(node), adding(node), emptying(node)];
   const inner = node.told.kind === "inner" ? [adding(node)] : [];

@@ -1,9 +1,9 @@
-// What is done to a running site beside changes of its configuration: asked twice where it costs something.
+// Operations on a running site other than changes of its configuration. Those with a cost need a confirmation.
 
 import { find, make, say } from "./figures.js";
 import { ask } from "./site.js";
 
-/** Asks whether somebody means it, in words; true where he does. Nothing is where he leaves it by Escape. */
+/** Asks for a confirmation and returns true if it is given. Escape cancels. */
 function sure(title, words, yes) {
   const dialog = find("sure");
   say(find("sure-title"), title);
@@ -11,14 +11,14 @@ function sure(title, words, yes) {
   say(find("sure-yes"), yes);
   dialog.returnValue = "";
   dialog.showModal();
-  // Whoever presses Enter at once has done nothing.
+  // The default button cancels, so that pressing Enter at once changes nothing.
   find("sure-no").focus();
   return new Promise((done) => {
     dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true });
   });
 }
 
-/** What came of a deed: said to whoever listens, whatever colours show. */
+/** The result of an operation, announced to screen readers too. */
 export class Outcome {
   constructor() {
     this.element = make("div", { class: "answer", "aria-live": "polite" });
@@ -41,11 +41,11 @@ export class Outcome {
 }
 
 /**
- * A button that has something done. `deed` says, when it is pressed, `method`, `where` and `body`, `told`,
- * which says the answer in a sentence, and where it is asked again, `sure`: a title, words and what yes is.
+ * A button for an operation. `deed` is called when it is pressed and returns `method`, `where`, `body`, and `told`,
+ * which formats the answer as a sentence; also `sure` if it needs a confirmation: title, text and label of the button.
  */
 export function doing(words, outcome, deed, attributes = {}) {
-  // It stays where the focus is while it is busy, and says that it is.
+  // The button stays enabled while it is busy, to keep the focus, and is marked as busy.
   return make("button", { type: "button", ...attributes, onclick: async ({ currentTarget: button }) => {
     if (button.hasAttribute("aria-busy")) return;
     button.setAttribute("aria-busy", "true");

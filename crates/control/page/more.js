@@ -1,11 +1,11 @@
-// The other views: who sends most, what was granted, what the interfaces lost.
+// The other views: top talkers, grants, and losses at the interfaces.
 
 import { effectsOf, Field, form, Proposal } from "./change.js";
 import { doing, Outcome } from "./deed.js";
 import { count, delay, find, make, percent, rate, say, span } from "./figures.js";
 import { ask, path } from "./site.js";
 
-/** A table whose rows are written in place. */
+/** A table whose rows are updated in place. */
 class Table {
   constructor(caption, heads) {
     this.heads = heads;
@@ -20,7 +20,7 @@ class Table {
     return this.body.appendChild(make("tr", {}, ...cells));
   }
 
-  /** `rows` are texts, or elements that are put there as they are. */
+  /** Shows rows. Each cell is a text, or an element that is inserted as it is. */
   show(rows) {
     while (this.body.rows.length > rows.length) this.body.lastChild.remove();
     rows.forEach((cells, at) => {
@@ -34,7 +34,7 @@ class Table {
   }
 }
 
-/** A view that asks the daemon while it is shown. */
+/** A view that polls the daemon while it is shown. */
 class Asking {
   constructor(id, every) {
     this.section = find(id);
@@ -67,7 +67,7 @@ class Asking {
   state() {}
 }
 
-/** Top talkers: whoever sends most of late. */
+/** Top talkers: the flows with the highest recent rate. */
 export class Flows extends Asking {
   constructor() {
     super("flows", 2_000);
@@ -108,7 +108,7 @@ export class Flows extends Asking {
   }
 }
 
-/** What is written as KEY=VALUE, one or more of them with commas or spaces between. */
+/** Parses one or more KEY=VALUE, separated by commas or spaces. */
 function pairs(text) {
   const all = text.split(/[\s,]+/).filter(Boolean).map((pair) => {
     const at = pair.indexOf("=");
@@ -120,7 +120,7 @@ function pairs(text) {
   return Object.fromEntries(all);
 }
 
-/** Admission: a flow asks for a rate and a delay, and has them granted, or the best that could be had. */
+/** Admission: a flow requests a rate and a delay, and gets a grant or the best available offers. */
 export class Grants extends Asking {
   constructor() {
     super("grants", 3_000);
@@ -159,7 +159,7 @@ export class Grants extends Asking {
     return grants.length ? null : "Nothing is granted now.";
   }
 
-  /** Whatever is done with a grant; the same elements as long as it is there. */
+  /** Returns the buttons of a grant, the same elements for its lifetime. */
   buttons(grant) {
     this.made ??= new Map();
     if (!this.made.has(grant.id)) {
@@ -188,12 +188,12 @@ export class Grants extends Asking {
   }
 }
 
-/** Filters as they are written in the field. */
+/** Formats filters as they are typed in the field. */
 function filters(all) {
   return all.map((filter) => Object.entries(filter).map(([key, value]) => `${key}=${value}`).join(", ")).join("; or ");
 }
 
-/** What is answered to who asks for a flow: what it has, and what others lose by it. */
+/** Formats the answer to a request for a grant: its guarantees, and the losses of other classes. */
 function granted(answer) {
   const { grant } = answer;
   const facts = [
@@ -208,7 +208,7 @@ function granted(answer) {
   return [make("p", {}, words), make("dl", {}, ...list), ...effectsOf(answer)];
 }
 
-/** What the interfaces carry and lose, and whether they are used. */
+/** Traffic and losses of the interfaces, and whether they are in use. */
 export class Interfaces {
   constructor() {
     this.table = new Table("Interface drops", [
@@ -230,9 +230,9 @@ export class Interfaces {
 
   show() {}
 
-  /** Buttons of an interface, the same elements as long as it is there. */
+  /** Returns the buttons of an interface, the same elements for its lifetime. */
   use(it) {
-    // What processes send comes by none.
+    // Traffic of local processes has no interface.
     if (!it.name) return "";
     if (!this.made.has(it.name)) {
       const { name } = it;
@@ -253,7 +253,7 @@ export class Interfaces {
     return own.all;
   }
 
-  /** Whether what leaves by an interface is shaped. */
+  /** Returns whether egress of an interface is shaped. */
   shaped(it) {
     if (it.attached === false) return "✗ detached";
     return it.shaped ? "yes" : it.links ? "▼ no: switched off" : "no";
@@ -278,7 +278,7 @@ export class Interfaces {
   }
 }
 
-/** Has what leaves by an interface pass, once somebody meant it, or shapes it again. */
+/** Turns shaping of an interface off, after a confirmation, or on again. */
 function shaping({ name, shaped }) {
   return {
     method: "PUT",
@@ -293,7 +293,7 @@ function shaping({ name, shaped }) {
   };
 }
 
-/** Lets go of an interface, once somebody meant it, or uses it again. */
+/** Detaches an interface, after a confirmation, or attaches it again. */
 function attaching({ name, attached }) {
   if (attached === false) {
     return {

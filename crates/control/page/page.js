@@ -1,4 +1,4 @@
-// The page: states as they come, and what is shown of them.
+// The page: receives states and shows them.
 
 import { count, find, rate, say, span } from "./figures.js";
 import { Flows, Grants, Interfaces } from "./more.js";
@@ -6,10 +6,10 @@ import { Panel } from "./panel.js";
 import { keepToken, states, token } from "./site.js";
 import { Tree } from "./tree.js";
 
-/** How long to wait until the daemon is tried again, in milliseconds: at first, and at most. */
+/** Delay before reconnecting to the daemon, in milliseconds: at first, and at most. */
 const SOON = 500;
 const LATE = 4_000;
-/** Seconds without a state that are worth words. */
+/** Seconds without a state after which the page says so. */
 const SILENT = 15;
 
 const panel = new Panel(() => {
@@ -27,12 +27,12 @@ let last = null;
 let came = 0;
 let gone = null;
 let retry = null;
-/** Whether somebody was asked for a token and had none. */
+/** True if the user closed the dialog without a token. */
 let declined = false;
-/** A token was given before the dialog was closed. */
+/** True if a token was given before the dialog was closed. */
 let given = false;
 
-/** Says whether the daemon tells anything, and how old the figures are. */
+/** Shows the state of the connection and the age of the figures. */
 function tell() {
   const age = last ? (performance.now() - came) / 1000 : 0;
   const silent = !gone && last && age > Math.max(SILENT, 3 * last.recent_seconds);
@@ -47,7 +47,7 @@ function tell() {
   document.body.classList.toggle("gone-by", Boolean(gone && last));
 }
 
-/** Changes that are not in the file, and a refused reload. */
+/** Shows changes that are not in the file, and a rejected reload. */
 function unsaved({ configuration }) {
   const { unsaved_changes: changes = 0, last_reload_error: error = null } = configuration ?? {};
   const words = [
@@ -58,7 +58,7 @@ function unsaved({ configuration }) {
   say(find("unsaved"), words.join(" "));
 }
 
-/** Losses under overload. */
+/** Shows losses under overload. */
 function alarms(state) {
   const words = state.interfaces.filter((it) => it.recently_lost || it.recently_early).map((it) => {
     const lost = `${count(it.recently_lost)} frames of ${it.name} were lost before reception`;
@@ -86,7 +86,7 @@ function show(state) {
   tell();
 }
 
-/** Follows the daemon for as long as the page is there, through its ends and its starts. */
+/** Follows the daemon across restarts for as long as the page is open. */
 async function follow() {
   let wait = SOON;
   for (;;) {
@@ -98,7 +98,7 @@ async function follow() {
       }
       gone = "the daemon has ended, or is being started again; trying again";
     } catch (error) {
-      // Somebody gave another token.
+      // A new token was given.
       if (retry.signal.aborted) continue;
       if (error.status === 401) {
         gone = "a token is needed to read";
@@ -145,7 +145,7 @@ dialog.addEventListener("close", () => {
   given = false;
 });
 addEventListener("token", (event) => askForToken(event.detail));
-// Nobody did anything: whoever said no is not asked again.
+// Not caused by the user, so a dialog that was declined is not opened again.
 addEventListener("token-to-read", (event) => {
   if (!declined) askForToken(event.detail);
 });

@@ -1,4 +1,4 @@
-// One class, or link: what it is promised and what it had, over time; why it waits; how to change it.
+// One class or link: its guarantees and its history, explanations, and changes.
 
 import { changes } from "./change.js";
 import { count, delay, find, make, percent, rate, say } from "./figures.js";
@@ -10,16 +10,16 @@ const RANGES = [
   ["hour", 3_600, "hour"],
   ["week", 604_800, "week"],
 ];
-/** Lines of one plot at most. */
+/** Maximum number of lines in a plot. */
 const LINED = LINES.length;
 
-/** Whether the delay bound of a class applies now. */
+/** Returns the text on whether the delay bound of a class applies now. */
 function applies(node) {
   const when = "valid while the class stays within its guarantee";
   return node.exceeds ? `${when}; it does not now` : when;
 }
 
-/** The first facts of a class: a name, and how its value is found. */
+/** The main facts of a class: a name, and a function for the value. */
 const FIRST = [
   ["Guaranteed", ({ told }) => (told.guaranteed_bps === null ? told.no_bound ?? "nothing" : rate(told.guaranteed_bps))],
   ["Rate", (node) => `${rate(node.rate)}${node.guaranteed ? `, ${percent(node.share)} of the guarantee` : ""}`],
@@ -27,7 +27,7 @@ const FIRST = [
   ["Recent delay", (node) => (node.worst === null ? "–" : `p99 ${delay(node.p99)}, max ${delay(node.worst)}`)],
 ];
 
-/** What is said below. */
+/** The facts below. */
 const FURTHER = [
   ["Ceiling", ({ told }) => rate(told.ceil_bps)],
   ["Max delay", ({ told }) => delay(told.delay_us?.max)],
@@ -51,7 +51,7 @@ const OF_LINK = [
 ];
 
 export class Panel {
-  /** `closed` hears that it is closed. */
+  /** `closed` is called when the panel is closed. */
   constructor(closed) {
     this.element = find("panel");
     this.closed = closed;
@@ -109,7 +109,7 @@ export class Panel {
     this.node = null;
   }
 
-  /** Which lines there are: of a class its own, of what has classes below those of the busiest. */
+  /** Selects the lines: for a class its own, for a class with children those of the busiest. */
   compose() {
     for (const { plot } of this.plots) plot.end();
     const { node } = this;
@@ -149,7 +149,7 @@ export class Panel {
     this.follow();
   }
 
-  /** Has the figures of another state. */
+  /** Shows the figures of a new state. */
   update(nodes) {
     if (!this.node) return;
     const node = nodes.get(this.node.key);
@@ -167,12 +167,12 @@ export class Panel {
     try {
       const { because, advice } = await ask(path("links", node.link.name, "classes", node.name, "explain"));
       if (this.node?.key !== node.key) return;
-      // Whoever listens is not told the same again.
+      // A screen reader does not repeat unchanged text.
       const said = [...this.why.children].map((item) => item.textContent);
       const all = [...because, ...advice.map((text) => `→ ${text}`)];
       if (said.join("\n") !== all.join("\n")) this.why.replaceChildren(...all.map((text) => make("li", {}, text)));
     } catch {
-      // The page says whether the daemon answers.
+      // The page shows the state of the connection.
     } finally {
       this.explaining = false;
     }
@@ -184,7 +184,7 @@ export class Panel {
     return this.histories.get(key);
   }
 
-  /** Asks for what is new, and draws. */
+  /** Fetches new steps and draws. */
   async follow() {
     if (this.following) return;
     this.following = true;
@@ -208,12 +208,12 @@ export class Panel {
     const step = known[0].step;
     const end = Math.max(...known.map((history) => history.end));
     const first = Math.max(Math.min(...known.map((history) => history.start)), end - seconds);
-    // No more points than can be told apart; their steps stay where they are as time goes on.
+    // Limits the points to the resolution. Their steps are aligned, so they do not move as time passes.
     const points = Math.max(this.figures.clientWidth / 2, 60);
     const wide = step * Math.max(Math.ceil(Math.min(end - first, seconds) / step / points), 1);
     const from = Math.floor(first / wide) * wide;
     const times = Array.from({ length: Math.ceil((end - from) / wide) }, (_, at) => from + at * wide);
-    // At first there is little to show.
+    // A new history shows at least 60 steps.
     const range = [Math.min(first, end - 60 * step), end];
     for (const { lines, plot } of this.plots) {
       const columns = lines.map((line) => (line.of

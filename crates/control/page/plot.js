@@ -1,10 +1,10 @@
-// What became of a class, over time: asked of the daemon once, and then what is new; and drawn.
+// The history of a class: fetched once, then updated, and drawn.
 
 import { make } from "./figures.js";
 import { ask, path } from "./site.js";
 
 const COLUMNS = ["rate_bps", "queued_packets", "p99_us", "max_us", "drops"];
-/** Steps that are kept at most, of a second and of a minute. */
+/** Maximum number of steps of a second and of a minute. */
 const MOST = { hour: 3_600, week: 10_080 };
 
 /** The history of one class in one span. */
@@ -30,12 +30,12 @@ export class History {
     return this.start === null ? null : this.start + this.length * this.step;
   }
 
-  /** Asks for what is new. */
+  /** Fetches new steps. */
   async refresh() {
     const now = performance.now();
-    // Nothing new for so long: the daemon, or its clock, is another.
+    // Without new steps for this long, the daemon was restarted or its clock was set.
     if (this.start !== null && now - this.grew > this.step * 3_000 + 5_000) this.empty();
-    // A minute is over once in a minute.
+    // A step lasts a minute, so polling more often is useless.
     if (this.start !== null && now - this.asked < this.step * 500) return;
     this.asked = now;
     const since = this.start === null ? {} : { since: this.end };
@@ -53,7 +53,7 @@ export class History {
     if (this.start !== null) this.start += over * this.step;
   }
 
-  /** A column at these times, so many seconds each: means, but of delays and queues the worst. */
+  /** Returns a column at these times, `seconds` each: means, except for delays and queues their maximum. */
   at(times, seconds, name) {
     const column = this.columns[name];
     const mean = name === "rate_bps" || name === "drops";
@@ -69,7 +69,7 @@ export class History {
 
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** How lines differ, beside their colours: width and dashes. */
+/** Widths and dashes, by which lines differ in addition to their colours. */
 export const LINES = [
   { color: "--s1", width: 2, border: "solid" },
   { color: "--s2", width: 2, dash: [9, 4], border: "dashed" },
@@ -79,7 +79,7 @@ export const LINES = [
   { color: "--s6", width: 1.2, dash: [1, 2], border: "dotted" },
 ];
 
-/** Lines over time. `format` says a value in words; with `log` equal distances are equal factors. */
+/** A line chart over time. `format` formats a value; with `log` the axis is logarithmic. */
 export class Plot {
   constructor(title, lines, format, { log = false, height = 170 } = {}) {
     this.lines = lines;
@@ -103,11 +103,11 @@ export class Plot {
   }
 
   options(width) {
-    // Only whole decades, where those are what is drawn.
+    // Labels only whole decades on a logarithmic axis.
     const decade = (_, splits) => splits.map((it) => (Number.isInteger(Math.log10(it)) ? it : null));
     const only = this.log ? { filter: decade } : {};
     const axis = { stroke: style("--text"), grid: { stroke: style("--line"), width: 1 }, ticks: { stroke: style("--line"), width: 1 } };
-    // Without zeros at the end, which only figures that change need.
+    // Removes trailing zeros, which only changing figures need.
     const short = (it) => this.format(it).replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
     const value = (_, it) => (it === null || it === undefined ? "–" : this.format(it));
     return {
@@ -129,7 +129,7 @@ export class Plot {
     };
   }
 
-  /** What is drawn from now on: times, a column for each line, and which times are shown. */
+  /** Sets the data: times, a column for each line, and the range of times to show. */
   set(times, columns, range) {
     this.range = range;
     this.data = [times, ...columns];
@@ -151,7 +151,7 @@ export class Plot {
       this.chart?.destroy();
       this.chart = new uPlot(this.options(width), this.data, this.place);
     }
-    // Where nobody points at a time, the last one is told.
+    // The legend shows the last values if the pointer is not over the plot.
     if (this.chart.cursor.idx === null || this.chart.cursor.left < 0) {
       this.chart.setLegend({ idx: this.data[0].length - 1 });
     }
@@ -164,14 +164,14 @@ export class Plot {
   }
 }
 
-/** A time of day, or a day, where times are so many seconds apart. */
+/** Formats a time of day, or a date, depending on the distance of the times. */
 function clock(seconds, step) {
   const time = new Date(seconds * 1_000);
   if (step >= 86_400) return time.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
   return time.toLocaleTimeString("en-GB").slice(0, step < 60 ? 8 : 5);
 }
 
-/** Whole decades around what is drawn. */
+/** Returns whole decades around the data. */
 function decades(least, most) {
   if (!(most > 0)) return [10, 10_000];
   const low = 10 ** Math.floor(Math.log10(Math.max(least, 1e-3)));

@@ -1,8 +1,8 @@
-// Speaks with the daemon that this page came from.
+// Requests to the daemon that served this page.
 
 const KEY = "fairlane-token";
 
-/** What was not answered as asked: a status, 0 where nobody answered, and one sentence. */
+/** A failed request: its status, or 0 without an answer, and one sentence. */
 export class Refused extends Error {
   constructor(status, sentence) {
     super(sentence);
@@ -17,7 +17,7 @@ export function keepToken(text) {
   else sessionStorage.removeItem(KEY);
 }
 
-/** The path of parts that may be any text. */
+/** Returns the path of segments, which may be any text. */
 export const path = (...parts) => `v1/${parts.map(encodeURIComponent).join("/")}`;
 
 async function send(where, options) {
@@ -27,7 +27,7 @@ async function send(where, options) {
     answer = await fetch(where, { ...options, headers, cache: "no-store" });
   } catch (error) {
     if (options.signal?.aborted && options.signal.reason?.name !== "TimeoutError") throw error;
-    // A token that no header can carry never gets as far as the daemon.
+    // A token that is not valid in a header is never sent.
     const odd = [...token()].some((letter) => letter < " " || letter > "~");
     throw new Refused(0, odd ? "the token has letters that no token has" : "the daemon does not answer");
   }
@@ -36,12 +36,12 @@ async function send(where, options) {
   try {
     sentence = JSON.parse(await answer.text()).error ?? sentence;
   } catch {
-    // Not the daemon's own words.
+    // The body is not from the daemon, for example from a proxy.
   }
   throw new Refused(answer.status, sentence);
 }
 
-/** Asks, and has what was answered. */
+/** Sends a request and returns the answer. */
 export async function ask(where, { method = "GET", body, seconds = 20 } = {}) {
   const signal = AbortSignal.timeout(seconds * 1000);
   const sent = body === undefined ? undefined : JSON.stringify(body);
@@ -53,11 +53,11 @@ export async function ask(where, { method = "GET", body, seconds = 20 } = {}) {
   }
 }
 
-/** Each state as it is told, until the stream ends. */
+/** Yields each published state until the stream ends. */
 export async function* states(signal) {
   const answer = await send("v1/events", { signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  // A state is as long as there are classes: its parts are looked at once each.
+  // A state grows with the number of classes, so each part is searched only once.
   let parts = [];
   let last = "";
   for (;;) {
@@ -70,7 +70,7 @@ export async function* states(signal) {
     const events = parts.join("").split("\n\n");
     parts = [events.pop()];
     last = parts[0].slice(-1);
-    // Whoever reads slowly wants the last one only.
+    // A slow reader gets only the last state.
     const line = events.at(-1).split("\n").find((text) => text.startsWith("data: "));
     if (line) yield JSON.parse(line.slice(6));
   }

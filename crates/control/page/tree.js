@@ -1,15 +1,14 @@
-// The links and their classes, as a tree. Only the rows that can be seen exist, and of a state only what
-// they show is written anew.
+// The tree of links and classes. Only visible rows have elements, and only texts that change are updated.
 
 import { count, delay, find, make, percent, rate, say } from "./figures.js";
 
-/** Rows beyond the edges of the screen that exist all the same. */
+/** Rows that exist beyond the edges of the screen. */
 const BEYOND = 4;
 
-/** What tells a class from any other; the key of a link has no class. */
+/** Returns the key of a class; the key of a link has no class. */
 export const keyOf = (link, name = "") => JSON.stringify([link, name]);
 
-/** A link or a class, with its figures of late. */
+/** A link or a class, with its recent figures. */
 class Node {
   constructor(key) {
     this.key = key;
@@ -20,7 +19,7 @@ class Node {
     this.waited = false;
   }
 
-  /** What a state says of it. */
+  /** Takes the figures of a state. */
   note(link, told, seconds) {
     this.link = link;
     this.told = told;
@@ -43,9 +42,9 @@ class Node {
     this.p99 = recent?.delay_us?.p99 ?? null;
     this.worst = recent?.delay_us?.max ?? null;
     this.bound = told.bound_us;
-    // Above its guarantee its bound does not apply.
+    // The bound does not apply above the guarantee.
     this.exceeds = recent?.bound_applies === false;
-    // A packet or two wait in any class that sends; a tenth of a second of its guarantee does not.
+    // A sending class often has a packet or two queued; 0.1 s of its guarantee is a backlog.
     this.backlogged = told.queued_bytes * 8 > 0.1 * (this.guaranteed ?? Infinity);
     this.waited = waited && this.backlogged;
     this.count(told.dropped + told.discarded + told.early, seconds);
@@ -57,19 +56,19 @@ class Node {
     this.drops = drops;
   }
 
-  /** The part that its rate is of its guarantee. */
+  /** Its rate as a fraction of its guarantee. */
   get share() {
     return this.guaranteed ? this.rate / this.guaranteed : null;
   }
 
-  /** What it is doing, in a mark and words, and whether somebody should look. */
+  /** Its condition as a sign and a word, and whether that needs attention. */
   get is() {
     if (this.isLink) {
       return this.rate >= 0.95 * this.most ? ["■ full", false] : [this.rate > 0 ? "● sends" : "○ idle", false];
     }
     if (this.told.recent?.beyond_bound) return ["✗ late", true];
     const held = this.told.recent?.throttled > 0;
-    // Of what has classes below, one of those may be held.
+    // A class with children may only be short because one of them is held back.
     if (this.waited && !held && !this.children.length && (this.share ?? 1) < 0.9) return ["▼ below", true];
     if (this.dropRate > 0) return ["◆ drops", false];
     if (held && (this.told.ceil_bps || this.told.each?.ceil_bps)) return ["■ at ceiling", false];
@@ -78,7 +77,7 @@ class Node {
   }
 }
 
-/** Why a class is before another of the same parent; each beginning with the largest. */
+/** Sort keys of siblings, largest first. */
 const ORDERS = {
   rate: (node) => node.rate,
   share: (node) => node.share ?? -1,
@@ -87,13 +86,13 @@ const ORDERS = {
   drops: (node) => node.dropRate * 1e9 + (node.drops ?? 0),
 };
 
-/** Two delays, whose unit is said once if it is the same. */
+/** Formats two delays, with the unit once if it is the same. */
 function both(one, other) {
   const [figure, unit] = [parseFloat(one), one.replace(/^[\d.]+/, "")];
   return `${other.replace(/^[\d.]+/, "") === unit ? figure : one}, ${other}`;
 }
 
-/** What a row is made of. Its texts are written in place. */
+/** The elements of a row. Their texts are updated in place. */
 class Row {
   constructor(choose, fold) {
     this.fold = make("i", { "aria-hidden": "true", onclick: (event) => {
@@ -120,7 +119,7 @@ class Row {
     this.had = {};
   }
 
-  /** Sets something of an element, if it is not so. */
+  /** Sets a property of an element if it differs. */
   set(key, value, how) {
     if (this.had[key] === value) return;
     this.had[key] = value;
@@ -172,7 +171,7 @@ class Row {
   }
 }
 
-/** The tree. `choose` hears which node is asked for. */
+/** The tree. `choose` is called with the selected node. */
 export class Tree {
   constructor(choose) {
     this.choose = choose;
@@ -203,14 +202,14 @@ export class Tree {
     find("unfold").addEventListener("click", () => this.foldAll(false));
   }
 
-  /** Has the nodes of a state. */
+  /** Takes the nodes of a state. */
   update(state, seconds) {
     for (const node of this.nodes.values()) node.seen = false;
     this.links = state.links.map((link) => {
       const top = this.node(keyOf(link.name));
       top.note(link, link, seconds);
       const named = new Map();
-      // Children come after their parents.
+      // Parents precede their children.
       for (const told of link.classes) {
         const node = this.node(keyOf(link.name, told.name));
         node.note(link, told, seconds);
@@ -224,7 +223,7 @@ export class Tree {
     this.arrange();
   }
 
-  /** Forgets what was counted: the daemon counts anew. */
+  /** Forgets the counters: a restarted daemon counts from zero. */
   restart() {
     for (const node of this.nodes.values()) node.drops = null;
   }
@@ -235,7 +234,7 @@ export class Tree {
     return node;
   }
 
-  /** Which rows there are, and in which order. */
+  /** Determines the rows and their order. */
   arrange() {
     const all = [];
     const { filter } = this;
@@ -249,7 +248,7 @@ export class Tree {
     const add = (node, level) => {
       node.level = level;
       all.push(node);
-      // Whoever looks for a name is shown where it is.
+      // Matches of the filter are visible even in folded nodes.
       if (node.folded && !filter) return;
       const children = this.order === "file" ? node.children : [...node.children].sort(compare);
       for (const child of children) if (child.found) add(child, level + 1);
@@ -265,7 +264,7 @@ export class Tree {
     this.draw();
   }
 
-  /** Writes what can be seen, once before the next frame. */
+  /** Updates the visible rows once before the next frame. */
   draw() {
     if (this.due) return;
     this.due = true;
@@ -320,14 +319,14 @@ export class Tree {
     this.arrange();
   }
 
-  /** The row that keys are about, in sight. */
+  /** Makes a row active and scrolls it into view. */
   goTo(at) {
     const node = this.visible[Math.min(Math.max(at, 0), this.visible.length - 1)];
     if (!node) return;
     this.active = node.key;
     const { height } = this;
     const top = this.rows.getBoundingClientRect().top + this.visible.indexOf(node) * height;
-    // The header stays above.
+    // The header covers the top of the view.
     const above = document.querySelector("header").offsetHeight;
     if (top < above) scrollBy(0, top - above);
     else if (top + height > innerHeight) scrollBy(0, top + height - innerHeight);
