@@ -13,7 +13,7 @@ use crate::document::{Document, EditError};
 use crate::draft::Drafts;
 use crate::edit::Edits;
 
-/// Most attempts at a change that other changes overtake.
+/// Maximum number of attempts at a change if other changes keep coming first.
 pub(crate) const ATTEMPTS: u32 = 16;
 
 /// The result of a change.
@@ -67,7 +67,7 @@ pub struct Effect {
     pub after: Option<Shared<ClassTerms>>,
 }
 
-/// Why a change was refused. The site is unchanged.
+/// A rejected change. The site is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// It cannot be written into the configuration.
@@ -87,7 +87,7 @@ pub enum Refused {
     TooMany(String),
 }
 
-/// Returns the grants that a refused change would break.
+/// Returns the grants that a rejected change would break.
 pub(crate) fn broken_by(refused: &Refused) -> &[Broken] {
     match refused {
         Refused::Site(Error::Site(SiteError::Grants { broken, .. })) => broken,
@@ -282,7 +282,7 @@ impl Effect {
             return 0.0;
         };
         let rate = |promise: &Promise| promise.guaranteed_bps.unwrap_or(0) as f64;
-        // No bound is as bad as an endless one.
+        // No bound is treated as an infinite one.
         let delay = |promise: &Promise| promise.bound_us.unwrap_or(f64::INFINITY);
         let (rate_after, delay_after) = match &after {
             Some(after) => (rate(after), delay(after)),
@@ -398,7 +398,7 @@ mod tests {
         assert!(shortened(0).is_empty());
     }
 
-    /// A class with random guarantees before or after a change, from few values.
+    /// Generates the guarantees of a class before or after a change, from few values.
     fn promised() -> impl Strategy<Value = Option<(Option<u64>, Option<u8>)>> {
         let rate = prop::option::of(0..4u64);
         prop::option::weighted(0.9, (rate, prop::option::of(1..5u8)))

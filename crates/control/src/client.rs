@@ -19,7 +19,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// Most time for an answer. Reading and checking a large configuration takes long.
+/// Time limit for an answer. Parsing and checking a large configuration takes long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The address of a site.
@@ -31,7 +31,7 @@ pub enum Target {
     Http(SocketAddr, Option<String>),
 }
 
-/// Why there is no answer.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No site could be reached.
@@ -52,7 +52,7 @@ pub enum ClientError {
         /// The problem.
         reason: String,
     },
-    /// The site refused the request.
+    /// The site rejected the request.
     #[error("{sentence}")]
     Refused {
         /// The status code.
@@ -81,11 +81,11 @@ impl std::fmt::Display for Target {
 }
 
 impl Client {
-    /// Makes a client of this address. Opens no connection yet.
+    /// Creates a client of this address. Opens no connection yet.
     ///
     /// # Errors
     ///
-    /// The system refuses what waiting needs.
+    /// The system cannot provide an event loop.
     pub fn new(target: Target) -> io::Result<Client> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -97,7 +97,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The site does not answer, or refuses the request.
+    /// The site does not answer, or rejects the request.
     pub fn ask(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Bytes> {
         let body = body.into();
         self.runtime.block_on(async {
@@ -132,7 +132,7 @@ impl Client {
             let answer = self.send(Method::GET, "/v1/events", Bytes::new()).await?;
             let mut body = answer.into_body();
             let mut text = Vec::new();
-            // Where the end of an event may be: a state of many classes comes in many frames.
+            // Resumes the search for the end of an event: a state of many classes arrives in many frames.
             let mut looked = 0;
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| self.broken(error))?;
@@ -217,7 +217,7 @@ pub fn encoded(name: &str) -> String {
     utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
 }
 
-/// Returns the sentence of a refused request.
+/// Returns the sentence of a rejected request.
 fn sentence(status: StatusCode, body: &[u8]) -> String {
     let said: Option<Json> = serde_json::from_slice(body).ok();
     let said = said.and_then(|said| Some(said.get("error")?.as_str()?.to_owned()));

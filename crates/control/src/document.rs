@@ -23,7 +23,7 @@ pub enum EditError {
 }
 
 impl EditError {
-    /// An error of one of several changes, with the place of that change, from 0.
+    /// Adds the position of the change, from 0, to an error of one of several changes.
     pub(crate) fn of(self, place: usize, all: usize) -> EditError {
         let named = |sentence| format!("change {} of {all}: {sentence}", place + 1);
         match self {

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::document::{Document, EditError};
 use crate::edit::Edit;
 
-/// Least time for which an unchanged draft is kept.
+/// Minimum time for which an unchanged draft is kept.
 const KEPT: Duration = Duration::from_secs(2);
 /// Number of changes made together from which on their draft is not kept: it is as large as the site, memory is short
 /// next to the result of that many changes, and building it again takes no longer than they do.
@@ -98,7 +98,7 @@ impl Drafts {
         self.of(site)?.admit(grant, &mtu_beside(site), &site.grants)
     }
 
-    /// Returns a site with these grants, likewise.
+    /// Returns a site with these grants; `None` if only the whole text can decide.
     pub(crate) fn beside(&self, site: &Site, grants: &[Arc<Grant>]) -> Option<Site> {
         self.of(site)?.beside(&mtu_beside(site), grants)
     }
@@ -109,7 +109,7 @@ impl Drafts {
         last.former = last.draft.replace(draft);
     }
 
-    /// Drops the former draft: for a moment when no request waits.
+    /// Drops the previous draft. Called when no request is pending.
     pub(crate) fn tidy_up(&self) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let former = last.former.take();

@@ -6,11 +6,11 @@ use fairlane_core::Nanos;
 use fairlane_site::{FlowReport, LinkReport};
 use serde::Serialize;
 
-/// The part of a rate from which on it counts as used up.
+/// The fraction of a rate from which it counts as used up.
 const FULL: f64 = 0.95;
-/// Siblings, flows and filters that a sentence names at most.
+/// Maximum number of siblings, flows or filters in a sentence.
 const NAMED: usize = 3;
-/// The part of a class's arrivals from which on one flow is heavy.
+/// The fraction of a class's arrivals from which a flow is heavy.
 const HEAVY: f64 = 0.5;
 
 /// The recent state of a class, explained.
@@ -26,17 +26,17 @@ pub struct Explanation {
     pub offered_bps: f64,
     /// The recent rate of its departures.
     pub sent_bps: f64,
-    /// The rate that it has at least while it has something to send.
+    /// Its minimum rate while it is backlogged.
     pub guaranteed_bps: Option<u64>,
     /// Packets dropped recently.
     pub drops: u64,
-    /// Recent delays; null where nothing was sent.
+    /// Recent delays; null if no packet was sent.
     pub delay_us: Option<DelayReport>,
     /// Its delay bound.
     pub bound_us: Option<f64>,
-    /// Whether the bound applies: the class is within its guarantee. Null where it has none.
+    /// Whether the bound applies: the class is within its guarantee. Null if it has no bound.
     pub bound_applies: Option<bool>,
-    /// The flows that offered most; none where the class has one queue for all senders.
+    /// The flows that offered most; empty if the class has one queue for all senders.
     pub talkers: Vec<FlowReport>,
     /// The causes of its delays and drops, a sentence each.
     pub because: Vec<String>,
@@ -91,7 +91,7 @@ pub(crate) fn explain(
     }
 }
 
-/// `voice: sending 4.13mbit (guarantee 3mbit), offered 12.7mbit. Also active: ..`
+/// Formats the rates: `voice: sending 4.13mbit (guarantee 3mbit), offered 12.7mbit. Also active: ..`
 fn rates(link: &LinkReport, class: &ClassReport) -> String {
     let offered = class.recent.map_or(0.0, |recent| recent.offered_bps);
     format!(
@@ -103,7 +103,7 @@ fn rates(link: &LinkReport, class: &ClassReport) -> String {
     )
 }
 
-/// `4.13mbit (guarantee 3mbit)`.
+/// Formats a rate as `4.13mbit (guarantee 3mbit)`.
 fn with_guarantee(class: &ClassReport) -> String {
     let guarantee = match class.terms.guaranteed_bps {
         Some(bps) => format!("guarantee {}", figures::rate(bps)),
@@ -112,7 +112,7 @@ fn with_guarantee(class: &ClassReport) -> String {
     format!("{} ({guarantee})", rate(recent_bps(class)))
 }
 
-/// The active siblings of a class, the busiest first.
+/// Lists the active siblings of a class, busiest first.
 fn siblings(link: &LinkReport, class: &ClassReport) -> String {
     let siblings = link.classes.iter().filter(|other| {
         other.terms.parent == class.terms.parent && other.terms.name != class.terms.name
@@ -129,7 +129,7 @@ fn siblings(link: &LinkReport, class: &ClassReport) -> String {
     }
 }
 
-/// Recent delays, and whether the bound applies to them.
+/// Formats recent delays, and whether the bound applies to them.
 fn delays(class: &ClassReport) -> String {
     let recent = class.recent.unwrap_or_default();
     let delays = match recent.delay_us {
@@ -154,7 +154,7 @@ fn delays(class: &ClassReport) -> String {
     format!("{delays}; {bound}.")
 }
 
-/// The ceilings and the full link that hold packets back, from the class itself upwards.
+/// Returns the ceilings and the full link that hold packets back, from the class itself upwards.
 fn holds(link: &LinkReport, class: &ClassReport) -> Vec<String> {
     let above = |class: &ClassReport| {
         let parent = class.terms.parent.as_deref()?;
@@ -184,7 +184,7 @@ fn holds(link: &LinkReport, class: &ClassReport) -> Vec<String> {
     holds
 }
 
-/// Whether its ceiling held it recently.
+/// Returns a sentence on its ceilings, if they held packets back recently.
 fn ceiling(class: &ClassReport) -> Option<String> {
     let recent = class.recent?;
     let name = &class.terms.name;
@@ -202,7 +202,7 @@ fn ceiling(class: &ClassReport) -> Option<String> {
     })
 }
 
-/// That no packet has ever matched a filter of the class. The first `granted` rules are those of grants.
+/// Returns a sentence if no packet has matched a filter of the class. The first `granted` rules are those of grants.
 fn unmatched(link: &Link, class: &ClassReport, granted: usize) -> Option<String> {
     if class.offered_packets > 0 || !class.terms.queues || class.terms.default {
         return None;
@@ -235,7 +235,7 @@ fn unmatched(link: &Link, class: &ClassReport, granted: usize) -> Option<String>
     })
 }
 
-/// The flows that offered most.
+/// Lists the flows that offered most.
 fn heaviest(talkers: &[FlowReport]) -> Option<String> {
     let named = talkers.iter().take(NAMED).map(|talker| {
         let FlowReport {
@@ -254,7 +254,7 @@ fn heaviest(talkers: &[FlowReport]) -> Option<String> {
     (!named.is_empty()).then(|| format!("Top talkers: {named}."))
 }
 
-/// Remedies for a class.
+/// Returns remedies for a class.
 fn advice(class: &ClassReport, talkers: &[FlowReport]) -> Vec<String> {
     let recent = class.recent.unwrap_or_default();
     let name = &class.terms.name;

@@ -368,7 +368,7 @@ impl Kept {
         }
     }
 
-    /// See [`History::told`].
+    /// Returns the history of a class, as [`History::told`] does.
     pub(crate) fn told(
         &self,
         link: &str,

@@ -1,4 +1,4 @@
-//! The server: a thread that speaks HTTP at a Unix socket and on loopback. The site never waits for a client.
+//! The server: a thread that serves HTTP on a Unix socket and on loopback. The site never waits for a client.
 
 use std::fmt;
 use std::io;
@@ -32,20 +32,20 @@ use crate::routes::{Access, Api};
 use crate::stream::State;
 use crate::token::Token;
 
-/// Most connections at a time, if the system allows that many files; further ones wait in the kernel's queue. Every
+/// Maximum number of connections, if the system allows that many files; further ones wait in the kernel's queue. Every
 /// user of the machine can connect over HTTP, only users with the right to change the site at the socket.
 const AT_SOCKET: usize = 1_536;
 const OVER_HTTP: usize = 256;
 /// The requested limit of open files: those connections and the site's own files.
 const FILES: u64 = 4_096;
-/// Most time for the last answers after the site has ended.
+/// Time limit for the last answers after the site has ended.
 const LAST: Duration = Duration::from_millis(200);
-/// Most time for a request to arrive, and for a client to accept more of its answer.
+/// Time limit for a request to arrive, and for a client to accept more of its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after the system has run out of file descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Why a site cannot be controlled.
+/// The control interface cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {reason}")]
 pub struct ServeError {
@@ -84,7 +84,7 @@ pub struct Inherited {
     http: Option<OwnedFd>,
 }
 
-/// The same, as encoded for a handover.
+/// The handover state in its encoded form.
 #[derive(Default, Serialize, Deserialize)]
 struct Told {
     kept: Kept,
@@ -122,7 +122,7 @@ impl Inherited {
     }
 }
 
-/// The tokens for changes and for reading, as far as the configuration names files of them.
+/// Reads the tokens for changes and for reading, if the configuration names files with them.
 fn tokens(control: &Control) -> Result<[Option<Token>; 2], ServeError> {
     let read = |path: &Option<PathBuf>| path.as_deref().map(Token::read).transpose();
     Ok([read(&control.token)?, read(&control.read_token)?])
@@ -132,18 +132,18 @@ fn tokens(control: &Control) -> Result<[Option<Token>; 2], ServeError> {
 ///
 /// # Errors
 ///
-/// As [`Service::start`].
+/// Those of [`Service::start`].
 pub fn check_tokens(control: &Control) -> Result<(), ServeError> {
     tokens(control).map(drop)
 }
 
 impl Service {
-    /// Serves a site at the addresses of its configuration, with the grants and sockets of another process if any: then
+    /// Serves a site on the addresses of its configuration, with the grants and sockets of another process if any: then
     /// it answers no request before the site has published its state. `file` is the file of the configuration.
     ///
     /// # Errors
     ///
-    /// A token cannot be read, or the socket or the address cannot be used. Leaves no socket file behind.
+    /// A token cannot be read, or the socket or the address cannot be used. No socket file remains.
     pub fn start(
         control: &Control,
         site: Handle,

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::service::ServeError;
 
-/// Least length of a token that cannot be guessed.
+/// Minimum length of a token that cannot be guessed.
 const SHORTEST: usize = 16;
 
 /// A secret text.
@@ -133,7 +133,7 @@ mod tests {
         }
         let error = Token::read(Path::new("/no/such/file")).unwrap_err();
         assert!(error.to_string().contains("/no/such/file"));
-        // A file without an end.
+        // An endless file.
         let error = Token::read(Path::new("/dev/zero")).unwrap_err();
         assert!(error.to_string().contains("not a regular file"), "{error}");
     }

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 /// Link and name of a class.
 pub type Place = (String, String);
 
-/// The classes of a state, or only one of them, each with its link.
+/// Returns the classes of a state, or only one of them, each with its link.
 pub fn classes<'a>(
     state: &'a Json,
     only: Option<&'a Place>,
@@ -43,7 +43,7 @@ pub fn find(places: &[Place], class: &str) -> Result<Place, String> {
     match found[..] {
         [one] => Ok(one.clone()),
         [] => {
-            // Of the link that is named, if one is.
+            // Only classes of the named link, if there is one.
             let of = places.iter().find_map(|(link, _)| {
                 let name = class.strip_prefix(&**link)?.strip_prefix('/')?;
                 Some((link, name))

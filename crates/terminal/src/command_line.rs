@@ -10,8 +10,8 @@ use fairlane_config::suggestion;
 
 use crate::output;
 
-/// Reads a command line. Help and version are printed, an error is said in one
-/// sentence; the code to exit with is returned then.
+/// Parses a command line. Prints help, version, or an error in one
+/// sentence, and returns the exit code in these cases.
 pub fn parse_as<C: Parser>() -> Result<C, ExitCode> {
     try_parse::<C>().map_err(|error| {
         if matches!(
@@ -38,7 +38,7 @@ fn try_parse<C: Parser>() -> Result<C, clap::Error> {
     C::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut C::command()))
 }
 
-/// A variable of the environment that is empty says as little as one that is not set.
+/// Treats an empty environment variable as if it were not set.
 fn without_empty(command: Command) -> Command {
     let command = command.mut_args(|argument| {
         let value = argument.get_env().and_then(env::var_os);

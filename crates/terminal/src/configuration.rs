@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// Returns notes for an operator, one sentence each: changes that are not in the file, and a refused reload.
+/// Returns notes for an operator, one sentence each: changes that are not in the file, and a rejected reload.
 pub(crate) fn notes(state: &Json) -> Vec<String> {
     let configuration = &state["configuration"];
     let unsaved = match configuration["unsaved_changes"].as_u64() {

@@ -27,7 +27,7 @@ pub fn answer(mut answer: impl FnMut() + Send + 'static) -> io::Result<()> {
     listen(Signals::new(ENDS)?, move |_| answer())
 }
 
-/// Calls `hear` with each of these signals, on a thread that waits for them.
+/// Calls `hear` with each of these signals, on a thread of its own.
 pub fn listen(mut signals: Signals, mut hear: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
     let thread = thread::Builder::new().name("signals".to_owned());
     thread.spawn(move || signals.forever().for_each(&mut hear))?;

@@ -77,7 +77,7 @@ fn wants_json(arguments: impl IntoIterator<Item = OsString>) -> bool {
     options.any(|word| word == "--json")
 }
 
-/// Prints one or more lines on standard error, likewise.
+/// Prints one or more lines on standard error, [made plain](plain) for a terminal.
 pub fn stderr(text: impl Display) {
     let text = text.to_string();
     let _ = writeln!(io::stderr(), "{}", plain::lines(&text));

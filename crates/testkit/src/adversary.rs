@@ -1,11 +1,11 @@
-//! A search for the senders under which an algorithm, or a tree of classes, comes nearest to its bounds.
+//! A search for the senders under which an algorithm, or a tree of classes, comes closest to its bounds.
 //!
-//! Random arrivals are drawn beforehand, and senders on a link are not: most send when a packet of their own has
-//! left. The senders here react to service. A flow has one packet outstanding and returns at a chosen instant
-//! after it became idle, a burst arrives while a packet of its flow is on the wire, a flow follows the service of
-//! others, or it sends a chosen part of its share; 2 to 4,096 flows, light next to heavy ones. The search climbs
-//! from the best of some random scenarios, by small changes, to larger ratios of measured index to bound: B-WFI,
-//! T-WFI and latency of each flow over what [`fairlane_core::bounds`] has for it, also of packets that still wait at the end.
+//! Random arrivals are fixed beforehand, but senders on a link react: most send when a packet of their own has left.
+//! The senders here react to service. A flow has one packet outstanding and returns at a chosen instant after it became
+//! idle, a burst arrives while a packet of its flow is on the wire, a flow follows the service of others, or it sends a
+//! chosen part of its share; 2 to 4,096 flows, light next to heavy ones. The search climbs from the best of some random
+//! scenarios, by small changes, to larger ratios of measured index to bound: B-WFI, T-WFI and latency of each flow over
+//! its bound in [`fairlane_core::bounds`], also of packets still queued at the end.
 
 mod link;
 mod play;
@@ -26,16 +26,16 @@ use scenario::{Scenario, Space};
 const STARTS: u32 = 10;
 /// Consecutive changes without improvement after which the search starts again.
 const PATIENCE: u32 = 25;
-/// A ratio above this breaks a bound; the rest is the rounding of the measure itself.
+/// The ratio above which a bound is broken; it allows for rounding of the measurement.
 const BROKEN: f64 = 1.0 + 1e-9;
 /// Budget of packets and flows for simplifying a scenario.
 const SIMPLIFYING: u64 = 500_000;
 
 /// The adversary of an algorithm or of a tree, and how long it searches.
 ///
-/// Lengths are bytes, and so are times: those in which the link sends as many, nanoseconds at 8 Gbit/s. A search is
-/// the same for the same seed. It costs 3 to 10 us for each packet and flow in a debug build, and about as much
-/// again to make a scenario simpler that breaks a bound.
+/// Lengths and times are in bytes of the link, which are nanoseconds at 8 Gbit/s. A search is the same for the same
+/// seed. It costs 3 to 10 us for each packet and flow in a debug build, and about as much again to simplify a scenario
+/// that breaks a bound.
 ///
 /// ```
 /// use fairlane_core::sched::{Algorithm, Qfq};

@@ -365,8 +365,8 @@ impl<A: Scheduler> Owner<A> {
         }
     }
 
-    /// Serves the selected entity and returns false if there is none. With `hold` it is held while packets arrive for
-    /// others: up to that number of packets more, starting with that entity.
+    /// Serves the selected entity and returns false if there is none. With `hold`, an aggregate is held while it
+    /// serves up to that number of further packets, and packets arrive for others, starting with that entity.
     fn turn(&mut self, hold: Option<(u8, usize)>) -> Result<bool, String> {
         let Some(at) = self.chosen()? else {
             return Ok(false);

@@ -2,7 +2,7 @@
 //!
 //! A steady flow has its bound across changes of others: its share is its weight over the largest sum of weights, and
 //! its B-WFI, T-WFI and latency are the largest that it had with any of the sets of flows. A flow leaves when its queue
-//! is empty; the weight of one that leaves with packets counts until its place comes.
+//! is empty; the weight of one that leaves with packets counts until its next service.
 
 use fairlane_core::bounds::Guarantees;
 use fairlane_core::sched::Algorithm;

@@ -84,8 +84,8 @@ fn an_idle_link_forgets_what_a_flow_was_served_ahead() {
     }
 }
 
-/// 100 equal flows under DRR on 8 Gbit/s. A flow becomes backlogged behind 99 that have all but a packet left of their
-/// last quantum: 298.4 us of the 300 us that hold.
+/// 100 equal flows under DRR on 8 Gbit/s. A flow becomes backlogged behind 99 others that carry over their last quantum
+/// except for one packet: 298.4 us of the bound of 300 us.
 #[test]
 fn a_staircase_is_the_bound_of_a_flow_that_waits_for_one_turn_of_each_other() {
     let flows = vec![flow(1, 1500); 100];

@@ -66,7 +66,7 @@ default = true
 # The end.
 "#;
 
-/// The site's text without the limit, which an inner class cannot have.
+/// Returns the site's text without the limit, which an inner class cannot have.
 fn site() -> String {
     SITE.replace("[link.class.limit]\npackets = 500\n", "ceil = \"15mbit\"\n")
 }

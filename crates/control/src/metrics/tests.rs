@@ -381,7 +381,7 @@ fn interface(name: &str) -> InterfaceReport {
     }
 }
 
-/// The state with delays of its first class.
+/// Returns the state with these delays of its first class.
 fn delayed(all: &[Nanos]) -> Report {
     let mut report = report();
     let delays = Arc::make_mut(&mut report.links[0].delays[0]);

@@ -107,7 +107,7 @@ impl Api {
         Ok(text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"))
     }
 
-    /// Explains the recent state of a class, with its top talkers where it has flows.
+    /// Explains the recent state of a class, with its top talkers if it has flows.
     async fn explain(&self, link: &str, class: &str) -> Result<Answer> {
         let state = Arc::clone(&self.states.borrow());
         told(&state.report)?;
@@ -155,7 +155,7 @@ impl Api {
     async fn top_flows(&self) -> Result<Arc<TopFlows>> {
         let (tell, top) = oneshot::channel();
         self.site.top_flows(move |top| {
-            // A request that was given up needs no answer.
+            // An abandoned request needs no answer.
             let _ = tell.send(Arc::clone(top));
         });
         match timeout(PATIENCE, top).await {

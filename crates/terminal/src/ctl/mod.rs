@@ -1,4 +1,4 @@
-//! `fairlane ctl`: asks a running site, and changes it.
+//! `fairlane ctl`: queries and changes a running site.
 
 mod edits;
 mod flows;

@@ -20,10 +20,10 @@ use ratatui_core::terminal::{Frame, Terminal};
 use signal_hook::consts::SIGTSTP;
 use signal_hook::low_level::raise;
 
-/// Whether the terminal is taken over.
+/// True while the terminal is taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Most columns and lines that are drawn: a terminal may say anything.
+/// Maximum number of columns and lines drawn, whatever size the terminal reports.
 const MOST: u16 = 1_000;
 
 /// The terminal, which is restored on drop.

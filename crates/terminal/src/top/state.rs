@@ -18,7 +18,7 @@ pub(super) struct State {
     pub recent_seconds: f64,
     pub interfaces: Vec<Interface>,
     pub links: Vec<Link>,
-    /// Unsaved changes and a refused reload, a sentence each.
+    /// Unsaved changes and a rejected reload, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Interface {
     pub recently: u64,
     /// Frames not sent, for any reason.
     pub refused: u64,
-    /// Whether it is used.
+    /// True if it is in use.
     pub attached: bool,
 }
 
