@@ -8,7 +8,7 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Tab
 
 use crate::view::Place;
 
-/// Why a configuration cannot be edited.
+/// A failed edit of a configuration.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// The table to change does not exist.

@@ -16,8 +16,8 @@ use crate::edit::Edit;
 
 /// Minimum time for which an unchanged draft is kept.
 const KEPT: Duration = Duration::from_secs(2);
-/// Number of changes made together from which on their draft is not kept: it is as large as the site, memory is short
-/// next to the result of that many changes, and building it again takes no longer than they do.
+/// Number of changes made together from which the draft is not kept: it is as large as the site, the result of that
+/// many changes needs the memory, and rebuilding the draft takes no longer than the changes.
 const MANY: usize = 100;
 
 /// The draft of the running configuration while it is being changed. The first change after a while parses the whole

@@ -270,7 +270,7 @@ impl Edits {
     ///
     /// # Errors
     ///
-    /// That of the first change that fails. The document then contains the earlier changes and must be discarded.
+    /// The error of the first change that fails. The document then contains the earlier changes and must be discarded.
     pub(crate) fn make(&self, document: &mut Document) -> Result<Brought> {
         let mut brought = Brought::default();
         for (number, edit) in self.all().iter().enumerate() {

@@ -56,7 +56,7 @@ fn recent_bps(class: &ClassReport) -> f64 {
     class.recent.map_or(0.0, |recent| recent.sent_bps)
 }
 
-/// By recent counts, the flows of the class that offered most, and the configuration of its link. O(classes +
+/// Explains the state of a class from recent counts, its top talkers, and the configuration of its link. O(classes +
 /// filters).
 pub(crate) fn explain(
     link: &LinkReport,

@@ -12,7 +12,7 @@ pub(crate) const HEADER: [&str; 5] = ["class", "guaranteed", "worst delay", "cei
 /// The effect of a change on a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Effect {
-    /// In the order of [`HEADER`]; a changed value as before and after.
+    /// The cells in the order of [`HEADER`]; a changed value shows before and after.
     pub cells: [String; 5],
     /// Its guarantee is reduced: a lower rate, a longer delay, or none any more.
     pub worse: bool,

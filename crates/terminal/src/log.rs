@@ -16,7 +16,7 @@ use tracing::subscriber::set_global_default;
 
 use crate::output;
 
-/// Most queued lines; further ones are lost.
+/// Maximum number of queued lines; further ones are lost.
 const WAITING: usize = 1_000;
 
 /// The log of all events of the program; one per process.

@@ -50,7 +50,7 @@ pub struct Shows {
     pub json: bool,
     /// No state while it runs.
     pub quiet: bool,
-    /// How often the state is shown, in seconds.
+    /// Interval between states, in seconds.
     pub every: Option<f64>,
 }
 

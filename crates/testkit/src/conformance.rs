@@ -16,7 +16,7 @@ use crate::{fairness, model, scale, statements};
 /// How an algorithm divides the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shares {
-    /// By weight, as most do.
+    /// By weight, as most algorithms do.
     ByWeight,
     /// Evenly among flows of equal weights and lengths; otherwise if they differ (strict priority).
     AmongEquals,

@@ -8,7 +8,7 @@ use std::thread;
 /// Returns whether tests that are long by nature take their long form: `FAIRLANE_LONG_TESTS` is set.
 ///
 /// With `FAIRLANE_NAME_SHORT_TESTS` in the environment it prints `short` and the name of each test that
-/// takes its short form on standard error, so that another run may be of the long forms alone.
+/// takes its short form on standard error, so that another run can be limited to the long forms.
 #[must_use]
 pub fn long_tests() -> bool {
     let long = env::var_os("FAIRLANE_LONG_TESTS").is_some();

@@ -1,4 +1,4 @@
-//! Worst-case fair indexes of flows on a link that sends one byte in a unit of time.
+//! Worst-case fair indexes of flows on a link that sends one byte per unit of time.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub struct Taken {
 /// A backlogged period of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Period {
-    /// Least lead over the share since it began: `rate t - served`.
+    /// Minimum of `rate t - served` since it began.
     least: f64,
     ended: bool,
 }
@@ -56,11 +56,11 @@ impl Flow {
     }
 }
 
-/// B-WFI, T-WFI and guaranteed-rate latency of each flow, as [`fairlane_core::bounds`] defines them: a flow is backlogged, and its
-/// packets count in its backlog, until they leave the scheduler.
+/// B-WFI, T-WFI and guaranteed-rate latency of each flow, as [`fairlane_core::bounds`] defines them: a flow is
+/// backlogged, and its packets count in its backlog, until they leave the scheduler.
 ///
-/// Time is in units in which the link sends a byte, so that a delay is also the link's work while the link
-/// is busy. Each event has its time, none is earlier than the one before. O(1) an event, in memory for each
+/// The unit of time is one byte on the link, so that a delay is also the link's work while the link is busy. Events
+/// come in order of time. O(1) per event; memory grows with each time that a flow becomes backlogged.
 /// time that a flow becomes backlogged.
 #[derive(Clone, Debug)]
 pub struct Meter {

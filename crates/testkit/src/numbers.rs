@@ -25,7 +25,7 @@ pub fn weight(number: u32) -> Weight {
 ///
 /// # Panics
 ///
-/// As [`weight`] and [`length`].
+/// Those of [`weight`] and [`length`].
 pub fn config(of_weight: u32, max_length: u32) -> FlowConfig {
     FlowConfig::new(weight(of_weight), length(max_length))
 }

@@ -313,8 +313,8 @@ fn steady_flows_keep_their_bounds_while_others_change() {
     }
 }
 
-/// Under QFQ, a change of weight of one flow that moved another flow to a higher or lower group made V jump as if that
-/// flow were idle. It lost up to two slots, for each change.
+/// Under QFQ, a change of one flow's weight that moves another flow to a higher or lower group must not make V jump as
+/// if that flow were idle, which would cost it up to two slots for each change.
 #[test]
 fn a_steady_flow_loses_nothing_by_each_change_of_another() {
     let tapes: [(Algorithm, &[u32]); 5] = [

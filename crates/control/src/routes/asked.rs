@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Of `effects` effects, returns how many are listed and whether they keep the order of the file.
+    /// Returns how many of `effects` effects are listed, and whether they keep the order of the file.
     fn told(listed: Listed, applied: bool, effects: usize) -> (usize, bool) {
         let effect = |at: usize| Effect {
             link: format!("{at}").into(),

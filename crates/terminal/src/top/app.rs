@@ -64,11 +64,11 @@ pub(super) struct Change {
 pub(super) enum Mode {
     #[default]
     Tree,
-    /// With the previous filter.
+    /// A filter is being typed; holds the previous one.
     Filter(String),
     Help,
     Explain(Place, Reply<Vec<String>>),
-    /// Of a class or link, or of all.
+    /// The top talkers of a class or link, or of the site.
     Talkers(Option<Place>, Reply<Vec<Talker>>),
     Change(Change),
 }
@@ -82,7 +82,7 @@ pub(super) struct App {
     /// When the last state arrived.
     heard: Duration,
     now: Duration,
-    /// Why there is no stream.
+    /// The reason for the lack of a stream.
     pub lost: Option<String>,
     pub view: View,
     pub rows: Vec<Row>,

@@ -51,7 +51,7 @@ pub(super) struct Signs {
     pub closed: &'static str,
     pub cut: &'static str,
     pub between: &'static str,
-    /// From an eighth of a cell to a full one.
+    /// Blocks from an eighth of a cell to a full one.
     pub blocks: &'static [&'static str],
     pub tick: &'static str,
     pub corners: [&'static str; 4],
