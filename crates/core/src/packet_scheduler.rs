@@ -674,7 +674,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         flow.queue.room_bytes.give(len.amount());
         self.room_bytes += i64::from(len.amount());
         let charged = flow.ledger.told(len);
-        // Each for itself, so that what follows knows which of them it is.
+        // One branch for each, so that the code after it knows which of them applies.
         match rest.length() {
             Some(next) => {
                 let next = flow.ledger.tell(next, flow.max_length());

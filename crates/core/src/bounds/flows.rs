@@ -51,7 +51,7 @@ impl Guarantees {
         }
     }
 
-    /// Returns the bound of a flow: `None` where its algorithm promises none, or none is known.
+    /// Returns the bound of a flow: `None` if its algorithm guarantees none, or none is known.
     pub fn of(&self, flow: &FlowConfig) -> Option<Wfi> {
         // Arrivals may find a packet half sent.
         let transmit = Transmit::Direct;

@@ -58,15 +58,15 @@ use crate::units::{Length, Nanos, Rate};
 ///
 /// A hold ends at a whole nanosecond, when up to c times 1 ns more of the debt is gone.
 ///
-/// A packet that arrives at an empty class is held until the debt is down to b - L_k, and then
-/// waits as it would without the ceiling, since nothing more is charged until it is handed out:
-/// `L_k / c` ([`hold`](Service::hold)) on top of the delay without the ceiling.
+/// A packet that arrives at an empty class is held until the debt is down to b - L_k, and then waits as it would
+/// without the ceiling, since nothing more is charged until it leaves: `L_k / c` ([`hold`](Service::hold)) on top of
+/// the delay without the ceiling.
 ///
 /// # Strict priority
 ///
-/// A class waits for all that goes before it in the same node, and for what takes turns with
-/// it. Where each of these has a ceiling, they take `b_j + c_j T` at most, so that `r - sum c_j`
-/// and `s + sum b_j` remain ([`behind`](Service::behind)). Without a ceiling there is no bound.
+/// A class waits for all classes before it in the same node, and for those that take turns with it. Where each of these
+/// has a ceiling, they take `b_j + c_j T` at most, so that `r - sum c_j` and `s + sum b_j` remain
+/// ([`behind`](Service::behind)). Without a ceiling there is no bound.
 ///
 /// # WF2Q
 ///

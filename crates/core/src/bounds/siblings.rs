@@ -106,7 +106,7 @@ impl Siblings {
         (count == 1).then_some(weight.get().into())
     }
 
-    /// Returns all children, by weight and longest packet, and how many there are of each.
+    /// Returns all children, by weight and longest packet, with the number of each.
     pub fn children(&self) -> impl Iterator<Item = (Weight, Length, u32)> {
         let alike = self.alike.iter();
         alike.map(|(&(weight, length), &count)| (weight, length, count))
@@ -135,7 +135,7 @@ impl Siblings {
         Terms::new(weight, sum, length, self.longest, transmit).ok()
     }
 
-    /// Returns the bound of a child; `None` where its algorithm promises none, or none is known, or there is no such
+    /// Returns the bound of a child; `None` if its algorithm guarantees none, or none is known, or there is no such
     /// child. Arithmetic is not in it: [`qfq_rounding`](super::qfq_rounding).
     ///
     /// With [`Head::Longest`], a packet is treated as one of L_k until it has been sent, and then charged for its own

@@ -187,9 +187,8 @@ pub fn qfq(terms: &Terms, slot: Slot) -> Wfi {
 /// QFQ, for a flow whose packets are all of length L_k: T-WFI R = 3 sigma + L - L_k + Q,
 /// with [`Slot::Loose`] the PSPAT paper's Eq. 2. The B-WFI is [`qfq`]'s.
 ///
-/// The packet's own L_k (1 / phi - 1) goes out of the sum; and Lemma 2 of the QFQ report,
-/// with `phi (F' - F)` of the packet itself, gives V - S <= L + (1 - phi) 2 sigma, in which
-/// phi sigma is no less than L_k.
+/// The packet's own L_k (1 / phi - 1) drops out of the sum; and Lemma 2 of the QFQ report, with `phi (F' - F)` of the
+/// packet itself, gives V - S <= L + (1 - phi) 2 sigma, in which phi sigma is no less than L_k.
 pub fn qfq_equal_packets(terms: &Terms, slot: Slot) -> Wfi {
     let any = qfq(terms, slot);
     Wfi {

@@ -127,8 +127,8 @@ fn family_key(share: Share) -> FamilyKey {
     (share.weight().get(), share.max_charge().get())
 }
 
-/// The flows of an aggregate that take turns, and what its present place in the order grants them: sixteen bytes,
-/// which are moved at once when its service begins.
+/// The flows of an aggregate that take turns, and the grant of its present place in the order: sixteen bytes, which are
+/// moved at once when its service begins.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Service {
@@ -163,7 +163,7 @@ struct Aggregate<S> {
 const _: () = assert!(size_of::<Aggregate<[u64; 3]>>() == 64);
 
 impl Service {
-    /// Of nobody.
+    /// The service of no aggregate.
     const NONE: Service = Service {
         circle: Ring {
             head: MaybeEntity::NONE,

@@ -241,8 +241,7 @@ impl<S: Scale> Qfq<S> {
                 return;
             }
         }
-        // Where a group on hold moved on, those that became ready below it block what lies
-        // below them.
+        // When a group on hold has moved, those that became ready below it block those below them.
         let ready = self.er & !from(i);
         let blocked = u64::MAX.checked_shr(ready.leading_zeros()).unwrap_or(0);
         let below = !from(i) & !blocked;
@@ -479,8 +478,8 @@ impl<S: Scale> Qfq<S> {
         self.members.leave(entity, idle);
     }
 
-    /// The selected entity, which was taken out of group `i`, goes to the group that its share asks for. It is
-    /// backlogged meanwhile: V jumps to the first start only once its own is among them.
+    /// Moves the selected entity, which was taken out of group `i`, to the group of its share. It is backlogged
+    /// meanwhile: V jumps to the first start only once its own is among them.
     fn move_to_own_group(
         &mut self,
         entities: &mut [impl Holds<GroupedEntity<S>>],

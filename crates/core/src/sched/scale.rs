@@ -142,7 +142,7 @@ impl Arithmetic for Costs {
         ((product << super::drr::FRACTION) / u128::from(of.max(1))) as i128
     }
 
-    /// It hears of each request.
+    /// It is notified of each request.
     #[inline]
     fn whole(_: i128) -> i64 {
         0

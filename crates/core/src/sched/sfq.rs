@@ -247,8 +247,8 @@ impl Scheduler for Sfq {
             if left == 0 {
                 break;
             }
-            // Where a longer packet comes first now than a turn under way covers, the
-            // bucket goes into debt, and its later turns pay.
+            // If the new first packet is longer than the rest of the present turn, the bucket goes into debt, and its
+            // later turns pay.
             left -= self.places.take_out(&mut bucket.queue, id, left);
         }
         self.settle();

@@ -159,7 +159,7 @@ impl Algorithm {
     }
 
     /// Returns the algorithm that is run for this one: over aggregates of one flow each, QFQ and S-KPS decide as
-    /// without them, since nothing takes turns inside and neither asks how long a packet is before it was sent.
+    /// without them, since no flows take turns inside and neither uses the length of a packet before it is sent.
     ///
     /// ```
     /// use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm};

@@ -221,8 +221,8 @@ impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
         self.order.insert(Self::until(now, &place), place);
     }
 
-    /// The selected entity, whose S is that of its next packet by now, leaves its place: for
-    /// good, or for one that its new share gives it.
+    /// Removes the selected entity, whose S is that of its next packet by now, from its place: for good, or for the
+    /// place of its new share.
     #[inline(never)]
     fn leave(
         &mut self,

@@ -145,8 +145,8 @@ impl<S: Scale> Wf2qPlus<S> {
         self.order.insert(self.clock.now(), place);
     }
 
-    /// The selected entity, whose S is its F by now, leaves its place: for good, or for
-    /// one that its new share gives it.
+    /// Removes the selected entity, whose S is its F by now, from its place: for good, or for the place of its new
+    /// share.
     #[inline(never)]
     fn leave(
         &mut self,

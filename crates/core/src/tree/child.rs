@@ -8,7 +8,7 @@ use crate::units::Length;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ChildKind {
-    /// Nobody; `side` leads to the next free record.
+    /// Unused; `side` leads to the next free record.
     #[default]
     Free,
     /// Removed; it has a place in the order still.

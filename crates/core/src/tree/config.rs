@@ -78,7 +78,7 @@ impl ClassConfig {
     pub const MAX_LEVEL: u32 = MAX_WEIGHT - 1;
 
     /// Creates a class of `weight`, of level 0, without a ceiling, with packets up to `max_length`: the shorter, the
-    /// finer is what its parent's algorithm rounds ([`FlowConfig::new`](crate::FlowConfig::new)).
+    /// finer the rounding of its parent's algorithm ([`FlowConfig::new`](crate::FlowConfig::new)).
     pub const fn new(weight: Weight, max_length: Length) -> Self {
         ClassConfig {
             weight,

@@ -357,7 +357,7 @@ impl<P> Tree<P> {
             && held.bytes + u64::from(len.get()) <= config.limits.bytes.into()
     }
 
-    /// Returns a packet that came for a queue.
+    /// Returns the claim of a packet that arrived for a queue.
     pub(super) fn claim(&self, class: ClassId, at: u32, slot: u32, len: Length) -> Claim {
         let node = &self.nodes[at as usize];
         let child = node.order.child(slot);

@@ -6,7 +6,7 @@ use super::child::{ChildKind, flag};
 use super::{Body, ClassId, Tree};
 use crate::packet::Count;
 
-/// A flow of a class of flows, as it is now.
+/// The present state of a flow of a class of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DynamicFlow {

@@ -222,7 +222,7 @@ fn a_flow_with_a_backlog_is_served_in_both_buckets_after_a_new_key() {
     assert!(!sfq.is_active(&entities, id(0)));
 }
 
-/// Its bucket had 800 bytes of its turn left, and goes into debt for the rest.
+/// Its bucket had 800 bytes left of its turn, and goes into debt for the rest.
 #[test]
 fn a_longer_packet_that_comes_first_after_a_flush_is_let_through_and_paid_for() {
     let mut link = link(Sfq::new());

@@ -237,7 +237,7 @@ impl Estimator {
         self.until().map(Fine::ceil)
     }
 
-    /// Returns whether the class borrowed as much as it is ever held to have.
+    /// Returns whether the class's debt is the largest that is ever recorded.
     pub(super) fn is_deep_in_debt(&self) -> bool {
         self.avgidle == self.minidle
     }

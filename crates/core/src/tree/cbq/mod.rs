@@ -499,7 +499,7 @@ impl<P> Cbq<P> {
         Some((since, len, payload))
     }
 
-    /// The leaf whose turn it is has no packets.
+    /// Ends the turn of the leaf whose turn it is and that has no packets.
     fn leave(&mut self, class: u32) {
         let priority = self.classes[class as usize].config.priority as usize;
         self.classes[class as usize].leaf.stand(Place::Out);

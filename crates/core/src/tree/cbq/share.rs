@@ -22,7 +22,7 @@ enum May {
     Send { lender: Option<u32> },
     /// Not while the cutoff is below its lender.
     NotYet,
-    /// Nobody lends: it is suspended until then.
+    /// No lender: it is suspended until then.
     Sleep(Nanos),
 }
 
