@@ -93,7 +93,7 @@
 //!         self.0.front().map_or(MaybeEntity::NONE, |&id| MaybeEntity::of(id))
 //!     }
 //!
-//!     // Who is first stays first, whoever comes.
+//!     // The first entity stays first, whatever entities arrive.
 //!     fn hold(&mut self, _: &mut [impl Holds<Entity>], _: EntityId) {}
 //!
 //!     fn served(&mut self, _: Charge) {}

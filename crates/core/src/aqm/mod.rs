@@ -25,7 +25,7 @@
 //! let ask = |ms| codel.leaving(Nanos::from_millis(ms), Nanos::from_millis(20), behind);
 //! assert_eq!([0, 50, 101].map(ask), [Verdict::Pass, Verdict::Pass, Verdict::Drop]);
 //!
-//! // An average above 30,000 bytes is too much for anybody.
+//! // An average above 30,000 bytes drops every packet.
 //! let parameters = RedParameters {
 //!     measure: Measure::Bytes,
 //!     min: 10_000,

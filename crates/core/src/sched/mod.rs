@@ -40,7 +40,7 @@
 //! ] {
 //!     assert!((27..=33).contains(&share), "{share}");
 //! }
-//! // These know no shares by weight: who came first, the higher weight first, and flows alike.
+//! // These know no shares by weight: order of arrival, the higher weight first, and all flows alike.
 //! assert_eq!([share(Fifo::new()), share(Priority::new())], [40, 40]);
 //! assert!(share(Sfq::new()) < 27);
 //! assert_eq!(automatic_members(100), AUTOMATIC_MEMBERS);

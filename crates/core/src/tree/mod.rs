@@ -320,7 +320,7 @@ pub struct Remains {
 ///     }
 /// };
 /// assert!(removed.stats.accepted.packets == 100 && steps > 1);
-/// // Its tables are freed by whoever has the time.
+/// // The caller frees its tables when it has time.
 /// let remains: Option<Remains> = removed.remains;
 /// drop(remains);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
