@@ -61,7 +61,6 @@ impl Flow {
 ///
 /// The unit of time is one byte on the link, so that a delay is also the link's work while the link is busy. Events
 /// come in order of time. O(1) per event; memory grows with each time that a flow becomes backlogged.
-/// time that a flow becomes backlogged.
 #[derive(Clone, Debug)]
 pub struct Meter {
     flows: Vec<Flow>,
