@@ -328,7 +328,7 @@ fn least<T>(times: usize, mut work: impl FnMut(usize) -> T) -> f64 {
 
 #[test]
 fn a_change_of_one_class_in_a_group_takes_a_small_part_of_reading_all() {
-    // Unoptimised builds are slow, so they measure fewer classes.
+    // The times of an unoptimised build mean less, so it measures fewer classes.
     let classes = if cfg!(debug_assertions) {
         1_000
     } else {
