@@ -21,7 +21,8 @@ const MOST_ROWS: usize = 200;
 /// Maximum number of classes in a sentence.
 const MOST_NAMED: usize = 8;
 
-/// Backend name of AF_XDP's generic mode. It receives frames as their senders left them, so unsegmented ones do not fit.
+/// Backend name of AF_XDP's generic mode. It receives frames as their senders left them, so unsegmented ones do not
+/// fit.
 const GENERIC: &str = "xdp, generic";
 
 /// Returns the final report of a run.
