@@ -25,7 +25,7 @@ const CLIENTS: usize = 14;
 /// A user without privileges.
 const NOBODY: u32 = 65_534;
 
-/// The socket that a process is to attach at.
+/// The socket to which a process attaches.
 const SOCKET: &str = "FAIRLANE_TEST_SOCKET";
 
 /// Not a test by itself: the code of the processes that the test starts.
@@ -35,7 +35,7 @@ fn an_actor_pushes_as_fast_as_it_can() {
         return;
     };
     let mut client = connect(socket).unwrap();
-    // Of a protocol for experiments: no filter knows it.
+    // An experimental protocol that no filter matches.
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
     frame.resize(1_000, 0);
     loop {
@@ -47,7 +47,7 @@ fn an_actor_pushes_as_fast_as_it_can() {
     }
 }
 
-/// A process that pushes until it is dropped.
+/// A process that pushes packets until it is dropped.
 struct Actor(Child);
 
 impl Actor {
@@ -68,7 +68,7 @@ impl Actor {
             .gid(NOBODY)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        // A process that another thread is just starting still has the copy open for writing.
+        // Another thread that is starting a process may still have the copy open for writing.
         let begun = Instant::now();
         loop {
             match command.spawn() {
@@ -91,7 +91,7 @@ impl Drop for Actor {
     }
 }
 
-/// How long nothing arrives where all that was sent has arrived, or is lost.
+/// Time without arrivals after which all packets have arrived or are lost.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Sends voice at up to 1 Mbit/s, without catching up after a pause of the machine. Returns the number of packets sent,
@@ -181,7 +181,7 @@ destination-port = 5004
         .map(|_| Actor::start(folder.path(), &socket))
         .collect();
     let sent = speak(&wire, 6);
-    // The log says that no filter looks into the frames of the processes.
+    // The log warns that no filter matches the frames of processes.
     let report = site.reported();
     drop(actors);
     let voice = class(&report, "up", "voice");

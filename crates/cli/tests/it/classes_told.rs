@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::program::fairlane;
 use crate::site::{Site, interfaces, link, wire};
 
-/// Classes of all kinds, with and without a bound, a ceiling and a rate of their own.
+/// Classes of all kinds, with and without a bound, a ceiling and a configured rate.
 const LINK: &str = r#"
 [[link]]
 name = "up"
@@ -64,7 +64,7 @@ fn json(arguments: &[&str]) -> Value {
 fn terms(site: &str) -> Told {
     let mut terms = classes(&json(&["check", "--json", site])["links"][0]);
     for class in terms.values_mut() {
-        // Only `check` knows the daemon's part of it.
+        // Only `check` includes the daemon's part.
         class.remove("port_to_port_ns");
         let flows = class.remove("flows");
         assert_eq!(flows.as_ref(), class.get("each"), "{class:?}");
@@ -83,7 +83,7 @@ fn agrees(terms: &Told, told: &Told) {
     }
 }
 
-/// The site in a folder, and its file's name.
+/// Writes the site to a folder, and returns its file's name.
 fn site(folder: &tempfile::TempDir) -> String {
     let path = folder.path().join("site.toml");
     std::fs::write(&path, interfaces("packet") + LINK).unwrap();

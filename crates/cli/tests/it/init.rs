@@ -1,4 +1,4 @@
-//! `fairlane init`: a first site file, for the interfaces that there are.
+//! `fairlane init`: a first site file for the machine's interfaces.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,18 +9,18 @@ use fairlane_netlab::{Link, Namespace, or_skip, veth};
 use crate::program::{Finished, fairlane};
 use crate::site::{Site, link, wire};
 
-/// The program in this namespace, where the default route says nothing.
+/// Runs the program in this namespace, without a default route.
 fn in_namespace(namespace: &Namespace, arguments: &[&str]) -> Finished {
     namespace.run(|| fairlane(arguments))
 }
 
-/// A namespace with these interfaces, if there can be one.
+/// Creates a namespace with these interfaces, if possible.
 fn with_interfaces(test: &str, names: &[&str]) -> Option<(Namespace, Vec<Link>)> {
     let made = Namespace::new().and_then(|namespace| {
         let mut links = Vec::new();
         for pair in names.chunks(2) {
             let (near, far) = (pair[0], pair.get(1));
-            // The other end of an odd one is elsewhere.
+            // The peer of an unpaired interface is in another namespace.
             let elsewhere = Namespace::new()?;
             let other = far.map_or((&elsewhere, "far"), |far| (&namespace, *far));
             links.extend(<[Link; 2]>::from(veth((&namespace, near), other, 1_500)?));
@@ -197,7 +197,7 @@ fn a_site_runs_by_its_first_file() {
     assert!(made.status.success(), "{made:?}");
     let socket = path(folder.path(), "ctl.sock");
     let text = fs::read_to_string(&file).unwrap();
-    // One for this test alone.
+    // A socket for this test alone.
     let text = text.replace("/run/fairlane.sock", &socket);
     let site = Site::start(&wire, &text);
     let report = site.stop();

@@ -1,4 +1,4 @@
-//! The program as a user starts it, in one binary: tests that wait need not wait for one another.
+//! Tests of the program as a user starts it, in one binary, so that tests that wait run in parallel.
 
 mod attach;
 mod bench;

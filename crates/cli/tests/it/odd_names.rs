@@ -9,11 +9,11 @@ use crate::program::{Finished, fairlane};
 use crate::site::{Site, up, wire};
 use crate::site_control::until_it_tells;
 
-/// Letters that are turned around, and one that is not seen.
+/// A right-to-left override and an invisible character.
 const NAME: &str = "a\u{202e}\u{200b}pwned";
-/// The same as a site file has it.
+/// The same in a site file.
 const WRITTEN: &str = r#""a\u202e\u200bpwned""#;
-/// A title for the window, and a line that the program did not write.
+/// A window title, and a forged line of output.
 const CONTROLS: [&str; 4] = [
     r#""a\u001b]0;pwned\u0007""#,
     r#""a\u009b2J""#,
@@ -72,7 +72,7 @@ fn no_command_says_to_the_terminal_what_a_name_says() {
         );
         harmless(&refused.stderr);
     }
-    // A mistake in a class names it.
+    // The error names the class.
     fs::write(file, config(socket).replace("8mbit", "1kbit")).unwrap();
     let refused = fairlane(&["check", file]);
     assert!(refused.stderr.contains("pwned"), "{refused:?}");

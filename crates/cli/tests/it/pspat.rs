@@ -31,7 +31,7 @@ fn measured(arguments: &[&str]) -> Value {
     })
 }
 
-/// The sentence of a refusal.
+/// Returns the error message of a rejected command.
 #[track_caller]
 fn refusal(arguments: &[&str]) -> String {
     let refused = bench(arguments);
@@ -64,7 +64,7 @@ fn every_mode_tells_decisions_and_shares() {
         let product = a_second * seconds.as_f64().unwrap();
         assert!((product / decisions.as_f64().unwrap() - 1.0).abs() < 1e-6);
         assert!(figures["max_share_error"].as_f64().unwrap() >= 0.0);
-        // Only an arbiter looks into mailboxes, only dispatchers pass.
+        // Only an arbiter scans mailboxes, and only dispatchers make passes.
         let limit = (mode == "pspat").then_some(6);
         assert_eq!(figures["scan_limit"], Value::from(limit), "{mode} {way}");
         assert_eq!(
@@ -121,7 +121,7 @@ fn with_fewer_mailboxes_a_step_a_packet_is_seen_later() {
         assert_eq!(figures["scan_limit"].to_string(), limit);
         figures["delta_a_ns"]["mean"].as_u64()
     };
-    // A round of all takes 32 steps, or one.
+    // A scan of all mailboxes takes 32 steps, or one.
     in_time(|seconds| (mean(seconds, "1")? > mean(seconds, "32")?).then_some(()));
 }
 
@@ -162,7 +162,7 @@ fn an_arbiter_that_sleeps_is_woken_by_every_push() {
     ]);
     let packets = figures["victim_packets"].as_u64().unwrap();
     assert!(packets > 10, "{figures}");
-    // One that comes late finds it awake for the one before.
+    // A late packet finds the arbiter still awake for the one before.
     let wakeups = figures["wakeups"].as_u64().unwrap();
     assert!((packets / 2..=packets + 5).contains(&wakeups), "{figures}");
     let awake = measured(&["--active", "0", "--victim", "50"]);

@@ -14,7 +14,7 @@ use crate::site::{PATIENCE, up, wire};
 use crate::site_control::{Asked, request};
 use crate::site_reload::numbered;
 
-/// Classes of every kind: one with others below it, one that waits, one of flows, one that comes by itself.
+/// Classes of every kind: a parent, one with a backlog, one of flows, and the implicit one.
 const CLASSES: &str = "
 [[link.class]]
 name = \"office\"
@@ -55,8 +55,8 @@ impl Held {
         }
     }
 
-    /// Status and body of an answer to a method and path, as described; `parts` take the place of what
-    /// varies in it, and `query` follows.
+    /// Returns the status and body of an answer to a method and path of the description; `parts` are its variable
+    /// parts, and `query` follows.
     #[track_caller]
     fn asked(
         &mut self,
@@ -102,7 +102,7 @@ impl Held {
         assert_eq!(told, status, "{operation:?}: {answer:#}");
     }
 
-    /// Asks again until the answer has it.
+    /// Repeats the request until the answer has it.
     #[track_caller]
     fn until(&mut self, path: &str, parts: &[&str], has: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
@@ -157,7 +157,7 @@ impl Held {
         self.stream();
     }
 
-    /// The stream, and its states.
+    /// Reads the stream of states.
     fn stream(&mut self) {
         let client = Client::new(Target::Socket(self.socket.clone())).unwrap();
         let mut state = Value::Null;
@@ -228,7 +228,7 @@ impl Held {
         );
     }
 
-    /// Grants, with what would break them; the first one is there.
+    /// Makes grants, and changes that would break them; the first grant exists.
     fn grant_all(&mut self) {
         const GRANTS: &str = "/v1/links/{link}/grants";
         const GRANT: &str = "/v1/grants/{id}";
@@ -289,7 +289,7 @@ fn all_that_is_answered_is_described_and_all_that_is_described_is_answered() {
     });
     let unmet = held.description.unmet();
     assert!(unmet.is_empty(), "not answered by any: {unmet:#?}");
-    // It has said that the interface went and came.
+    // It has logged the loss and the return of the interface.
     let finished = asked.site.end();
     assert!(finished.status.success(), "{finished:?}");
 }

@@ -1,4 +1,4 @@
-//! `fairlane run`, `check` and `init` on a machine whose kernel passes packets past the site: bridges, routes, and
+//! `fairlane run`, `check` and `init` on a machine whose kernel forwards packets around the site: bridges, routes, and
 //! devices above a port.
 
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::site_control::Asked;
 
 const PORTS: [&str; 2] = ["inside", "outside"];
 
-/// Addresses on both ports, and the setting with which the kernel routes between them.
+/// Addresses on both ports, and the kernel's forwarding setting.
 struct Routing {
     addresses: [&'static str; 2],
     length: u8,
@@ -33,7 +33,7 @@ const ROUTING: [Routing; 2] = [
 ];
 
 impl Routing {
-    /// The middle of a wire, where nothing is routed yet.
+    /// Prepares the middle of a wire, without routing yet.
     fn prepare(&self, wire: &Wire) {
         for (port, address) in PORTS.iter().zip(self.addresses) {
             let disabled = format!("ipv6/conf/{port}/disable_ipv6");
@@ -56,7 +56,7 @@ impl Routing {
     }
 }
 
-/// A file for the middle of a wire, and the program there.
+/// Writes a file for the middle of a wire, and runs the program there.
 fn in_middle(wire: &Wire, arguments: &[&str]) -> Finished {
     wire.middle().run(|| fairlane(arguments))
 }
@@ -68,7 +68,7 @@ fn refused(finished: &Finished, words: &str) {
     assert!(finished.stderr.contains(words), "{finished:?}");
 }
 
-/// `run` refuses the site, with `--fail-open` too, and `check` warns.
+/// Checks that `run` rejects the site, with `--fail-open` too, and that `check` warns.
 #[track_caller]
 fn is_refused(wire: &Wire, words: &str) {
     for backend in ["packet", "xdp"] {
@@ -135,7 +135,7 @@ fn run_refuses_ports_of_one_bridge_and_init_warns() {
     assert!(run.status.success(), "{run:?}");
     let warning = format!("warning: {words}");
     assert_eq!(run.stderr.matches(&warning).count(), 1, "{run:?}");
-    // One that is down passes nothing by itself.
+    // A bridge that is down forwards nothing.
     bridge.down().unwrap();
     let (_folder, file) = crate::check::file(&up("packet", "10mbit"));
     let run = in_middle(&wire, &["run", &file, "--seconds", "0.1"]);
@@ -145,7 +145,7 @@ fn run_refuses_ports_of_one_bridge_and_init_warns() {
     bridge.delete().unwrap();
 }
 
-/// Waits until its state has `count` sentences, and returns them.
+/// Waits until its state has `count` warnings, and returns them.
 #[track_caller]
 fn bypasses(asked: &Asked, count: usize) -> Vec<Value> {
     let begun = Instant::now();
@@ -183,7 +183,7 @@ fn a_bypass_that_begins_and_ends_during_a_run_is_logged_once_and_shown() {
         assert_eq!(bypasses(&asked, 0), [""; 0]);
         assert!(!asked.ctl(&["show"]).success().contains(&words));
     }
-    // It is its index by which an interface is known.
+    // An interface is identified by its index.
     let outside = Link::find(wire.middle(), "outside").unwrap();
     outside.down().unwrap();
     outside.rename("elsewhere").unwrap();

@@ -13,10 +13,10 @@ use fairlane_testkit::long_tests;
 use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size_force};
 use serde_json::Value;
 
-/// Where a flood goes to.
+/// Destination port of a flood.
 const FLOODED: u16 = 4_000;
 
-/// Sends datagrams from these ports in turns, faster than the link, until `stop`.
+/// Sends datagrams from these ports in turn, faster than the link, until `stop`.
 fn flood(from: &Host, to: &Host, ports: &[u16], payload: usize, pps: f64, stop: &AtomicBool) {
     let sockets: Vec<_> = ports.iter().map(|&port| bind(from, port)).collect();
     let began = Instant::now();
@@ -27,7 +27,7 @@ fn flood(from: &Host, to: &Host, ports: &[u16], payload: usize, pps: f64, stop: 
             thread::sleep(Duration::from_millis(1));
             continue;
         }
-        // After a pause of the machine it does not make up for everything.
+        // After a pause of the machine it catches up only in part.
         sent = sent.max(due.saturating_sub(1_000));
         let socket = &sockets[sent as usize % ports.len()];
         let _ = socket.send_to(&vec![0; payload], (to.address(), FLOODED));
@@ -39,7 +39,7 @@ fn flood(from: &Host, to: &Host, ports: &[u16], payload: usize, pps: f64, stop: 
 /// departure, however late they are read.
 type Arrived = [AtomicU64];
 
-/// Runs a site while datagrams from these ports flood it, and does `work` meanwhile.
+/// Runs a site while datagrams from these ports flood it, and runs `work` in the meantime.
 fn flooded<T>(
     wire: &Wire,
     config: &str,
@@ -51,7 +51,7 @@ fn flooded<T>(
     let listener = bind(receiver, FLOODED);
     let look = Duration::from_millis(50);
     listener.set_read_timeout(Some(look)).unwrap();
-    // Half a second of the link.
+    // Half a second at the link's rate.
     set_socket_recv_buffer_size_force(&listener, 1 << 21).unwrap();
     let arrived: Vec<AtomicU64> = ports.iter().map(|_| AtomicU64::new(0)).collect();
     let site = Site::start(wire, config);

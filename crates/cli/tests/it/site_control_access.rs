@@ -18,10 +18,10 @@ use crate::site_control::{Asked, exchanged, write_token};
 
 pub(crate) const TOKEN: &str = "a token that nobody guesses";
 pub(crate) const READ_TOKEN: &str = "a token with which to read";
-/// Of loopback in the middle, which no other test has.
+/// A loopback address in the middle namespace that no other test uses.
 pub(crate) const HTTP: &str = "127.0.0.1:7172";
 
-/// A site that is asked over HTTP, with these files of tokens.
+/// A site with HTTP access and these token files.
 pub(crate) struct Served<'a> {
     wire: &'a Wire,
     pub(crate) asked: Asked,
@@ -46,12 +46,12 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// A connection over HTTP.
+    /// Connects to its HTTP port.
     pub(crate) fn connect(&self) -> TcpStream {
         self.connect_to(HTTP.parse().unwrap())
     }
 
-    /// A connection to another program in the middle.
+    /// Connects to another program in the middle namespace.
     pub(crate) fn connect_to(&self, address: SocketAddr) -> TcpStream {
         let connect = || TcpStream::connect(address).unwrap();
         self.wire.middle().run(connect)
@@ -61,7 +61,7 @@ impl<'a> Served<'a> {
         self.folder.path().join(key)
     }
 
-    /// The answer to a request with this token; a change of the rate, where it is a PATCH.
+    /// Returns the answer to a request with this token; a PATCH changes the rate.
     fn answer(&self, method: &str, path: &str, token: Option<&str>) -> String {
         let token = token.map_or(String::new(), |token| {
             format!("Authorization: Bearer {token}\r\n")
@@ -85,7 +85,7 @@ impl<'a> Served<'a> {
         answer
     }
 
-    /// `fairlane ctl` over HTTP with a file of a token.
+    /// Runs `fairlane ctl` over HTTP with a token file.
     fn ctl(&self, token: &Path, arguments: &[&str]) -> Finished {
         let over = ["ctl", "--http", HTTP, "--token", token.to_str().unwrap()];
         let middle = self.wire.middle();
@@ -159,7 +159,7 @@ fn with_a_read_token_alone_nobody_changes_anything_over_http() {
     let site = Served::start(&wire, &[("read-token", READ_TOKEN)]);
     site.is_answered("GET", "/v1/state", None, 401);
     site.is_answered("GET", "/v1/state", Some(READ_TOKEN), 200);
-    // A probe has no token.
+    // A health probe needs no token.
     site.is_answered("GET", "/healthz", None, 200);
     site.is_answered("POST", "/healthz", Some(READ_TOKEN), 403);
     for token in [None, Some(READ_TOKEN)] {
@@ -185,7 +185,7 @@ fn is_answered_for_another(program: &Path, socket: &Path, group: u32) -> bool {
     let begun = Instant::now();
     let output = loop {
         match command.output() {
-            // A process that another test is just starting still has the copy open for writing.
+            // Another test that is starting a process may still have the copy open for writing.
             Err(error)
                 if error.kind() == ErrorKind::ExecutableFileBusy && begun.elapsed() < PATIENCE =>
             {

@@ -46,7 +46,7 @@ impl SmallDisk {
         self.0.path().join(name)
     }
 
-    /// Until nothing more can be written.
+    /// Fills it until no byte can be written.
     fn fill(&self) {
         let mut file = File::create(self.path("filler")).unwrap();
         while file.write_all(&[0; 1_024]).is_ok() {}
@@ -77,7 +77,7 @@ fn a_file_that_cannot_be_saved_for_want_of_room_is_as_it_was() {
         + &format!("[control]\nsocket = \"{}\"\n", socket.display());
     let file = disk.path("site.toml");
     fs::write(&file, &written).unwrap();
-    // As much as a log of some lines.
+    // The size of a log of some lines.
     let log = File::create(disk.path("log")).unwrap();
     let mut site = wire.middle().run(|| {
         let mut run = program::command();
@@ -153,14 +153,14 @@ fn thousands_who_connect_and_say_little_take_bounded_memory_and_stop_nobody() {
                 if let Some(stream) = connects(&asked.socket()) {
                     break stream;
                 }
-                // All places are taken, and those before them: others come in their place.
+                // All connections are in use, and so are those before them: new ones replace old ones.
                 refused += 1;
                 most_memory = most_memory.max(asked.site.memory());
                 open.clear();
                 assert!(begun.elapsed() < PATIENCE * 3, "nobody can connect");
                 thread::sleep(Duration::from_millis(1));
             };
-            // Half of a head: the rest never comes.
+            // Half of a header: the rest is never sent.
             let _ = stream.write_all(b"GET /v1/state HTTP/1.1\r\nHost: x\r\nX-Slow: ");
             open.push(stream);
         }
@@ -178,7 +178,7 @@ fn thousands_who_connect_and_say_little_take_bounded_memory_and_stop_nobody() {
         "{} of {sent}",
         numbers.len()
     );
-    // All places are free again.
+    // All connections are available again.
     assert_eq!(asked.json(&["set", "voice", "rate=7mbit"])["applied"], true);
     asked.site.stop();
 }
@@ -193,7 +193,7 @@ fn slow_reader(socket: &Path) -> UnixStream {
     stream
 }
 
-/// Whether the rest of it is all of a state.
+/// Returns whether the rest of the stream completes a state.
 fn is_whole(stream: UnixStream) -> bool {
     let answer = exchanged(stream, "");
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
@@ -214,7 +214,7 @@ fn who_reads_a_large_state_slowly_takes_bounded_memory_and_keeps_nobody_from_it(
     let (mut readers, mut most_memory) = (VecDeque::new(), 0);
     for number in 0..count {
         readers.push_back(slow_reader(&socket));
-        // There is another state soon.
+        // The state changes soon.
         let path = format!("/v1/links/up/classes/c{number}");
         let body = r#"{"ceil": "5mbit"}"#;
         let changed = request(&socket, ("PATCH", &path), "", body);
@@ -262,7 +262,7 @@ fn a_dry_run_takes_memory_for_the_text_and_not_for_the_queues() {
     site.stop();
 }
 
-/// Requests that are none.
+/// Returns invalid requests.
 fn malformed() -> Vec<(&'static str, Vec<u8>)> {
     let long = |head: &str, bytes: usize, end: &str| {
         [head.as_bytes(), &vec![b'a'; bytes], end.as_bytes()].concat()

@@ -56,7 +56,7 @@ fn told(asked: &Asked, arguments: &[&str], expected: &[&str]) -> Value {
     }
 }
 
-/// Does `work` while each of three hosts sends at a rate of its own.
+/// Runs `work` while each of three hosts sends at its own rate.
 fn three(wire: &Wire, work: impl FnOnce()) {
     let _listening = bind(wire.receiver(), 1_002);
     let to = format!("{}:1002", wire.receiver().address());
@@ -79,20 +79,20 @@ fn told_together(wire: &Wire, asked: &Asked) -> (Value, String) {
     let _listening = bind(wire.receiver(), 1_002);
     let to = (wire.receiver().address(), 1_002);
     let sockets = [0, 1, 2].map(|number| bind(wire.sender(number), 0));
-    // From then on it is counted.
+    // Counting starts with the first request.
     asked.json(&["flows"]);
     let begun = Instant::now();
     loop {
         for (socket, packets) in sockets.iter().zip(PACKETS) {
             for number in 0..packets {
                 socket.send_to(&[7; 500], to).unwrap();
-                // An interface has room for some hundred frames.
+                // An interface has space for some hundred frames.
                 if number % 50 == 49 {
                     thread::sleep(Duration::from_millis(1));
                 }
             }
         }
-        // Two walks or more, of which one saw the burst whole unless it began meanwhile.
+        // Two or more walks, of which one includes the whole burst unless it started during the burst.
         let sent = Instant::now();
         while sent.elapsed() < Duration::from_secs(3) {
             let told = asked.json(&["flows", "everybody", "--top", "3"]);
@@ -156,7 +156,7 @@ fn no_flow_has_the_name_of_another_whatever_tells_them_apart() {
     let top = ["flows", "up/everybody", "--top", "1"];
     three(&wire, || {
         told(&asked, &top, &["10.0.0.1"]);
-        // All three send to one.
+        // All three send to one host.
         asked.json(&["set", "everybody", "per=destination-ip"]);
         let to_one = told(&asked, &top, &["10.0.0.254"]);
         let sources = |name: &String| HOSTS.contains(&&**name);
@@ -237,7 +237,7 @@ fn a_flood_of_flows_is_walked_over_in_bounded_memory_and_nothing_guaranteed_is_l
         (class["sent_packets"].as_u64().unwrap(), asked.site.memory())
     });
     assert!(flows > 20_000, "{flows} frames of the flood came");
-    // A flow takes up to 100 bytes, its class's table grows ahead of it.
+    // A flow takes up to 100 bytes; its class's table grows ahead of it.
     assert!(memory < before + (64 << 20), "{before} to {memory}");
     let report = asked.site.stop();
     let voice = class(&report, "up", "voice");
@@ -252,7 +252,7 @@ fn a_flood_of_flows_is_walked_over_in_bounded_memory_and_nothing_guaranteed_is_l
         missing <= lost && numbers.is_sorted(),
         "{missing} of {sent}, {lost} lost"
     );
-    // Of all flows together it would take several times as long.
+    // A walk over all flows at once would take several times as long.
     for step in report["longest_steps"].as_array().unwrap() {
         assert!(step["cpu_us"].as_f64().unwrap() < 10_000.0, "{step}");
     }

@@ -268,7 +268,8 @@ fn a_grant_ends_when_its_time_is_over_unless_it_is_renewed() {
     };
     let asked = Asked::start(&wire, "packet", "");
     let lasts = granted(&asked, 3_600, 1_002);
-    // Where it ends before it is renewed, as other programs had the processors, once more with more time.
+    // Tried again with a longer lifetime if the grant expires before its renewal, because other programs had the
+    // processors.
     let renewal = |seconds| {
         let id = granted(&asked, seconds, 1_003);
         let renewed = asked.ctl(&["renew", &id.to_string(), "--for", "30min", "--json"]);
@@ -283,7 +284,7 @@ fn a_grant_ends_when_its_time_is_over_unless_it_is_renewed() {
     };
     let (seconds, renewed, told) = [3, 20, 90].into_iter().find_map(renewal).unwrap();
     assert!(told["expires_in_s"].as_f64() > Some(600.0), "{told}");
-    // One that would have ended after it.
+    // A grant that would expire after it.
     let begun = Instant::now();
     let ends = granted(&asked, seconds, 1_004);
     let ids = || -> Vec<Value> { asked.grants().iter().map(|one| one["id"].clone()).collect() };
@@ -297,7 +298,7 @@ fn a_grant_ends_when_its_time_is_over_unless_it_is_renewed() {
     asked.wait_for("the class goes", |classes| {
         !has(classes, &ends) && has(classes, &lasts) && has(classes, &renewed)
     });
-    // One that is made shorter ends sooner.
+    // A shorter lifetime ends earlier.
     asked.json(&["renew", &lasts, "--for", "1s"]);
     asked.wait_for("it is made shorter", |classes| !has(classes, &lasts));
     let number = lasts.trim_start_matches("grant-");
@@ -443,7 +444,7 @@ fn many_at_once_are_never_granted_more_than_there_is() {
                 })
             })
             .collect();
-        // Others change the site meanwhile.
+        // Other clients change the site in the meantime.
         for round in 0..8 {
             asked.json(&["set", "web", &format!("weight={}", 1 + round % 2)]);
         }

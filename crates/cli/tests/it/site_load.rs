@@ -19,13 +19,13 @@ use crate::site::{PATIENCE, Site, class, link, up, wire};
 use crate::site_early::Host;
 use crate::site_reload::{Ends, heard_at, numbered, numbered_at};
 
-/// Memory that a daemon of 10,000 classes may have, the rings of its interfaces included.
+/// Memory limit of a daemon with 10,000 classes, including the rings of its interfaces.
 const MEMORY_MB: u64 = 100;
 /// The limit while a thousand of them are changed at once: a busy machine frees the old state late.
 const CHANGING_MB: u64 = 115;
 /// Time after a change by which free memory has been returned to the system.
 const GIVEN_BACK: Duration = Duration::from_secs(16);
-/// For so long memory is watched, at such intervals.
+/// Duration of memory sampling, and its interval.
 const WATCHED: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -34,7 +34,7 @@ pub(crate) fn config(classes: usize, socket: &Path) -> String {
     grouped(0, classes, None, socket)
 }
 
-/// The same with other weights each time.
+/// The same with other weights in each round.
 fn config_of_round(round: usize, classes: usize, socket: &Path) -> String {
     grouped(round, classes, None, socket)
 }
@@ -72,7 +72,7 @@ fn grouped(round: usize, classes: usize, group: Option<usize>, socket: &Path) ->
     text
 }
 
-/// Two classes more, one below the other.
+/// Two more classes, one below the other.
 const ABOVE: &str =
     "[[link.class]]\nname = \"above\"\n[[link.class]]\nname = \"below\"\nparent = \"above\"\n";
 
@@ -109,7 +109,7 @@ fn asked(socket: &Path, method: &str, path: &str, body: &str) -> Value {
     serde_json::from_str(&answered(socket, method, path, body)).unwrap()
 }
 
-/// The same, unread.
+/// Returns the answer as text.
 fn answered(socket: &Path, method: &str, path: &str, body: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     let head = format!(
@@ -140,7 +140,7 @@ pub(crate) fn longest_steps(report: &Value) -> String {
     told
 }
 
-/// No step took the forwarding thread longer, in an optimised build, not counting when it had no processor.
+/// Checks the CPU time of the forwarding thread's longest pauses, in an optimised build.
 pub(crate) fn steps_within(report: &Value, most_us: f64) {
     for step in report["longest_steps"].as_array().unwrap() {
         let cpu = step["cpu_us"].as_f64().unwrap();
@@ -148,7 +148,7 @@ pub(crate) fn steps_within(report: &Value, most_us: f64) {
     }
 }
 
-/// Megabytes of memory that a process has, of 10^6 bytes each.
+/// Returns the resident memory of a process in megabytes of 10^6 bytes.
 pub(crate) fn resident_mb(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -191,7 +191,7 @@ fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     let Some(wire) = wire("thousands of changes", 1) else {
         return;
     };
-    // A quarter of what one core forwards, so that there is time for all others.
+    // A quarter of the capacity of a core, which leaves time for the other threads.
     let (classes, together, rounds, pps) = match long_tests() && !cfg!(debug_assertions) {
         true => (10_000, 1_000, 20, 20_000.0),
         false => (500, 100, 4, 1_000.0),
@@ -217,7 +217,7 @@ fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     let socket = socket.to_str().unwrap();
     let config = fairlane(&["ctl", "--socket", socket, "config"]).success();
     assert_eq!(config.matches("name = \"c").count(), classes);
-    // Those that the last round has brought and moved.
+    // Those that the last round added and moved.
     let last = together / 10;
     assert_eq!(config.matches("name = \"new").count(), last);
     assert_eq!(config.matches("parent = \"above\"").count(), last + 1);
@@ -253,7 +253,7 @@ fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     assert_eq!(report["reloads"], rounds);
     steps_within(&report, 1_000.0);
     assert!(whole < PATIENCE * 10, "{whole:?}");
-    // A program that is not optimised is itself larger, and one that was just changed.
+    // An unoptimised program is larger, and so is one whose configuration was just changed.
     assert!(!watched || resident <= MEMORY_MB, "{resident} MB");
     assert!(!watched || changing <= CHANGING_MB, "{changing} MB");
 }
@@ -298,7 +298,7 @@ fn of_thousands_of_classes_that_all_send_each_takes_little_memory() {
     assert!(!watched || most <= MEMORY_MB, "{most} MB");
 }
 
-/// How long it took until each of some things was done.
+/// Returns the time until each item was done.
 fn times<T>(each: impl IntoIterator<Item = T>, mut done: impl FnMut(T)) -> Vec<Duration> {
     let each = each.into_iter().map(|one| {
         let begun = Instant::now();
@@ -337,7 +337,7 @@ fn changes_one_after_another_cost_what_they_touch() {
         let hosts = (wire.sender(0), wire.receiver());
         let ((whole, took), numbers, sent) = numbered(hosts, 1_001, || {
             let whole = times(0..3, put);
-            // The text is cut into its tables with the first one.
+            // The first change splits the text into its tables.
             change(0);
             (whole, times(0..count, change))
         });
@@ -361,7 +361,7 @@ fn changes_one_after_another_cost_what_they_touch() {
             "{} of {sent}",
             numbers.len()
         );
-        // With the same text there is nothing to be taken over.
+        // A reload of the same text has no effect.
         assert_eq!(report["reloads"], 3 + 1 + count);
         steps_within(&report, 1_000.0);
         assert!(took[0] * 2 < whole[0], "{:?} and {:?}", took[0], whole[0]);
@@ -431,7 +431,7 @@ fn a_file_that_is_read_again_every_second_loses_nothing_and_leaves_no_memory_beh
         }
         memory
     });
-    // It has logged each.
+    // Each is logged.
     let finished = site.end();
     let report: Value = serde_json::from_str(&finished.stdout).unwrap();
     let reloads = report["reloads"].as_u64().unwrap();
@@ -451,7 +451,7 @@ fn a_file_that_is_read_again_every_second_loses_nothing_and_leaves_no_memory_beh
         numbers.len()
     );
     assert_eq!(class(&report, "up", "ours")["sent_packets"], sent);
-    // Those that come while one is read are one.
+    // Signals during a reload cause only one more.
     let least = pressure.least(0.9, 0.1) * rounds as f64;
     assert!(reloads as f64 >= least, "{reloads} of {rounds}");
     // Five samples compared with three: by chance some are higher.

@@ -16,7 +16,7 @@ use crate::site_service::send;
 use fairlane_netlab::{Echo, Link, Wire};
 use tempfile::TempPath;
 
-/// Bytes that a pipe holds.
+/// Capacity of a pipe in bytes.
 const PIPE: usize = 65_536;
 
 /// The longest time from TERM to the end, on a machine without other load: a second, most of it spent waiting for an
@@ -31,11 +31,11 @@ fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// A run whose output is this test's business. Killed when it is dropped before it ended.
+/// A daemon with outputs chosen by a test. Killed if it is dropped before its end.
 struct Daemon {
     child: Child,
     file: TempPath,
-    /// An interface that is not its own.
+    /// An interface that the site does not use.
     other: Link,
 }
 
@@ -59,7 +59,7 @@ impl Daemon {
         daemon
     }
 
-    /// Of a file that may be of any kind; it need not pass anything yet.
+    /// Starts it with a file of any kind, without waiting until frames pass.
     fn read(file: TempPath, wire: &Wire, options: &[&str], stdout: Stdio, stderr: Stdio) -> Daemon {
         let spawn = || {
             program::command()
@@ -86,7 +86,7 @@ impl Daemon {
         program::signal(&self.child, name);
     }
 
-    /// TERM ends it soon; whatever it printed by then.
+    /// Stops it by TERM, checks that it ends soon, and returns its status.
     #[track_caller]
     fn term(self) -> ExitStatus {
         self.term_within(SOON)
@@ -116,7 +116,7 @@ impl Daemon {
         &self.file
     }
 
-    /// Frames pass until it says a line, and for a while at least; the line.
+    /// Waits for a line of its output while frames pass, for at least this time, and returns the line.
     #[track_caller]
     fn passes_until_said(
         &self,
@@ -157,20 +157,20 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Both fail where it has ended already.
+        // Both fail if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A pipe that takes no more.
+/// Returns a full pipe.
 fn full() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = pipe().unwrap();
     writer.write_all(&[b'.'; PIPE]).unwrap();
     (reader, writer)
 }
 
-/// Each line as it is said.
+/// Returns the lines as they are written.
 fn lines_of(said: PipeReader) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
@@ -233,7 +233,7 @@ fn what_is_queued_and_a_full_pipe_hold_up_the_end_for_a_second_together() {
     let (_unheard, stderr) = full();
     let slow = up("packet", "100kbit");
     let daemon = Daemon::start_as(&slow, &wire, &[], stdout.into(), stderr.into());
-    // Eight seconds of it.
+    // A backlog of eight seconds.
     send(&wire, 100, 5_008);
     let told = Instant::now();
     assert!(daemon.term_within(Duration::from_millis(1_250)).success());
@@ -322,7 +322,7 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
         long.set_len(500 << 20).unwrap();
     });
     let long = daemon.passes_until_said(&mut echo, Duration::from_secs(1), &lines);
-    // And as it should be.
+    // The valid file again.
     again(&|| std::fs::write(&file, &config).unwrap());
     let whole = daemon.passes_until_said(&mut echo, Duration::from_millis(500), &lines);
     assert!(daemon.term().success());
@@ -336,7 +336,7 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
         "{long}"
     );
     assert!(whole.contains("reloaded "), "{whole}");
-    // Each line has its time.
+    // Each line has a timestamp.
     for line in [fifo, long, whole] {
         let time = line.strip_prefix("fairlane: ").unwrap();
         let time = time.split(' ').next().unwrap();

@@ -1,4 +1,4 @@
-//! `fairlane run CONFIG` when more comes than it can take in, or it does not run for a while.
+//! `fairlane run CONFIG` under overload, or after a pause.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -9,7 +9,7 @@ use fairlane_io::{Backend, PacketBackend, packet};
 use fairlane_netlab::Wire;
 use serde_json::Value;
 
-/// A class of its own for frames of a protocol for experiments, which are no IP packets.
+/// A separate class for frames of an experimental protocol, which are no IP packets.
 const CLASSES: &str = "\
 [[link.class]]
 name = \"tested\"
@@ -101,7 +101,7 @@ fn what_came_while_it_did_not_run_was_received_or_is_counted_as_lost() {
     send(&mut host, FRAMES);
     site.signal("CONT");
     assert!(wire.is_through(PATIENCE).unwrap());
-    // Of those that come now the program knows that others were lost.
+    // From these on, the program knows that earlier frames were lost.
     send(&mut host, 100);
     assert!(wire.is_through(PATIENCE).unwrap());
     let report = site.reported();

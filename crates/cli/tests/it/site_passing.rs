@@ -153,7 +153,7 @@ default = true
     assert_eq!(link(&report, "up")["algorithm"], "cbq");
 }
 
-/// As hosts come: their frames are neither cut nor summed before they arrive.
+/// With default offload settings: arriving frames are neither segmented nor checksummed.
 #[test]
 fn what_hosts_leave_to_hardware_is_done_before_it_leaves() {
     let made = || {
@@ -170,7 +170,7 @@ fn what_hosts_leave_to_hardware_is_done_before_it_leaves() {
     let Some((middle, hosts)) = or_skip("what hosts leave to hardware", made()) else {
         return;
     };
-    // Of a native AF_XDP socket the kernel itself keeps long frames away.
+    // The kernel itself keeps long frames from a native AF_XDP socket.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("site.toml");
     std::fs::write(&file, [interfaces("xdp"), BOTH_WAYS.into()].concat()).unwrap();
@@ -232,7 +232,7 @@ fn the_egress_of_a_host_is_shaped_through_a_tap_device() {
     let mut buffer = [0; 2_000];
     let mut passed = 0;
     for _ in 0..20 {
-        // The device is there before it is up.
+        // The device exists before it is up.
         while let Err(error) = ours.send_to(&[1; 500], "10.0.0.2:9") {
             assert!(begun.elapsed() < PATIENCE, "{error}");
             thread::sleep(Duration::from_millis(5));

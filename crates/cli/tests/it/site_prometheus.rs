@@ -28,7 +28,7 @@ name = \"web\"
 default = true
 ";
 
-/// Whether this machine has a program.
+/// Returns whether a program is installed.
 fn has(program: &str, test: &str) -> bool {
     let version = Command::new(program).arg("--version").output();
     if let Err(error) = &version {
@@ -37,7 +37,7 @@ fn has(program: &str, test: &str) -> bool {
     version.is_ok()
 }
 
-/// The JSON that comes back for a path, if anything does.
+/// Returns the JSON answer for a path, if there is one.
 fn answered(address: &str, path: &str) -> Option<Value> {
     let mut stream = TcpStream::connect(address.parse::<SocketAddr>().unwrap()).ok()?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
@@ -142,7 +142,7 @@ fn scraped(test: &str, targets: &[&str], more: &[&str], asked: &[&str]) -> Optio
         loop {
             let answer = query(what);
             let result = answer.as_ref().map(|answer| &answer["data"]["result"]);
-            // A sum has no instance; else each of them is there.
+            // A sum has no instance label; otherwise every instance must be present.
             let found = result.filter(|all| {
                 let all = all.as_array().map(Vec::as_slice).unwrap_or_default();
                 !all.is_empty() && [0, targets.len()].contains(&instances(all))
@@ -170,7 +170,7 @@ fn scraped(test: &str, targets: &[&str], more: &[&str], asked: &[&str]) -> Optio
     Some(told)
 }
 
-/// How many instances these series are of.
+/// Returns the number of instances of these series.
 fn instances(series: &[Value]) -> usize {
     let instances = series
         .iter()
@@ -178,7 +178,7 @@ fn instances(series: &[Value]) -> usize {
     instances.collect::<BTreeSet<_>>().len()
 }
 
-/// A text as a value in an address.
+/// Encodes a text as a value in a URL.
 fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -15,7 +15,7 @@ const PREFIX: &str = "/fairlane";
 /// The host that a browser asks for.
 const PUBLIC: &str = "gateway.example.org";
 
-/// Passes one request on, without the prefix, with the upstream's host and token, and the answer back as it arrives.
+/// Forwards one request, without the prefix, with the upstream's host and token, and returns the answer as it arrives.
 fn pass(mut client: TcpStream, mut upstream: TcpStream) -> Option<()> {
     let mut reader = BufReader::new(client.try_clone().ok()?);
     let (mut head, mut length) = (String::new(), 0);
@@ -56,7 +56,7 @@ fn pass(mut client: TcpStream, mut upstream: TcpStream) -> Option<()> {
     }
 }
 
-/// Starts the proxy in the network namespace of the calling thread. A connection that says nothing ends it.
+/// Starts the proxy in the network namespace of the calling thread. An empty connection stops it.
 fn start_proxy() -> (SocketAddr, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -72,7 +72,8 @@ fn start_proxy() -> (SocketAddr, thread::JoinHandle<()>) {
     (address, running)
 }
 
-/// Asks the proxy as a browser does, for a path below the prefix. No answer redirects: the site does not know its prefix.
+/// Sends a request to the proxy as a browser does, for a path below the prefix. No answer redirects: the site does not
+/// know its prefix.
 fn ask(proxy: SocketAddr, served: &Served, method: &str, path: &str, body: &str) -> Answered {
     let head = format!("Host: {PUBLIC}\r\n");
     let path = format!("{PREFIX}{path}");
@@ -85,7 +86,7 @@ fn ask(proxy: SocketAddr, served: &Served, method: &str, path: &str, body: &str)
     answered
 }
 
-/// The relative addresses of a page or a script, next to it.
+/// Returns the relative addresses in a page or a script.
 fn links(text: &str) -> Vec<String> {
     let marks = ["href=\"", "src=\"", "from \"./"];
     let found = marks.iter().flat_map(|mark| text.split(mark).skip(1));
@@ -114,7 +115,7 @@ fn the_page_and_the_interface_work_below_the_path_of_a_reverse_proxy() {
         let file = get(&format!("/{link}"));
         assert_eq!(file.status, 200, "{link}");
         if link.ends_with(".js") && !link.contains('/') {
-            // Addresses of the interface are relative as well.
+            // Addresses of the API are relative as well.
             let is_absolute = ["\"/v1", "'/v1", "`/v1"].map(|it| file.body.contains(it));
             assert_eq!(is_absolute, [false; 3], "{link}");
             links_left.extend(links(&file.body));
@@ -138,7 +139,7 @@ fn the_page_and_the_interface_work_below_the_path_of_a_reverse_proxy() {
     assert_eq!(changed.status, 200, "{}", changed.body);
     let config = get("/v1/config").body;
     assert!(config.contains("rate = \"9mbit\""), "{config}");
-    // Other paths redirect nowhere either.
+    // Other paths do not redirect either.
     for path in [
         "",
         "/v1",
@@ -154,7 +155,7 @@ fn the_page_and_the_interface_work_below_the_path_of_a_reverse_proxy() {
     assert_eq!(unknown.status, 404);
     assert!(serde_json::from_str::<Value>(&unknown.body).is_ok());
 
-    // The stream arrives state by state.
+    // The stream arrives one state at a time.
     let mut stream = served.connect_to(proxy);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = format!("GET {PREFIX}/v1/events HTTP/1.1\r\nHost: {PUBLIC}\r\n\r\n");
@@ -168,7 +169,7 @@ fn the_page_and_the_interface_work_below_the_path_of_a_reverse_proxy() {
     assert_eq!(states.take(2).count(), 2);
     drop(stream);
 
-    // A proxy that passes the public name on is refused.
+    // A proxy that forwards the public host name is rejected.
     let head = format!("Host: {PUBLIC}\r\n");
     let direct = request_over(served.connect(), ("GET", "/v1/state"), &head, "");
     assert_eq!(direct.status, 403);

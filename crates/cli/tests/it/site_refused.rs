@@ -15,7 +15,7 @@ use crate::site::{PATIENCE, wire};
 use crate::site_control::{Answered, exchanged, request, request_over};
 use crate::site_control_access::{HTTP, READ_TOKEN, Served, TOKEN};
 
-/// A method and a path, as described.
+/// A method and a path, in the description's form.
 type Operation<'a> = (&'a str, &'a str);
 
 const LINK: &str = "/v1/links/{link}";
@@ -25,10 +25,10 @@ const FILTERS: &str = "/v1/links/{link}/filters";
 const GRANTS: &str = "/v1/links/{link}/grants";
 const DETACH: &str = "/v1/interfaces/{interface}/detach";
 const ATTACH: &str = "/v1/interfaces/{interface}/attach";
-/// Bytes that the body of a change may have.
+/// Limit on the body of a change in bytes.
 const MOST: usize = 1 << 20;
 
-/// A site, and the description of how it refuses.
+/// A site, and the description of its refusals.
 struct Refusing<'a> {
     served: Served<'a>,
     description: Description,
@@ -55,7 +55,7 @@ impl<'a> Refusing<'a> {
         request(&socket, (method, &filled(path, names)), head, body)
     }
 
-    /// The sentence of an answer, which has this status and is as described.
+    /// Checks the status of an answer against the description, and returns its sentence.
     #[track_caller]
     fn held(&mut self, operation: Operation<'_>, status: u16, answer: &Answered) -> String {
         assert_eq!(answer.status, status, "{operation:?}: {}", answer.body);
@@ -82,7 +82,7 @@ impl<'a> Refusing<'a> {
             let elsewhere = over(&self.served, "Host: rebound.example\r\n");
             let sentence = self.held(operation, 403, &elsewhere);
             assert!(sentence.contains("Host"), "{sentence}");
-            // The page needs none, nor does a probe.
+            // The page and the health probe need no token.
             if ["/", "/healthz"].contains(&&*path) {
                 continue;
             }
@@ -106,7 +106,7 @@ impl<'a> Refusing<'a> {
         }
     }
 
-    /// Each change but for those that have a file's length: a byte too long.
+    /// Sends each change, except those with the length of a file, with one byte too many.
     fn no_body_is_too_long(&mut self) {
         let long = " ".repeat(MOST + 1);
         for (method, path) in self.changes() {
@@ -125,7 +125,7 @@ impl<'a> Refusing<'a> {
         all
     }
 
-    /// Each change with half of its body.
+    /// Starts each change with half of its body.
     fn begin(&self) -> Vec<((String, String), UnixStream)> {
         let begin = |(method, path): (String, String)| {
             let asked = filled(&path, &["0", "0"]);
@@ -140,7 +140,7 @@ impl<'a> Refusing<'a> {
         self.changes().into_iter().map(begin).collect()
     }
 
-    /// The other half has not come in time.
+    /// The other half does not arrive in time.
     fn none_is_waited_for(&mut self, begun: Vec<((String, String), UnixStream)>) {
         for ((method, path), stream) in begun {
             let answer = Answered::of(&exchanged(stream, ""));
@@ -149,7 +149,7 @@ impl<'a> Refusing<'a> {
         }
     }
 
-    /// More streams than there are places.
+    /// Opens more streams than are allowed.
     fn no_stream_has_a_place_that_is_taken(&mut self) {
         let head = format!("Host: {HTTP}\r\nAuthorization: Bearer {READ_TOKEN}\r\n");
         let events = ("GET", "/v1/events");
@@ -171,7 +171,7 @@ impl<'a> Refusing<'a> {
         assert_eq!(sentence, format!("{} streams are open already", open.len()));
     }
 
-    /// Of every other status one.
+    /// Causes each of the other statuses once.
     fn nothing_else_is_undescribed(&mut self) {
         let more = r#"{"name": "more", "rate": "19mbit"}"#;
         for (operation, names, head, body, status) in [
@@ -221,7 +221,7 @@ fn what_is_refused_is_refused_as_it_is_described() {
     asked.site.stop();
 }
 
-/// An operation with names and a body, and the status and words with which it is refused.
+/// An operation with names and a body, and the status and words of its refusal.
 type Bad = (
     Operation<'static>,
     &'static [&'static str],
@@ -230,7 +230,7 @@ type Bad = (
     &'static [&'static str],
 );
 
-/// Of a site with the class 'voice' (port 1001, 2 Mbit/s of 20) and a grant of 6 Mbit/s, all that is bad.
+/// Invalid requests to a site with the class 'voice' (port 1001, 2 Mbit/s of 20) and a grant of 6 Mbit/s.
 const BAD: [Bad; 10] = [
     (
         ("GET", CLASS),
@@ -317,7 +317,7 @@ fn bad_input_has_its_status_and_a_sentence_and_nothing_is_half_done() {
         assert!(has, "{operation:?} {body}: {words:?} in {sentence}");
         assert_eq!(state(&site), before, "{operation:?} {body}");
     }
-    // An interface that another one holds.
+    // An interface in use by another process.
     let outside = ["outside"];
     let detached = site.answer(("POST", DETACH), &outside, "", "");
     assert_eq!(detached.status, 200, "{}", detached.body);

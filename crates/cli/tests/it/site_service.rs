@@ -1,4 +1,4 @@
-//! `fairlane run CONFIG` as a service: what its manager hears of it, and how it ends.
+//! `fairlane run CONFIG` as a service: its messages to the service manager, and its shutdown.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::program::{self, PROGRAM, fairlane};
 use crate::site::{BACKENDS, PATIENCE, Site, bind, link, up, wire};
 
-/// A run whose manager is this test. Killed when it is dropped before it ended.
+/// A daemon with this test as its service manager. Killed if it is dropped before its end.
 struct Managed {
     child: Child,
     hears: UnixDatagram,
@@ -31,7 +31,7 @@ impl Managed {
         Managed::start_telling(wire, config, options, environment, None)
     }
 
-    /// The same, where a variable of the environment may say what standard error is, as systemd does.
+    /// Starts it with environment variables that may describe standard error, as systemd does.
     fn start_telling(
         wire: &Wire,
         config: &str,
@@ -79,7 +79,7 @@ impl Managed {
     /// Returns the kernel's information about each of its threads.
     fn threads(&self) -> Vec<Thread> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        // One that has ended meanwhile is of no interest.
+        // Threads that have ended in the meantime are skipped.
         tasks
             .filter_map(|task| Thread::read(&task.ok()?.path()))
             .collect()
@@ -97,7 +97,7 @@ impl Managed {
         Some(String::from_utf8(buffer[..bytes].to_vec()).unwrap())
     }
 
-    /// The next word that is not about being alive.
+    /// Returns the next message other than a watchdog notification.
     #[track_caller]
     fn word(&self) -> String {
         loop {
@@ -129,7 +129,7 @@ impl Managed {
 
 impl Drop for Managed {
     fn drop(&mut self) {
-        // Both fail where it has ended already.
+        // Both fail if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -146,7 +146,7 @@ struct Thread {
 impl Thread {
     fn read(task: &Path) -> Option<Thread> {
         let stat = fs::read_to_string(task.join("stat")).ok()?;
-        // Behind the name, which may have spaces and ends with a bracket.
+        // After the name, which may have spaces and ends with a bracket.
         let fields = stat.rsplit_once(") ")?.1;
         Some(Thread {
             name: fs::read_to_string(task.join("comm"))
@@ -242,7 +242,7 @@ fn a_manager_hears_of_the_process_that_takes_over_and_not_of_an_end() {
         told.iter().any(|word| word.starts_with("READY=1\n")),
         "{told:?}"
     );
-    // The first one's words are over: the second one lives.
+    // The first daemon's messages have ended, and the second one runs.
     let third = wire.middle().run(take_over);
     let told = [third.word(), third.word()];
     assert!(
@@ -274,7 +274,7 @@ fn a_manager_hears_that_it_lives_while_it_makes_rounds_and_only_then() {
     };
     beats();
     managed.signal("STOP");
-    // Those that were on the way, and then none.
+    // Notifications in flight, and then none.
     while managed.next_within(Duration::from_secs(1)).is_some() {}
     managed.signal("CONT");
     beats();
@@ -344,7 +344,7 @@ fn hear(heard: &UdpSocket, datagrams: usize) {
     }
 }
 
-/// A class whose queue drops no packet as long as it is not full.
+/// A class whose queue drops no packet unless it is full.
 const FIFO: &str = "[[link.class]]\nname = \"all\"\ndefault = true\nqueue = \"tail-drop\"\n";
 
 #[test]
@@ -359,19 +359,19 @@ fn what_is_queued_when_it_is_told_to_stop_is_sent_at_the_pace_of_the_link() {
         let begun = Instant::now();
         send(&wire, 60, 5_005);
         let finished = site.end();
-        // 60 take half a second, from when the first came.
+        // 60 take half a second from the first arrival.
         let took = begun.elapsed();
         assert!(took > Duration::from_millis(450), "{took:?}: {finished:?}");
         let report: Value = serde_json::from_str(&finished.success()).unwrap();
         let up = link(&report, "up");
         assert_eq!(up["queued_packets"], 0, "{backend}: {up:#}");
         assert_eq!(up["received_frames"], up["transmitted"], "{backend}");
-        // All that was taken in arrives.
+        // All received datagrams arrive.
         hear(&heard, 60);
     }
 }
 
-/// Datagrams that are queued for more than a minute on a link of 100kbit.
+/// Datagrams whose transmission takes more than a minute at 100kbit.
 const MANY: usize = 900;
 
 #[test]
@@ -379,7 +379,7 @@ fn it_sends_what_is_queued_for_no_longer_than_it_may_and_tells_what_is_left() {
     let Some(wire) = wire("what is left at the end", 1) else {
         return;
     };
-    // Longer than it sends for where nothing is said.
+    // Longer than the default drain time.
     let config = up("packet", "100kbit") + FIFO;
     let site = Site::start_with(&wire, &config, &["--drain", "1"]);
     send(&wire, MANY, 5_006);
@@ -415,7 +415,7 @@ fn told_twice_it_ends_at_once_and_says_in_words_what_is_left() {
     let told = Instant::now();
     managed.signal("TERM");
     let (status, printed) = managed.finish();
-    // By itself it would end after a minute.
+    // Without another signal it would end after a minute.
     let took = told.elapsed();
     assert!(took < Duration::from_secs(30), "{took:?}");
     assert!(status.success());
@@ -432,7 +432,7 @@ fn bits(capabilities: &[Capability]) -> u64 {
     capabilities.iter().map(|one| 1 << one.index()).sum()
 }
 
-/// With a control socket at a path.
+/// Adds a control socket at a path.
 fn controlled(config: String, socket: &Path) -> String {
     config + &format!("[control]\nsocket = \"{}\"\n", socket.display())
 }
@@ -447,7 +447,7 @@ fn no_thread_of_a_run_has_what_the_run_does_not_need() {
         Capability::CAP_NET_RAW,
         Capability::CAP_BPF,
         Capability::CAP_PERFMON,
-        // Where limits are not for this test's user to raise.
+        // For environments in which this test's user may not raise limits.
         Capability::CAP_SYS_NICE,
         Capability::CAP_IPC_LOCK,
     ]);
@@ -565,8 +565,7 @@ fn what_a_run_may_not_write_without_capabilities_is_said() {
     );
 }
 
-/// Every line that is not about the program's path or the site's name is the same, and systemd takes
-/// both.
+/// All lines other than the program's path and the site's name are the same, and systemd accepts both files.
 #[test]
 fn the_units_are_as_systemd_wants_them() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
@@ -585,14 +584,14 @@ fn the_units_are_as_systemd_wants_them() {
         .unwrap()
         .1;
     let options: Vec<_> = options.lines().next().unwrap().split(' ').collect();
-    // It comes as far as the file, which is not there.
+    // The file does not exist, so the options are valid.
     let refused = fairlane(&[&["run"], &options[..]].concat());
     assert!(
         refused.stderr.contains("/etc/fairlane/site.toml"),
         "{refused:?}"
     );
 
-    // systemd 252 has no notify-reload, and reloads by a command alone.
+    // systemd 252 has no notify-reload, and reloads only by a command.
     let has = |line: &str| one.lines().filter(|other| *other == line).count();
     assert_eq!((has("Type=notify"), one.matches("\nType=").count()), (1, 1));
     assert_eq!(has("ExecReload=/bin/kill -s HUP $MAINPID"), 1);
@@ -616,7 +615,7 @@ fn the_units_are_as_systemd_wants_them() {
     }
 }
 
-/// Refused reloads until a manager has heard of as many.
+/// Causes reloads that are rejected, until the manager has been notified of this number.
 fn refuse(managed: &Managed, times: u32) {
     fs::write(managed.file(), "rate = \n").unwrap();
     for _ in 0..times {
@@ -650,7 +649,7 @@ fn what_is_said_too_often_is_counted_and_not_said() {
     let whole = lines
         .lines()
         .filter(|line| !line.contains("more like this"));
-    // A machine so slow that ten seconds pass says some more.
+    // More may be logged if the machine is so slow that ten seconds pass.
     let whole = whole
         .filter(|line| line.contains("running configuration kept"))
         .count();

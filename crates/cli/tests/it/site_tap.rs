@@ -1,4 +1,4 @@
-//! `fairlane run` with a tap device that has the addresses of the interface outside.
+//! `fairlane run` with a tap device that takes over the addresses of the interface outside.
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
@@ -15,7 +15,7 @@ use crate::program::{Running, fairlane, start};
 use crate::site::{PATIENCE, link};
 use crate::site_control::until_it_tells;
 
-/// Of the host, and of the gateway on its network.
+/// Addresses of the host, and of the gateway on its network.
 const ADDRESSES: [[&str; 2]; 2] = [["192.0.2.7", "192.0.2.1"], ["2001:db8::7", "2001:db8::1"]];
 const LENGTHS: [u8; 2] = [24, 64];
 const PORT: u16 = 4_000;
@@ -27,7 +27,7 @@ struct Host {
     folder: TempDir,
 }
 
-/// The addresses of an interface and its gateways, in order.
+/// The addresses and gateways of an interface, in order.
 type Known = (Vec<(IpAddr, u8)>, Vec<IpAddr>);
 
 impl Host {
@@ -128,7 +128,7 @@ impl Host {
         self.namespace().run(|| keys.map(read))
     }
 
-    /// Datagrams from the host to the gateway and back, by either family.
+    /// Sends datagrams from the host to the gateway and back, over IPv4 and IPv6.
     #[track_caller]
     fn exchange(&self) {
         for [own, other] in ADDRESSES {
@@ -136,7 +136,7 @@ impl Host {
             let bind = |link: &Link, address: &str| {
                 let bind = || UdpSocket::bind((address, PORT));
                 loop {
-                    // An IPv6 address serves once no other host has it.
+                    // An IPv6 address is usable only after duplicate address detection.
                     match link.namespace().run(bind) {
                         Ok(socket) => {
                             let wait = Some(Duration::from_millis(200));

@@ -47,7 +47,7 @@ fn an_unknown_algorithm_is_named_with_those_there_are() {
             "fifo, drr, wfq, wf2q, wf2q+, scfq, qfq, qfq+, s-kps, gfq",
         ],
     );
-    // The environment alone schedules nothing.
+    // The environment alone is no scheduler.
     refuses(&["run", "--alg", "none"], &["--alg", "'none'"]);
     refuses(
         &["bench", "--alg", "hfsc"],
@@ -157,7 +157,7 @@ fn backlogs_that_leave_no_room_are_named_before_anything_is_measured() {
         );
     }
     refuses(&["bench", "--qmin", "31n"], &["--qmin", "--qmax"]);
-    // Wrong for the table's larger flow sets only.
+    // Invalid for the table's larger flow sets only.
     refuses(
         &["bench", "--json", "--qmin", "20n", "--qmax", "1000"],
         &["--qmin", "--qmax 1000"],
@@ -173,7 +173,7 @@ fn backlogs_that_leave_no_room_are_named_before_anything_is_measured() {
 
 #[test]
 fn help_mentions_every_option_and_command() {
-    // Each begins a line of its own.
+    // Each starts a line.
     let explained = |arguments: &[&str], entries: &[&str]| {
         let help = fairlane(arguments).success();
         for entry in entries {

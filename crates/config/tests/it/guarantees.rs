@@ -109,7 +109,7 @@ fn node(
                 writeln!(text, "limit = {{ packets = {packets} }}").unwrap();
             }
         } else if random.one_in(4) {
-            // RED never drops here, but since it may, the parent does not know the head packet.
+            // CoDel never drops here, but since it may, the parent does not know the head packet.
             writeln!(
                 text,
                 "queue = {{ kind = 'codel', interval = '4s', target = '3s' }}"

@@ -1,5 +1,5 @@
-//! Classes with real traffic through `fairlane run CONFIG`: ceilings hold, and a small class of its
-//! own is not delayed beyond what `fairlane check` promises.
+//! Classes with real traffic through `fairlane run CONFIG`: ceilings hold, and a separate small class keeps the delay
+//! bound of `fairlane check`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,8 +57,8 @@ destination-port = {}
         };
         let site = Site::start(&wire, &config);
         for (number, ceiling) in ceilings.into_iter().enumerate() {
-            // More than the ceiling is always wrong. Less is other programs' doing, which had the
-            // daemon's core for longer than the ceiling's burst lasts, or the sender's.
+            // More than the ceiling is always wrong. Less is possible if other programs had the daemon's core for
+            // longer than the ceiling's burst lasts, or the sender's.
             let (all, measured) = if long_tests() { (5, 2_500) } else { (4, 1_500) };
             let pressure = Pressure::begin();
             let before = frames(wire.receiver());
@@ -85,7 +85,7 @@ destination-port = {}
         let report = site.stop();
         for number in 0..ceilings.len() {
             let class = site::class(&report, "up", &format!("class-{number}"));
-            // It was its ceiling that held it, and not something else.
+            // The ceiling limited it, and nothing else.
             assert!(class["throttled"].as_u64() > Some(100), "{class:#}");
         }
     }
@@ -103,7 +103,7 @@ fn frames(host: &Host) -> u64 {
 #[derive(Debug)]
 struct Came {
     mbit: f64,
-    /// How long that took: the time began, and was over, while the count was taken.
+    /// The time between the two counts: at least, and at most, since reading a count takes time.
     at_least: Duration,
     at_most: Duration,
 }
@@ -124,7 +124,7 @@ fn came_to(host: &Host, time: Duration) -> Came {
     }
 }
 
-/// A link that a bulk flow saturates, with or without a class of its own for pings.
+/// Returns a link that a bulk flow saturates, with or without a separate class for pings.
 fn beside_bulk(backend: &str, own_class: bool) -> String {
     let filter = match own_class {
         true => "\n[[link.filter]]\nclass = \"ping\"\nprotocol = \"udp\"\n",
@@ -150,7 +150,7 @@ queue = "tail-drop"
     [&interfaces(backend), link, filter].concat()
 }
 
-/// The longest that a packet of the class `name` waits, as `fairlane check` says.
+/// Returns the delay bound of the class `name` from `fairlane check`.
 fn bound(config: &str, name: &str) -> Duration {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("site.toml");
@@ -162,8 +162,7 @@ fn bound(config: &str, name: &str) -> Duration {
     Duration::from_nanos(class["delay_ns"].as_u64().unwrap())
 }
 
-/// Round trips of small datagrams, one every few milliseconds, in order of their length. Those
-/// that are lost are not among them.
+/// Returns the round-trip times of small datagrams, one every few milliseconds, sorted. Lost ones are left out.
 fn pings(wire: &Wire, count: usize) -> Vec<Duration> {
     let mut echo = Echo::between(wire.sender(1), wire.receiver(), 9_000).unwrap();
     let mut ping = || {
@@ -175,7 +174,7 @@ fn pings(wire: &Wire, count: usize) -> Vec<Duration> {
     trips
 }
 
-/// The round trip that 95% are below: what remains is a busy machine's.
+/// Returns the 95th percentile of round-trip times: longer ones come from a busy machine.
 fn most(trips: &[Duration]) -> Duration {
     trips[trips.len() * 95 / 100]
 }
@@ -209,7 +208,7 @@ fn a_ping_in_a_class_of_its_own_stays_within_its_bound_on_a_saturated_link() {
             (&0.into(), &0.into()),
             "{ping:#}"
         );
-        // An answer that comes after a second is another program's doing, and not among them.
+        // Answers after more than a second are due to other programs, and not counted.
         assert!(
             idle.len().min(busy.len()) as f64 >= 200.0 * least_pings,
             "{backend}: pings were lost"

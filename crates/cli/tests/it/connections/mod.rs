@@ -1,5 +1,5 @@
-//! TCP connections through the daemon. They take longest of all tests here, which begin in the order of their
-//! names: none of these is to be the last.
+//! TCP connections through the daemon. These tests take longest, and tests start in the order of their names, so none
+//! of these should be the last.
 
 mod classes;
 mod offloads;

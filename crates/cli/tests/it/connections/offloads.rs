@@ -13,10 +13,10 @@ use serde_json::Value;
 const RATE: &str = "38mbit";
 const BPS: f64 = 38e6;
 
-/// How long a flow takes to fill its link.
+/// Time that a flow takes to fill its link.
 const WARM: Duration = Duration::from_secs(1);
 
-/// Bits of payload a second that a link can carry, in frames of full segments.
+/// Returns the payload rate in bit/s that a link can carry in frames of full segments.
 fn most(transfer: &Transfer) -> f64 {
     let segment = f64::from(transfer.segment);
     // Headers of Ethernet and IPv4, and of TCP with timestamps.
@@ -24,12 +24,12 @@ fn most(transfer: &Transfer) -> f64 {
     BPS * segment / frame
 }
 
-/// The part of it that did arrive.
+/// Returns the part of it that arrived.
 fn part(transfer: &Transfer) -> f64 {
     transfer.steady_rate(WARM) / most(transfer)
 }
 
-/// The parts that did arrive while both were there: neither begins when the other one does on a busy machine.
+/// Returns the parts that arrived while both flows ran: on a busy machine, they start at different times.
 fn parts(both: [Transfer; 2]) -> [f64; 2] {
     let spans = both.each_ref().map(|one| {
         let all = &one.windows;
@@ -42,7 +42,7 @@ fn parts(both: [Transfer; 2]) -> [f64; 2] {
     both.map(|one| one.bytes(from, until) * 8.0 / seconds / most(&one))
 }
 
-/// Frames that came uncut, and were dropped, made it less than a hundredth of that.
+/// Checks that fewer than a hundredth of the frames arrived unsegmented and were dropped.
 #[track_caller]
 fn fills_its_link(what: &str, from: &Host, to: &Host) {
     let pressure = Pressure::begin();
@@ -55,7 +55,7 @@ fn fills_its_link(what: &str, from: &Host, to: &Host) {
     );
 }
 
-/// Frames came, and none was dropped for what its sender had left undone.
+/// Checks that frames arrived, and none was dropped for missing segmentation or checksums.
 #[track_caller]
 fn all_was_cut(report: &Value) {
     for interface in report["interfaces"].as_array().unwrap() {
@@ -85,7 +85,7 @@ fn a_connection_between_hosts_as_they_come_fills_its_link() {
     }
 }
 
-/// Two senders meet in the kernel's own bridge before they come.
+/// The traffic of two senders merges in the kernel's own bridge first.
 #[test]
 fn connections_of_classes_between_hosts_as_they_come_have_their_rates() {
     let name = "classes of hosts as they come";

@@ -1,5 +1,5 @@
-//! Queue management of a real TCP flow through `fairlane run CONFIG`: the queue stays near its
-//! target, and marks do what drops do elsewhere.
+//! Queue management of a real TCP flow through `fairlane run CONFIG`: the queue stays near its target, with marks as
+//! with drops.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::site::{BACKENDS, FILLED, Site, class, interfaces, wire};
 use fairlane_netlab::{Flow, Transfer, Wire, iperf_is_installed, or_skip};
 use serde_json::Value;
 
-/// Of the link.
+/// The link's rate.
 const MBIT: f64 = 20.0;
 
-/// A packet of 1538 bytes on the link, in milliseconds.
+/// Transmission time of a packet of 1538 bytes on the link, in milliseconds.
 const PACKET_MS: f64 = 1538.0 * 8.0 / (MBIT * 1e3);
 
-/// A link whose only class has this queue management and room for 400 packets: 246 ms.
+/// A link whose only class has this queue management and a limit of 400 packets: 246 ms.
 fn config(backend: &str, queue: &str) -> String {
     let link = format!(
         r#"
@@ -33,7 +33,7 @@ queue = {queue}
     interfaces(backend) + &link
 }
 
-/// CoDel as RFC 8289 has it, and RED that holds some ten packets.
+/// CoDel with the parameters of RFC 8289, and RED for some ten packets.
 const CODEL: &str = r#"{ kind = "codel", target = "5ms", interval = "100ms" }"#;
 const RED: &str = r#"{ kind = "red", min = 5, max = 15, max-p = 0.1, weight = 6 }"#;
 
@@ -58,7 +58,7 @@ fn median_delay_ms(class: &Value) -> f64 {
     us.unwrap_or_else(|| panic!("no delay in {class:#}")) / 1e3
 }
 
-/// Part of the link that the flow used, frames included.
+/// Returns the part of the link that the flow used, frame overhead included.
 fn used(transfer: &Transfer) -> f64 {
     let payload = transfer.steady_rate(Duration::from_secs(1));
     payload * 1538.0 / f64::from(transfer.segment) / (MBIT * 1e6)
@@ -84,13 +84,13 @@ fn red_and_codel_hold_a_bulk_flows_delay_near_their_targets_and_tail_drop_does_n
         ] {
             let (transfer, class, pressure) = bulk(&wire, &config(backend, queue));
             let delay = median_delay_ms(&class);
-            // Nor does it keep one up; and packets wait for a daemon that waits.
+            // It does not keep the queue filled either; and a delayed daemon delays packets.
             let (least, most) = (pressure.least(1.0, 0.0) * least, pressure.most(most, 60.0));
             assert!(
                 (least..=most).contains(&delay),
                 "{backend}, {name}: {delay} ms beside {tail} without: {class:#}"
             );
-            // A short queue is no art where the link is idle.
+            // A short queue counts only if the link is busy.
             let used = used(&transfer);
             assert!(
                 used > pressure.least(0.9, FILLED),

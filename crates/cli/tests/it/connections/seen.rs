@@ -81,11 +81,11 @@ fn each_host_has_the_round_trips_of_its_own_queue() {
     let mut table = String::new();
     let begun = Instant::now();
     while running.iter_mut().any(|flow| !flow.has_ended()) {
-        // Without a program for each look, which takes long to begin on a busy machine.
+        // An HTTP request, since starting a program for each sample takes long on a busy machine.
         let told = request(&asked.socket(), ("GET", "/v1/flows"), "", "").json();
         for flow in told["flows"].as_array().unwrap() {
             let names = ["10.0.0.1", "10.0.0.2"];
-            // Its name is not known at first.
+            // A flow's name is unknown at first.
             let Some(host) = names.iter().position(|name| flow["flow"] == **name) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! The program as a user starts it: arguments in; status, output and time taken out.
+//! The program as a user starts it, with arguments; tests see its status, its output and its run time.
 
 #![allow(dead_code, reason = "no test file needs all of it")]
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The program of the crate whose tests these are: the daily one or the laboratory's instruments.
+/// The program of the crate under test: the main program, or the laboratory's instruments.
 pub(crate) const PROGRAM: &str = match (
     option_env!("CARGO_BIN_EXE_fairlane"),
     option_env!("CARGO_BIN_EXE_fairlane-instruments"),
@@ -22,7 +22,7 @@ pub(crate) const PROGRAM: &str = match (
     _ => panic!("no program is built for these tests"),
 };
 
-/// A program that still runs after this long hangs, however little of a processor it gets.
+/// Run time after which the program is considered hung, even with little CPU time.
 const HANGS: Duration = Duration::from_secs(300);
 
 /// The part of a time in which some task on this machine waited for a processor, which limits the accuracy of
@@ -34,7 +34,7 @@ pub(crate) struct Pressure {
 }
 
 impl Pressure {
-    /// From now on.
+    /// Starts a measurement.
     pub(crate) fn begin() -> Pressure {
         Pressure {
             began: Instant::now(),
@@ -52,19 +52,19 @@ impl Pressure {
         }
     }
 
-    /// `strict` on a quiet machine, less by the part of the time that others had, down to `floor`.
-    /// It counts three times: sender, daemon and receiver wait one after the other.
+    /// Returns `strict` on an idle machine, reduced by the part of the time that other programs had, down to `floor`.
+    /// The part counts three times: sender, daemon and receiver wait one after another.
     pub(crate) fn least(&self, strict: f64, floor: f64) -> f64 {
         (strict - 3.0 * self.part()).max(floor)
     }
 
-    /// `strict` on a quiet machine, up to `more` beyond it on one that is never quiet.
+    /// Returns `strict` on an idle machine, up to `more` above it on one that is always busy.
     pub(crate) fn most(&self, strict: f64, more: f64) -> f64 {
         strict + self.part() * more
     }
 
-    /// `strict` on a quiet machine, up to four seconds more on one that is never quiet, which may
-    /// have others to run first; and for as long as the kernel itself kept waiting.
+    /// Returns `strict` on an idle machine, and up to four seconds more on one that is always busy; plus the time for
+    /// which the kernel itself delayed tasks.
     pub(crate) fn soon(&self, strict: Duration) -> Duration {
         strict + Duration::from_secs(4).mul_f64(self.part()) + self.stalled()
     }
@@ -74,8 +74,7 @@ impl Pressure {
         stalls::so_far() - self.stalled
     }
 
-    /// Sleeps for `strict` on a quiet machine, and up to four seconds longer on one that has others to run
-    /// first.
+    /// Sleeps for `strict` on an idle machine, and up to four seconds longer on a busy one.
     pub(crate) fn sleep(strict: Duration) {
         let pressure = Pressure::begin();
         while pressure.began.elapsed() < pressure.soon(strict) {
@@ -94,13 +93,13 @@ mod stalls {
 
     /// The time that it takes on an idle machine.
     const USUAL: Duration = Duration::from_millis(50);
-    /// Between two looks.
+    /// The pause between two samples.
     const PAUSE: Duration = Duration::from_millis(100);
 
     struct Watch {
-        /// In all looks that are over.
+        /// The time in all samples that are complete.
         stalled: Duration,
-        /// When the one began that is not.
+        /// The start of the present sample.
         looks: Option<Instant>,
     }
 
@@ -119,7 +118,7 @@ mod stalls {
         watch.stalled + looked.saturating_sub(USUAL)
     }
 
-    /// A packet socket is closed when every processor has come by, which the kernel's threads note.
+    /// Closing a packet socket waits for an RCU grace period, which the kernel's threads handle.
     fn watch() {
         while let Ok(socket) = socket(AddressFamily::PACKET, SocketType::RAW, None) {
             let began = Instant::now();
@@ -161,7 +160,7 @@ pub(crate) fn longest_beside<T>(
             }
             longest
         });
-        // Where it panics, the thread ends too.
+        // If it panics, the thread ends too.
         let made = catch_unwind(AssertUnwindSafe(work));
         over.store(true, Ordering::Relaxed);
         let longest = measuring.join().unwrap();
@@ -192,12 +191,12 @@ pub(crate) struct Finished {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
-    /// From its start, or from the last signal.
+    /// The time since its start, or since the last signal.
     pub took: Duration,
 }
 
 impl Finished {
-    /// All it printed, where it succeeded and had nothing to complain of.
+    /// Returns its output, after checking that it succeeded without messages on standard error.
     #[track_caller]
     pub(crate) fn success(self) -> String {
         assert!(self.status.success() && self.stderr.is_empty(), "{self:?}");
@@ -219,7 +218,7 @@ pub(crate) fn state(process: u32) -> String {
     threads.collect::<Vec<_>>().join(", ")
 }
 
-/// Sends a signal to a process. A `kill` is not on every machine.
+/// Sends a signal to a process, without the command `kill`, which some machines lack.
 pub(crate) fn signal(child: &Child, name: &str) {
     let signal = match name {
         "CONT" => Signal::CONT,
@@ -230,11 +229,11 @@ pub(crate) fn signal(child: &Child, name: &str) {
         "TERM" => Signal::TERM,
         other => panic!("no test sends {other}"),
     };
-    // The number stays its own until it is waited for.
+    // The process ID stays valid until the process is waited for.
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// A program that runs. It is killed when it is dropped before it ended.
+/// A running program, killed if it is dropped before its end.
 pub(crate) struct Running {
     child: Child,
     since: Instant,
@@ -245,7 +244,7 @@ pub(crate) struct Running {
     stdout: String,
 }
 
-/// The program, whatever this test's environment says to it.
+/// Returns the program's command without its environment variables.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(PROGRAM);
     for variable in ["FAIRLANE_LOG", "FAIRLANE_SOCKET"] {
@@ -259,7 +258,7 @@ pub(crate) fn start(arguments: &[&str]) -> Running {
     start_heard(command(), arguments)
 }
 
-/// The same, in a session of its own, as a service manager does.
+/// Starts it in a session of its own, as a service manager does.
 pub(crate) fn start_leading(arguments: &[&str]) -> Running {
     start_by(&["setsid"], arguments)
 }
@@ -330,20 +329,20 @@ fn start_with(
         stdout: String::new(),
     }
 }
-/// Starts the program and waits for its end.
+/// Runs the program to its end.
 pub(crate) fn fairlane(arguments: &[&str]) -> Finished {
     start(arguments).finish()
 }
 
 impl Running {
-    /// The next line it prints.
+    /// Returns the next line of its output.
     pub(crate) fn line(&mut self) -> String {
         let line = self.lines.recv_timeout(HANGS).expect("no further line");
         self.stdout += &line;
         line
     }
 
-    /// Waits until it has complained of something in these words.
+    /// Waits until its standard error contains these words.
     #[track_caller]
     pub(crate) fn until_said(&self, words: &str) {
         let begun = Instant::now();
@@ -371,7 +370,7 @@ impl Running {
         }
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
@@ -381,7 +380,7 @@ impl Running {
         (self.said.lock().unwrap_or_else(PoisonError::into_inner)).clone()
     }
 
-    /// The number of its process.
+    /// Returns its process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -392,7 +391,7 @@ impl Running {
         signal(&self.child, name);
     }
 
-    /// Stops all its threads until it is sent CONT, and waits until they have stopped.
+    /// Stops all its threads until CONT, and waits until they have stopped.
     pub(crate) fn pause(&mut self) {
         self.signal("STOP");
         let tasks = format!("/proc/{}/task", self.child.id());
@@ -432,7 +431,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail where it has ended already.
+        // Both fail if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

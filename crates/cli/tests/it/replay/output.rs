@@ -1,4 +1,4 @@
-//! Where departures go.
+//! The destination of departures.
 
 use super::*;
 use crate::program;
@@ -22,7 +22,7 @@ fn an_existing_output_is_replaced_and_keeps_its_permissions_and_links() {
     );
     let mode = fs::metadata(&old).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
-    // A new file is as readable as any other that is created here.
+    // A new file has the permissions of any other file created here.
     folder
         .replay(&format!("{WITH_FLOWS} -o @new.csv"))
         .success();
@@ -55,7 +55,7 @@ fn a_pipe_is_written_to_and_not_replaced() {
 fn an_interrupted_replay_leaves_nothing() {
     let folder = Folder::with_flows();
     folder.write("out.csv", "precious");
-    // Its end never comes.
+    // The pipe is never closed.
     let pipe = folder.pipe("arrivals.csv");
     let arguments: Vec<String> = format!("replay {WITH_FLOWS} -o @out.csv")
         .split_whitespace()
@@ -115,7 +115,7 @@ fn what_the_system_has_no_file_for_is_named_in_its_words() {
     folder.write("arrivals.csv", "time_ns,flow,len\n0,0,1\n");
     let words = format!("replay {WITH_FLOWS} -o @out.csv");
     let arguments = words.split_whitespace().map(|word| folder.expand(word));
-    // Room for the three that there are and for the arrivals.
+    // Descriptors for the three standard streams and for the arrivals.
     let limited = ["-c", "ulimit -n 4 && exec \"$@\"", "sh", program::PROGRAM];
     let output = Command::new("sh").args(limited).args(arguments).output();
     let output = output.unwrap();

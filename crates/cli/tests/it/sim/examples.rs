@@ -1,4 +1,4 @@
-//! The scenarios of the repository do what their comments say.
+//! The repository's scenarios have the results that their comments state.
 
 use super::*;
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use crate::program::{Finished, fairlane, start};
 use serde_json::Value;
 
-/// A directory of its own for a test, gone at its end.
+/// A temporary directory of a test.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -31,7 +31,7 @@ impl Folder {
         fairlane(&[&["sim", &path], options].concat())
     }
 
-    /// The report on a scenario.
+    /// Returns the report of a scenario.
     #[track_caller]
     fn report(&self, scenario: &str, options: &[&str]) -> Value {
         let finished = self.sim(scenario, &[&["--json"], options].concat());
@@ -39,7 +39,7 @@ impl Folder {
     }
 }
 
-/// The report on a scenario of the repository.
+/// Returns the report of a scenario of the repository.
 #[track_caller]
 fn example(name: &str, options: &[&str]) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim");
@@ -48,7 +48,7 @@ fn example(name: &str, options: &[&str]) -> Value {
     serde_json::from_str(&output.success()).unwrap()
 }
 
-/// A class of a report.
+/// Returns a class of a report.
 #[track_caller]
 fn class<'a>(report: &'a Value, name: &str) -> &'a Value {
     let classes = report["classes"].as_array().unwrap();
@@ -63,14 +63,14 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// Whether `value` is within this part of `expected`.
+/// Checks that `value` is within this fraction of `expected`.
 #[track_caller]
 fn near(value: f64, expected: f64, part: f64) {
     let off = (value / expected - 1.0).abs();
     assert!(off <= part, "{value} is {off} off {expected}");
 }
 
-/// No packet that the bounds are for took longer; how many there were.
+/// Checks that no conforming packet exceeded its bound, and returns the number of conforming packets.
 #[track_caller]
 fn within_bounds(report: &Value) -> u64 {
     let mut packets = 0;

@@ -103,7 +103,7 @@ fn under_drr_packets_wait_several_times_as_long_as_under_qfq() {
         drr[0] > 2.0 * qfq[0] && drr[1] > 10.0 * qfq[1],
         "{drr:?} {qfq:?}"
     );
-    // Nearer to WF2Q+ where the rate is high.
+    // Closer to WF2Q+ at a high rate.
     let apart = [0, 1].map(|flow| (qfq[flow] - wf2q[flow]).abs());
     assert!(
         apart[1] < 1_000.0 && apart[1] <= apart[0],
@@ -123,7 +123,7 @@ fn calls_do_not_wait_for_downloads_that_have_queues_of_their_own() {
     assert!(number(&sources(&report, "pages")["received_bps"]) > 0.5e6);
 }
 
-/// A scenario of which one line is another: that line is refused.
+/// Checks that a scenario with a changed line is rejected at that line.
 #[track_caller]
 fn refuses_line(line: usize, written: &str, words: &[&str]) {
     let sound = format!("{ROW}{}", source("traffic = \"cbr\"\nrate = \"1mbit\""));
@@ -250,13 +250,13 @@ fn who_cannot_be_reached_is_named() {
         )
     };
     let nodes = "node = [{ name = \"a\" }, { name = \"r\" }, { name = \"b\" }]\n";
-    // No wire leads there.
+    // No wire leads to the node.
     let lonely = format!("{nodes}{}{cbr}", wire("a", "r", ""));
     refuses(
         &lonely,
         &[("scenario.toml:9", &["no wires lead from 'a' to 'b'"])],
     );
-    // Wires lead round in a circle, and out of it only the other way.
+    // The wires form a cycle, whose only connection to the rest has the opposite direction.
     let one_way = "one-way = true\n";
     let circle = [
         wire("a", "r", one_way),
@@ -274,7 +274,7 @@ fn who_cannot_be_reached_is_named() {
         &format!("{nodes}{}{on}", wire("a", "r", "")),
         &[("scenario.toml:1", &["node 'b': no wire leads there"])],
     );
-    // No way back, which only acknowledgements need.
+    // Only acknowledgements would need the missing reverse direction.
     let nodes = "node = [{ name = \"a\" }, { name = \"b\" }]\n";
     let there = format!("{nodes}{}", wire("a", "b", one_way));
     refuses(

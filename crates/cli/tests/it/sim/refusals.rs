@@ -26,7 +26,7 @@ pub(super) fn refuses(scenario: &str, places: &[(&str, &[&str])]) {
     }
 }
 
-/// The same of a source of these keys, by lines of the source.
+/// Checks the errors of a source with these keys, by lines of the source.
 #[track_caller]
 fn refuses_source(keys: &str, line: usize, column: usize, words: &[&str]) {
     let scenario = format!("{SITE}[[source]]\n{keys}\n");

@@ -1,11 +1,11 @@
-//! Scenarios of the tests' own.
+//! Scenarios written for the tests.
 
 use std::thread;
 use std::time::Duration;
 
 use super::*;
 
-/// A link with a class `a`, of which `keys` say more, and `b`.
+/// Returns a link with a class `a` with these keys, and a class `b`.
 fn site(rate: &str, algorithm: &str, keys: &str) -> String {
     site_of(1514, rate, algorithm, keys)
 }
@@ -25,7 +25,7 @@ fn source(class: &str, keys: &str) -> String {
 
 #[test]
 fn a_capped_class_is_within_a_thousandth_of_its_ceiling_over_a_second_at_any_rate() {
-    // At least a thousand packets a second, so that one is not more than that.
+    // At least a thousand packets a second, so that one is at most that fraction.
     for (ceiling, bps, length, link, others) in [
         ("64kbit", 64e3, 8, "10mbit", 64),
         ("1mbit", 1e6, 100, "10mbit", 64),
@@ -203,7 +203,7 @@ fn what_is_offered_was_sent_or_dropped_or_waits() {
     assert_eq!(offered, sent + dropped);
     // A second's worth, at about the mean rate.
     near(number(&a["offered_bps"]) * 3.0, 3e6, 0.2);
-    // Beyond the bound because it brought more than is guaranteed, and it says so.
+    // It exceeds the bound because it exceeds its guaranteed rate, and the report says so.
     let text = Folder::new().sim(&scenario.concat(), &[]).success();
     let remark = text
         .lines()
@@ -243,7 +243,7 @@ fn downloads_that_react_fill_the_link_and_wait_as_long_as_their_queue_lets_them(
         delay("codel") < 30_000.0 && delay("marked") < 30_000.0,
         "{report}"
     );
-    // CoDel drops as packets leave; where they may be marked, it marks.
+    // CoDel drops on dequeue, or marks if it may.
     assert!(of("codel", "discarded") > 0.0, "{report}");
     assert!(of("marked", "marked") > 0.0, "{report}");
     assert!(
