@@ -1,6 +1,6 @@
 //! The program with an algorithm of another crate: the example, by name in every command.
 //!
-//! A process of this test is the program, when it is started as one.
+//! A process of this test runs as the program if it is started with the variable `PROGRAM`.
 
 #[path = "it/program/mod.rs"]
 mod program;
@@ -22,12 +22,12 @@ use start_time::StartTime;
 
 type Test = fn(&Path);
 
-/// A process is the program with the algorithm by these names.
+/// The variable that makes a process the program with the algorithm by these names.
 const PROGRAM: &str = "FAIRLANE_TEST_PROGRAM";
 
 fn main() -> ExitCode {
     if let Ok(names) = env::var(PROGRAM) {
-        // The last of them is at fault, if one is.
+        // If one of them is invalid, it is the last.
         let names = names.leak().split(',');
         let program = names.fold(Program::new(), Program::algorithm::<StartTime>);
         return program.algorithm::<Plus<StartTime>>("start-time+").main();
@@ -87,7 +87,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
 fn conforms(_: &Path) {
     let own = Algorithm::custom::<StartTime>("start-time");
     Conformance::of(StartTime::default).guarantees(own).assert();
-    // Chosen at run time, it is the same.
+    // Selected at run time, it gives the same result.
     let Algorithm::Custom(custom) = own else {
         panic!("{own:?} is one of another crate")
     };
@@ -150,7 +150,7 @@ fn replay(folder: &Path) {
     assert!(own["ns_per_packet"].is_f64(), "{own}");
 }
 
-/// A link with two classes ordered by an algorithm, and flows below one of them.
+/// Returns a link with two classes under an algorithm, and flows below one of them.
 fn site(algorithm: &str) -> String {
     format!(
         "[[site.link]]\nname = \"l\"\nrate = \"10mbit\"\nalgorithm = \"{algorithm}\"\n\
@@ -170,13 +170,13 @@ fn check(folder: &Path) {
         let row = printed.lines().find(|line| line.contains(class));
         row.unwrap_or_else(|| panic!("{class} is not in {printed}"))
     };
-    // Ten packets of 1522 bytes at 10 Mbit/s: five at a fifth of the link, four that its flow sent
-    // before, one of the other class. And one that the link has begun.
+    // Ten packets of 1522 bytes at 10 Mbit/s: five at a fifth of the link, four that its flow sent before, one of the
+    // other class. And one in transmission.
     for part in ["2mbit", "13.39ms", "start-time"] {
         assert!(row("│ a ").contains(part), "{part}: {printed}");
     }
     assert!(row(" c ").contains("start-time > start-time"), "{printed}");
-    // Over aggregates of flows it promises nothing.
+    // It has no guarantee over aggregates of flows.
     let over_aggregates = site("start-time+").replace("site.link", "link");
     let path = write(folder, "site.toml", &over_aggregates);
     let told = crate::printed(&["check", &path]);
@@ -211,7 +211,7 @@ fn sim(folder: &Path) {
         class.unwrap_or_else(|| panic!("{report}"))
     };
     let a = |key: &str| class("a")[key].as_f64().unwrap();
-    // The bound is for packets within rate and burst.
+    // The bound applies to packets within rate and burst.
     assert!(a("conforming_packets") > 100.0, "{report}");
     assert!(a("conforming_max_us") <= a("bound_us"), "{report}");
     let sent = |name: &str| class(name)["sent_bps"].as_f64().unwrap();
@@ -220,7 +220,7 @@ fn sim(folder: &Path) {
     assert!((2.9..3.1).contains(&ratio), "{ratio}: {report}");
 }
 
-/// The same departures as from the algorithm with code of its own, in a tree as in a flat list.
+/// Departures equal those of the monomorphic algorithm, in a tree as in a flat list.
 fn classes(_: &Path) {
     let own = Algorithm::custom::<StartTime>("start-time");
     let mut tree = Tree::<u32>::new(own, None, SchedulerLimits::default());

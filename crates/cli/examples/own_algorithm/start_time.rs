@@ -14,7 +14,7 @@ use fairlane_core::{Charge, Length, Share, VirtualTime, Weight};
 /// State of an entity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tagged {
-    /// Where its next packet starts, or its last one ended.
+    /// The start of its next packet, or the end of its last one.
     start: VirtualTime,
     weight: Weight,
     longest: u32,
@@ -65,7 +65,7 @@ impl StartTime {
         self.order.insert(at.max(self.held.into()), (start, id));
     }
 
-    /// The turn of the first one ends.
+    /// Removes the first entity, whose turn ends.
     fn take(&mut self) {
         self.held = false;
         if let Some((start, _)) = self.order.pop_front() {

@@ -24,7 +24,7 @@ fn attach(path: &Path) -> Result<ProcessClient, ConnectError> {
     }
 }
 
-/// The same, as soon as there is a place.
+/// The same, once a place is free.
 fn attach_when_free(path: &Path) -> ProcessClient {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -70,7 +70,7 @@ fn a_process_that_attaches_has_a_flow_with_the_weight_of_its_rule() {
     for number in 0..100_u8 {
         client.push(&[number; 200]).unwrap();
     }
-    // It stays until the end.
+    // It stays attached until the end.
     let report: Value = serde_json::from_str(&end(running)).unwrap();
     drop(client);
     let flows = report["flows"].as_array().unwrap();
@@ -223,7 +223,7 @@ fn dispatchers_and_a_core_of_its_own_carry_what_the_arbiter_alone_does() {
         let report = fairlane(&[&common[..], &["127.0.0.1:0"], options].concat()).success();
         let report: Value = serde_json::from_str(&report).unwrap();
         let used = report["link"]["utilisation"].as_f64().unwrap();
-        // As much as a machine that is busy with other things lets through.
+        // As much as a busy machine allows.
         assert!((0.1..1.2).contains(&used), "{options:?}: {report}");
         let dispatched = !report["arbiter"]["delta_d_us"].is_null();
         assert_eq!(dispatched, options[0] == "--dispatchers", "{report}");

@@ -1,4 +1,4 @@
-//! `fairlane bench`: the same command does the same work, and says how much.
+//! `fairlane bench`: the same command does the same work, and reports its amount.
 
 use std::collections::BTreeSet;
 
@@ -126,7 +126,7 @@ fn backlogs_are_absolute_or_per_flow() {
 
 #[test]
 fn a_backlog_beyond_what_the_flows_may_hold_costs_no_memory() {
-    // Each flow holds 30 packets at most.
+    // Each flow has at most 30 packets.
     let report = bench("qfq", "--flowsets 1::2 --qmin 0 --qmax 4294967294 -n 1000");
     assert!(report.enqueues - report.dequeues <= 60, "{report:?}");
 }

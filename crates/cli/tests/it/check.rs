@@ -1,4 +1,4 @@
-//! `fairlane check`: a table of guarantees, or sentences with their places.
+//! `fairlane check`: a table of guarantees, or errors with their places.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub(crate) fn example(name: &str) -> String {
     folder.join(name).display().to_string()
 }
 
-/// A file with this text, and its path.
+/// Writes this text to a file, and returns its path.
 pub(crate) fn file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("site.toml");
@@ -51,8 +51,8 @@ fn readme_shows_what_is_printed_of_the_site_that_it_shows() {
         let block = blocks.find(|block| block.starts_with(begins)).unwrap();
         block.split("```").next().unwrap().to_owned()
     };
-    // A lan0 or wan0 of this machine might have another MTU. No interface is called so: the kernel
-    // makes a number of %d.
+    // An interface lan0 or wan0 of this machine might have another MTU. No interface has these names: the kernel
+    // replaces %d by a number.
     let site = block("toml", "# site.toml");
     let site = site.replace("lan0", "lan%d").replace("wan0", "wan%d");
     let (_folder, path) = file(&site);
@@ -97,7 +97,7 @@ fn json_has_the_same_in_bits_and_nanoseconds() {
     }
 }
 
-/// A delay with the transmit queue and the rounds of the pipeline, if there is one.
+/// Adds the transmit queue and the rounds of the pipeline, if there is one, to a delay.
 fn added_to(delay: u64, pipeline: &serde_json::Value) -> Option<u64> {
     let queued = pipeline["transmit_time_ns"].as_u64()?;
     let rounds = 2 + pipeline["arrival_rounds"].as_u64().unwrap_or(0);
@@ -114,7 +114,7 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let most = (cores - 1).clamp(1, 16);
-    // No interface is called so.
+    // No interface has these names.
     let between = "[interfaces]\ninside = 'lan%d'\noutside = 'wan%d'\n";
     let alone = "[interfaces]\noutside = 'wan%d'\ntap = 'fair0'\n[workers]\nreceive = 3\n";
     let xdp = format!("{between}backend = 'xdp'\n");
@@ -319,7 +319,7 @@ fn check_refuses_on_this_machine_what_run_would_refuse() {
     let refused = check(&path);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(refused.stderr.contains(&sentence), "{refused:?}");
-    // Elsewhere the file may be there.
+    // The file may exist on another machine.
     let elsewhere = fairlane(&["check", &path]);
     assert!(elsewhere.status.success(), "{elsewhere:?}");
     let warning = format!("warning: control: token {}: No such", token.display());

@@ -18,23 +18,23 @@ const KEYWORDS: [&str; 9] = [
     "type",
 ];
 
-/// A description, and what of it was met.
+/// A description, with a record of the parts seen in answers.
 pub(crate) struct Description {
     document: Value,
-    /// Each method and path that was answered with success.
+    /// Methods and paths with a successful answer.
     operations: BTreeSet<String>,
-    /// Each status that was answered.
+    /// Statuses of all answers.
     statuses: BTreeSet<u16>,
-    /// Where the properties are described that were answered.
+    /// Locations of the descriptions of properties seen in answers.
     met: BTreeSet<String>,
 }
 
-/// A part of a path in a document.
+/// Escapes a part of a JSON pointer.
 fn escaped(part: &str) -> String {
     part.replace('~', "~0").replace('/', "~1")
 }
 
-/// A path as it is described with these in the place of what varies.
+/// Returns a described path with these names as its variable parts.
 pub(crate) fn filled(path: &str, names: &[&str]) -> String {
     let mut names = names.iter();
     let parts = path.split('/').map(|part| match part.starts_with('{') {
@@ -72,20 +72,20 @@ impl Description {
         }
     }
 
-    /// Where an answer is described to this method and path (as described, with its variable parts), with this
-    /// status.
+    /// Returns the location of the description of an answer to this method and path (with its variable parts), with
+    /// this status.
     fn response(&self, (method, path): (&str, &str), status: u16) -> String {
         let operation = format!("/paths/{}/{}", escaped(path), method.to_lowercase());
         self.resolved(format!("{operation}/responses/{status}"))
     }
 
-    /// Whether such an answer is described without a body.
+    /// Returns whether such an answer is described without a body.
     fn is_bare(&self, operation: (&str, &str), status: u16) -> bool {
         let response = self.document.pointer(&self.response(operation, status));
         response.is_some_and(|response| response["content"].is_null())
     }
 
-    /// Where the schema is of such an answer with this media type.
+    /// Returns the location of the schema of such an answer with this media type.
     fn schema(
         &self,
         operation: (&str, &str),
@@ -100,7 +100,7 @@ impl Description {
         }
     }
 
-    /// Where it is that something refers to, or itself.
+    /// Returns the location after following references.
     fn resolved(&self, at: String) -> String {
         let here = self.document.pointer(&at);
         match here.and_then(|here| here["$ref"].as_str()) {
@@ -194,7 +194,7 @@ impl Description {
         }
     }
 
-    /// Where the schemas are that describe an object together.
+    /// Returns the locations of the schemas that together describe an object.
     fn parts(&self, at: &str) -> Vec<String> {
         let at = self.resolved(at.to_owned());
         let count = self.at(&at)["allOf"].as_array().map_or(0, Vec::len);
@@ -203,7 +203,7 @@ impl Description {
         [at].into_iter().chain(below).collect()
     }
 
-    /// Each method and path that is described.
+    /// Returns each method and path that is described.
     pub(crate) fn described(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
         for (path, methods) in self.at("/paths").as_object().unwrap() {
@@ -213,14 +213,14 @@ impl Description {
         all
     }
 
-    /// The statuses of its answers.
+    /// Returns the statuses of its answers.
     fn statuses(&self, (method, path): (&str, &str)) -> Vec<u16> {
         let operation = format!("/paths/{}/{}", escaped(path), method.to_lowercase());
         let responses = self.at(&operation)["responses"].as_object().unwrap().keys();
         responses.map(|status| status.parse().unwrap()).collect()
     }
 
-    /// Each status that is described and was not answered, but for success.
+    /// Returns each described status that was in no answer, except for success.
     pub(crate) fn unmet_statuses(&self) -> BTreeSet<u16> {
         let all = self.described();
         let all = all
@@ -252,7 +252,7 @@ impl Description {
             .collect()
     }
 
-    /// All properties of a schema, and of those that it refers to.
+    /// Collects all properties of a schema, and of those that it refers to.
     fn properties(&self, at: &str, properties: &mut BTreeSet<String>, seen: &mut BTreeSet<String>) {
         let at = self.resolved(at.to_owned());
         if !seen.insert(at.clone()) {

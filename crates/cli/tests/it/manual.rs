@@ -1,4 +1,4 @@
-//! `fairlane completions` and `fairlane manual`: every command and option that there is.
+//! `fairlane completions` and `fairlane manual` cover every command and option.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::program::fairlane;
 
 const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
 
-/// The commands and options of a command, by its help; itself is `words`.
+/// Returns the subcommands and options of the command `words` from its help.
 fn explained(words: &[String]) -> (Vec<String>, Vec<String>) {
     let mut arguments: Vec<_> = words.iter().map(String::as_str).collect();
     arguments.push("--help");
@@ -37,7 +37,7 @@ fn explained(words: &[String]) -> (Vec<String>, Vec<String>) {
     (commands, options)
 }
 
-/// All commands below `words` with their options.
+/// Collects all commands below `words` with their options.
 fn tree(words: Vec<String>, found: &mut Vec<(Vec<String>, Vec<String>)>) {
     let (commands, options) = explained(&words);
     for command in commands {
@@ -119,7 +119,7 @@ fn every_command_has_a_page_that_names_its_options_and_the_commands_below() {
     }
 }
 
-/// Each page below a folder.
+/// Returns all pages in a folder.
 fn written(out: &Path) -> Vec<PathBuf> {
     let files = |folder: &Path| {
         let entries = fs::read_dir(folder).unwrap();
@@ -128,7 +128,7 @@ fn written(out: &Path) -> Vec<PathBuf> {
     files(out).flat_map(|folder| files(&folder)).collect()
 }
 
-/// The section of a command.
+/// Returns the manual section of a command.
 fn section(words: &[String]) -> u8 {
     let administration = ["check", "ctl", "init", "run", "top"];
     match words.first() {
@@ -142,7 +142,7 @@ fn the_page_of_the_format_has_every_table_and_key_of_the_schema() {
     let folder = tempfile::tempdir().unwrap();
     fairlane(&["manual", "--out", folder.path().to_str().unwrap()]).success();
     let text = fs::read_to_string(folder.path().join("man5/fairlane.toml.5")).unwrap();
-    // As `roff` escapes a hyphen, an apostrophe and the start of a line.
+    // `roff` escapes a hyphen, an apostrophe and the start of a line.
     let text = text
         .replace("\\-", "-")
         .replace("\\*(Aq", "'")

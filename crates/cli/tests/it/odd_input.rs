@@ -1,5 +1,4 @@
-//! Files that are none, outputs that are full, and a process that may open next to nothing: one
-//! sentence, status 2, and never a panic.
+//! Invalid files, full outputs, and a process with few descriptors: one sentence, status 2, and never a panic.
 #![cfg(target_os = "linux")]
 
 use std::fmt::Write as _;
@@ -52,7 +51,7 @@ fn a_pipe_is_read_when_somebody_writes_and_that_it_is_waited_for_is_said() {
     let path = folder.path().join("pipe");
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let mut waiting = program::start(&["check", path.to_str().unwrap()]);
-    // Longer than the program's patience.
+    // Longer than the program waits before its message.
     thread::sleep(Duration::from_millis(1_500));
     fs::write(&path, SITE).unwrap();
     assert!(waiting.line().starts_with("up leaves by outside"));
@@ -123,7 +122,7 @@ fn who_may_open_next_to_nothing_is_told_what_was_being_opened() {
     let attach = ["--attach", socket.to_str().unwrap(), "--allow", "any:1"];
     let mut sentences = String::new();
     for files in 4..24 {
-        // As `ulimit -n` has it; standard input, output and error are open.
+        // The limit of `ulimit -n`; standard input, output and error are open.
         let finished = Command::new("sh")
             .args([
                 "-c",
@@ -138,7 +137,7 @@ fn who_may_open_next_to_nothing_is_told_what_was_being_opened() {
         let told = String::from_utf8(finished.stderr).unwrap();
         match finished.status.code() {
             Some(0) => continue,
-            // Before the program's own first line.
+            // The process failed before the program started.
             Some(127) => continue,
             code => assert_eq!(code, Some(2), "{files} files: {told}"),
         }
@@ -163,7 +162,7 @@ fn who_may_open_next_to_nothing_is_told_what_was_being_opened() {
     assert!(sentences.contains("cannot listen at "), "{sentences}");
 }
 
-/// Texts up to the longest that is read, of which a parser or a check might make much: each is refused with few
+/// Texts up to the longest accepted length, which could exhaust a parser or a check: each is rejected with few
 /// sentences, or checked, in bounded memory.
 #[test]
 fn no_text_exhausts_memory() {
@@ -185,7 +184,7 @@ fn no_text_exhausts_memory() {
         (fill("\n"), 2, beyond),
         (head.to_owned() + &fill("[[link.class]]\n"), 2, beyond),
         ("a".to_owned() + &fill(".a") + "=1", 2, beyond),
-        // Each makes more tables than a text may have.
+        // Each has more tables than a text may have.
         (tables, 2, beyond),
         (dotted, 2, beyond),
         (head.to_owned() + &fill(" "), 0, ""),

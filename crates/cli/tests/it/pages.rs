@@ -19,7 +19,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The pages by their files' names.
+/// Returns the pages by their file names.
 fn pages() -> BTreeMap<String, String> {
     let files = fs::read_dir(root().join("docs/algorithms")).unwrap();
     let pages = files.map(|file| file.unwrap().path());
@@ -47,7 +47,7 @@ fn commands(page: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Runs a command from a clone's folder, where `cargo run` has the program of this test.
+/// Runs a command in the repository's folder, with this test's program for `cargo run`.
 fn run(command: &str) -> String {
     let cargo =
         r#"cargo() { test "$1 $2 $3" = "run --release --" && shift 3 && "$FAIRLANE" "$@"; }"#;
@@ -63,7 +63,7 @@ fn run(command: &str) -> String {
     said.concat()
 }
 
-/// The cells of a table's row that begins with this link.
+/// Returns the cells of the table row that begins with this link.
 fn row<'a>(table: &'a str, name: &str) -> Vec<&'a str> {
     let begins = [format!("| `{name}` |"), format!("| [`{name}`](")];
     let row = table
@@ -106,7 +106,7 @@ fn every_algorithm_has_a_page_that_the_index_leads_to() {
     for &algorithm in Algorithm::ALL {
         let name = algorithm.name();
         if algorithm.with_members(NonZeroU32::MIN) != algorithm {
-            // Over aggregates: one page has them all.
+            // Variants over aggregates share one page.
             assert!(
                 pages["qfq-plus.md"].contains(&format!("`{name}`")),
                 "{name}"
@@ -158,7 +158,7 @@ fn packaged_pages_have_no_dead_link() {
     assert!(links > 100, "{links}");
 }
 
-/// Checks the links of a page; how many there are.
+/// Checks the links of a page, and returns their number.
 fn follow_links(page: &Path) -> usize {
     let text = read(page);
     let targets = text.split("](").skip(1);
@@ -186,7 +186,7 @@ fn follow_links(page: &Path) -> usize {
     links
 }
 
-/// The anchor that a heading has where pages are shown.
+/// Returns the anchor of a heading on the rendered page.
 fn anchor_of(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
@@ -196,7 +196,7 @@ fn anchor_of(heading: &str) -> String {
         .replace(' ', "-")
 }
 
-/// Costs are those of README, examples those of the command, and the plot has both.
+/// The costs agree with README, the examples with the command's output, and the plot with both.
 #[test]
 fn the_index_and_its_plot_have_the_figures_that_are_measured() {
     let index = &pages()["README.md"];

@@ -1,7 +1,6 @@
-//! `fairlane run`: real datagrams on 127.0.0.1, shared as promised.
+//! `fairlane run`: real datagrams on 127.0.0.1 get their shares.
 //!
-//! Shares and delays mean nothing while two links compete for the cores: one run at a
-//! time.
+//! Shares and delays are meaningless while two links compete for the cores: tests run one at a time.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -56,11 +55,10 @@ struct Delay {
 /// Bytes of IPv4 and UDP headers.
 const OVERHEAD: u64 = 28;
 
-/// A program that was asked to end does so at once.
+/// The limit for the end of a program after a signal.
 const SOON: Duration = Duration::from_secs(2);
 
-/// A turn of a test of this file: each waits for the others' links, and has a loopback interface of its own,
-/// where that is to be had.
+/// The turn of a test in this file: tests run one after another, each with its own loopback interface if possible.
 struct Turn {
     loopback: Option<Namespace>,
     _alone: MutexGuard<'static, ()>,
@@ -85,7 +83,7 @@ fn turn() -> Turn {
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7_272);
 
 impl Turn {
-    /// Does something where the loopback interface is this turn's.
+    /// Runs `work` in this turn's network namespace.
     fn there<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.loopback {
             Some(namespace) => namespace.run(work),
@@ -122,7 +120,7 @@ impl Turn {
     }
 }
 
-/// Whether a process has a UDP socket at a port.
+/// Returns whether a process has a UDP socket at a port.
 fn listens(process: u32, port: u16) -> bool {
     let files = fs::read_dir(format!("/proc/{process}/fd"));
     let files = files.into_iter().flatten().flatten();
@@ -132,7 +130,7 @@ fn listens(process: u32, port: u16) -> bool {
     let sockets = fs::read_to_string(format!("/proc/{process}/net/udp")).unwrap_or_default();
     let port = format!(":{port:04X}");
     sockets.lines().any(|socket| {
-        // Number, address, .., and the tenth is that of its file.
+        // The tenth word is the socket's inode.
         let words: Vec<_> = socket.split_whitespace().collect();
         words.get(1).is_some_and(|address| address.ends_with(&port))
             && own.contains(&format!("socket:[{}]", words[9]).into())
@@ -166,7 +164,7 @@ fn adds_up(report: &Report) {
     assert!((link.utilisation / utilisation - 1.0).abs() < 1e-6);
 }
 
-/// A report of a run with the built-in senders only.
+/// Checks a report of a run with the built-in senders only.
 #[track_caller]
 fn of_senders(report: &Report, weights: &[u32], packet: u64, pressure: &Pressure) {
     adds_up(report);
@@ -176,7 +174,7 @@ fn of_senders(report: &Report, weights: &[u32], packet: u64, pressure: &Pressure
     for (flow, &weight) in report.flows.iter().zip(weights) {
         let expected = f64::from(weight) / f64::from(total);
         assert_eq!(flow.weight, weight);
-        // Less exact where a sender lost its core for so long that its queue ran dry.
+        // Less exact if a sender lost its core for so long that its queue ran dry.
         let off = flow.expected_share - expected;
         assert!(off.abs() < pressure.most(0.005, 0.1), "{flow:?}");
         assert_eq!(flow.sent_bytes, flow.sent_packets * (packet + OVERHEAD));
@@ -241,7 +239,7 @@ fn with_fifo_the_shares_follow_the_offered_load() {
     assert_eq!(report.alg, "fifo");
     of_senders(&report, &[1, 2, 4, 8], 1200, &pressure);
     let lightest = &report.flows[0];
-    // It offers most.
+    // It has the highest offered load.
     assert!(
         lightest.measured_share > 1.5 * lightest.expected_share,
         "{report:?}"
@@ -278,7 +276,7 @@ fn a_single_sender_has_the_whole_link() {
     assert_eq!(report.flows[0].measured_share, 1.0);
 }
 
-/// Every thread that pushes ends before the arbiter does, whenever the end comes.
+/// Every thread that pushes ends before the arbiter, at whatever time the run ends.
 #[test]
 fn a_run_ends_without_an_error_whatever_its_senders_are_doing() {
     let turn = turn();
@@ -300,7 +298,7 @@ fn a_run_ends_without_an_error_whatever_its_senders_are_doing() {
 fn a_slow_link_is_busy_from_the_start_and_ends_in_time() {
     let turn = turn();
     let pressure = Pressure::begin();
-    // A packet takes ten seconds, a sender's next burst is a minute away.
+    // A packet takes ten seconds, and a sender's next burst is a minute away.
     let running = turn.start(&["run", "--json", "--seconds", "0.5", "--rate", "1kbit"]);
     let finished = running.finish();
     assert!(finished.took < pressure.soon(SOON), "{finished:?}");
@@ -351,7 +349,7 @@ fn run_with_sources(options: &str, sources: usize, each: u32) {
             (0, 0),
             "{flow:?}"
         );
-        // All it asks for, and that is less than its weight would give.
+        // All of its offered load, which is less than its share.
         assert!(
             flow.expected_share < 1.0 / (15 + sources) as f64,
             "{flow:?}"
@@ -396,7 +394,7 @@ fn a_source_that_asks_for_too_much_gets_its_weights_share() {
     adds_up(&report);
     let ours = &report.flows[2];
     assert_eq!(ours.name, socket.local_addr().unwrap().to_string());
-    // It came later than the built-in senders, which may have run dry meanwhile.
+    // It started later than the built-in senders, which may have run dry in the meantime.
     let wanted = pressure.least(0.15, 0.05)..pressure.most(0.27, 0.2);
     assert!(wanted.contains(&ours.expected_share), "{report:?}");
     let off = ours.measured_share - ours.expected_share;
@@ -408,7 +406,7 @@ fn a_source_that_asks_for_too_much_gets_its_weights_share() {
 fn ctrl_c_ends_it_with_the_summary() {
     let turn = turn();
     let mut running = turn.start(&["run", "--listen", "127.0.0.1:0"]);
-    // Printed with senders, sockets and Ctrl-C set up.
+    // The line is printed when senders, sockets and the signal handler are set up.
     running.line();
     thread::sleep(Duration::from_millis(700));
     let pressure = Pressure::begin();
@@ -485,7 +483,7 @@ fn without_a_terminal_it_prints_plain_lines_and_the_first_teaches() {
 fn it_ends_quietly_when_nobody_reads_any_more() {
     let turn = turn();
     let program = env!("CARGO_BIN_EXE_fairlane");
-    // No time is given: only the reader's leaving ends it.
+    // There is no time limit: only the closed output ends it.
     let pipe = format!("{{ {program} run --listen 127.0.0.1:0; echo status $? >&2; }} | head -1");
     let (started, pressure) = (Instant::now(), Pressure::begin());
     let mut shell = Command::new("timeout");

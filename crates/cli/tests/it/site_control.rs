@@ -1,4 +1,4 @@
-//! A running site asked and changed: by `fairlane ctl`, and over HTTP.
+//! Queries and changes of a running site, by `fairlane ctl` and over HTTP.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ use crate::site_reload::numbered;
 
 const TOKEN: &str = "a token that nobody guesses";
 
-/// A site that can be asked; loopback of the middle is up.
+/// A site with a control socket; loopback of the middle namespace is up.
 pub(crate) struct Asked {
     pub(crate) site: Site,
     folder: TempDir,
@@ -49,7 +49,7 @@ impl Asked {
         Asked::over(wire, &(up(backend, "20mbit") + CLASSES), control)
     }
 
-    /// Runs what this says, with more in `[control]`.
+    /// Runs this configuration, with more keys in `[control]`.
     pub(crate) fn over(wire: &Wire, config: &str, control: &str) -> Asked {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("ctl.sock");
@@ -136,7 +136,7 @@ impl Answered {
         }
     }
 
-    /// A field of the head.
+    /// Returns a header field.
     #[track_caller]
     pub(crate) fn field(&self, name: &str) -> &str {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
@@ -152,7 +152,7 @@ impl Answered {
     }
 }
 
-/// Asks at a socket for a method and path, with these lines more in the head and this body.
+/// Sends a request to a socket, with these further header lines and this body.
 #[track_caller]
 pub(crate) fn request(socket: &Path, operation: (&str, &str), more: &str, body: &str) -> Answered {
     let stream = UnixStream::connect(socket).unwrap();
@@ -160,7 +160,7 @@ pub(crate) fn request(socket: &Path, operation: (&str, &str), more: &str, body: 
     request_over(stream, operation, &head, body)
 }
 
-/// The same over a connection, with these lines in the head before the body's length.
+/// Sends a request over a connection, with these header lines before the body's length.
 #[track_caller]
 pub(crate) fn request_over(
     stream: impl Read + Write,
@@ -175,7 +175,7 @@ pub(crate) fn request_over(
 
 /// Sends these bytes and returns the response.
 pub(crate) fn exchanged(mut stream: impl Read + Write, request: impl AsRef<[u8]>) -> String {
-    // It may answer, and close, before all of it is sent.
+    // The site may answer, and close, before the whole request is sent.
     let _ = stream.write_all(request.as_ref());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -194,7 +194,7 @@ fn of_many_effects_those_that_lose_most_are_told_and_all_are_counted() {
     let set = ["set", "voice", "rate=3mbit", "--dry-run"];
     let whole = asked.json(&set);
     let listed = |told: &Value| told["effects"].as_array().unwrap().len();
-    // All but the class itself are promised less.
+    // The guarantees of all classes but the class itself are lower.
     assert_eq!((listed(&whole), &whole["effects_total"]), (32, &32.into()));
     assert_eq!(whole["effects_worse"], 31);
     assert_eq!(whole["effects"][0]["class"], "voice");
@@ -577,7 +577,7 @@ fn changes_lose_nothing_and_change_no_order() {
     }
 }
 
-/// Writes a token that its owner alone may read.
+/// Writes a token file that only its owner may read.
 pub(crate) fn write_token(file: &Path, token: &str) {
     let mut options = fs::OpenOptions::new();
     let mut file = options
@@ -689,7 +689,7 @@ fn whoever_is_slow_or_says_too_much_keeps_nobody_up() {
         asked.json(&["set", "voice", "ceil=9mbit", "rate=8mbit"])["applied"].clone()
     });
     assert_eq!(applied, true);
-    // The first of them came while it still had a ceiling that was lower.
+    // The first of them arrived while it still had a lower ceiling.
     assert!(numbers.is_sorted() && numbers.len() as u32 <= sent);
     // The site closes silent connections, and still reports to watching ones.
     let mut watching = asked.watched();

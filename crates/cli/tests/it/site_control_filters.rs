@@ -1,4 +1,4 @@
-//! A filter that can never match is refused where a change brings it, and warned of where a file has it.
+//! A filter that can never match is rejected in a change, and causes a warning in a file.
 
 use serde_json::{Value, json};
 
@@ -18,13 +18,13 @@ class = \"voice\"
 destination-port = \"1000-1999\"
 ";
 
-/// Status and body of an answer over the socket.
+/// Returns the status and body of an answer over the socket.
 fn answered(asked: &Asked, method: &str, path: &str, body: &str) -> (String, Value) {
     let answer = request(&asked.socket(), (method, path), "", body);
     (answer.status.to_string(), answer.json())
 }
 
-/// The one warning of a change that was made.
+/// Returns the single warning of a change that was applied.
 #[track_caller]
 fn warning(changed: &Value) -> &str {
     assert_eq!(changed["applied"], true, "{changed:#}");
@@ -65,7 +65,7 @@ fn a_filter_that_can_never_match_is_refused_by_a_change_that_brings_it() {
             assert_eq!(told["error"], format!("{of_web}{why}"), "{keys}");
         }
     }
-    // Of several changes the one is named; none is made.
+    // Of several changes the invalid one is named; none is applied.
     let filters = json!(["v1", "links", "up", "filters"]);
     let classes = json!(["v1", "links", "up", "classes"]);
     let dead = json!({"method": "POST", "path": filters, "keys": {"class": "bulk", "destination-port": 1_001}});
@@ -81,7 +81,7 @@ fn a_filter_that_can_never_match_is_refused_by_a_change_that_brings_it() {
     assert!(words.contains(by_voice), "{words}");
     assert_eq!(asked.config(), before, "what is refused changes nothing");
 
-    // Where the other one goes with the same change, it matches.
+    // If the same change removes the other filter, it matches.
     let first = json!(["v1", "links", "up", "filters", "0"]);
     let body = json!([bulk, dead, {"method": "DELETE", "path": first}]).to_string();
     let (status, told) = answered(&asked, "POST", "/v1/changes", &body);
@@ -108,14 +108,14 @@ fn a_filter_that_was_there_before_or_that_a_file_has_is_a_warning() {
         warning(&other).contains("filter number 0, for class 'web', takes all"),
         "{other:#}"
     );
-    // And stays one, whatever else is changed.
+    // The warning stays after other changes.
     let set = asked.json(&["set", "voice", "weight=2"]);
     assert!(warning(&set).contains("never matches"), "{set:#}");
     let more = asked.json(&["filter", "add", "up", "class=web", "destination-port=873"]);
     assert!(warning(&more).contains("never matches"), "{more:#}");
     let sentence = asked.refused(&["filter", "add", "up", "class=web", "source=10.0.0.1"]);
     assert!(sentence.contains("can never match"), "{sentence}");
-    // A file that was valid is valid.
+    // A file that was valid stays valid.
     let file = asked.config() + "[[link.filter]]\nclass = \"web\"\nsource = \"10.0.0.1\"\n";
     let (status, told) = answered(&asked, "PUT", "/v1/config", &file);
     assert_eq!(status, "200", "{told}");

@@ -19,8 +19,7 @@ const FLOOD: u16 = 1_000;
 /// So low that the flood's class is out of buffer space, however slow this machine is.
 const RATE: &str = "4mbit";
 
-/// Room for voice that arrived while the program did not run, however long it waits; no more for the flood than
-/// for the rest.
+/// A large limit for voice that arrives during a pause of the program; the flood's limit is that of the rest.
 const CLASSES: &str = "\
 limit = { packets = 4000 }
 
@@ -54,16 +53,16 @@ enum Shape {
     Udp,
     /// UDP in a customer's VLAN in a provider's.
     TwoTags,
-    /// An Ethernet header, and less behind it than a tag is long.
+    /// An Ethernet header, followed by fewer bytes than a tag has.
     Shortest,
-    /// IPv4 headers that contradict themselves, in five ways.
+    /// Inconsistent IPv4 headers of five kinds.
     BadIp,
     /// UDP behind one to eight IPv6 extension headers.
     Extensions,
 }
 
 impl Shape {
-    /// Of this number, from port `from`.
+    /// Returns the frame with this number, from port `from`.
     fn frame(self, number: u64, from: u16) -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         let mut length = 60;
@@ -107,7 +106,7 @@ impl Shape {
     }
 }
 
-/// A host that sends frames by themselves.
+/// A host that sends raw frames.
 pub(crate) struct Host {
     backend: PacketBackend,
     pub(crate) sent: u64,
@@ -132,7 +131,7 @@ impl Host {
         }));
     }
 
-    /// Sends a short datagram to each of these: an address, from a port, to a port.
+    /// Sends a short datagram for each source address, source port and destination port.
     pub(crate) fn send_to(&mut self, all: impl Iterator<Item = ([u8; 4], u16, u16)>) {
         let frame = |(address, from, to): ([u8; 4], u16, u16)| {
             let mut frame = Shape::Udp.frame(0, from);
@@ -181,7 +180,7 @@ fn flood_of(shape: Shape, wire: &Wire, site: &mut Site) -> Host {
             assert!(wire.is_through(PATIENCE).unwrap());
             site.pause();
         });
-        // Limits hold for a second without a flood.
+        // Limits stay in force for a second without a flood.
         if gap < Duration::from_millis(500) {
             break;
         }
@@ -224,7 +223,7 @@ fn voice_loses_nothing_to_a_flood_that_overflows_the_ring_and_a_flood_is_counted
     let alone = BACKENDS.map(|backend| (backend, ""));
     let worked = BACKENDS.map(|backend| (backend, workers));
     let settings = alone.into_iter().chain(worked);
-    // A flood that the kernel's program cannot read switches early drop off.
+    // A flood that the XDP program cannot parse disables early drop.
     let all = [
         Shape::TwoTags,
         Shape::Shortest,
@@ -252,7 +251,7 @@ fn voice_loses_nothing_to_a_flood_that_overflows_the_ring_and_a_flood_is_counted
             let mut site = Site::start(&wire, &config);
             let host = flood_of(shape, &wire, &mut site);
             let report = site.stop();
-            // Of several sockets each has half of it: all drop.
+            // Each of several sockets has a part of the traffic, and all of them drop packets.
             let voice = |keys: &[&str]| count(&report, "voice", keys);
             let accepted = voice(&["accepted_packets"]);
             assert_eq!(accepted, 2_000, "{backend}, {shape:?}: {report:#}");
@@ -311,13 +310,13 @@ fn nothing_is_dropped_early_without_overload() {
         let mut host = Host::new(&wire);
         let mut echo = Echo::between(wire.sender(0), wire.receiver(), 8).unwrap();
         for _ in 0..30 {
-            // The class is full, and yet all is taken in.
+            // The class is full, and still all frames are received.
             host.send(FLOOD, 200);
             echo.round_trip(1, 1, PATIENCE).unwrap();
         }
         let report = site.stop();
         let inside = &report["interfaces"][0];
-        // Unless the machine had no time for the daemon after all.
+        // Unless the machine gave the daemon no time after all.
         assert!(inside["early"] == 0 || inside["lost"] != 0, "{inside:#}");
         let dropped = count(&report, "flood", &["dropped", "discarded"]);
         assert!(dropped > 100, "{backend}: {report:#}");
@@ -333,7 +332,7 @@ fn a_file_read_again_under_overload_loses_no_count_and_voice_still_loses_nothing
         let config = up(backend, RATE) + CLASSES;
         let mut site = Site::start(&wire, &config);
         let before = flood(&wire, &mut site);
-        // The classes behind the new one have other places, and the flood another queue.
+        // The classes after the new one have other indices, and the flood another queue.
         let new = "[[link.class]]\nname = \"new\"\n\n[[link.class]]\nname = \"echo\"";
         let config = config.replace("[[link.class]]\nname = \"echo\"", new);
         let config = config.replace("packets = 1000 }", "packets = 900 }");

@@ -35,7 +35,7 @@ destination-port = 1003
 dscp = \"ef\"
 ";
 
-/// Explains a class until the explanation is such.
+/// Requests explanations of a class until one satisfies the condition.
 #[track_caller]
 fn explained(asked: &Asked, class: &str, is: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
@@ -48,7 +48,7 @@ fn explained(asked: &Asked, class: &str, is: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-/// Whether one of its sentences has these words.
+/// Returns whether one of its sentences contains these words.
 fn says(told: &Value, key: &str, words: &str) -> bool {
     let mut sentences = told[key].as_array().unwrap().iter();
     sentences.any(|one| one.as_str().unwrap().contains(words))
@@ -61,7 +61,7 @@ fn a_class_above_its_guarantee_has_no_bound_and_is_told_why() {
     };
     let asked = Asked::over(&wire, &(up("packet", "3mbit") + CLASSES), "");
     let hosts = || (wire.sender(0), wire.receiver());
-    // 4.3mbit, to a guarantee of 2mbit.
+    // 4.3mbit, with a guarantee of 2mbit.
     numbered(hosts(), 1_001, || {
         let told = explained(&asked, "voice", |told| {
             told["bound_applies"] == false
@@ -163,7 +163,7 @@ fn weights_are_those_of_the_file() {
     let asked = Asked::over(&wire, &(up("packet", "47mbit") + CLASSES), "");
     let state = asked.json(&["show"]);
     let weight = |name: &str, key: &str| class(&state, "up", name)[key].clone();
-    // The last one has neither a rate nor a weight: 1 by default.
+    // The last one has neither a rate nor a weight: its weight is 1 by default.
     for (name, expected) in [
         ("voice", Value::Null),
         ("calls", Value::Null),
@@ -172,13 +172,13 @@ fn weights_are_those_of_the_file() {
         assert_eq!(weight(name, "weight"), expected, "{name}");
         assert!(weight(name, "scheduler_weight").as_u64() > Some(0));
     }
-    // Typed back, a weight changes nothing.
+    // A weight set to the displayed value changes nothing.
     let same = asked.json(&["set", "everybody", "weight=1", "--dry-run"]);
     assert_eq!(same["effects_total"], 0, "{same:#}");
     asked.site.stop();
 }
 
-/// The same names in both directions, but for one.
+/// A link with the same class names in both directions, except one.
 fn both(link: &str, to: &str, more: &str) -> String {
     format!(
         "[[link]]\nname = \"{link}\"\nto = \"{to}\"\nrate = \"20mbit\"\n\
@@ -291,7 +291,7 @@ fn errors_of_commands_are_json_where_it_is_asked_for() {
     assert!(Path::new(&file).exists());
     let sentence = failed(&["chek", "site.toml"]);
     assert!(sentence.ends_with("did you mean 'check'?\n"), "{sentence}");
-    // An option before the subcommand hides neither.
+    // An option before the subcommand does not prevent the suggestion.
     let near = "unrecognized subcommand 'chek', did you mean 'check'?";
     assert_eq!(object(&["--json", "chek", "site.toml"])["error"], near);
     let behind = "unexpected argument '--json' before the subcommand (write fairlane check --json)";

@@ -1,4 +1,4 @@
-//! `fairlane run CONFIG --fail-open`: what becomes of the wire when the daemon dies, or hangs.
+//! `fairlane run CONFIG --fail-open`: forwarding when the daemon dies, or hangs.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ struct Worker {
     process: OwnedFd,
 }
 
-/// The numbers of the processes that a site's has begun.
+/// Returns the process IDs of a site's children.
 fn children(site: &Site) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{}/task", site.id())).unwrap();
     let children = tasks.filter_map(|task| {
@@ -33,12 +33,12 @@ fn children(site: &Site) -> Vec<i32> {
 }
 
 impl Worker {
-    /// The one that a site has now.
+    /// Returns the present worker of a site.
     fn of(site: &Site) -> Worker {
         Worker::other_than(None, site)
     }
 
-    /// Another one than this.
+    /// Waits for another worker than this.
     fn next(&self, site: &Site) -> Worker {
         Worker::other_than(Some(self.number), site)
     }
@@ -50,7 +50,7 @@ impl Worker {
             if let Some(number) = numbers.find(|&number| Some(number) != former)
                 && let Some(process) = Pid::from_raw(number)
                 && let Ok(process) = pidfd_open(process, PidfdFlags::empty())
-                // The number was not another's by then.
+                // The process ID has not been reused in between.
                 && children(site).contains(&number)
             {
                 return Worker { number, process };
@@ -61,7 +61,7 @@ impl Worker {
     }
 
     fn signal(&self, signal: Signal) {
-        // One that has ended needs none.
+        // A worker that has ended needs no signal.
         let _ = pidfd_send_signal(&self.process, signal);
     }
 
@@ -76,14 +76,14 @@ impl Drop for Worker {
     }
 }
 
-/// The numbers that are missing between two that came, at the most.
+/// Returns the largest number of consecutive missing datagrams between two arrivals.
 fn longest_gap(numbers: &[u32]) -> u32 {
     let gaps = numbers.windows(2).map(|pair| pair[1] - pair[0] - 1);
     gaps.max().unwrap_or(0)
 }
 
-/// Asserts, of packets that are numbered and sent one a millisecond, that they arrived in order, without a gap of more
-/// than `most_gap` milliseconds, and that at most 2% and `most_lost` are missing.
+/// Checks that packets numbered and sent once a millisecond arrived in order, without a gap of more than `most_gap`
+/// milliseconds, and that at most 2% plus `most_lost` are missing.
 #[track_caller]
 fn assert_passed(backend: &str, (numbers, sent): (&[u32], u32), most_gap: f64, most_lost: f64) {
     let odd: Vec<_> = (numbers.windows(2).filter(|pair| pair[0] >= pair[1])).collect();
@@ -131,7 +131,7 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
         let kernel = changes + pressure.stalled();
         let most = pressure.most(50.0, 2_000.0) + kernel.as_secs_f64() * 1e3;
         assert_passed(backend, (&numbers, sent), most, 3.0 * most);
-        // The last one shapes, too, once it is ready.
+        // The last worker shapes, too, once it is ready.
         until_it_shapes(&wire, &socket, backend);
         let finished = site.end();
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
@@ -160,7 +160,7 @@ fn until_it_shapes(wire: &Wire, socket: &Path, backend: &str) {
     }
 }
 
-/// The time without a round after which a daemon is killed, and a look more.
+/// The time without a round after which a daemon is killed, plus one check interval.
 const HANG_MS: f64 = 1_200.0;
 
 #[test]
@@ -185,7 +185,7 @@ fn it_is_stopped(wire: &Wire, backend: &str, workers: &str) {
     let hosts = (wire.sender(0), wire.receiver());
     let stop = || {
         let worker = Worker::of(&site);
-        // Too short for a hang: the same process continues, and forwards all that waits in its rings.
+        // Too short for a hang: the same process continues, and forwards all frames in its rings.
         thread::sleep(Duration::from_millis(300));
         worker.signal(Signal::STOP);
         thread::sleep(Duration::from_millis(300));
@@ -194,7 +194,7 @@ fn it_is_stopped(wire: &Wire, backend: &str, workers: &str) {
         assert_eq!(children(&site), [worker.number], "{backend}");
         worker.signal(Signal::STOP);
         let next = worker.next(&site);
-        // It is too late for the one before.
+        // The former worker has been replaced already.
         worker.signal(Signal::CONT);
         thread::sleep(Duration::from_millis(1_500));
         next
@@ -259,14 +259,14 @@ fn it_passes_unshaped(wire: &Wire, backend: &str, workers: &str) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ctl.sock");
     let socket = socket.to_str().unwrap();
-    // Its workers go with it.
+    // Its workers end with it.
     let more = format!("[workers]\n{workers}[control]\nsocket = \"{socket}\"\n");
     let config = up(backend, "100mbit") + &more;
     let site = Site::start_with(wire, &config, &["--fail-open"]);
     let worker = Worker::of(&site);
     fs::write(site.file(), "no configuration").unwrap();
     worker.kill();
-    // Longer than it takes to fail some times.
+    // Long enough for several failures.
     let pressure = Pressure::begin();
     let begun = Instant::now();
     while begun.elapsed() < pressure.soon(Duration::from_secs(2)) {

@@ -19,14 +19,14 @@ use crate::site_control::{Asked, until_it_tells};
 use crate::site_interfaces::frame;
 use crate::site_reload::{Ends, numbered, send};
 
-/// Of which nothing may be lost, and of which there is always some that waits.
+/// Destination port of the steady flow, which may lose no packet, and that of the backlogged one.
 const STEADY: u16 = 1_001;
 const BULK: u16 = 1_002;
 
 /// Arrivals at a port: the numbers, and the kernel's timestamps.
 type Arrivals = Vec<(u32, Instant)>;
 
-/// Notes all that arrives at a host until `done`, and for a while after it.
+/// Records all arrivals at a host until `done`, and for a while after it.
 fn watch(mut device: PacketBackend, done: &AtomicBool) -> HashMap<u16, Arrivals> {
     let (mut waiter, mut frames) = (Waiter::new(), Vec::new());
     let mut arrived: HashMap<u16, Arrivals> = HashMap::new();
@@ -46,7 +46,7 @@ fn watch(mut device: PacketBackend, done: &AtomicBool) -> HashMap<u16, Arrivals>
         device.receive(&mut frames, 256).unwrap();
         let now = Instant::now();
         for (frame, arrival) in frames.drain(..).zip(device.arrivals()) {
-            // Ethernet, IP and UDP before the number.
+            // The headers of Ethernet, IP and UDP precede the number.
             if let (Some(port), Some(number)) = (frame.get(36..38), frame.get(42..46)) {
                 let port = u16::from_be_bytes(port.try_into().unwrap());
                 let number = u32::from_be_bytes(number.try_into().unwrap());
@@ -72,14 +72,14 @@ fn listen(host: &Host) -> PacketBackend {
 /// The arrivals under a load above the link's rate.
 struct Load {
     arrived: HashMap<u16, Arrivals>,
-    /// To each of the two ports.
+    /// The numbers of datagrams sent to each of the two ports.
     sent: [u32; 2],
-    /// When there was a backlog.
+    /// The start and the end of the backlog.
     full: [Instant; 2],
 }
 
 impl Load {
-    /// The longest time between two frames while there was a backlog.
+    /// Returns the longest time between two frames while there was a backlog.
     fn longest_gap(&self) -> Duration {
         let [from, until] = self.full;
         let times = self.arrived.values().flatten().map(|(_, at)| *at);
@@ -90,7 +90,7 @@ impl Load {
     }
 }
 
-/// Loads the link from the sender to the receiver while `meanwhile` lasts.
+/// Loads the link from the sender to the receiver while `meanwhile` runs.
 fn loaded(wire: &Wire, meanwhile: impl FnOnce()) -> Load {
     let (from, to) = (wire.sender(0), wire.receiver());
     let device = listen(to);
@@ -137,7 +137,7 @@ fn report(finished: &Finished) -> Value {
     serde_json::from_str(&finished.stdout).unwrap()
 }
 
-/// The numbers that arrived at a port.
+/// Returns the numbers that arrived at a port.
 fn numbers_of(load: &Load, port: u16) -> Vec<u32> {
     load.arrived[&port]
         .iter()
@@ -167,7 +167,7 @@ fn frames_that_workers_are_to_transmit_leave_before_those_that_are_handed_over()
 
 #[test]
 fn frames_that_workers_could_not_transmit_are_handed_over_and_do_not_count_as_transmitted() {
-    // Fewer than the budget of an interface has room for.
+    // Fewer than the budget of an interface allows.
     const FRAMES: u64 = 100;
     let Some(wire) = wire("frames that could not be transmitted", 1) else {
         return;
@@ -207,12 +207,12 @@ fn frames_that_workers_could_not_transmit_are_handed_over_and_do_not_count_as_tr
     asked.site.end();
 }
 
-/// So often, with a file that says more.
+/// Hands a site over this number of times, with more keys in its file.
 fn is_handed_over(more: &str, times: usize) {
     let Some(wire) = wire("a site that is handed over", 1) else {
         return;
     };
-    // A link that has a backlog also where senders are starved of a processor.
+    // A link with a low rate, which has a backlog even if senders get little CPU time.
     let mut asked = Asked::over(&wire, &(of_rates("8mbit", "6mbit") + more), "");
     let pressure = Pressure::begin();
     let mut ended = Vec::new();
@@ -264,7 +264,7 @@ fn is_handed_over(more: &str, times: usize) {
     assert_eq!(stood.len(), times, "{ended:#?}");
     let gap = load.longest_gap();
     eprintln!("{gap:?} between two frames; without a round {stood:?} us; {waited:?} waited");
-    // Several threads wait for one another meanwhile, each perhaps for a processor.
+    // In the meantime several threads wait for one another, each possibly for a processor.
     let stall = 4.0 * stall.as_secs_f64() * 1e3;
     let longest = stood.into_iter().fold(0.0, f64::max) / 1e3;
     let most = pressure.most(1.0, 100.0) + stall;
@@ -340,7 +340,7 @@ fn what_was_changed_granted_and_disabled_goes_on_and_who_asks_is_answered() {
         fairlane(&ctl)
     };
     wire.middle().run(over_http).success();
-    // A grant ends when it would have.
+    // A grant still expires at its time.
     let begun = Instant::now();
     while asked.json(&["grants"]).as_array().unwrap().len() > 1 {
         assert!(begun.elapsed() < PATIENCE, "it does not end");
@@ -354,7 +354,7 @@ fn what_was_changed_granted_and_disabled_goes_on_and_who_asks_is_answered() {
     report(&asked.site.end());
 }
 
-/// A process that asks to take over, in the words of the protocol.
+/// A process that requests a hand-over by the protocol's messages.
 struct Other(UnixStream);
 
 impl Other {
@@ -374,7 +374,7 @@ impl Other {
 
     /// Takes the files, reports ready, and reads this number of bytes of the state.
     fn begin(&mut self, bytes: usize) {
-        // Of both interfaces, where it is asked, and of `[control]`.
+        // The descriptors of both interfaces, of the hand-over socket, and of `[control]`.
         assert_eq!(files::receive(&self.0).unwrap().len(), 8);
         self.0.write_all(b"r").unwrap();
         self.0.read_exact(&mut vec![0; bytes]).unwrap();
@@ -384,7 +384,7 @@ impl Other {
 /// The version of the hand-over protocol.
 const VERSION: u32 = 1;
 
-/// Bytes of some 800 packets, which take the link most of a second.
+/// Bytes of about 800 packets, whose transmission takes most of a second.
 const BACKLOG: u64 = 430_000;
 
 /// Waits until this number of bytes of the bulk class is queued; of the other class no packet may be lost.
@@ -407,15 +407,15 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
     let Some(wire) = wire("a hand-over that fails", 1) else {
         return;
     };
-    // A link that has a backlog also where senders are starved of a processor.
+    // A link with a low rate, which has a backlog even if senders get little CPU time.
     let mut asked = Asked::over(&wire, &of_rates("8mbit", "6mbit"), "");
-    // The time that it takes at least, the former one's end included.
+    // The time of a hand-over, including the end of the former process.
     let begun = Instant::now();
     report(&asked.site.hand_over(&wire));
     let whole = begun.elapsed().min(Duration::from_millis(60));
     until_it_tells(&asked.socket());
     let hosts = (wire.sender(0), wire.receiver());
-    // Before it is ready nothing has happened.
+    // Until the new process is ready, the hand-over has no effect.
     let ((), numbers, sent) = numbered(hosts, STEADY, || {
         let (other, answer) = Other::ask(&wire, VERSION);
         assert!(answer.starts_with("{\"Given\":"), "{answer}");
@@ -468,7 +468,7 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
             "twice, or out of order"
         );
         let lost = load.sent[0] as usize - steady.len();
-        // After a second there may be more than the class has room for.
+        // After a second the backlog may exceed the class's limit.
         assert!(lost < 100 || hangs, "{lost} of {:?}", load.sent);
         let last = steady.last().unwrap();
         assert!(load.sent[0] - last < 100, "{last} of {:?}", load.sent);
@@ -529,7 +529,7 @@ fn what_cannot_take_over_or_be_taken_over_is_said_and_goes_on() {
     let tap = up("packet", "20mbit").replace("inside = \"inside\"", "tap = \"fair0\"");
     let site = Site::start_unseen(&wire, &tap);
     let begun = Instant::now();
-    // Until it runs there is nothing to take over.
+    // Until the process runs there is nothing to take over.
     loop {
         let refused = site.start_next(&wire).finish();
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");

@@ -1,4 +1,4 @@
-//! `fairlane run CONFIG`: what cannot be run is refused whole, in a sentence.
+//! `fairlane run CONFIG`: an invalid run is rejected as a whole, in one sentence.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ fn a_missing_interface_leaves_nothing_attached() {
     let finished = wire.middle().run(|| start(&arguments)).finish();
     refused(&finished, &["nosuch0", "no interface"]);
     assert!(!socket.exists(), "nobody can attach");
-    // And the interface that there is serves the next.
+    // The existing interface can be used by the next process.
     let site = Site::start(&wire, &[&interfaces("packet"), LINK].concat());
     site.stop();
 }
@@ -100,7 +100,7 @@ fn threads_that_cannot_receive_are_refused_and_nothing_is_attached() {
     let socket = folder.path().join("fairlane.sock");
     let file = folder.path().join("site.toml");
     let attach = format!("[attach]\nsocket = {socket:?}\n");
-    // That this process may run on, and so the program.
+    // The cores of this process, and so of the program.
     let cores = sched_getaffinity(None).unwrap().count() as usize;
     let [more, more_that_transmit] =
         ["receive", "transmit"].map(|key| format!("{key} = {}", cores + 1));
@@ -266,7 +266,7 @@ fn a_file_read_again_is_taken_over_though_nobody_hears_of_it() {
     let control = format!("[control]\nsocket = {socket:?}\n");
     let config = [&interfaces("packet"), LINK, &control].concat();
     let mut site = Site::start_unheard(&wire, &config);
-    // A terminal that is closed sends this signal, and takes no more words.
+    // A closed terminal sends this signal, and accepts no more output.
     site.signal("HUP");
     until_reloads(&socket, 1);
     assert_eq!(site.stop()["reloads"], 1);
@@ -329,7 +329,7 @@ fn processes_alone_need_no_interface_inside_and_keep_nobody_awake() {
     std::thread::sleep(Duration::from_secs(1));
     let used = site.processor_time() - before;
     let report = site.stop();
-    // A thousand looks at the client's mailbox.
+    // A thousand checks of the client's mailbox.
     assert!(used < Duration::from_millis(200), "{used:?} of a second");
     assert_eq!(link(&report, "up")["transmitted"], 10);
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Two hosts and the machine between them.
 pub(crate) struct Line {
     pub(crate) middle: Namespace,
-    /// Inside and outside.
+    /// The hosts inside and outside.
     hosts: [Namespace; 2],
 }
 
@@ -68,12 +68,12 @@ impl Line {
         self.hosts[side].run(|| PacketBackend::open("host", &options).unwrap())
     }
 
-    /// Runs the program in the middle, with the output of a command in reach.
+    /// Runs the program in the middle, with its output accessible.
     fn start(&self, backend: &str, more: &[&str]) -> (Running, tempfile::TempDir) {
         self.start_as(&up(backend, "100mbit"), more)
     }
 
-    /// The same with what its file says.
+    /// The same with this configuration.
     fn start_as(&self, config: &str, more: &[&str]) -> (Running, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("site.toml");
@@ -101,7 +101,7 @@ pub(crate) fn frame(number: u8) -> Vec<u8> {
     frame
 }
 
-/// Sends a frame again and again until one comes; how many were sent.
+/// Sends a frame repeatedly until one arrives, and returns how many were sent.
 pub(crate) fn until_through(from: &mut PacketBackend, to: &mut PacketBackend, number: u8) -> u64 {
     let begun = Instant::now();
     for sent in 1.. {
@@ -152,7 +152,7 @@ fn a_second_program_on_the_same_interfaces_is_refused_and_the_first_goes_on() {
     running.finish().success();
 }
 
-/// With the backend that needs them off: xdp, where the driver does not take such long frames to it.
+/// With the backend that needs offloads off: xdp, if the driver does not accept long frames for it.
 #[test]
 fn receive_offloads_that_a_killed_program_left_off_are_on_after_the_next() {
     let Some(line) = Line::new("what a killed program left off", 3_700) else {
@@ -180,7 +180,7 @@ fn receive_offloads_that_a_killed_program_left_off_are_on_after_the_next() {
     assert!(!joins());
     running.signal("KILL");
     running.finish();
-    // Also where the next needs nothing off.
+    // Also if the next backend does not need them off.
     let (mut running, _folder) = line.start("packet", &[]);
     until_through(&mut from, &mut to, 3);
     assert!(joins());
@@ -192,7 +192,7 @@ fn receive_offloads_that_a_killed_program_left_off_are_on_after_the_next() {
 #[test]
 fn an_interface_that_was_deleted_is_used_again_when_it_is_back() {
     let usual = sites().into_iter().map(|site| (site, 1_500));
-    // The driver does not take such long frames to AF_XDP.
+    // The driver does not accept such long frames for AF_XDP.
     let generic = sites()
         .into_iter()
         .map(|site| (site, 3_700))

@@ -1,4 +1,4 @@
-//! `fairlane run CONFIG` and frames of any length that interfaces send: tagged, jumbo, too long.
+//! `fairlane run CONFIG` with frames of any length: tagged, jumbo, and too long.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ fn frame(tags: &[u16], length: usize, number: u8) -> Vec<u8> {
     let datagram = length - frame.len() - 2;
     frame.extend([8, 0, 0x45, 0]);
     frame.extend((datagram as u16).to_be_bytes());
-    // Of a protocol for experiments.
+    // An experimental protocol.
     frame.extend([0, 0, 0, 0, 64, 253]);
     frame.resize(length, number);
     frame
@@ -227,7 +227,7 @@ fn an_mtu_raised_during_a_run_is_logged_and_the_report_names_the_limit() {
     running.until_said(&format!(
         "outside: {said}; its link carries frames of up to 1522 bytes until the file is read again"
     ));
-    // The second one comes when the first was received.
+    // The second frame arrives after the first was received.
     line.pass(vec![frame(&[], 9_014, 1), frame(&[], 60, 2)], 1);
     running.signal("HUP");
     running.until_said("reloaded ");
@@ -238,7 +238,7 @@ fn an_mtu_raised_during_a_run_is_logged_and_the_report_names_the_limit() {
     assert!(finished.status.success(), "{finished:?}");
     assert_eq!(finished.stderr.matches(said).count(), 2, "{finished:?}");
 
-    // Without reading it again, the report has the limit that applied.
+    // Without a reload, the report has the limit that applied.
     for link in &line._links {
         link.set_mtu(1_500).unwrap();
     }

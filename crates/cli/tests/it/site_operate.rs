@@ -16,7 +16,7 @@ use crate::site_control::Asked;
 use crate::site_interfaces::{Line, frame, until_through};
 use crate::site_reload::numbered;
 
-/// A class of which little leaves, with much room.
+/// A class with a low rate and a large limit.
 const NARROW: [&str; 6] = [
     "set",
     "voice",
@@ -26,7 +26,7 @@ const NARROW: [&str; 6] = [
     "limit={ packets = 500 }",
 ];
 
-/// Waits until the state is as it is meant.
+/// Waits until the state satisfies a condition.
 #[track_caller]
 fn until(asked: &Asked, meant: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
@@ -47,7 +47,7 @@ fn shaping_is_switched_off_and_on_and_nothing_is_lost_or_reordered() {
     };
     for backend in BACKENDS {
         let asked = Asked::start(&wire, backend, "");
-        // More comes than leaves: at each switch some wait.
+        // More arrives than leaves, so that there is a backlog at each switch.
         let wide = "limit={ packets = 5_000 }";
         let rates = ["set", "voice", "rate=2mbit", "ceil=3mbit"];
         asked.json(&[&rates[..], &[wide, "queue=tail-drop"]].concat());
@@ -59,7 +59,7 @@ fn shaping_is_switched_off_and_on_and_nothing_is_lost_or_reordered() {
                 let state = until(&asked, |state| link(state, "up")["shaped"] == false);
                 assert_eq!(state["interfaces"][1]["shaped"], false);
                 if round == 5 {
-                    // Another configuration shapes nothing by itself.
+                    // A configuration change does not enable shaping.
                     asked.json(&["link", "up", "rate=19mbit"]);
                     until(&asked, |state| link(state, "up")["rate_bps"] == 19_000_000);
                     assert_eq!(link(&asked.json(&["show"]), "up")["shaped"], false);
@@ -155,7 +155,7 @@ fn what_is_flushed_is_gone_and_counted_and_what_comes_then_is_not() {
     };
     let asked = Asked::start(&wire, "packet", "");
     asked.json(&NARROW);
-    // Nothing but a flush discards packets then.
+    // With tail drop, only a flush discards packets.
     asked.json(&["set", "voice", "queue=tail-drop"]);
     let hosts = (wire.sender(0), wire.receiver());
     let fill = || {
@@ -215,7 +215,7 @@ fn what_cannot_be_done_is_said_and_not_done() {
     asked.site.stop();
 }
 
-/// A site on a line, which can be asked.
+/// A site on a line, with a control socket.
 struct Live {
     running: Running,
     folder: TempDir,
@@ -251,7 +251,7 @@ impl Live {
     }
 }
 
-/// Another interface in the middle, and a host's end of it.
+/// Returns another interface in the middle, and a host's end of it.
 fn spare(line: &Line) -> PacketBackend {
     let host = Namespace::new().unwrap();
     let (near, far) = veth((&line.middle, "spare"), (&host, "host"), 1_500).unwrap();
@@ -307,7 +307,7 @@ fn an_interface_is_let_go_of_for_another_program_and_another_takes_its_place() {
         let saved = fs::read_to_string(Live::file(&live.folder)).unwrap();
         assert!(saved.contains("outside = \"spare\""), "{saved}");
         live.ctl(&["reload"]).success();
-        // So does the near one.
+        // The near interface too.
         live.ctl(&["detach", "inside"]).success();
         live.ctl(&["attach", "inside"]).success();
         until_through(&mut from, &mut elsewhere, 6);
@@ -315,7 +315,7 @@ fn an_interface_is_let_go_of_for_another_program_and_another_takes_its_place() {
     }
 }
 
-/// Nothing left by the interface that is used no more, and every frame is accounted for.
+/// Checks that no frame left by the detached interface, and that every frame is accounted for.
 #[track_caller]
 fn ends_well(mut live: Live, former: &mut PacketBackend) {
     let mut arrived = Vec::new();

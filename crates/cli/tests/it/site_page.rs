@@ -1,4 +1,4 @@
-//! The page of a running site, in a browser.
+//! The web page of a running site, in a browser.
 
 use std::fmt::Write;
 use std::thread;
@@ -15,10 +15,10 @@ use crate::site_reload::numbered;
 
 const PAGE: &str = "http://127.0.0.1:7172/";
 const TOKEN: &str = "a token that nobody guesses";
-/// A class whose name would run if it were ever taken for markup.
+/// A class name that would run as a script if it were treated as markup.
 const HOSTILE: &str = "<img src=x onerror=document.title='gone'>";
 
-/// A page of a site with these classes; a token in a file is needed for changes.
+/// Returns the configuration of a site with these classes, where changes need the token in a file.
 fn config(classes: &str, token: &str) -> String {
     let control = format!("\n[control]\nhttp = \"127.0.0.1:7172\"\ntoken = \"{token}\"\n");
     up("packet", "20mbit") + classes + &control
@@ -34,7 +34,7 @@ fn few() -> String {
     )
 }
 
-/// Hosts with a browser between them; the middle may ask itself.
+/// Returns hosts with a browser between them, in the middle namespace.
 fn browsing(test: &str) -> Option<(Wire, Browser)> {
     let wire = wire(test, 1)?;
     Link::find(wire.middle(), "lo").unwrap().up().unwrap();
@@ -42,7 +42,7 @@ fn browsing(test: &str) -> Option<(Wire, Browser)> {
     Some((wire, browser))
 }
 
-/// An expression: the text of all that a selector finds has this in it.
+/// Returns an expression: whether the text of the elements of a selector contains this text.
 fn says(selector: &str, text: &str) -> String {
     let (selector, text) = (json!(selector), json!(text));
     format!(
@@ -58,7 +58,7 @@ fn press(browser: &mut Browser, selector: &str, text: &str) {
     ));
 }
 
-/// Writes into the field with this label of the panel's first form.
+/// Fills the field with this label in the panel's first form.
 fn fill(browser: &mut Browser, label: &str, text: &str) {
     let label = json!(label);
     browser.value(&format!(
@@ -69,7 +69,7 @@ fn fill(browser: &mut Browser, label: &str, text: &str) {
     browser.type_text(text);
 }
 
-/// Into the window that asks for it.
+/// Enters the token in the dialog.
 fn give_token(browser: &mut Browser) {
     browser.until("document.getElementById('token').open");
     browser.value("document.getElementById('token-text').focus()");
@@ -90,7 +90,7 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
     browser.open(PAGE);
     browser.until(&says("#site-words", "connected"));
     browser.until(&says(".row .name", "voice"));
-    // A name is text, whatever is in it.
+    // A name is shown as text, whatever it contains.
     browser.until(&says(".row .name", HOSTILE));
     assert_eq!(browser.value("document.images.length"), 0);
     assert_ne!(browser.value("document.title"), "gone");
@@ -111,12 +111,12 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
             "the ceiling of class 'voice', 4mbit, held",
         ));
     });
-    // No token: said so, and asked for.
+    // Without a token: an error, and a dialog for it.
     fill(&mut browser, "Rate (guaranteed)", "3mbit");
     browser.key("Enter");
     browser.until(&says("#panel .answer.refused", "access token"));
     give_token(&mut browser);
-    // Refused: the sentence, and nothing to apply.
+    // Refused: an error, and nothing to apply.
     fill(&mut browser, "Rate (guaranteed)", "19999kbit");
     press(&mut browser, "#panel button", "Preview");
     browser.until(&says("#panel .answer.refused", "Refused: "));
@@ -124,7 +124,7 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
         browser.value("document.querySelector('#panel .main').disabled"),
         true
     );
-    // Looked at: what becomes of each promise; only then may it be made.
+    // After a preview of each changed guarantee; only then can it be applied.
     fill(&mut browser, "Rate (guaranteed)", "3mbit");
     press(&mut browser, "#panel button", "Preview");
     let guaranteed = "guaranteed 2mbit → 3mbit ▲ more";
@@ -208,12 +208,12 @@ fn what_drops_packets_or_promises_is_asked_twice_and_said() {
     browser.key("Enter");
     browser.until(&says("#panel-title", "voice"));
     press(&mut browser, "#panel summary", "Flush queue");
-    // Not meant: nothing is said, and the panel stays.
+    // Cancelled: no message, and the panel stays.
     press(&mut browser, "#panel button", "Flush queue");
     browser.until(&says("#sure-title", "Flush the queue of class voice?"));
     answer(&mut browser, false);
     assert_eq!(browser.value(&says("#panel .answer", "Dropped")), false);
-    // No token: said so, and asked for.
+    // Without a token: an error, and a dialog for it.
     press(&mut browser, "#panel button", "Flush queue");
     answer(&mut browser, true);
     browser.until(&says(
@@ -264,7 +264,7 @@ fn detach_and_attach(browser: &mut Browser) {
     answer(browser, true);
     browser.until(&says("#interfaces .answer", "was let go of."));
     browser.until(&says("#interfaces td", "detached"));
-    // Another in its place: refused with a sentence.
+    // Another interface instead: refused with an error.
     browser.until(attaches);
     browser.value("document.querySelector('#interfaces form input').focus()");
     browser.type_text("nowhere0");
@@ -278,7 +278,7 @@ fn detach_and_attach(browser: &mut Browser) {
     browser.until(&format!("!({attaches})"));
 }
 
-/// As on a phone that is held upright, in whose settings things are dark.
+/// Emulates a phone in portrait orientation with a dark colour scheme.
 fn phone_in_the_dark(browser: &mut Browser) {
     let size = json!({ "width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true });
     browser.ask("Emulation.setDeviceMetricsOverride", &size);
@@ -286,7 +286,7 @@ fn phone_in_the_dark(browser: &mut Browser) {
     browser.ask("Emulation.setEmulatedMedia", &dark);
 }
 
-/// Nothing is wider than the screen, and each control that is there lies within it.
+/// Checks that nothing is wider than the screen, and that each control lies within it.
 #[track_caller]
 fn fits(browser: &mut Browser, what: &str) {
     let wide = browser.value("document.documentElement.scrollWidth");
@@ -314,7 +314,7 @@ fn a_phone_in_the_dark_shows_all_within_its_width() {
     browser.until(&says(".row .name", "voice"));
     browser.save("phone-tree");
     fits(&mut browser, "the tree");
-    // Light text before a dark page, and not the other way round.
+    // Light text on a dark page, and not the reverse.
     let sum = |of: &str, what: &str| {
         format!(
             "getComputedStyle({of}).{what}.match(/\\d+/g).slice(0, 3).reduce((all, it) => all + +it, 0)"
@@ -337,7 +337,7 @@ fn a_phone_in_the_dark_shows_all_within_its_width() {
     browser.until("document.getElementById('token').open");
     fits(&mut browser, "the question for a token");
     give_token(&mut browser);
-    // Refused as elsewhere, and the sentence is not cut.
+    // Refused as elsewhere, and the error is not truncated.
     fill(&mut browser, "Rate (guaranteed)", "19999kbit");
     press(&mut browser, "#panel button", "Preview");
     browser.until(&says("#panel .answer.refused", "Refused: "));
@@ -353,7 +353,7 @@ fn a_phone_in_the_dark_shows_all_within_its_width() {
     site.stop();
 }
 
-/// The longest time that the page's own thread was busy with one thing, in milliseconds of a processor.
+/// Returns the longest task of the page's main thread, in milliseconds of CPU time.
 fn longest_task(events: &[Value]) -> f64 {
     let all = || {
         events

@@ -1,4 +1,4 @@
-//! `fairlane run CONFIG`: the file is read again and again while frames pass, and none is lost.
+//! `fairlane run CONFIG`: the file is reloaded repeatedly while frames pass, and none is lost.
 
 use std::fmt::Write;
 use std::net::UdpSocket;
@@ -47,16 +47,16 @@ pub(crate) fn numbered_at<T>(
     (told, heard.numbers, sent)
 }
 
-/// What arrived.
+/// The datagrams that arrived.
 #[derive(Default)]
 pub(crate) struct Heard {
-    /// In order.
+    /// Their numbers in order of arrival.
     pub(crate) numbers: Vec<u32>,
-    /// The longest time from one to the next, as the receiver saw it.
+    /// The longest time between two arrivals, as seen by the receiver.
     pub(crate) longest_gap: Duration,
 }
 
-/// The same, with the longest time between two that arrived.
+/// The same, with the longest time between two arrivals.
 pub(crate) fn heard_at<T>(
     pps: f64,
     (from, to): (&Host, &Host),
@@ -66,7 +66,7 @@ pub(crate) fn heard_at<T>(
     let listening = bind(to, port);
     let timeout = Some(Duration::from_millis(50));
     listening.set_read_timeout(timeout).unwrap();
-    // For as long as the receiver may wait for a processor: root may ask for more than is usual.
+    // For as long as the receiver may wait for a processor: root may exceed the usual limit.
     set_socket_recv_buffer_size_force(&listening, 16 << 20).unwrap();
     let socket = bind(from, 0);
     let to = format!("{}:{port}", to.address());
@@ -74,7 +74,7 @@ pub(crate) fn heard_at<T>(
     thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&listening, &done));
         let sending = scope.spawn(|| send(&socket, &to, pps, &stop));
-        // Where it panics, the threads end too.
+        // If it panics, the threads end too.
         let ends = Ends([&stop, &done]);
         let told = meanwhile();
         stop.store(true, Ordering::Relaxed);
@@ -105,12 +105,12 @@ fn receive(socket: &UdpSocket, done: &AtomicBool) -> Heard {
     heard
 }
 
-/// Sends numbered datagrams at this rate until `stop`; how many.
+/// Sends numbered datagrams at this rate until `stop`, and returns their number.
 pub(crate) fn send(socket: &UdpSocket, to: &str, pps: f64, stop: &AtomicBool) -> u32 {
     let mut began = Instant::now();
     let (mut sent, mut due) = (0, 0.0);
     while !stop.load(Ordering::Relaxed) {
-        // After a pause of the machine it does not make up for everything.
+        // After a pause of the machine it catches up only in part.
         due += (began.elapsed().as_secs_f64() * pps).min(50.0);
         began = Instant::now();
         while f64::from(sent) < due {
@@ -144,7 +144,7 @@ fn config(backend: &str, classes: usize, variant: usize) -> String {
     .unwrap();
     let letter = if variant == 3 { 'd' } else { 'c' };
     for number in 0..classes {
-        // Others come and go.
+        // Other classes are added and removed.
         if variant == 4 && number % 10 == 0 {
             continue;
         }
@@ -177,7 +177,7 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
                 site.signal("HUP");
                 thread::sleep(Duration::from_millis(50));
             }
-            // The last one, whatever came together before it.
+            // The last one, whatever signals were merged before it.
             site.write(&config(backend, 200, 0));
             site.signal("HUP");
             thread::sleep(Duration::from_millis(1_500));
@@ -191,7 +191,7 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
             numbers.len(),
             finished.stderr
         );
-        // Those that came together are one; a file takes longer to read on a busy machine.
+        // Signals during a reload cause only one more; a reload takes longer on a busy machine.
         let reloads = report["reloads"].as_u64().unwrap();
         let least = pressure.least(1.0, 0.1) * 10.0;
         assert!(reloads as f64 > least, "{reloads} of more than {least}");
@@ -212,7 +212,7 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
     }
 }
 
-/// How often a long test reloads, where it is to be less often.
+/// Returns the number of reloads in a long test, if it is reduced.
 fn rounds() -> Option<usize> {
     std::env::var("FAIRLANE_RELOADS").ok()?.parse().ok()
 }
@@ -241,7 +241,7 @@ fn reloads_one_after_another_lose_nothing_and_change_no_order() {
     let begun = Instant::now();
     let ((), numbers, sent) = numbered(hosts, 1_001, || {
         for round in 1..=rounds {
-            // Mostly a class alone is another; now and then all of them are.
+            // Mostly a single class changes; occasionally all of them do.
             let variant = match round % 50 {
                 0 => round / 50 % texts.len(),
                 _ => round % 2,

@@ -10,7 +10,7 @@ use crate::site::{PATIENCE, wire};
 use crate::site_control::{Asked, until_it_tells};
 use crate::site_load::state;
 
-/// Waits for a state whose configuration is such.
+/// Waits for a state whose configuration satisfies a condition.
 #[track_caller]
 fn until(asked: &Asked, is: impl Fn(&Value) -> bool) -> Value {
     until_it_tells(&asked.socket());
@@ -29,7 +29,7 @@ fn unsaved(count: u64) -> impl Fn(&Value) -> bool {
     move |configuration| configuration["unsaved_changes"] == count
 }
 
-/// The value of a metric without labels.
+/// Returns the value of a metric without labels.
 #[track_caller]
 fn metric(asked: &Asked, name: &str) -> f64 {
     let metrics = asked.ctl(&["metrics"]).success();
@@ -58,7 +58,7 @@ fn unsaved_changes_are_counted_and_a_reload_keeps_them_unless_told_to_discard() 
     until(&asked, unsaved(3));
     let words = asked.ctl(&["show"]).success();
     assert!(words.starts_with("3 changes not in the file"), "{words}");
-    // The process that takes over knows of them.
+    // The successor process knows of them.
     asked.site.hand_over(&wire);
     until(&asked, unsaved(3));
 
@@ -100,7 +100,7 @@ fn unsaved_changes_are_counted_and_a_reload_keeps_them_unless_told_to_discard() 
     );
     assert!((time - seconds(&loaded)).abs() < 1e-3, "{time}");
 
-    // A signal asks for it; the log says so.
+    // A signal forces the reload, and the log reports the loss.
     asked.json(&["set", "voice", "rate=3mbit"]);
     asked.site.signal("HUP");
     asked
@@ -112,7 +112,7 @@ fn unsaved_changes_are_counted_and_a_reload_keeps_them_unless_told_to_discard() 
     until(&asked, unsaved(1));
     asked.ctl(&["save"]).success();
     until(&asked, unsaved(0));
-    // Where the file has them, nothing is lost.
+    // If the file has them, no change is lost.
     asked.json(&["set", "voice", "rate=2.5mbit"]);
     fs::write(asked.site.file(), asked.config()).unwrap();
     asked.json(&["reload"]);

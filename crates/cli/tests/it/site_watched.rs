@@ -30,10 +30,10 @@ use crate::site_control::{exchanged, until_it_tells};
 use crate::site_load::config;
 use crate::site_reload::{Ends, numbered_at};
 
-/// Packets a second: a quarter of what one core forwards, so that there is time for all others.
+/// Packets a second: a quarter of the capacity of a core, which leaves time for the other threads.
 const PPS: f64 = 20_000.0;
 
-/// How often a client asks.
+/// The interval of a client's requests.
 const EVERY: Duration = Duration::from_secs(1);
 /// The requests of the page and of Prometheus.
 const PAGE: [&str; 5] = [
@@ -49,7 +49,7 @@ const PAGE: [&str; 5] = [
 struct Span {
     sent: u32,
     arrived: usize,
-    /// Of the forwarding thread, for each packet.
+    /// CPU time of the forwarding thread per packet.
     ns: f64,
     /// The part of the time in which that thread had a processor.
     busy: f64,
@@ -60,9 +60,9 @@ struct Span {
 /// The load sent through a site.
 #[derive(Clone, Copy, PartialEq)]
 enum Load {
-    /// [`PPS`].
+    /// A rate of [`PPS`].
     Steady,
-    /// More than it takes in.
+    /// More than the site can receive.
     Flood,
 }
 
@@ -82,7 +82,7 @@ impl Load {
         or_skip(test, wire)
     }
 
-    /// Of the link: beyond reach for a flood.
+    /// Returns the link's rate, which a flood cannot reach.
     fn rate(self) -> &'static str {
         match self {
             Load::Steady => "200mbit",
@@ -90,7 +90,7 @@ impl Load {
         }
     }
 
-    /// Packets a second that are sent in the next pair: of a flood, more than in any span so far came through.
+    /// Returns the rate for the next pair: for a flood, more than the throughput of any span so far.
     fn pps<'a>(self, so_far: impl IntoIterator<Item = &'a Span>) -> f64 {
         match self {
             Load::Steady => PPS,
@@ -114,7 +114,7 @@ impl Load {
         }
     }
 
-    /// The calling thread is a client from now on.
+    /// Lowers the priority of the calling thread to that of a client.
     fn stand_back(self) {
         if self == Load::Flood {
             setpriority_process(None, CLIENT).unwrap();
@@ -131,7 +131,7 @@ impl Load {
                 scope.spawn(|| {
                     setpriority_process(None, LAST).unwrap();
                     while !over.load(Ordering::Relaxed) {
-                        // Not as one that waits, which leaves the core to its other half.
+                        // Not the hint of a spin loop, which would leave the core to its other hyperthread.
                         black_box(());
                     }
                 });
@@ -148,7 +148,7 @@ impl Load {
         }
     }
 
-    /// And the thread of a site that forwards is there alone.
+    /// Moves the forwarding thread of a site to the first core, where it is alone.
     fn settle(self, site: &Site) {
         if self == Load::Flood {
             let thread = forwarding_thread(site);
@@ -158,21 +158,21 @@ impl Load {
     }
 }
 
-/// The cores that this process may run on.
+/// Returns the cores that this process may run on.
 fn cores() -> Vec<usize> {
     let all = sched_getaffinity(Some(getpid())).unwrap();
     let cores = 0..CpuSet::MAX_CPU;
     cores.filter(|&core| all.is_set(core)).collect()
 }
 
-/// A thread, by default the calling one, runs on these cores alone.
+/// Restricts a thread, by default the calling one, to these cores.
 fn run_on(thread: Option<Pid>, cores: &[usize]) {
     let mut set = CpuSet::new();
     cores.iter().for_each(|&core| set.set(core));
     sched_setaffinity(thread, &set).unwrap();
 }
 
-/// The thread of a site that forwards.
+/// Returns the forwarding thread of a site.
 fn forwarding_thread(site: &Site) -> PathBuf {
     let tasks = fs::read_dir(format!("/proc/{}/task", site.id())).unwrap();
     let mut tasks = tasks.map(|task| task.unwrap().path());
@@ -182,7 +182,7 @@ fn forwarding_thread(site: &Site) -> PathBuf {
     tasks.find(forwards).unwrap()
 }
 
-/// Nanoseconds in which that thread had a processor.
+/// Returns the CPU time of that thread in nanoseconds.
 fn forwarding_ns(site: &Site) -> f64 {
     let times = fs::read_to_string(forwarding_thread(site).join("schedstat")).unwrap();
     times.split(' ').next().unwrap().parse().unwrap()
@@ -201,7 +201,7 @@ impl Span {
     }
 }
 
-/// Packets through a site for some time.
+/// Sends packets through a site for some time.
 fn span(pps: f64, wire: &Wire, site: &Site, time: Duration) -> Span {
     let hosts = (wire.sender(0), wire.receiver());
     let (before, begun) = (forwarding_ns(site), Instant::now());
@@ -241,7 +241,7 @@ fn flooded(pps: f64, wire: &Wire, site: &Site, time: Duration) -> Span {
         let mut batch = VecDeque::new();
         let (mut sent, mut due, mut last) = (0, 0.0, begun);
         while begun.elapsed() < time {
-            // After a pause of the machine it does not make up for everything.
+            // After a pause of the machine it catches up only in part.
             due += last.elapsed().min(Duration::from_millis(20)).as_secs_f64() * pps;
             last = Instant::now();
             while f64::from(sent) < due && last.elapsed() < time {
@@ -261,7 +261,7 @@ fn flooded(pps: f64, wire: &Wire, site: &Site, time: Duration) -> Span {
     Span::of(sent, arrived as usize, ns, begun)
 }
 
-/// The middle of some.
+/// Returns the median.
 fn middle(all: impl IntoIterator<Item = f64>) -> f64 {
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by(f64::total_cmp);
@@ -287,7 +287,7 @@ fn saturated(answered: f64, without: &[Span], with: &[Span]) -> f64 {
         .map(|(without, with)| with.pps / without.pps)
         .collect();
     ratios.sort_by(f64::total_cmp);
-    // How many of them lie below the middle is as with a coin.
+    // The number of ratios below the median has a binomial distribution.
     let few = (ratios.len() as f64 / 2.0 - 0.98 * (ratios.len() as f64).sqrt()) as usize;
     let pps = |spans: &[Span]| middle(spans.iter().map(|span| span.pps));
     let kept = middle(ratios.iter().copied());
@@ -323,7 +323,7 @@ fn compare(
         });
         arrived as f64 / sent as f64
     };
-    // Of two that followed one another: what else the machine does changes from minute to minute.
+    // Only neighbouring spans are compared: the machine's other load changes from minute to minute.
     let pairs = without.iter().zip(with);
     let ratio = middle(pairs.map(|(without, with)| with.ns / without.ns));
     eprintln!(
@@ -361,7 +361,7 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// Asks for these in turn, so often, until `stop`; counts the answers.
+/// Requests these paths in turn, at this interval, until `stop`; counts the answers.
 fn ask(socket: &Path, paths: &[&str], every: Duration, stop: &AtomicBool, answers: &AtomicU64) {
     let mut paths = paths.iter().cycle();
     while !stop.load(Ordering::Relaxed) {
@@ -383,8 +383,8 @@ fn stalled(socket: &Path, count: usize) -> Vec<UnixStream> {
     streams.collect()
 }
 
-/// Whether costs are measured. Of a program that is not optimised, in spans of less than a second, they say nothing:
-/// how many packets a round finds decides more.
+/// Returns whether costs are measured. For an unoptimised program, or spans of less than a second, they are
+/// meaningless, because the number of packets per round has more effect.
 fn measures() -> bool {
     long_tests() && !cfg!(debug_assertions)
 }
@@ -398,7 +398,7 @@ fn extent() -> (usize, Duration) {
     }
 }
 
-/// Measures on cores of which the flood leaves one.
+/// Runs a measurement if there is a core that the flood leaves free.
 fn under_a_flood(test: &str, measure: fn(&str, Load)) {
     match long_tests() && cores().len() > 1 {
         true => measure(test, Load::Flood),
@@ -425,7 +425,7 @@ fn crowded(test: &str, load: Load) {
     for pair in 0..pairs {
         let pps = load.pps(without.iter().chain(&with).chain([&first]));
         let span = || load.while_busy(|| load.span(pps, &wire, &site, time));
-        // Each of the two is first in its turn.
+        // Each of the two is first in turn.
         let quiet_first = pair % 2 == 0;
         if quiet_first {
             without.push(span());
@@ -480,7 +480,7 @@ fn a_hundred_clients_and_a_thousand_stalled_readers_cost_a_flood_next_to_nothing
     under_a_flood("clients under a flood", crowded);
 }
 
-/// Measures packets without and with metrics, page and streams.
+/// Measures packets without and with scrapes, page requests and streams.
 fn watched(test: &str, load: Load) {
     load.make_room();
     let (Some(plain_wire), Some(wire)) = (load.wire(test), load.wire(test)) else {
@@ -517,7 +517,7 @@ fn watched(test: &str, load: Load) {
             let span = |wire, site| load.while_busy(|| load.span(pps, wire, site, time));
             let mut without = || without.push(span(&plain_wire, &plain));
             let mut with = || with.push(span(&wire, &site));
-            // Each of the two is first in its turn.
+            // Each of the two is first in turn.
             match pair % 2 {
                 0 => (without(), with()),
                 _ => (with(), without()),
@@ -543,7 +543,7 @@ fn metrics_the_page_and_streams_cost_a_flood_next_to_nothing() {
     under_a_flood("metrics, page and streams under a flood", watched);
 }
 
-/// Reads a stream until `stop`; counts its bytes.
+/// Reads a stream until `stop`, and counts its bytes.
 fn listen(socket: &Path, stop: &AtomicBool, told: &AtomicU64) {
     let mut stream = connect(socket);
     stream.write_all(get("/v1/events").as_bytes()).unwrap();

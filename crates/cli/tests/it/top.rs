@@ -1,4 +1,4 @@
-//! `fairlane top` on a terminal, as an operator has it.
+//! `fairlane top` on a terminal, as operators use it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -30,9 +30,9 @@ name = \"web\"
 default = true
 ";
 
-/// The program on a terminal of its own.
+/// The program on a pseudo-terminal.
 struct Terminal {
-    /// To the thread that has the operator's end of it, as long as it is open.
+    /// The channel to the thread that has the operator's end, while it is open.
     keys: Option<Sender<String>>,
     operator: Option<JoinHandle<()>>,
     /// The program's end.
@@ -84,7 +84,7 @@ impl Terminal {
         self.end = File::open("/dev/null").unwrap().into();
     }
 
-    /// Waits until a whole new picture has this word.
+    /// Waits until a complete new screen contains this word.
     #[track_caller]
     fn until(&self, word: &str) {
         let begun = Instant::now();
@@ -100,7 +100,7 @@ impl Terminal {
         }
     }
 
-    /// Whether letters are shown as they are typed, and lines and Ctrl-C mean something.
+    /// Returns whether the terminal is in its normal mode: echo, line input and signals.
     fn is_usual(&self) -> bool {
         let modes = LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
         tcgetattr(&self.end).unwrap().local_modes.contains(modes)
@@ -132,7 +132,7 @@ impl Terminal {
         }
     }
 
-    /// It has given the terminal back: it leaves the other screen, and then shows the cursor.
+    /// Checks that it has restored the terminal: it leaves the alternate screen, and then shows the cursor.
     #[track_caller]
     fn is_given_back(&self) {
         assert!(self.is_usual());
@@ -257,7 +257,7 @@ fn a_site_is_watched_and_changed_and_comes_back() {
     site.stop();
 }
 
-/// A signal gives the terminal back, too; one that is closed ends the program.
+/// Checks that a signal restores the terminal, too, and that a closed terminal ends the program.
 fn ended_from_outside(socket: &Path) {
     let mut terminal = Terminal::start(socket, 80, 24);
     terminal.until("voice");

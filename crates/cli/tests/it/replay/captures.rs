@@ -1,4 +1,4 @@
-//! Captures in, captures out.
+//! Captures as input and output.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const IPV6: u16 = 0x86dd;
 const ARP: u16 = 0x0806;
 const UDP: u8 = 17;
 
-/// A frame with an ether type and what follows, behind a VLAN tag if there is one.
+/// Returns a frame with an ether type and a payload, after a VLAN tag if there is one.
 pub(super) fn ethernet(vlan: Option<u16>, ether_type: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2; 12];
     if let Some(vlan) = vlan {
@@ -19,7 +19,7 @@ pub(super) fn ethernet(vlan: Option<u16>, ether_type: u16, payload: &[u8]) -> Ve
     frame
 }
 
-/// A packet from 10.0.0.`source` to 10.0.1.1; `fragment` is the field of flags and offset.
+/// Returns a packet from 10.0.0.`source` to 10.0.1.1; `fragment` is the field of flags and offset.
 pub(super) fn ipv4(source: u8, protocol: u8, ports: [u16; 2], fragment: u16) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 28, 0, 1];
     packet.extend(fragment.to_be_bytes());
@@ -29,7 +29,7 @@ pub(super) fn ipv4(source: u8, protocol: u8, ports: [u16; 2], fragment: u16) -> 
     packet
 }
 
-/// A UDP packet from `2001:db8::source` to `2001:db8::ffff`.
+/// Returns a UDP packet from `2001:db8::source` to `2001:db8::ffff`.
 pub(super) fn ipv6(source: u8, ports: [u16; 2]) -> Vec<u8> {
     let address = |last: [u8; 2]| {
         let mut bytes = [0; 16];
@@ -57,7 +57,7 @@ pub(super) fn header() -> PcapHeader {
     }
 }
 
-/// A capture of packets, each with its time in nanoseconds and its length on the wire.
+/// Returns a capture of packets, each with its time in nanoseconds and its length on the wire.
 pub(super) fn capture(header: PcapHeader, packets: &[(u64, u32, Vec<u8>)]) -> Vec<u8> {
     let mut writer = PcapWriter::with_header(Vec::new(), header).unwrap();
     for (time, length, bytes) in packets {
@@ -67,7 +67,7 @@ pub(super) fn capture(header: PcapHeader, packets: &[(u64, u32, Vec<u8>)]) -> Ve
     writer.into_writer()
 }
 
-/// Frames a microsecond apart.
+/// Returns a capture of frames a microsecond apart.
 pub(super) fn frames(frames: &[Vec<u8>]) -> Vec<u8> {
     let packets: Vec<_> = (1..)
         .zip(frames)
@@ -76,7 +76,7 @@ pub(super) fn frames(frames: &[Vec<u8>]) -> Vec<u8> {
     capture(header(), &packets)
 }
 
-/// The flows of the frames of a capture, in its order.
+/// Returns the flows of a capture's frames, in order.
 #[track_caller]
 fn flows_of(capture: Vec<u8>, options: &str) -> Vec<u64> {
     let folder = Folder::new();
@@ -98,7 +98,7 @@ fn flows_are_numbered_as_their_five_tuples_appear() {
         ethernet(Some(7), IPV4, &ipv4(1, UDP, [5, 80], 0)),
         // The same ports over TCP.
         ethernet(None, IPV4, &ipv4(1, 6, [5, 80], 0)),
-        // No ports in ICMP: what stands there does not count.
+        // ICMP has no ports: the bytes at their place are ignored.
         ethernet(None, IPV4, &ipv4(1, 1, [1, 1], 0)),
         ethernet(None, IPV4, &ipv4(1, 1, [2, 2], 0)),
         ethernet(Some(9), IPV6, &ipv6(1, [5, 80])),
@@ -127,12 +127,12 @@ fn the_fragments_of_a_datagram_are_one_flow() {
     let (more, later) = (0x2000, 0x00b9);
     let packets = [udp(1, 5), fragment(more), fragment(later), udp(1, 5)];
     assert_eq!(flows_of(frames(&packets), ""), [0, 1, 1, 0]);
-    // As in a site's `per = "5-tuple"`: of all protocols between two addresses.
+    // As in a site's `per = "5-tuple"`: one flow for all protocols between two addresses.
     let tcp = ethernet(None, IPV4, &ipv4(1, 6, [5, 80], later));
     let other = ethernet(None, IPV4, &ipv4(2, UDP, [5, 80], later));
     let packets = [fragment(later), tcp, other, fragment(more)];
     assert_eq!(flows_of(frames(&packets), ""), [0, 0, 1, 0]);
-    // "Do not fragment" is no fragment.
+    // "Do not fragment" does not make a fragment.
     assert_eq!(flows_of(frames(&[udp(1, 5), fragment(0x4000)]), ""), [0, 0]);
 }
 
@@ -209,7 +209,7 @@ fn a_capture_leaves_as_a_capture_of_the_times_of_departure() {
                 sent[0][..2],
                 [1_700_000_000_000_001_000, 1_700_000_000_000_013_000]
             );
-            // One packet of 1500 bytes is ahead of the small ones, the other behind them.
+            // One packet of 1500 bytes precedes the small ones, the other follows them.
             let flows: Vec<u64> = sent.iter().map(|row| row[2]).collect();
             assert!(
                 matches!(flows[..], [0, 1, 2, 0, 0] | [0, 2, 1, 0, 0]),
@@ -294,7 +294,7 @@ fn a_departure_that_pcap_cannot_tell_is_refused() {
 #[test]
 fn rows_of_flows_are_for_flows_as_they_appear() {
     let folder = Folder::new();
-    // Flow 1, the second to appear, has the weight that lets it pass.
+    // Flow 1, the second to appear, has the weight that puts it first.
     folder.write("flows.csv", "flow,weight,max_len\n1,100,100\n0,1,1500\n");
     let mut packets = vec![(0, 1500, udp(1, 5)); 3];
     packets.extend(vec![(0, 100, udp(2, 5)); 2]);
@@ -310,7 +310,7 @@ fn rows_of_flows_are_for_flows_as_they_appear() {
 #[test]
 fn packets_that_two_processors_wrote_are_put_in_order_and_how_many_is_said() {
     let folder = Folder::new();
-    // A microsecond late, and as late as may be.
+    // A microsecond late, and as late as allowed.
     let times = [
         5_000_000, 5_001_000, 5_000_000, 5_002_000, 4_002_000, 9_000_000,
     ];

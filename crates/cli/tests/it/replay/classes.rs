@@ -1,10 +1,10 @@
-//! Through the classes of a site's link.
+//! Replays through the classes of a site's link.
 
 use super::captures::{capture, ethernet, header, ipv4, udp};
 use super::*;
 use serde_json::Value;
 
-/// Two agencies, one after the other in the file, their classes behind.
+/// Two agencies, one after the other in the file, followed by their classes.
 const SITE: &str = "[[link]]\nname = \"wan\"\nrate = \"8mbit\"\nalgorithm = \"wf2q+\"\nclass = [\n\
     { name = \"X\", rate = \"6mbit\", algorithm = \"wf2q+\" },\n\
     { name = \"Y\", rate = \"2mbit\", algorithm = \"wf2q+\" },\n\
@@ -38,7 +38,7 @@ fn a_class_is_known_by_its_name_and_by_its_number_in_the_file() {
     let arrivals = "time_ns,flow,len\n0,x-rest,1000\n0,3,1000\n5,y-users,1000\n7,4,500\n";
     folder.write("a.csv", arrivals);
     let sent = departures(&folder, &format!("{CONFIG} @a.csv"));
-    // X had the whole link for its first packet: the second is eligible after Y's.
+    // X had the whole link for its first packet: its second is eligible after Y's.
     assert_eq!(
         sent,
         [
@@ -134,7 +134,7 @@ fn packets_of_a_capture_go_where_the_filters_send_them() {
         .zip(all)
         .map(|(number, frame)| packets(number, frame))
         .collect();
-    // Longer than the link carries.
+    // Too long for the link.
     all.push((90_000_000, 1523, udp(2, 5)));
     folder.write("in.pcap", capture(header(), &all));
     let finished = folder.replay(&format!("{CONFIG} @in.pcap"));
@@ -171,8 +171,9 @@ fn packets_of_a_capture_go_where_the_filters_send_them() {
     }
 }
 
-/// 250 datagrams in two fragments each, of a class that has a part of a link that others fill: all arrive whole, where the
-/// second fragments were of the full class before. Orphans are counted where they go.
+/// 250 datagrams in two fragments each, in a class with a guaranteed part of a link that others fill: all arrive
+/// intact, since second fragments belong to the class of the first ones. Orphan fragments are counted in the class that
+/// they go to.
 #[test]
 fn fragments_go_where_the_first_of_their_datagram_went() {
     let folder = Folder::new();
@@ -214,7 +215,7 @@ fn fragments_go_where_the_first_of_their_datagram_went() {
 fn a_packet_captured_in_part_is_sorted_by_its_headers() {
     let folder = folder();
     let mut frame = udp(1, 5);
-    // 1486 bytes of IP, of which the headers were captured.
+    // 1486 bytes of IP, of which only the headers were captured.
     frame[16..18].copy_from_slice(&1486u16.to_be_bytes());
     assert_eq!(frame.len(), 42);
     folder.write("in.pcap", capture(header(), &[(0, 1500, frame)]));
@@ -314,7 +315,7 @@ fn what_does_not_fit_a_site_is_named() {
     let finished = folder.replay("--link wan --alg qfq --rate 1mbit --flows @flows.csv @a.csv");
     assert_eq!(finished.status.code(), Some(2));
     assert!(finished.stderr.contains("--link"), "{finished:?}");
-    // As `check` says it, with the place in the file.
+    // As in `check`, with the place in the file.
     folder.write("site.toml", SITE.replace("2mbit", "3mbit"));
     let finished = folder.replay(&format!("{CONFIG} @a.csv"));
     assert_eq!(finished.status.code(), Some(2));
@@ -334,12 +335,12 @@ fn readme() -> String {
     text.replace("38mbit", "20mbit")
 }
 
-/// A link of a site: where voice is, and where the flows that send as fast as a port does.
+/// A link of a site: the class of voice, and that of flows that send at the rate of a port.
 struct Beside<'a> {
     site: &'a str,
     link: &'a str,
     flooded: &'a str,
-    /// Of the port, in bytes a millisecond.
+    /// The port's rate in bytes a millisecond.
     port: u64,
 }
 
@@ -400,7 +401,7 @@ fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
 #[test]
 fn calls_lose_nothing_in_the_example_of_a_home_beside_a_dozen_flows_that_fill_it() {
     let site = include_str!("../../../../../examples/home-gateway.toml");
-    // A third of the calls' packets was lost once, in the direction with a class of few flows.
+    // The direction with a class of few flows is included.
     for (link, flooded, port, packets) in [
         ("up", "bulk", 12_500, 3_000),
         ("down", "machines", 125_000, 800),
@@ -419,8 +420,8 @@ fn calls_lose_nothing_in_the_example_of_a_home_beside_a_dozen_flows_that_fill_it
     }
 }
 
-/// A call of one host next to 12 Mbit/s marked EF of another, in the voice class: packets of the call that were sent
-/// in ten seconds, of 500, and the longest delay in microseconds.
+/// Replays a call of one host next to 12 Mbit/s of another host's traffic marked EF, in the voice class. Returns the
+/// packets of the call that were sent in ten seconds, of 500, and the longest delay in microseconds.
 fn call_next_to_a_flood(site: &str) -> (usize, u64) {
     const CALL: u64 = 200;
     let folder = Folder::with_flows();
@@ -455,7 +456,7 @@ fn one_host_cannot_ruin_the_voice_class_of_the_first_site_file() {
     let site = site.stdout;
     let (sent, longest) = call_next_to_a_flood(&site);
     assert!(sent == 500 && longest < 5_000, "{sent} sent, {longest} us");
-    // The same flood ruins one FIFO for all hosts.
+    // In a single FIFO, the same flood starves all hosts.
     let own =
         "per = \"source-ip\"\nflows = { most = 16 }\nalgorithm = \"wf2q+\"\nlongest = \"320b\"";
     let shared = site.replacen(own, "queue = \"tail-drop\"", 1);

@@ -1,4 +1,4 @@
-//! `fairlane compare`: the same arrivals under one algorithm after the other, as each replay has them.
+//! `fairlane compare`: the same arrivals under one algorithm after another, with the results of each replay.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::report::busy;
 use super::*;
 
 impl Folder {
-    /// Runs `compare` with `arguments`, as `replay` is run.
+    /// Runs `compare` with `arguments`, as `replay` does.
     pub(super) fn compare(&self, arguments: &str) -> Finished {
         let mut words = vec!["compare".to_owned()];
         words.extend(arguments.split_whitespace().map(|word| self.expand(word)));
@@ -99,8 +99,8 @@ fn jains_index_is_of_what_flows_got_of_what_was_due_to_them() {
     let [drr, fifo] = &rows_of(&compared)[..] else {
         panic!("{compared}")
     };
-    // For 3 ms there are two, and half of the 3000 bytes are due to each; one has all of them. For
-    // 1 ms the other is alone: it sends 1000 bytes of 2500.
+    // For 3 ms two flows are backlogged, and half of the 3000 bytes belong to each; one gets all of them. For 1 ms the
+    // other is alone: it sends 1000 bytes of 2500.
     let exact = (1.0 + 0.4) * (1.0 + 0.4) / (2.0 * (1.0 + 0.4 * 0.4));
     let index = fifo["jain"].as_f64().unwrap();
     assert!((index - exact).abs() < 1e-9, "{compared}");
@@ -109,7 +109,7 @@ fn jains_index_is_of_what_flows_got_of_what_was_due_to_them() {
     assert!(fifo["t_wfi_bound_ns"].is_null());
     assert_eq!(fifo["delay_ns"]["max"], 4e6);
     assert_eq!(fifo["delay_ns"]["mean"], 2.5e6);
-    // One of the first two packets is the other's.
+    // One of the first two packets belongs to the other flow.
     assert!(drr["jain"].as_f64().unwrap() > 0.99, "{compared}");
     assert!(drr["t_wfi_bound_ns"].is_u64(), "{compared}");
 }
@@ -145,7 +145,7 @@ fn flows_of_a_capture_are_named_and_their_longest_packets_count() {
         fs::remove_file(folder.path("pipe")).unwrap();
         assert!(row["key"].is_string(), "{row}");
     }
-    // As the options say, and not as packets came.
+    // In the order of the options, and not of the arrivals.
     let options = "--rate 8mbit --alg qfq --flow-by source --flows @flows.csv @in.pcap";
     is_that_of(
         &rows_of(&folder.compared(options))[0],
@@ -247,7 +247,7 @@ fn what_the_link_does_not_carry_is_nothing_to_compare() {
             && !sentence.contains('\n'),
         "{sentence}"
     );
-    // Without a byte, it takes its overhead, if there is one.
+    // A packet without bytes takes its overhead, if there is one.
     for (site, packets) in [("site.toml", 1), ("with.toml", 2)] {
         let arguments = format!("--config @{site} --alg qfq -n 0 --json @in.pcap");
         let finished = folder.compare(&arguments);

@@ -1,4 +1,4 @@
-//! `fairlane replay`: what arrives leaves, whole, in order, on time, and again the same.
+//! `fairlane replay`: all arrivals leave intact, in order and on time, and every replay gives the same result.
 
 mod captures;
 mod classes;
@@ -22,7 +22,7 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::{DataLink, Endianness, TsResolution};
 use proptest::prelude::*;
 
-/// The names of all algorithms there are, as the program lists them.
+/// Returns the names of all algorithms, as the program lists them.
 fn algorithms() -> Vec<String> {
     let refusal = fairlane(&["replay", "--alg", "none"]).stderr;
     let (_, names) = refusal.split_once("possible values: ").unwrap();
@@ -40,7 +40,7 @@ const FLOWS: &str = "flow,weight,max_len\n0,1,1000\n1,2,1000\n";
 
 const HEADER: &str = "start_ns,end_ns,flow,len,arrival_ns";
 
-/// A directory of its own for a test, gone at its end.
+/// A temporary directory of a test.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -48,7 +48,7 @@ impl Folder {
         Folder(tempfile::tempdir().unwrap())
     }
 
-    /// One with two flows in `flows.csv`.
+    /// Returns a folder with two flows in `flows.csv`.
     fn with_flows() -> Folder {
         let folder = Folder::new();
         folder.write("flows.csv", FLOWS);
@@ -76,7 +76,7 @@ impl Folder {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The names of all files, sorted.
+    /// Returns the names of all files, sorted.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.0.path())
             .unwrap()
@@ -123,8 +123,8 @@ fn departures(folder: &Folder, arguments: &str) -> Vec<Row> {
 
 const WITH_FLOWS: &str = "--alg qfq --rate 8mbit --flows @flows.csv @arrivals.csv";
 
-/// `replay` with `arguments` fails with one sentence that begins with `place` and has
-/// all of `says`, and leaves files as they were.
+/// Checks that `replay` with `arguments` fails with one sentence that begins with `place` and contains all of `says`,
+/// and that files are unchanged.
 #[track_caller]
 fn refuses(folder: &Folder, arguments: &str, place: &str, says: &[&str]) {
     folder.write("existing.csv", "precious");

@@ -1,4 +1,4 @@
-//! Frames of captures that segmentation offload left long.
+//! Frames in captures that segmentation offload left long.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ class = 'web'
 const V4: usize = 20 + 32;
 const V6: usize = 40 + 32;
 
-/// A segment to port 80, from its sequence number 1000 on.
+/// Returns a segment to port 80, from its sequence number 1000 on.
 fn segment(payload: usize) -> Vec<u8> {
     let mut segment = vec![
         0x9c, 0x40, 0, 80, 0, 0, 3, 0xe8, 0, 0, 0, 1, 0x80, 0x18, 1, 0,
@@ -37,7 +37,7 @@ fn segment(payload: usize) -> Vec<u8> {
     segment
 }
 
-/// A packet of IPv4; too long for its length field, as BIG TCP has it, it states none.
+/// Returns an IPv4 packet. If it is too long for its length field, that is zero, as in BIG TCP.
 fn v4(payload: usize) -> Vec<u8> {
     let total = u16::try_from(V4 + payload).unwrap_or(0);
     let mut packet = vec![0x45, 0];
@@ -47,7 +47,7 @@ fn v4(payload: usize) -> Vec<u8> {
     packet
 }
 
-/// A packet of IPv6; with `jumbo`, its length is in an extension header.
+/// Returns an IPv6 packet; with `jumbo`, its length is in an extension header.
 fn v6(payload: usize, jumbo: bool) -> Vec<u8> {
     let length = u16::try_from(32 + payload).unwrap_or(0);
     let mut packet = vec![0x60, 0, 0, 0];
@@ -66,12 +66,12 @@ fn ethernet4(payload: usize) -> Vec<u8> {
     ethernet(None, 0x0800, &v4(payload))
 }
 
-/// Frames of TCP segments whose payload is `each` but for the last.
+/// Returns the number of TCP segments with a payload of `each`, the last one possibly shorter.
 fn cut(total: usize, each: usize) -> usize {
     total.div_ceil(each)
 }
 
-/// The folder of a capture.
+/// Returns a folder with a capture.
 fn folder(capture: Vec<u8>) -> Folder {
     let folder = Folder::new();
     folder.write("site.toml", SITE);
@@ -92,7 +92,7 @@ fn long_frames_are_cut_for_a_link_and_none_is_dropped() {
     udp[24..26].copy_from_slice(&(8 + udp_payload as u16).to_be_bytes());
     udp.resize(28 + udp_payload, 1);
     let sent = [
-        // The longest of a common offload, of a loopback interface, and of BIG TCP.
+        // The longest frames of a common offload, of a loopback interface, and of BIG TCP.
         (ethernet4(45 * 1_448), 45 * 1_448, 1_500 - V4),
         (ethernet4(65_535 - V4), 65_535 - V4, 1_500 - V4),
         (ethernet4(180_000), 180_000, 1_500 - V4),
@@ -127,7 +127,7 @@ fn long_frames_are_cut_for_a_link_and_none_is_dropped() {
     let headers: usize = sent
         .iter()
         .map(|&(ref frame, total, each)| {
-            // The jumbo payload's header is in none of the segments.
+            // No segment has the header of a jumbo payload.
             let jumbo = if frame[12] == 0x86 && frame[20] == 0 {
                 8
             } else {
@@ -139,7 +139,7 @@ fn long_frames_are_cut_for_a_link_and_none_is_dropped() {
     assert_eq!(through["bytes"], payload + headers);
     let web = &through["classes"][0];
     assert_eq!(web["sent_packets"], pieces, "{web}");
-    // As flows: five, since both IPv4 packets of TCP are of one connection.
+    // They are five flows, since both IPv4 packets of TCP belong to one connection.
     let finished = folder.replay("--alg qfq --rate 100mbit @in.pcap --json");
     let flows = report(&finished);
     assert_eq!(finished.stderr, says);
@@ -185,7 +185,7 @@ fn the_frames_of_one_that_was_cut_are_tcp_segments_in_order() {
                 joined.extend_from_slice(&ip[V4..]);
             }
             assert_eq!(next, 1_000 + payload as u32);
-            // As much of the payload as was captured.
+            // All captured bytes of the payload.
             assert_eq!(joined, whole[14 + V4..captured], "{link}");
         }
     }
@@ -222,7 +222,7 @@ fn frames_that_cannot_be_cut_are_counted_and_said() {
             .contains("; 3 longer than the link carries, dropped"),
         "{table:?}"
     );
-    // Without a site, a frame is as long as it is, but for one that no link carries.
+    // Without a site, a frame keeps its length, except one that is too long for any link.
     let finished = folder.replay("--alg qfq --rate 100mbit @in.pcap --json");
     let flows = report(&finished);
     assert_eq!(
@@ -263,7 +263,7 @@ fn the_longest_frame_follows_the_options() {
     );
     assert_eq!(packets("--longest 9022"), 4);
     assert_eq!(packets("--longest 65535"), 2);
-    // Flows that are declared say how long their packets may be.
+    // Declared flows set the length limit of their packets.
     assert_eq!(packets("--flows @flows.csv"), 4);
     for wrong in ["--longest 100", "--longest 70000"] {
         let finished = folder.replay(&format!("--alg qfq --rate 1gbit {wrong} @in.pcap"));

@@ -55,7 +55,7 @@ fn drr_takes_turns_of_a_quantum() {
 fn what_arrives_when_the_link_becomes_free_is_chosen_from() {
     let folder = Folder::new();
     folder.write("flows.csv", "flow,weight,max_len\n0,1,1000\n1,1000,100\n");
-    // Flow 1 comes at the very end of the first packet, or a nanosecond later.
+    // Flow 1 arrives exactly at the end of the first packet, or a nanosecond later.
     let sent = |time: u64| -> Vec<u64> {
         folder.write(
             "arrivals.csv",
@@ -73,7 +73,7 @@ fn what_arrives_when_the_link_becomes_free_is_chosen_from() {
 fn all_arrivals_of_an_instant_count_before_an_idle_link_chooses() {
     let folder = Folder::new();
     folder.write("flows.csv", "flow,weight,max_len\n0,1,1000\n1,1000,100\n");
-    // In row order, flow 0 would be first; its finish is later by far.
+    // In row order, flow 0 would be first; its finish time is far later.
     folder.write("arrivals.csv", "time_ns,flow,len\n5,0,1000\n5,1,100\n");
     let sent = departures(
         &folder,
@@ -84,7 +84,7 @@ fn all_arrivals_of_an_instant_count_before_an_idle_link_chooses() {
 
 #[test]
 fn rounding_does_not_add_up() {
-    // A packet takes 8/3 ns at 3 Gbit/s: thousands of them end on time.
+    // A packet takes 8/3 ns at 3 Gbit/s: thousands of them still end on time.
     let folder = Folder::with_flows();
     let arrivals = "7,0,1\n".repeat(9_999);
     folder.write("arrivals.csv", format!("time_ns,flow,len\n{arrivals}"));
@@ -149,7 +149,7 @@ fn cases() -> impl Strategy<Value = Case> {
     let flow = (1u32..=1000, 1u64..=2000);
     let flows = proptest::collection::vec(flow, 1..6);
     (flows, 1_000u64..=100_000_000_000).prop_flat_map(|(flows, rate)| {
-        // Around the time of a packet, so that the link is idle now and then.
+        // Around the time of a packet, so that the link is sometimes idle.
         let packet = 8 * 2000 * 1_000_000_000 / rate;
         let gap = prop_oneof![Just(0), 0..=packet, 0..=4 * packet];
         let arrival = (gap, 0..flows.len(), 0.0..1.0f64);
@@ -183,7 +183,7 @@ impl Case {
         folder.write("arrivals.csv", arrivals);
     }
 
-    /// Checks all that does not depend on the algorithm.
+    /// Checks everything that does not depend on the algorithm.
     fn check(&self, sent: &[Row]) {
         assert_eq!(sent.len(), self.arrivals.len());
         for flow in 0..self.flows.len() as u64 {
@@ -194,7 +194,7 @@ impl Case {
                 "flow {flow} left in another order, or not whole: {sent:?}"
             );
         }
-        // The link in fractions of 1 / rate nanoseconds.
+        // The link's time in fractions of 1 / rate nanoseconds.
         let rate = u128::from(self.rate);
         let mut waiting = self.arrivals.clone();
         let mut free = 0u128;

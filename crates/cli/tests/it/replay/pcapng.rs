@@ -3,7 +3,7 @@
 use super::captures::{capture, frames, header, udp};
 use super::*;
 
-/// A file of one section that is written by hand.
+/// A file of one section, written by hand.
 #[derive(Clone)]
 struct Section {
     big: bool,
@@ -59,7 +59,7 @@ impl Section {
         self.bytes.extend(block);
     }
 
-    /// An interface whose times are in the units that `resolution` says, `offset` seconds late.
+    /// Adds an interface whose times have the resolution `resolution`, and are `offset` seconds late.
     fn interface(&mut self, link: u16, resolution: Option<u8>, offset: i64) {
         let mut body = [self.two(link), [0, 0]].concat();
         body.extend(self.four(262_144));
@@ -94,7 +94,7 @@ impl Section {
         self.block(6, &[&body[..], captured].concat());
     }
 
-    /// The older kind.
+    /// Adds an obsolete Packet Block.
     fn old_packet(&mut self, interface: u16, units: u64, captured: &[u8]) {
         let length = captured.len() as u32;
         let mut body = [self.two(interface), [0xff, 0xff]].concat();
@@ -124,7 +124,7 @@ fn a_pcapng_file_is_replayed_as_the_same_packets_in_pcap() {
         section.interface(ETHERNET, Some(0x80 | 20), 0);
         section.interface(ETHERNET, Some(3), 1);
         section.packet(0, NOW * 1_000_000, 400, &packets[0].2);
-        // Blocks that hold no packet: of names, of counts, and of a kind that is not known.
+        // Blocks without a packet: of names, of counts, and of an unknown kind.
         for kind in [4, 5, 0x1234_5678] {
             section.block(kind, &[0xc3, 0x28, 1, 2, 3]);
         }
@@ -167,7 +167,7 @@ fn older_packet_blocks_and_several_sections_are_read() {
     let mut section = Section::new(false);
     section.interface(ETHERNET, None, 0);
     section.old_packet(0, 5, &udp(1, 5));
-    // Another section has interfaces of its own, and may have the other byte order.
+    // Another section has its own interfaces, and may have the other byte order.
     let mut other = Section::new(true);
     other.interface(ETHERNET, Some(9), 0);
     other.old_packet(0, 7_000, &udp(2, 5));
@@ -198,7 +198,7 @@ fn packets_of_two_link_types_leave_as_rows_and_not_as_a_pcap_file() {
     let folder = Folder::new();
     folder.write("in.pcapng", section.bytes);
     let sent = departures(&folder, "--alg fifo --rate 1gbit @in.pcapng");
-    // Both are of one flow.
+    // Both belong to one flow.
     assert_eq!(sent.iter().map(|row| row[2]).collect::<Vec<_>>(), [0, 0]);
     let finished = folder.replay("--alg fifo --rate 1gbit @in.pcapng -o @out.pcap");
     assert_eq!(finished.status.code(), Some(2), "{finished:?}");

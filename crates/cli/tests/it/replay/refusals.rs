@@ -1,4 +1,4 @@
-//! Bad input gets one sentence and leaves no file.
+//! Bad input causes one sentence and leaves no file.
 
 use super::captures::{capture, frames, header, udp};
 use super::*;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Flows of weights 1 to `flows`, each with more than its share to send.
+/// Writes arrivals of flows with weights 1 to `flows`, each above its share.
 pub(super) fn busy(folder: &Folder, flows: u64) {
     let mut table = "flow,weight,max_len\n".to_owned();
     for flow in 0..flows {
@@ -29,8 +29,8 @@ fn the_indexes_are_those_of_the_definitions() {
     let [first, second] = [0, 1].map(|flow| &report["flows"][flow]);
     assert_eq!(first["t_wfi_ns"], 0.0);
     assert_eq!(first["b_wfi_bytes"], 0.0);
-    // Its packet ends after 4 ms, at half the rate it would have taken 2; and until it
-    // starts, half of the 3000 bytes sent were due to it.
+    // Its packet ends after 4 ms; at half the rate it would have taken 2. Until it starts, half of the 3000 bytes sent
+    // belong to its share.
     assert_eq!(second["t_wfi_ns"], 2e6);
     assert_eq!(second["b_wfi_bytes"], 1500.0);
 }
@@ -42,8 +42,8 @@ fn the_bounds_are_those_of_a_link_that_may_be_busy() {
     let arguments = format!("{} --json", WITH_FLOWS.replace("qfq", "drr"));
     let output = folder.replay(&arguments).success();
     let report: serde_json::Value = serde_json::from_str(&output).unwrap();
-    // The other's quantum of 2000 bytes, one more packet of its own, and one packet that
-    // the link has begun; for the service a third of it, and two thirds of a packet.
+    // The other's quantum of 2000 bytes, one more of its own packets, and one packet in transmission; for the service a
+    // third of it, and two thirds of a packet.
     let flow = &report["flows"][0];
     assert_eq!(flow["t_wfi_bound_ns"], 4_000_000);
     let service = flow["b_wfi_bound_bytes"].as_f64().unwrap();
@@ -81,7 +81,7 @@ fn drr_has_the_quantum_that_is_given() {
     let report = folder.replay(&format!("{given} --json")).success();
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["quantum"], 500);
-    // The quanta of three others, a packet of each, and one that the link has begun, at a byte a microsecond.
+    // The quanta of the three others, a packet of each, and one in transmission, at a byte a microsecond.
     assert_eq!(
         report["flows"][0]["t_wfi_bound_ns"],
         (3 * 500 + 3 * 750 + 750) * 1000
@@ -184,7 +184,7 @@ fn priority_reports_a_bound_for_the_highest_level_alone() {
     let output = folder.replay(&arguments).success();
     let report: serde_json::Value = serde_json::from_str(&output).unwrap();
     let [highest, second, third] = [0, 1, 2].map(|flow| &report["flows"][flow]);
-    // The longest packet of all, which the link may have begun.
+    // The longest packet of all, which may be in transmission.
     assert_eq!(highest["t_wfi_bound_ns"], 1_000_000);
     assert_eq!(highest["b_wfi_bound_bytes"], 1000.0);
     assert!(highest["t_wfi_ns"].as_f64().unwrap() > 0.0, "{highest}");
@@ -206,11 +206,11 @@ fn what_is_measured_keeps_to_the_bounds() {
     }
 }
 
-/// T-WFI in ns and B-WFI in bytes of a flow of weight `number + 1` among ten, at a byte a
-/// microsecond, from their definitions. A packet waits from its arrival until it starts.
+/// Returns T-WFI in ns and B-WFI in bytes of a flow of weight `number + 1` among ten, at a byte a microsecond, from
+/// their definitions. A packet waits from its arrival until it starts.
 fn indexes(sent: &[Row], number: u64, overhead: u64) -> (f64, f64) {
     let share = (number + 1) as f64 / 55.0;
-    // Bytes that have left by a time, of all packets in a list.
+    // Returns the bytes that have left by a time, of all packets in a list.
     let left = |packets: &[&Row], at: u64| -> f64 {
         let bytes = |row: &&Row| at.clamp(row[0], row[1]) - row[0];
         packets.iter().map(bytes).sum::<u64>() as f64 / 1e3
@@ -226,8 +226,8 @@ fn indexes(sent: &[Row], number: u64, overhead: u64) -> (f64, f64) {
         let backlog: u64 = before.map(|row| row[3] + overhead).sum();
         let ideal = arrival as f64 + backlog as f64 * 1e3 / share;
         time = time.max(packet[1] as f64 - ideal);
-        // Owed since the start of this backlog or the end of one of its packets, until the
-        // next of its packets starts.
+        // The lag since the start of this backlog or the end of one of its packets, until the next of its packets
+        // starts.
         let owed = |at| share * left(&all, at) - left(&mine, at);
         let last_end = n.checked_sub(1).map_or(0, |last| mine[last][1]);
         let new_backlog = n == 0 || arrival > waiting_until;
@@ -287,7 +287,8 @@ fn check_report(folder: &Folder, arguments: &str, alg: &str) {
         );
         let off = (service - exact_service).abs();
         assert!(off < 1e-3, "{alg}: {exact_service}, {flow}");
-        // SCFQ is late for newcomers only, and WFQ for flows that were served ahead; here all flows come at once.
+        // SCFQ is late only for newly backlogged flows, and WFQ for flows that were served ahead; here all flows arrive
+        // at once.
         let lag = if ["scfq", "wfq"].contains(&alg) {
             service
         } else {
@@ -330,7 +331,7 @@ fn the_report_goes_where_departures_do_not() {
         json,
         folder.replay(&format!("{WITH_FLOWS} --json")).success()
     );
-    // Without bounds it says so.
+    // The report says that there are no bounds.
     let fifo = folder.replay(&format!("{} --json", WITH_FLOWS.replace("qfq", "fifo")));
     let report: serde_json::Value = serde_json::from_str(&fifo.success()).unwrap();
     assert!(report["flows"][0]["t_wfi_bound_ns"].is_null(), "{report}");
@@ -351,7 +352,7 @@ fn the_table_shows_the_worst_flows_and_counts_the_others() {
             .count()
     };
     let all = text(20);
-    // Two lines of header.
+    // Plus two header lines.
     assert_eq!(rows(&all), 22);
     assert!(
         all.contains("20 flows") && !all.contains("left out"),

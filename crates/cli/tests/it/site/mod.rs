@@ -16,8 +16,8 @@ use crate::program::{
     Finished, Running, longest_beside, start, start_leading, start_led_from_outside, start_unheard,
 };
 
-/// The part of a link that a connection fills at least: its two ends, and the daemon between, share
-/// the processors with other programs.
+/// The least part of a link that a connection fills: its two ends, and the daemon, share the processors with other
+/// programs.
 pub(crate) const FILLED: f64 = 0.3;
 
 /// The limit of every wait. On a busy machine, a kernel that schedules by session may delay its own threads for 20
@@ -26,7 +26,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const BACKENDS: [&str; 2] = ["packet", "xdp"];
 
-/// A socket of a host, at a port or, for 0, at any.
+/// Returns a socket of a host, at a port or, for 0, at any.
 pub(crate) fn bind(host: &Host, port: u16) -> UdpSocket {
     let begun = Instant::now();
     loop {
@@ -34,8 +34,8 @@ pub(crate) fn bind(host: &Host, port: u16) -> UdpSocket {
             .namespace()
             .run(|| UdpSocket::bind((host.address(), port)))
         {
-            // One that was closed just now is held by a process that another test begins, until it is
-            // a program of its own.
+            // A socket closed just now may be held by a process that another test is starting, until that executes its
+            // program.
             Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -44,12 +44,12 @@ pub(crate) fn bind(host: &Host, port: u16) -> UdpSocket {
     }
 }
 
-/// The interfaces of a wire's middle.
+/// Returns the configuration of the interfaces in a wire's middle.
 pub(crate) fn interfaces(backend: &str) -> String {
     format!("[interfaces]\ninside = \"inside\"\noutside = \"outside\"\nbackend = \"{backend}\"\n")
 }
 
-/// The same, and the beginning of a link from inside to outside; its keys and classes follow.
+/// Returns the same, and the start of a link from inside to outside; its keys and classes follow.
 pub(crate) fn up(backend: &str, rate: &str) -> String {
     interfaces(backend) + &format!("[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"{rate}\"\n")
 }
@@ -73,7 +73,7 @@ pub(crate) fn while_changes_take<T>(link: &Link, work: impl FnOnce() -> T) -> (T
     )
 }
 
-/// Hosts with a middle between them; `None`, and said why, where there can be none.
+/// Returns hosts with a middle between them, or `None`, with the reason printed, if that is not possible.
 pub(crate) fn wire(test: &str, senders: u8) -> Option<Wire> {
     or_skip(test, Wire::new(senders))
 }
@@ -117,7 +117,7 @@ impl Site {
         Site::start_unseen(wire, config).until_through(wire)
     }
 
-    /// The same with more arguments.
+    /// Starts it with more arguments.
     #[track_caller]
     pub(crate) fn start_with(wire: &Wire, config: &str, more: &[&str]) -> Site {
         Site::begin(wire, config, more, start).until_through(wire)
@@ -135,7 +135,7 @@ impl Site {
         Site::begin(wire, config, &[], start_unheard).until_through(wire)
     }
 
-    /// The same with more arguments, in a session of its own.
+    /// Starts it with more arguments, in a session of its own.
     #[track_caller]
     pub(crate) fn start_leading(wire: &Wire, config: &str, more: &[&str]) -> Site {
         Site::begin(wire, config, more, start_leading).until_through(wire)
@@ -147,7 +147,7 @@ impl Site {
         Site::begin(wire, config, &[], start_led_from_outside).until_through(wire)
     }
 
-    /// The same as [`start`](Self::start) without waiting.
+    /// Starts it as [`start`](Self::start) does, without waiting.
     pub(crate) fn start_unseen(wire: &Wire, config: &str) -> Site {
         Site::begin(wire, config, &[], start)
     }
@@ -195,14 +195,14 @@ impl Site {
         }
     }
 
-    /// Has another process take over, and waits for the end of the one that ran.
+    /// Starts a successor that takes over, and waits for the end of the present process.
     #[track_caller]
     pub(crate) fn hand_over(&mut self, wire: &Wire) -> Finished {
         let next = self.start_next(wire);
         std::mem::replace(&mut self.running, next).finish()
     }
 
-    /// A process that is to take over.
+    /// Starts a process that takes over.
     pub(crate) fn start_next(&self, wire: &Wire) -> Running {
         let file = self.file();
         let arguments = [
@@ -231,18 +231,18 @@ impl Site {
         std::fs::rename(next, self.file()).unwrap();
     }
 
-    /// Waits until it has said something in these words on standard error.
+    /// Waits until its standard error contains these words.
     #[track_caller]
     pub(crate) fn until_said(&self, words: &str) {
         self.running.until_said(words);
     }
 
-    /// Bytes of memory that it has in use.
+    /// Returns its memory use in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.memory_by("VmRSS:")
     }
 
-    /// The most bytes of memory that it has had in use.
+    /// Returns its peak memory use in bytes.
     pub(crate) fn peak_memory(&self) -> u64 {
         self.memory_by("VmHWM:")
     }
@@ -259,7 +259,7 @@ impl Site {
     pub(crate) fn processor_time(&self) -> Duration {
         let file = format!("/proc/{}/stat", self.running.id());
         let text = std::fs::read_to_string(file).unwrap();
-        // Behind the name, which may have spaces: user and system time in hundredths.
+        // After the name, which may have spaces: user and system time in hundredths of a second.
         let fields = text.rsplit_once(')').unwrap().1.split_whitespace();
         let ticks: u64 = fields
             .skip(11)
@@ -269,7 +269,7 @@ impl Site {
         Duration::from_millis(ticks * 10)
     }
 
-    /// The number of its process.
+    /// Returns its process ID.
     pub(crate) fn id(&self) -> u32 {
         self.running.id()
     }
@@ -278,7 +278,7 @@ impl Site {
         self.running.signal(name);
     }
 
-    /// Stops all its threads until it is sent CONT.
+    /// Stops all its threads until CONT.
     pub(crate) fn pause(&mut self) {
         self.running.pause();
     }
@@ -290,7 +290,7 @@ impl Site {
         serde_json::from_str(&finished.success()).unwrap()
     }
 
-    /// Stops it, and gives its report, whatever it has logged.
+    /// Stops it and returns its report, whatever it has logged.
     #[track_caller]
     pub(crate) fn reported(self) -> Value {
         let finished = self.end();
@@ -309,13 +309,13 @@ impl Site {
     }
 }
 
-/// The link of this name in a report.
+/// Returns the link of this name in a report.
 #[track_caller]
 pub(crate) fn link<'a>(report: &'a Value, name: &str) -> &'a Value {
     named(&report["links"], name)
 }
 
-/// The sum over all classes without a parent.
+/// Returns the sum over all classes without a parent.
 pub(crate) fn total(link: &Value, count: &str) -> Value {
     let classes = link["classes"].as_array().unwrap().iter();
     let top = classes.filter(|class| class["parent"].is_null());
@@ -324,7 +324,7 @@ pub(crate) fn total(link: &Value, count: &str) -> Value {
         .into()
 }
 
-/// The class of this name in a link's report.
+/// Returns the class of this name in a link's report.
 #[track_caller]
 pub(crate) fn class<'a>(report: &'a Value, link_name: &str, name: &str) -> &'a Value {
     named(&link(report, link_name)["classes"], name)
