@@ -53,7 +53,7 @@ pub(crate) fn definition() -> clap::Command {
     Cli::command()
 }
 
-/// Reads the command line of the program.
+/// Parses the command line of the program.
 pub(crate) fn parse() -> Result<Command, ExitCode> {
     parse_as::<Cli>().map(|cli| cli.command)
 }

@@ -75,8 +75,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A file that is changed table by table, the effect of the change on the running link, a grant in addition to the file,
-//! and the reports:
+//! A file that is changed table by table, the effect of the change on the running link, a grant in addition to the
+//! file, and the reports:
 //!
 //! ```
 //! use std::sync::Arc;

@@ -16,7 +16,7 @@ use fairlane_terminal::screen::Screen;
 use super::{Options, ends};
 use crate::interrupt;
 
-/// Runs the demonstration and prints what became of it.
+/// Runs the demonstration and prints its report.
 pub(super) fn run(options: &Options) -> Result<()> {
     let demo = Demo::open(demonstrated(options)?)?;
     if let Some(core) = options.dedicated {

@@ -1,4 +1,4 @@
-//! A browser without a window, driven as its own developer tools drive it: messages over two pipes.
+//! A headless browser, driven by the DevTools protocol over two pipes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -11,12 +11,12 @@ use fairlane_netlab::{Namespace, skip_unsupported};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// As Debian calls it.
+/// Its name on Debian.
 const PROGRAM: &str = "chromium";
-/// How long it may take for anything, on a machine that has much else to do.
+/// The limit of every wait, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Ends with all its processes when it is dropped.
+/// A browser that is killed with all its processes when it is dropped.
 pub(crate) struct Browser {
     program: Child,
     to: ChildStdin,
@@ -29,7 +29,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// With an empty page, in a namespace; `None`, and said why, where there is no such browser.
+    /// Starts it with an empty page, in a namespace. Returns `None`, with the reason printed, if it is not installed.
     pub(crate) fn start(test: &str, namespace: &Namespace) -> Option<Browser> {
         let there = Command::new(PROGRAM).arg("--version").output();
         if !there.is_ok_and(|output| output.status.success()) {
@@ -115,7 +115,7 @@ impl Browser {
         message.expect("the browser says nothing")
     }
 
-    /// The parameters of the next events of this name, until one of the other.
+    /// Returns the parameters of the events of one name, until an event of the other.
     #[track_caller]
     pub(crate) fn events_until(&mut self, wanted: &str, last: &str) -> Vec<Value> {
         let mut found = Vec::new();
@@ -145,7 +145,7 @@ impl Browser {
         self.ask("Page.navigate", &json!({ "url": address }));
     }
 
-    /// The value of an expression in the page.
+    /// Returns the value of an expression in the page.
     #[track_caller]
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let asked = json!({
@@ -171,7 +171,7 @@ impl Browser {
         }
     }
 
-    /// Keeps a picture of the page for people, in the folder that FAIRLANE_PICTURES names.
+    /// Saves a screenshot of the page in the folder that FAIRLANE_PICTURES names.
     pub(crate) fn save(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("FAIRLANE_PICTURES") else {
             return;
@@ -206,7 +206,7 @@ impl Browser {
         );
     }
 
-    /// Types a text where the focus is.
+    /// Types a text into the focused element.
     pub(crate) fn type_text(&mut self, text: &str) {
         self.ask("Input.insertText", &json!({ "text": text }));
     }
@@ -214,7 +214,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // All of its processes, which are a group of their own.
+        // All of its processes, which form a process group.
         let group = format!("kill -KILL -{}", self.program.id());
         let _ = Command::new("sh").args(["-c", &group]).status();
         let _ = self.program.wait();

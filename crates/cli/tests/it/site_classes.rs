@@ -86,7 +86,7 @@ fn shares_follow_the_file_and_a_ceiling_holds() {
         return;
     };
     for backend in site::BACKENDS {
-        // So little that it is flooded however little of a processor the flood's sender gets.
+        // A rate so low that the flood exceeds it, even if its sender gets little CPU time.
         let config = up(backend, "10mbit")
             + r#"overhead = 24
 algorithm = "qfq"
@@ -242,7 +242,7 @@ destination-port = 5004
         let socket = bind(host, 0);
         let began = Instant::now();
         let mut sent = 0u64;
-        // 1 Mbit/s. Voice does not make up for a pause of the machine.
+        // 1 Mbit/s. Voice does not catch up after a pause of the machine.
         while began.elapsed() < Duration::from_secs(seconds) {
             let _ = socket.send_to(&[0; 100], (wire.receiver().address(), 5004));
             sent += 1;
@@ -261,8 +261,7 @@ destination-port = 5004
         voice["sent_packets"].as_u64().unwrap() > sent / 2,
         "{voice:#}"
     );
-    // However little the flood's sender ran, the link was full; and all room was, where it ran
-    // enough.
+    // Even if the flood's sender got little CPU time, the link was full; with enough of it, all buffers were.
     let waits = flood["delay_us"]["p50"].as_f64().unwrap();
     let least = pressure.least(1.0, 0.0) * 2_000.0;
     assert!(
@@ -372,7 +371,7 @@ default = true
     let began = Instant::now();
     let mut sent = 0;
     while sent < 600 {
-        // After a pause of the machine it makes up for it.
+        // After a pause of the machine it catches up.
         let due = 1 + began.elapsed().as_micros() / 1_200;
         while sent < due.min(600) {
             capable
@@ -387,7 +386,7 @@ default = true
     let marked = class(&report, "up", "marked");
     assert!(marked["marked"].as_u64() > Some(5), "{marked:#}");
     assert_eq!(marked["discarded"], 0, "{marked:#}");
-    // The receiver's kernel has checked the header's checksum of each.
+    // The receiver's kernel has verified each header's checksum.
     assert_eq!(came, 600, "{marked:#}");
 }
 

@@ -1,4 +1,4 @@
-//! How a demonstration fares, in words and tables.
+//! The state of a demonstration, in words and tables.
 
 use comfy_table::Table;
 use fairlane_core::Nanos;
@@ -7,7 +7,7 @@ use fairlane_terminal::screen::Shown;
 
 use crate::{figures, table};
 
-/// Columns to do without on a narrow terminal, the first of them first.
+/// Columns that are omitted on a narrow terminal, in this order.
 const EXPENDABLE: [usize; 8] = [8, 10, 6, 2, 9, 3, 7, 1];
 
 /// Formats the summary of a run, with `ignored` datagrams that were not relayed.
@@ -84,7 +84,7 @@ fn flow_table(report: &Report, earlier: &Report, lines: usize) -> Table {
     table
 }
 
-/// How the link was used, in a sentence.
+/// Formats the link's utilization in a sentence.
 fn link_line(report: &Report) -> String {
     format!(
         "{}: {} of {} used over {:.1} s; shares are of what was carried",
@@ -95,7 +95,7 @@ fn link_line(report: &Report) -> String {
     )
 }
 
-/// How its state is shown.
+/// The formats of the state.
 pub(super) const SHOWN: Shown<Report> = Shown { table, lines };
 
 fn table(report: &Report, earlier: &Report, lines: usize) -> String {
@@ -106,8 +106,7 @@ fn table(report: &Report, earlier: &Report, lines: usize) -> String {
     )
 }
 
-/// The state in lines of plain text, one a flow; rates over the time since
-/// `earlier`, all else since the start.
+/// Returns the state in lines of plain text, one per flow; rates since `earlier`, everything else since the start.
 fn lines(report: &Report, earlier: &Report) -> String {
     let seconds = (report.seconds - earlier.seconds).max(1e-9);
     let mut lines = format!(
