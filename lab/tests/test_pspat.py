@@ -199,9 +199,9 @@ def test_delays_are_held_to_their_bounds_where_the_arbiter_sustains_the_link():
 
 def test_a_bound_is_the_packet_a_round_and_the_looks():
     # Packets of 1500 bytes at 10 Gbit/s take 1.2 us. The victim has 50 of 54 shares; a competing round is four
-    # quanta of one packet and four packets, and one is under way: 54/50 + 9 packets, and two visits.
+    # quanta of one packet and four packets, and one is under way: its own packet, 9 others, and two visits.
     case = Case("pspat", 4, packet_bytes=1500, rate_bps=10_000_000_000, victim=(4000, 50))
-    assert pspat_latency.bound_us(case, 1000) == pytest.approx((54 / 50 + 9) * 1.2 + 2, abs=0.002)
+    assert pspat_latency.bound_us(case, 1000) == pytest.approx((1 + 9) * 1.2 + 2, abs=0.002)
 
 
 def looks(*by_clients):

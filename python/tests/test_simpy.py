@@ -52,7 +52,8 @@ def in_step(packets=600):
 
 @pytest.mark.parametrize("unit", [1, 10**9])
 @pytest.mark.parametrize("arrivals", [random_arrivals(600, 4, load=0.9), in_step()], ids=["random", "step"])
-@pytest.mark.parametrize("algorithm", ["qfq", "qfq+", "drr", "wf2q+", "wf2q", "wfq", "scfq", "fifo", "priority"])
+# Not wf2q and wfq: a replay reports the progress of the link to them, and SimPy's links do not.
+@pytest.mark.parametrize("algorithm", ["qfq", "qfq+", "drr", "wf2q+", "scfq", "fifo", "priority"])
 def test_departures_are_those_of_a_replay(algorithm, arrivals, unit):
     env, sink = simpy.Environment(), Sink()
     server = Server(env, 10**7, WEIGHTS, algorithm, unit=unit, record=True)

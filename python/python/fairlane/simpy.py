@@ -4,6 +4,9 @@ Time is exact, as there: a packet ends at the start of its busy period plus all 
 rate. An environment counts in whole nanoseconds (``unit=10**9``), or in seconds as floating-point numbers
 (``unit=1``); then arrivals are rounded to a nanosecond, and the link acts a quarter
 of a nanosecond later, after all arrivals of that nanosecond. That holds up to some 10^6 seconds.
+
+Under ``wf2q`` and ``wfq`` an arrival during a transmission counts from the end of that transmission, as in a tree: the
+order may differ from that of a replay, in which such an arrival counts from its own time.
 """
 
 from __future__ import annotations
