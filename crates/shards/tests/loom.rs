@@ -43,9 +43,9 @@ fn take(shard: &mut Shard, now: u64) -> u64 {
     bytes
 }
 
-/// Enters without a batch, so its position stays.
+/// Comes in, and takes a batch at the end of that look.
 fn come_in(shard: &mut Shard) {
-    assert_eq!(shard.try_take(0, 0), Ok(Batch { bytes: 0 }));
+    assert_eq!(take(shard, 0), BATCH);
 }
 
 /// Returns the distance of two shards. Virtual times are small here: no seam.
@@ -87,7 +87,7 @@ fn who_comes_in_is_neither_below_the_floor_nor_further_behind_than_the_lead_and_
         for shard in [&first, &second] {
             assert!(shard.position().unwrap() >= shard.lowest());
         }
-        seen.note(second.position().unwrap() > 0);
+        seen.note(second.position().unwrap() > 2 * BATCH);
     });
     raised.assert();
 }
@@ -178,7 +178,7 @@ fn what_is_given_back_is_promised_to_nobody_and_its_shard_comes_in_above_the_flo
     check(3, || {
         let (mut first, mut second) = two(CONFIG);
         let gives = thread::spawn(move || {
-            assert_eq!(first.try_take(0, BATCH), Ok(Batch { bytes: BATCH }));
+            assert_eq!(first.try_take(0, 9 * BATCH), Ok(Batch { bytes: BATCH }));
             first.sent(3);
             first.idle();
             come_in(&mut first);
@@ -186,7 +186,7 @@ fn what_is_given_back_is_promised_to_nobody_and_its_shard_comes_in_above_the_flo
         });
         let taken = take(&mut second, 0) + take(&mut second, 0);
         let first = gives.join().unwrap();
-        assert_eq!(first.promised(), 3 + taken);
+        assert_eq!(first.promised(), 3 + BATCH + taken);
         for shard in [&first, &second] {
             let position = shard.position();
             assert!(position.is_none_or(|at| at >= shard.lowest()));
