@@ -199,9 +199,8 @@ fn no_text_exhausts_memory() {
         (long(&"b".repeat(1 << 20)), 2, "does not exist"),
     ];
     // In kilobytes. A name of 16 MB is in the sentence about it, and that in JSON.
-    let mut limit = 200_000;
+    let limit = if long_tests() { 300_000 } else { 200_000 };
     if long_tests() {
-        limit = 300_000;
         let ranges = |source: &str| -> String {
             let range = |at| format!("{}-{}", at + 1, at + 20_001);
             let filter = |at| {
