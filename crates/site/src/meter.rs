@@ -34,8 +34,6 @@ type Doublings = Box<[OnceLock<Parts>; DOUBLINGS + 1]>;
 
 /// Clocks of the flows of a class: flows of one clock are judged together.
 const CLOCKS: usize = 128;
-/// Minimum time for which nonconforming arrivals count after their end.
-const FORGET: u64 = Nanos::from_secs(1).0;
 /// A time at the guaranteed rate is a product of bytes, shifted by this many bits.
 const FRACTION_BITS: u32 = 24;
 
@@ -70,6 +68,8 @@ pub(crate) struct Contract {
     pub(crate) burst: u64,
     /// The delay of a packet is no longer.
     pub(crate) bound: Nanos,
+    /// Bytes that the queue may hold.
+    pub(crate) backlog: u64,
     /// Whether it applies to each flow.
     pub(crate) is_of_flows: bool,
 }
@@ -143,6 +143,8 @@ pub(crate) struct Meter {
     notes: Notes,
     /// The same for flows.
     clocks: OnceLock<Box<[AtomicU64; CLOCKS]>>,
+    /// How long nonconforming arrivals count after their end, in nanoseconds: until their backlog has left.
+    forget: AtomicU64,
     /// Nonconforming packets that have left; and conforming packets that were late.
     nonconforming: AtomicU64,
     violations: AtomicU64,
@@ -279,6 +281,8 @@ impl Meter {
         let [per_byte, burst, bound] = match contract {
             None => [0; 3],
             Some(contract) => {
+                let forget = duration(contract.backlog, contract.bps) + contract.bound;
+                self.forget.store(forget.0, Ordering::Relaxed);
                 if contract.is_of_flows {
                     self.clocks
                         .get_or_init(|| Box::new([const { AtomicU64::new(0) }; CLOCKS]));
@@ -323,12 +327,9 @@ impl Meter {
             clock.store(done, Ordering::Relaxed);
             return Verdict(bound as u32);
         }
-        // Service beyond the class's rate is forgotten after a while, as by its scheduler.
-        let most = came.0
-            + burst
-            + burst
-                .max(FORGET)
-                .max((bound & u64::from(u32::MAX)) << UNIT_BITS);
+        // Arrivals that were dropped or served ahead are forgotten. A full queue is not: the packets behind it are late.
+        let forget = self.forget.load(Ordering::Relaxed);
+        let most = came.0.saturating_add(burst).saturating_add(forget);
         clock.store(done.min(most), Ordering::Relaxed);
         Verdict::NONCONFORMING
     }
@@ -702,6 +703,7 @@ mod tests {
             bps,
             burst,
             bound,
+            backlog: 3_000_000,
             is_of_flows,
         }
     }
@@ -733,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_forgotten_a_while_after_its_end() {
+    fn a_flood_is_forgotten_when_its_backlog_has_left() {
         let (meter, _) = metered();
         meter.set_contract(Some(contract(
             8_000_000,
@@ -744,9 +746,10 @@ mod tests {
         for us in 0..100_000 {
             meter.judge(0, 1_500, Nanos::from_micros(us));
         }
+        // A full queue takes three seconds: until then its packets delay those that conform.
         let at = |ms| meter.judge(0, 60, Nanos::from_millis(ms));
-        assert_eq!(at(1_000), Verdict::NONCONFORMING);
-        assert_ne!(at(1_200), Verdict::NONCONFORMING);
+        assert_eq!(at(3_000), Verdict::NONCONFORMING);
+        assert_ne!(at(3_300), Verdict::NONCONFORMING);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
-use fairlane_config::{Link, List, Shared, Steps};
+use fairlane_config::{Class, ClassKind, Link, List, Shared, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Discipline, Nanos};
 use fairlane_io::Backend;
@@ -260,7 +260,13 @@ impl Next {
 }
 
 /// Returns the contract that arriving packets of a class are compared with.
-fn contract(terms: &ClassTerms, rounds: Nanos) -> Option<Contract> {
+fn contract(terms: &ClassTerms, class: &Class, rounds: Nanos) -> Option<Contract> {
+    let limits = match &class.kind {
+        ClassKind::Inner(_) => return None,
+        ClassKind::Leaf(queue) => queue.limits,
+        ClassKind::Flows(flows) => flows.queue.limits,
+    };
+    let in_packets = u64::from(limits.packets) * u64::from(class.longest.get());
     let bps = match &terms.each {
         Some(each) => each.guaranteed_bps,
         None => terms.guaranteed_bps,
@@ -269,6 +275,7 @@ fn contract(terms: &ClassTerms, rounds: Nanos) -> Option<Contract> {
         bps: bps.filter(|&bps| bps > 0)?,
         burst: terms.arrival_burst?.into(),
         bound: Nanos(terms.delay_ns?) + rounds,
+        backlog: in_packets.min(limits.bytes.into()),
         is_of_flows: terms.each.is_some(),
     })
 }
@@ -401,10 +408,11 @@ impl Plan {
     /// Notes the current guarantee of each class at its meter.
     fn note_guarantees(&self) {
         let longest = u64::from(self.link.longest.get());
-        for (account, terms) in self.accounts.iter().zip(self.terms.iter()) {
+        let classes = self.link.classes.iter();
+        for ((account, terms), class) in self.accounts.iter().zip(self.terms.iter()).zip(classes) {
             let burst = terms.guaranteed_burst.unwrap_or(0).max(longest);
             (account.meter).set_guaranteed(terms.guaranteed_bps, burst + longest);
-            (account.meter).set_contract(contract(terms, self.rounds));
+            (account.meter).set_contract(contract(terms, class, self.rounds));
         }
     }
 
