@@ -15,8 +15,7 @@ use crate::list::List;
 use crate::schema;
 use crate::written::{At, Scalar, Text, Whole};
 
-/// A site: the interfaces that Fairlane stands between, and what it does with packets that
-/// leave by them.
+/// A site: the interfaces that Fairlane joins, and the shaping of packets that leave by them.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -27,29 +26,28 @@ pub(crate) struct File {
     pub interfaces: Option<At<Interfaces>>,
     /// Processes of this machine that push frames through shared memory.
     pub attach: Option<At<Attach>>,
-    /// Where a running site is asked for its state, and changed.
+    /// Access to the state of a running site, and to changes.
     pub control: Option<At<Control>>,
-    /// Threads that receive, beside the one that forwards. Without this table that one does everything.
+    /// Receive and transmit workers. Without this table the forwarding thread does everything.
     pub workers: Option<At<Workers>>,
-    /// The shaped directions, one each. A direction without one is forwarded as it comes.
+    /// The shaped directions, one link each. A direction without a link is forwarded unshaped.
     #[serde(default)]
     pub link: Vec<Arc<At<Link>>>,
 }
 
-/// Which interfaces there are. `outside` with `inside` is a bump in the wire: what comes in
-/// by one leaves by the other. `outside` with `tap` is the egress of one interface: Fairlane
-/// makes the tap device, and the host sends there instead. `outside` alone carries what
-/// attached processes send.
+/// The interfaces. `outside` with `inside` is a bump in the wire: frames that arrive at one leave by the other.
+/// `outside` with `tap` is the egress of one interface: Fairlane makes the tap device, and the host sends there
+/// instead. `outside` alone carries the packets of attached processes.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "interfaces"))]
 pub(crate) struct Interfaces {
-    /// Name of the interface towards the machines that are shaped, such as "lan0".
+    /// Name of the interface towards the local machines, such as "lan0".
     pub inside: Option<Text>,
     /// Name of the interface towards the rest of the world, such as "wan0".
     pub outside: Text,
-    /// Name of the tap device to make, in place of `inside`.
+    /// Name of the tap device to make, instead of `inside`.
     pub tap: Option<Text>,
     /// Whether the addresses and routes of `outside` move to the tap device while Fairlane runs, IPv4 and IPv6:
     /// false by default.
@@ -77,30 +75,27 @@ pub(crate) struct Interfaces {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "attach"))]
 pub(crate) struct Attach {
-    /// Path of the Unix socket that they connect to.
+    /// Path of the Unix socket to which they connect.
     pub socket: Text,
-    /// Most processes at a time, 1 to 65536, with those that connect and have yet to say hello:
-    /// 256 by default.
+    /// Limit on attached processes, 1 to 65536, including those that are connecting: 256 by default.
     pub processes: Option<At<Whole>>,
-    /// Most of them that are of one user, so that no user keeps the others out: a quarter of
-    /// `processes` by default.
+    /// Limit on the processes of one user, so that no user locks out the others: a quarter of `processes` by default.
     pub processes_per_user: Option<At<Whole>>,
-    /// Most memory of all their mailboxes together, as in "64mb"; each takes 256 of the longest
-    /// frame (9018 bytes where that is longer). By default as much as `processes` take.
+    /// Limit on the memory of all mailboxes together, as in "64mb"; each takes 256 times the longest frame (9018
+    /// bytes if that is longer). By default as much as `processes` need.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub memory: Option<Text>,
 }
 
-/// Where a running site is asked for its state, and changed: by `fairlane ctl`, or by anybody who
-/// speaks HTTP.
+/// Access to the state of a running site, and to changes: for `fairlane ctl` and any HTTP client.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "control"))]
 pub(crate) struct Control {
-    /// Path of a Unix socket. Whoever may open it may change the site.
+    /// Path of a Unix socket. Each user who may open it may change the site.
     pub socket: Option<Text>,
-    /// Who may open the socket, as file modes are written: "0600" by default.
+    /// Mode of the socket file, which decides which users may open it: "0600" by default.
     #[cfg_attr(test, schemars(extend("pattern" = "^0?[0-7]{3}$")))]
     pub socket_mode: Option<Text>,
     /// Address and port to serve HTTP at, as in "127.0.0.1:7172": of this machine's loopback
@@ -109,37 +104,37 @@ pub(crate) struct Control {
     /// Path of a file with the token that a change over HTTP needs. Without one, nothing can be
     /// changed over HTTP.
     pub token: Option<Text>,
-    /// Path of a file with a token to read the state over HTTP with, if not everybody on this
-    /// machine may.
+    /// Path of a file with the token that reading the state over HTTP needs. Without one, every local user may read
+    /// it.
     pub read_token: Option<Text>,
 }
 
-/// Threads that receive frames and find their classes, and threads that transmit; one more thread decides.
+/// Threads that receive and classify frames, and threads that transmit; the forwarding thread schedules.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "workers"))]
 pub(crate) struct Workers {
-    /// How many at each interface, from 1 to 16, or "auto", the default: as many as it has queues and this
-    /// machine has cores beside one, at least 1. With the backend "xdp" no more than it has receive queues.
+    /// Receive workers at each interface, from 1 to 16, or "auto", the default: the lesser of its queues and the
+    /// cores of this machine but one, at least 1. With the backend "xdp" at most its receive queues.
     #[cfg_attr(test, schemars(extend("minimum" = 1, "maximum" = 16, "pattern" = "^auto$")))]
     pub receive: Option<At<Scalar>>,
-    /// How many transmit at each interface, from 0 to 16, or "auto": as many as it has queues and this machine has
-    /// cores beside those of the other threads. By default none: the thread that decides transmits. With the backend
-    /// "xdp" no more than it has transmit queues, and receive queues.
+    /// Transmit workers at each interface, from 0 to 16, or "auto": the lesser of its queues and the cores that the
+    /// other threads leave. By default none: the forwarding thread transmits. With the backend "xdp" at most its
+    /// transmit queues and its receive queues.
     #[cfg_attr(test, schemars(extend("minimum" = 0, "maximum" = 16, "pattern" = "^auto$")))]
     pub transmit: Option<At<Scalar>>,
-    /// The cores that they stay on, as in [2, 3]: one for each, first those that receive, then those that transmit,
-    /// of either those at `inside` first. Without this key they run where the system has them run. Without `receive`
-    /// there are as many threads as cores here.
+    /// The cores to which they are pinned, as in [2, 3]: one per worker, receive workers first, then transmit
+    /// workers, those at `inside` first. Without this key the system places them. Without `receive` there are as many
+    /// workers as cores here.
     pub cores: Option<At<Vec<Whole>>>,
-    /// 1: one thread decides for both links. 2: each link has one of its own, which needs `inside`. "auto", the
-    /// default: 2 where this machine has a core for each of them and for every other thread here, else 1.
+    /// 1: one forwarding thread schedules both links. 2: each link has its own, which requires `inside`. "auto", the
+    /// default: 2 if this machine has a core for each of them and for every worker, else 1.
     #[cfg_attr(test, schemars(extend("minimum" = 1, "maximum" = 2, "pattern" = "^auto$")))]
     pub arbiters: Option<At<Scalar>>,
 }
 
-/// One shaped direction: all that leaves by one interface.
+/// One shaped direction: all packets that leave by one interface.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -147,27 +142,26 @@ pub(crate) struct Workers {
 pub(crate) struct Link {
     /// Its name, unlike that of any other link.
     pub name: Text,
-    /// The interface that its packets leave by: "outside" (the default), "inside" or "tap".
+    /// The interface by which its packets leave: "outside" (the default), "inside" or "tap".
     #[cfg_attr(test, schemars(extend("enum" = ["outside", "inside", "tap"])))]
     pub to: Option<Text>,
-    /// What it carries, as in "40mbit": bits of packets and their overhead.
+    /// Its rate, as in "40mbit": bits of packets and their overhead.
     #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub rate: Text,
-    /// Bytes that each packet takes on the wire beside the frame as it is seen here, or
-    /// "ethernet" for 24 (preamble, checksum and gap). 0 by default.
+    /// Bytes that each packet takes on the wire in addition to its frame, or "ethernet" for 24 (preamble, checksum
+    /// and gap). 0 by default.
     pub overhead: Option<At<Scalar>>,
-    /// The longest frame, without overhead; a longer one is dropped and counted. At least "60b".
-    /// By default, what the interface sends: its MTU, an Ethernet header and two VLAN tags; 1522
-    /// bytes where the interface is not there.
+    /// The longest frame, without overhead; a longer one is dropped and counted. At least "60b". By default the
+    /// interface's MTU with an Ethernet header and two VLAN tags; 1522 bytes if the interface is absent.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub longest: Option<Text>,
-    /// Who is next among the classes without a parent: "fifo", "drr", "wfq", "wf2q", "wf2q+", "scfq",
-    /// "qfq" (the default), "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr+", "priority" or
-    /// "sfq"; or "cbq" for class-based queueing in the whole link.
+    /// The scheduling algorithm of the classes without a parent: "fifo", "drr", "wfq", "wf2q", "wf2q+", "scfq", "qfq"
+    /// (the default), "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr+", "priority" or "sfq"; or "cbq" for
+    /// class-based queueing in the whole link.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_link())))]
     pub algorithm: Option<Text>,
-    /// The most that waits in the whole link. By default, 10000 packets and "16mb" beside what is
-    /// kept for the classes (`room`), rounded up to a power of two.
+    /// Limit on the backlog of the whole link. By default, 10000 packets and "16mb" in addition to the buffer
+    /// reservations of the classes (`room`), rounded up to a power of two.
     pub limit: Option<At<Limit>>,
     /// The class of link-layer control: ARP, neighbour discovery, STP, LACP, LLDP, 802.1X, PPPoE
     /// discovery and the control protocols of PPP. By default the class "link-control", which is made
@@ -177,14 +171,13 @@ pub(crate) struct Link {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<Arc<At<Class>>>"))]
     pub class: List<Arc<At<Class>>>,
-    /// Which packets are of which class. The first that matches counts, by priority, then by
-    /// place in the file.
+    /// The classes of packets. The first filter that matches counts, by priority, then by place in the file.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<Arc<At<Filter>>>"))]
     pub filter: List<Arc<At<Filter>>>,
 }
 
-/// Packets and bytes that may wait, or for which room is kept; both hold.
+/// A limit on a backlog, or a buffer reservation, in packets and bytes; both apply.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -197,8 +190,7 @@ pub(crate) struct Limit {
     pub bytes: Option<Text>,
 }
 
-/// A class of packets: a queue, a set of queues made as flows come (`per`), or a parent of
-/// other classes.
+/// A class of packets: a queue, a queue for each flow (`per`), or a parent of other classes.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -206,10 +198,9 @@ pub(crate) struct Limit {
 pub(crate) struct Class {
     /// Its name, unlike that of any other class of the link.
     pub name: Text,
-    /// The class that it is a part of. Without one, it is a part of the whole link. At most 64
-    /// classes are within one another.
+    /// Its parent class. Without one, its parent is the link. Classes nest at most 64 deep.
     pub parent: Option<Text>,
-    /// The rate that it is guaranteed, as in "2mbit".
+    /// Its guaranteed rate, as in "2mbit".
     #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub rate: Option<Text>,
     /// The rate that it never exceeds, as in "4mbit".
@@ -224,40 +215,36 @@ pub(crate) struct Class {
     /// of its guaranteed rate; with `per`, of each flow. At least its longest packet, which is the default.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub arrival_burst: Option<Box<Text>>,
-    /// How much it may send at once beyond `ceil`: at least its longest packet. By default, what
-    /// `ceil` carries in 10 ms and two packets, or more where its guarantee needs it. In "cbq",
-    /// how much it may send at once after a silence: 16 packets by default.
+    /// The burst of `ceil`: at least its longest packet. By default, 10 ms of `ceil` and two packets, or more if its
+    /// guarantee needs it. In "cbq", the burst after an idle time: 16 packets by default.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub burst: Option<Box<Text>>,
-    /// Its part, 1 to 1000000, of what the guarantees of its siblings and its own leave over.
-    /// Without a `rate` 1 by default, with one none.
+    /// Its weight, 1 to 1000000, in the rate that the guarantees of all siblings leave. Without a `rate` 1 by
+    /// default, with one none.
     pub weight: Option<At<Whole>>,
     /// Its level where the parent's algorithm is "priority", 0 (the default) to 255, and in "cbq",
     /// 0 to 7: higher goes first.
     pub priority: Option<Box<At<Whole>>>,
-    /// Who is next among the classes that have this one as a parent, or among its flows: "qfq"
-    /// by default.
+    /// The scheduling algorithm of its child classes, or of its flows: "qfq" by default.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_class())))]
     pub algorithm: Option<Box<Text>>,
-    /// The most that waits in it (or in each of its flows): by default 1000 packets, or what is kept
-    /// for it if that is more, and as many bytes as 1000 of the longest packets, or what is kept for it if that is
-    /// more. By default each flow may use all that is kept for its class.
+    /// Limit on its backlog (or on that of each of its flows): by default 1000 packets and the bytes of 1000 of the
+    /// longest packets, or its buffer reservation if that is more. By default each flow may use the whole reservation
+    /// of its class.
     pub limit: Option<Box<At<Limit>>>,
-    /// What is kept for it, or for all its flows together, however full the link is. By default, what
-    /// its guarantee needs for bursts of 10 ms of its rate, at least two packets and at most 64 kB.
+    /// Its buffer reservation, or that of all its flows together, however full the link is. By default, the space
+    /// that its guarantee needs for bursts of 10 ms of its rate, at least two packets and at most 64 kB.
     pub room: Option<Box<At<Limit>>>,
     /// Queue management: "codel", "red", "tail-drop", or a table. "codel" by default, below fifo, sfq, wfq and wf2q and in
     /// cbq "tail-drop".
     pub queue: Option<Box<At<Queue>>>,
-    /// Makes a queue for each flow in this class, as its first packet comes. A flow is all that
-    /// agrees in: "source-ip", "destination-ip", "5-tuple", "source-subnet/N",
-    /// "destination-subnet/N" (N bits of the address), "vlan", "dscp", or "owner" (the process that
-    /// sent it).
+    /// Makes a queue for each flow of this class when its first packet arrives. The packets of a flow agree in:
+    /// "source-ip", "destination-ip", "5-tuple", "source-subnet/N", "destination-subnet/N" (N bits of the address),
+    /// "vlan", "dscp", or "owner" (the process that sent it).
     pub per: Option<Box<Text>>,
-    /// What holds for each of these flows.
+    /// Settings of each of these flows.
     pub flows: Option<Box<At<Flows>>>,
-    /// Whether packets that no filter matches go here. A class "default" is made for those
-    /// where no class says so.
+    /// Whether packets that no filter matches go here. If no class has this key, a class "default" is made for them.
     pub default: Option<At<bool>>,
     /// In "cbq": whether it may send beyond its rate while its parent is within its own.
     pub borrow: Option<At<bool>>,
@@ -296,27 +283,26 @@ impl Class {
     }
 }
 
-/// What holds for each flow of a class with `per`.
+/// Settings of each flow of a class with `per`.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "flows"))]
 pub(crate) struct Flows {
-    /// The most of them, 1 to 4000000; 65536 by default. Beyond, a new flow takes the place of
-    /// the one that has been idle for longest, and for a second at least; where there is none, its
-    /// packets share a queue.
+    /// Limit on their number, 1 to 4000000; 65536 by default. Beyond it, a new flow replaces the flow that has been
+    /// idle for longest, and for at least a second; if there is none, its packets share a queue.
     pub most: Option<At<Whole>>,
     /// How long a flow without packets is remembered: "10s" by default.
     #[cfg_attr(test, schemars(extend("pattern" = schema::TIME)))]
     pub forget: Option<Text>,
-    /// The rate that no flow exceeds, as in "10mbit".
+    /// The ceiling of each flow, as in "10mbit".
     #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub ceil: Option<Text>,
-    /// How much a flow may send at once beyond `ceil`, as a class's `burst`.
+    /// The burst of that ceiling, as a class's `burst`.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub burst: Option<Text>,
-    /// What is kept for each flow of as many as the class's `room` holds: by default what a flow's
-    /// guarantee needs, for up to 64 of them.
+    /// The buffer reservation of a flow, for as many flows as the class's `room` holds: by default the space that a
+    /// flow's guarantee needs, for up to 64 flows.
     pub room: Option<At<Limit>>,
 }
 
@@ -367,10 +353,10 @@ pub(crate) struct QueueTable {
     /// Red and CoDel: mark packets that are capable of ECN instead of dropping them; true by
     /// default.
     pub ecn: Option<At<bool>>,
-    /// CoDel: the time in the queue that is tolerated; "5ms" by default.
+    /// CoDel: the target of the time in the queue; "5ms" by default.
     #[cfg_attr(test, schemars(extend("pattern" = schema::TIME)))]
     pub target: Option<Text>,
-    /// CoDel: how long it is tolerated beyond that, at least the target; "100ms" by default.
+    /// CoDel: the interval for which it may exceed the target, at least the target; "100ms" by default.
     #[cfg_attr(test, schemars(extend("pattern" = schema::TIME)))]
     pub interval: Option<Text>,
     /// Red: the average queue from which packets are dropped, as in "30kb" or a number of
@@ -388,7 +374,7 @@ pub(crate) struct QueueTable {
     pub gentle: Option<At<bool>>,
 }
 
-/// Packets that agree with all of its keys are of its class.
+/// A filter: packets that match all of its keys belong to its class.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -396,7 +382,7 @@ pub(crate) struct QueueTable {
 pub(crate) struct Filter {
     /// The class: one without children.
     pub class: Text,
-    /// Higher is looked at first, 0 by default; filters of the same priority in the file's order.
+    /// Higher is compared first, 0 by default; filters of the same priority in the file's order.
     pub priority: Option<Box<At<Whole>>>,
     /// The sender's address, or a prefix as in "10.0.0.0/8" or "2001:db8::/32".
     pub source: Option<Text>,
@@ -416,7 +402,7 @@ pub(crate) struct Filter {
     pub vlan: Option<Box<At<Whole>>>,
     /// Whether the packet is a fragment of a longer one.
     pub fragment: Option<Box<At<bool>>>,
-    /// Where it came from: "inside", "outside", "tap" or "attached".
+    /// Where it arrived: "inside", "outside", "tap" or "attached".
     #[cfg_attr(test, schemars(extend("enum" = ["inside", "outside", "tap", "attached"])))]
     pub ingress: Option<Box<Text>>,
     /// The user whose process sent it: a number, or a name of this machine. Attached processes
