@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Index;
 use std::sync::Arc;
 
-use fairlane_core::bounds::{Head, Service, Siblings, Transmit, Wfi};
+use fairlane_core::bounds::{Head, Service, Siblings, Transmit, Wfi, Work};
 use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
@@ -81,7 +81,8 @@ pub enum NoGuarantee {
 pub(crate) enum Hold {
     /// The present weights.
     AsTheyAre,
-    /// Any weights with the same shares, so that bounds hold when siblings are added or removed.
+    /// Any weights with the same shares, and siblings without ceilings, so that bounds hold when siblings are added,
+    /// changed or removed.
     Whatever,
 }
 
@@ -95,6 +96,7 @@ enum Order {
 fn order(
     algorithm: Algorithm,
     children: impl Iterator<Item = (Weight, Length, u32)>,
+    ceilings: impl Iterator<Item = (Weight, Length, Rate, u32)>,
     hold: Hold,
 ) -> Order {
     match algorithm.sharing() {
@@ -104,7 +106,7 @@ fn order(
         Sharing::Weights => {
             let siblings = Siblings::new(algorithm, children);
             Order::Shares(match hold {
-                Hold::AsTheyAre => siblings,
+                Hold::AsTheyAre => siblings.with_ceilings(ceilings),
                 Hold::Whatever => siblings.whatever_weights(),
             })
         }
@@ -122,6 +124,8 @@ struct Taken {
     burst: u64,
     /// Number of classes without a ceiling.
     open: u32,
+    /// The longest packet of the levels below.
+    below: Option<Length>,
 }
 
 impl Taken {
@@ -154,8 +158,8 @@ impl Taken {
 /// Number of distinct children of a node whose services are cached.
 const KNOWN: usize = 16;
 
-/// Weight, longest packet and knowledge of a head: children that agree in these have the same service.
-type Kind = (Weight, Length, Head);
+/// Weight, longest packet, knowledge of a head and own ceiling: children that agree in these have the same service.
+type Kind = (Weight, Length, Head, Option<Ceiling>);
 
 /// The parent of some classes: the link, or a class.
 struct Node {
@@ -178,8 +182,19 @@ impl Node {
         above: &[Algorithm],
     ) -> Node {
         let each = |&child: &usize| (classes[child].weight, classes[child].longest, 1);
+        let limited = |&child: &usize| {
+            let Class {
+                weight, longest, ..
+            } = classes[child];
+            let ceiling = classes[child].ceiling?;
+            Some((weight, longest, ceiling.rate, ceiling.burst))
+        };
+        let (each, limited) = (
+            children.iter().map(each),
+            children.iter().filter_map(limited),
+        );
         Node {
-            order: order(algorithm, children.iter().map(each), hold),
+            order: order(algorithm, each, limited, hold),
             taken: match algorithm.sharing() {
                 Sharing::Levels => taken(children, classes),
                 _ => HashMap::new(),
@@ -196,13 +211,66 @@ fn taken(
 ) -> HashMap<u32, Taken> {
     let mut by_level = children.to_vec();
     by_level.sort_by_key(|&child| std::cmp::Reverse(classes[child].level));
-    let mut taken = HashMap::new();
+    let mut taken: HashMap<u32, Taken> = HashMap::new();
     let mut so_far = Taken::default();
-    for child in by_level {
+    for &child in &by_level {
         so_far.add(classes[child].ceiling);
         taken.insert(classes[child].level, so_far);
     }
+    let mut below = None;
+    let levels = by_level.chunk_by(|&a, &b| classes[a].level == classes[b].level);
+    for level in levels.rev() {
+        if let Some(taken) = taken.get_mut(&classes[level[0]].level) {
+            taken.below = below;
+        }
+        below = below.max(level.iter().map(|&child| classes[child].longest).max());
+    }
     taken
+}
+
+/// Indexes of a class that waits for no more than its service says.
+const NONE: Wfi = Wfi {
+    strict: true,
+    service: Work::ZERO,
+    delay: Work::ZERO,
+    latency: Work::ZERO,
+    turn: Work::ZERO,
+};
+
+/// A share of a service, and indexes in it, which bound the delay of a class.
+#[derive(Clone, Copy)]
+struct Part {
+    of: Service,
+    share: f64,
+    wfi: Wfi,
+}
+
+impl Part {
+    /// Returns the delay bound of a class that keeps to its rate and burst; `None` if the ceiling's burst is too short.
+    fn conforming_delay(
+        self,
+        burst: u32,
+        ceiling: Option<Ceiling>,
+        longest: Length,
+    ) -> Option<Nanos> {
+        let Part { of, share, wfi } = self;
+        match ceiling {
+            None => Some(of.conforming_delay(share, wfi, burst.into())),
+            Some(Ceiling { rate, burst: depth }) => {
+                of.conforming_delay_below(share, wfi, burst.into(), (rate, depth), longest)
+            }
+        }
+    }
+
+    /// Returns the delay bound of one packet in an empty queue; only a strict service has one.
+    fn ahead(self, backlog: u64) -> Option<Nanos> {
+        let Part { of, share, wfi } = self;
+        of.is_strict().then(|| of.delay_below(share, wfi, backlog))
+    }
+
+    fn service(self) -> Service {
+        self.of.child(self.share, self.wfi)
+    }
 }
 
 /// The service of a class, and the way in which its own packets wait for it.
@@ -210,9 +278,10 @@ fn taken(
 pub(crate) struct Served {
     /// The service without its own ceiling.
     pub(crate) free: Service,
-    /// For one of several classes by weight: its parent's service, its share and indexes, which give a tighter bound
-    /// for the first packet.
-    within: Option<(Service, f64, Wfi)>,
+    /// For one of several classes by weight: its part of its parent's service.
+    by_weight: Option<Part>,
+    /// Its part of the service that the ceilings of other classes leave.
+    by_rest: Option<Part>,
     /// The service with its own ceiling.
     service: Result<Service, NoGuarantee>,
     /// The delay that the ceiling adds.
@@ -220,10 +289,11 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    fn new(free: Service, within: Option<(Service, f64, Wfi)>) -> Served {
+    fn new(free: Service, by_weight: Option<Part>, by_rest: Option<Part>) -> Served {
         Served {
             free,
-            within,
+            by_weight,
+            by_rest,
             service: Ok(free),
             held: Nanos::ZERO,
         }
@@ -243,18 +313,15 @@ impl Served {
         }
     }
 
-    /// Returns whether a ceiling, of a class with packets up to `longest`, increases its delay.
-    fn is_late_below(self, ceiling: Option<Ceiling>, longest: Length) -> bool {
-        let needed = |ceiling: Ceiling| self.conforming_burst(ceiling.rate, longest);
-        ceiling.is_some_and(|ceiling| ceiling.burst < needed(ceiling))
-    }
-
     /// Returns the least burst with which a ceiling of `rate` does not increase its delay.
     pub(crate) fn conforming_burst(self, rate: Rate, longest: Length) -> u32 {
-        let within = self.within;
-        within.map_or(0, |(parent, share, wfi)| {
-            parent.conforming_burst(share, wfi, rate, longest)
+        self.by_weight.map_or(0, |Part { of, share, wfi }| {
+            of.conforming_burst(share, wfi, rate, longest)
         })
+    }
+
+    fn parts(self) -> impl Iterator<Item = Part> {
+        self.by_weight.into_iter().chain(self.by_rest)
     }
 
     /// Returns the delay bound of a packet of a class that keeps to its rate and burst.
@@ -264,22 +331,18 @@ impl Served {
         ceiling: Option<Ceiling>,
         longest: Length,
     ) -> Result<Nanos, NoGuarantee> {
-        match self.within {
-            Some((parent, share, wfi)) if !self.is_late_below(ceiling, longest) => {
-                Ok(parent.conforming_delay(share, wfi, burst.into()))
-            }
-            _ => Ok(self.service?.delay(burst.into())),
-        }
+        let whole = self.service?.delay(burst.into());
+        let parts = self.parts();
+        let parts = parts.filter_map(|part| part.conforming_delay(burst, ceiling, longest));
+        Ok(parts.fold(whole, Nanos::min))
     }
 
     /// Returns the delay bound of a packet in an empty queue, though others of its class may have been served ahead.
     fn ahead(self, length: Length) -> Nanos {
         let backlog = length.get().into();
-        let free = match self.within {
-            Some((parent, share, wfi)) => parent.delay_below(share, wfi, backlog),
-            None => self.free.delay(backlog),
-        };
-        free + self.held
+        let parts = self.parts().filter_map(|part| part.ahead(backlog));
+        let free = parts.min();
+        free.unwrap_or_else(|| self.free.delay(backlog)) + self.held
     }
 
     fn bps(self) -> Result<u64, NoGuarantee> {
@@ -518,7 +581,12 @@ fn share(node: &mut Node, above: Service, class: &Class) -> Result<Served, NoGua
     match &node.order {
         Order::None(reason) => Err(*reason),
         Order::Shares(siblings) => {
-            let child = (class.weight, class.longest, head(&class.kind));
+            let child = (
+                class.weight,
+                class.longest,
+                head(&class.kind),
+                class.ceiling.filter(|_| siblings.have_ceilings()),
+            );
             let mut known = node.known.iter();
             if let Some(&(_, has)) = known.find(|(one, _)| *one == child) {
                 return has;
@@ -530,12 +598,23 @@ fn share(node: &mut Node, above: Service, class: &Class) -> Result<Served, NoGua
             has
         }
         Order::Levels => {
-            let others = node.taken[&class.level].without(class.ceiling);
-            let service = match others.open {
-                0 => above.behind(others.bps, others.burst),
-                _ => None,
+            let taken = node.taken[&class.level];
+            let others = taken.without(class.ceiling);
+            if others.open > 0 {
+                return Err(NoGuarantee::Behind);
+            }
+            let (bps, burst) = (others.bps, others.burst);
+            let free = above.behind(bps, burst).ok_or(NoGuarantee::Behind)?;
+            // Directly below the link, a leaf does not wait for a packet on the wire of its own level or above.
+            let is_leaf = node.path.len() == 1 && matches!(class.kind, ClassKind::Leaf(_));
+            let link = Rate::from_bps(above.bps()).filter(|_| is_leaf);
+            let level = link.and_then(|rate| Service::of_level(rate, taken.below, bps, burst));
+            let rest = Part {
+                of: level.unwrap_or(free),
+                share: 1.0,
+                wfi: NONE,
             };
-            Ok(Served::new(service.ok_or(NoGuarantee::Behind)?, None))
+            Ok(Served::new(free, None, Some(rest)))
         }
     }
 }
@@ -543,15 +622,23 @@ fn share(node: &mut Node, above: Service, class: &Class) -> Result<Served, NoGua
 fn within(
     siblings: &Siblings,
     above: Service,
-    (weight, longest, head): (Weight, Length, Head),
+    (weight, longest, head, ceiling): Kind,
 ) -> Result<Served, NoGuarantee> {
     let share = siblings.share(weight);
     let wfi = siblings.bound(weight, longest, head, Transmit::Between);
     let wfi = wfi.ok_or_else(|| unknown(siblings.algorithm()))?;
-    Ok(Served::new(
-        above.child(share, wfi),
-        Some((above, share, wfi)),
-    ))
+    let by_weight = Part {
+        of: above,
+        share,
+        wfi,
+    };
+    let ceiling = ceiling.map(|ceiling| (ceiling.rate, ceiling.burst));
+    let rest = siblings.residual(above, (weight, longest, head), ceiling);
+    let rest = rest.map(|(of, share, wfi)| Part { of, share, wfi });
+    let free = rest.map_or(by_weight.service(), |rest| {
+        by_weight.service().or(rest.service())
+    });
+    Ok(Served::new(free, Some(by_weight), rest))
 }
 
 /// Returns the guarantees of each flow while the number of flows is at its limit.
@@ -567,13 +654,14 @@ fn each(
     let order = order(
         flows.algorithm,
         std::iter::once((Weight::ONE, longest, most)),
+        std::iter::empty(),
         hold,
     );
     let one = has.and_then(|has| match &order {
         Order::None(reason) => Err(*reason),
         Order::Levels => Err(NoGuarantee::Behind),
         Order::Shares(siblings) => {
-            let one = (Weight::ONE, longest, Head::Known);
+            let one = (Weight::ONE, longest, Head::Known, None);
             let free = within(siblings, has.service?, one)?;
             Ok(free.below_ceiling(flows.ceiling, longest))
         }

@@ -81,6 +81,10 @@ fn node(
         }
         let inner = depth < 3 && random.one_in(2 + depth);
         if !inner && random.one_in(3) {
+            let arrivals = LONGEST * (2 + random.below(30));
+            writeln!(text, "arrival-burst = '{arrivals}b'").unwrap();
+        }
+        if !inner && random.one_in(3) {
             let longest = random.of(&[60, 300, LONGEST - 1]);
             writeln!(text, "longest = '{longest}b'").unwrap();
         }
@@ -591,6 +595,157 @@ fn a_class_of_flows_has_its_burst_in_packets_of_any_length_and_flow() {
 /// The bytes that a number of the link's shortest packets count for.
 fn link_bytes(link: &Link, packets: u64) -> u64 {
     packets * u64::from(link.shortest().get())
+}
+
+/// Returns the longest delay of a packet of the first class that arrives when the others, which had no packets for a
+/// second, have begun to send all that their ceilings allow; and its bound. The link sends a byte in a nanosecond.
+fn delay_behind_a_burst(text: &str) -> (u64, u64) {
+    let site = Site::parse(text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+    let link = &site.links[0];
+    // Virtual time is in another part of a slot each time.
+    let phases = (0..128).step_by(9);
+    let waited = phases.map(|before| delay_in_phase(link, before)).max();
+    let bound = link.guarantees()[0].delay.unwrap().unwrap();
+    (waited.unwrap_or(0), bound.0)
+}
+
+/// Returns that delay where the second class sends so many packets before.
+fn delay_in_phase(link: &Link, before: usize) -> u64 {
+    let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
+    let long = Length::new(LONGEST as u32).unwrap();
+    let (mut now, mut start) = (1_000_000_000, None);
+    let enqueue = |queues: &mut Discipline<u32>, class: usize, now: u64| {
+        let given = queues.enqueue(ids[class], 0, long, class as u32, Nanos(now), |_| {});
+        given.unwrap_or_else(|rejected| panic!("rejected: {}", rejected.reason));
+    };
+    (0..before).for_each(|_| enqueue(&mut queues, 1, now));
+    loop {
+        let next = queues.dequeue(Nanos(now), |_| panic!("nothing is dropped late"));
+        let begins = match next {
+            Dequeue::Packet(packet) if packet.payload == 0 => {
+                return now + LONGEST - start.unwrap_or(0);
+            }
+            Dequeue::Packet(_) => {
+                if start == Some(now) {
+                    enqueue(&mut queues, 0, now);
+                }
+                now += LONGEST;
+                false
+            }
+            Dequeue::NotBefore(time) => {
+                now = time.0;
+                false
+            }
+            Dequeue::Empty => true,
+        };
+        if begins {
+            now += 1_000_000_000;
+            start = Some(now);
+            let burst =
+                (1..ids.len()).flat_map(|class| std::iter::repeat_n(class, 200 / (ids.len() - 1)));
+            burst.for_each(|class| enqueue(&mut queues, class, now));
+        }
+    }
+}
+
+/// A class of 1% next to 49 of nearly 2%, which send the packet that their ceilings allow at once: 49 packets, its own
+/// and the one on the wire.
+#[test]
+fn ceilings_of_siblings_bound_the_delay_and_their_bursts_come_near_the_bound() {
+    for algorithm in ["qfq", "wf2q+", "gfq", "s-kps", "scfq", "drr"] {
+        let text = |ceil: u64, kind: &str, more: &str| {
+            let mut text = format!(
+                "[[link]]\nname = 'l'\nrate = '{MBIT}mbit'\nlongest = '{LONGEST}b'\n\
+                 algorithm = '{algorithm}'\nlink-control = 'none'\n\
+                 [[link.class]]\nname = 'light'\nweight = 1\n{kind}\n{more}"
+            );
+            for n in 0..49 {
+                let heavy = format!(
+                    "[[link.class]]\nname = '{n}'\nweight = 2\nceil = '{ceil}mbit'\n\
+                     burst = '{LONGEST}b'\nqueue = 'tail-drop'\n"
+                );
+                text += &heavy;
+            }
+            text + "default = true\n"
+        };
+        let queue = "queue = 'tail-drop'";
+        let (waited, bound) = delay_behind_a_burst(&text(1, queue, ""));
+        let rest = (51 * LONGEST) as f64 / (1.0 - 49.0 / MBIT as f64);
+        assert!((bound as f64 - rest).abs() <= 1.0, "{algorithm}: {bound}");
+        assert!(
+            waited <= bound && waited * 100 >= 95 * bound,
+            "{algorithm}: {waited} of {bound} ns"
+        );
+        // Ceilings above the shares bound nothing: the bound is that by weight.
+        let by_weight = delay_behind_a_burst(&text(MBIT, queue, "")).1;
+        assert!(by_weight > 99 * LONGEST, "{algorithm}: {by_weight}");
+        // A class below it has the same, and what waits for the parent to know its head.
+        let below = |ceil: u64| {
+            let below = format!("[[link.class]]\nname = 'below'\nparent = 'light'\n{queue}\n");
+            let text = text(ceil, &format!("algorithm = '{algorithm}'"), &below);
+            let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+            let link = &site.links[0];
+            let at = link
+                .classes
+                .iter()
+                .position(|class| &*class.name == "below");
+            link.guarantees()[at.unwrap()].delay.unwrap().unwrap().0
+        };
+        assert!(below(1) < below(MBIT), "{algorithm}: {}", below(1));
+    }
+}
+
+/// A leaf directly below the link waits for the levels above, and for a packet on the wire only from below.
+#[test]
+fn a_lower_level_has_a_bound_that_a_burst_of_the_level_above_comes_near() {
+    let levels = |rate: &str, low: &str, high: &str| {
+        format!(
+            "[[link]]\nname = 'l'\nrate = '{rate}'\nlongest = '{LONGEST}b'\n\
+             algorithm = 'priority'\nlink-control = 'none'\n\
+             class = [{{ name = 'low', {low}, queue = 'tail-drop' }},\
+             {{ name = 'high', priority = 1, {high}, queue = 'tail-drop' }}]\n"
+        )
+    };
+    let high = format!("ceil = '2000mbit', burst = '{}b'", 30 * LONGEST);
+    let (waited, bound) =
+        delay_behind_a_burst(&levels(&format!("{MBIT}mbit"), "default = true", &high));
+    assert_eq!(bound, 31 * LONGEST * 4 / 3);
+    assert!(
+        waited <= bound && waited * 100 >= 95 * bound,
+        "{waited} of {bound} ns"
+    );
+    // The hand calculation of 12.8 and 12.955 us, with a burst that lets the ceiling delay no packet.
+    let high = "longest = '100b', ceil = '800kbit', burst = '203b'";
+    let text = levels("1gbit", "default = true", high);
+    let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+    let delays = site.links[0].guarantees();
+    let delays = [1, 0].map(|class: usize| delays[class].delay.unwrap().unwrap());
+    // (100 + 1500) / 125 and (1500 + 203) / 124.9.
+    assert_eq!(delays, [Nanos(12_800), Nanos(13_635)]);
+}
+
+/// A ceiling below the share spreads a longer burst of arrivals over its own rate.
+#[test]
+fn a_burst_of_arrivals_waits_for_a_ceiling_below_the_share() {
+    let delay = |ceil: &str| {
+        let arrivals = 100 * LONGEST;
+        let text = format!(
+            "[[link]]\nname = 'l'\nrate = '{MBIT}mbit'\nlongest = '{LONGEST}b'\nalgorithm = 'wf2q+'\n\
+             link-control = 'none'\n\
+             class = [{{ name = 'a', weight = 1, arrival-burst = '{arrivals}b', {ceil} queue = 'tail-drop' }},\
+             {{ name = 'b', weight = 1, default = true }}]\n"
+        );
+        let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+        site.links[0].guarantees()[0].delay.unwrap().unwrap().0
+    };
+    let free = delay("");
+    assert!((200..210).contains(&(free / LONGEST)), "{free}");
+    // At a tenth of the share: 100 packets at 400 Mbit/s, and the latency.
+    let slow = delay("ceil = '400mbit', burst = '6000b',");
+    assert!((2_000..2_010).contains(&(slow / LONGEST)), "{slow}");
+    // A burst that takes all of the arrivals delays none of them.
+    let whole = delay(&format!("ceil = '400mbit', burst = '{}b',", 125 * LONGEST));
+    assert_eq!(whole, free);
 }
 
 fn rates(text: &str) -> Vec<Option<u64>> {

@@ -299,40 +299,81 @@ impl Service {
     /// A service of its own, as behind [strict priority](Self::behind) or below a ceiling, gives a class
     /// [`delay`](Self::delay) of the burst: its packets before n left, but for `burst + rate t`, before t.
     ///
-    /// # Ceilings
-    ///
-    /// A ceiling of rate c, no less than g, and of burst B on the child leaves this bound E past the clock
-    /// of g as it is, if B is [`conforming_burst`](Self::conforming_burst) or more:
-    ///
-    /// ```text
-    /// B >= 2 L_k + g E
-    /// ```
-    ///
-    /// *Proof*, by induction over packets. Only a packet j that is held until h, and then starts at V,
-    /// differs. At h the debt is B - L_k. Let x be the last time before with no debt: since x,
-    /// `c (h - x) + B - L_k` of the child was handed out, packets m to j - 1. Packet m left after x and by f_m + E, so
-    /// `f_(j-1) >= x - E + (c (h - x) + B - 2 L_k) / g >= h`. The sum from j on counts from h, and the clock
-    /// from f_(j-1), which is no earlier.
+    /// [Below a ceiling](Self::conforming_delay_below) the same holds if the ceiling's burst is long enough.
     pub fn conforming_delay(self, share: f64, wfi: Wfi, burst: u64) -> Nanos {
         self.time(burst as f64 / share + wfi.latency.bytes())
     }
 
-    /// Returns the least burst of a ceiling of `rate` that leaves a child of this class, with packets up to `longest`,
-    /// its [`conforming_delay`](Self::conforming_delay), where it keeps to the ceiling too.
+    /// The same where a ceiling of this rate c and burst B is on the child, with packets up to `longest` (L_k); `None`
+    /// if B is too short. The child keeps to c, too.
+    ///
+    /// Let g be the child's share of the rate, and E its latency `(e + lag) / rate`. Either condition is enough:
+    ///
+    /// ```text
+    /// B >= L_k + b + c (b / g + E)        delay <= b / g + E
+    /// B >= 2 L_k + min(c, g) E            delay <= b / min(c, g) + E
+    /// ```
+    ///
+    /// *Proof of the first*: no packet is held. Suppose that packet j is the first one, at t. Let x be the last time
+    /// before with no debt, when packet m was handed out. Packets m to j - 1 are the debt, less c (t - x). Packet m
+    /// arrived no earlier than `x - b / g - E`, and the child keeps to c, so with packet j they are no more than
+    /// `b + c (t - x + b / g + E)`. The debt is B - L_k at most.
+    ///
+    /// *Proof of the second*, by induction over packets, with the clock of the rate min(c, g), which is no earlier than
+    /// that of g. Only a packet j that is held until h, and then starts at V, differs. At h the debt is B - L_k. Let x
+    /// be the last time before with no debt: since x, `c (h - x) + B - L_k` of the child was handed out, packets m to
+    /// j - 1. Packet m left after x and by f_m + E, so
+    /// `f_(j-1) >= x - E + (c (h - x) + B - 2 L_k) / min(c, g) >= h`. The sum from j on counts from h, and the clock
+    /// from f_(j-1), which is no earlier.
+    pub fn conforming_delay_below(
+        self,
+        share: f64,
+        wfi: Wfi,
+        burst: u64,
+        ceiling: (Rate, u32),
+        longest: Length,
+    ) -> Option<Nanos> {
+        let (rate, depth) = ceiling;
+        let (ceiling, longest) = (rate.bps() as f64 / 8.0, f64::from(longest.get()));
+        let (burst, spare) = (burst as f64, f64::from(depth) - longest - ceiling / 1e9);
+        let delays = self.lines().filter_map(|line| {
+            let late = line.time(wfi.latency.bytes());
+            let own = share * line.rate;
+            let slower = own.min(ceiling);
+            let free = burst / own + late;
+            if spare >= burst + ceiling * free {
+                return Some(free);
+            }
+            (spare >= longest + slower * late).then_some(burst / slower + late)
+        });
+        delays.reduce(f64::min).map(nanos)
+    }
+
+    /// Returns the least burst of a ceiling of `rate` that leaves a child of this class, with packets up to `longest`
+    /// and bursts of one, its [`conforming_delay`](Self::conforming_delay), where it keeps to the ceiling too.
     pub fn conforming_burst(self, share: f64, wfi: Wfi, rate: Rate, longest: Length) -> u32 {
-        let ceiling = rate.bps() as f64 / 8.0;
+        let (ceiling, longest) = (rate.bps() as f64 / 8.0, f64::from(longest.get()));
         let late = self.first.time(wfi.latency.bytes());
-        let held = 2.0 * f64::from(longest.get()) + ceiling / 1e9;
-        let burst = held + ceiling.min(share * self.first.rate) * late;
+        let own = share * self.first.rate;
+        let spare = match ceiling < own {
+            true => longest + ceiling * (longest / own + late),
+            false => longest + own * late,
+        };
+        let burst = spare + longest + ceiling / 1e9;
         (burst as u32).saturating_add(1)
     }
 
     fn time(self, bytes: f64) -> Nanos {
         let seconds = self.lines().map(|line| line.time(bytes));
-        let exact = seconds.fold(f64::INFINITY, f64::min) * 1e9;
-        let whole = exact as u64;
-        Nanos(whole.saturating_add(u64::from((whole as f64) < exact)))
+        nanos(seconds.fold(f64::INFINITY, f64::min))
     }
+}
+
+/// Rounds up to whole nanoseconds.
+fn nanos(seconds: f64) -> Nanos {
+    let exact = seconds * 1e9;
+    let whole = exact as u64;
+    Nanos(whole.saturating_add(u64::from((whole as f64) < exact)))
 }
 
 /// Returns the time that a packet spends in a transmit queue in front of the link: the bytes before the wire, without

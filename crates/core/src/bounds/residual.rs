@@ -65,6 +65,12 @@ pub(super) struct Ceilings {
     service: f64,
 }
 
+impl Ceilings {
+    pub(super) fn any(&self) -> bool {
+        !self.limited.is_empty()
+    }
+}
+
 impl Siblings {
     /// The same, where children by weight and longest packet have ceilings of these rates and bursts: each receives
     /// `burst + rate T` at most over any time T. O(n log n) in the ceilings.
@@ -82,6 +88,9 @@ impl Siblings {
                 burst,
             });
         let mut limited: Vec<_> = limited.collect();
+        if limited.is_empty() || !self.knows_residual() {
+            return self;
+        }
         limited.sort_unstable();
         let mut sums = Vec::with_capacity(limited.len() + 1);
         let mut sum = Sums::default();
@@ -106,6 +115,15 @@ impl Siblings {
             sums,
         };
         self
+    }
+
+    /// Returns whether a [`residual`](Self::residual) service is known under its algorithm.
+    fn knows_residual(&self) -> bool {
+        use Algorithm::{Drr, DrrOfQuantum, Gfq, Qfq, SKps, Scfq, Wf2qPlus};
+        matches!(
+            self.algorithm,
+            Drr | DrrOfQuantum(_) | Scfq | Wf2qPlus | Gfq | Qfq | SKps
+        )
     }
 
     fn sums_of(&self, limited: Limited) -> Sums {
@@ -158,6 +176,9 @@ impl Siblings {
         own: Option<(Rate, u32)>,
     ) -> Option<(Service, f64, Wfi)> {
         let (weight, length, head) = child;
+        if !self.have_ceilings() {
+            return None;
+        }
         let terms = self.terms(weight, length, Transmit::Between)?;
         let Ceilings {
             limited,
@@ -205,7 +226,7 @@ impl Siblings {
             transmit: Transmit::Between,
         };
         let wfi = match self.algorithm {
-            Algorithm::Drr => child.in_round(
+            Algorithm::Drr | Algorithm::DrrOfQuantum(_) => child.in_round(
                 &self.round()?.without(taken.weight, taken.length),
                 super::drr,
             )?,

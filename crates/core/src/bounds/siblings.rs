@@ -83,6 +83,11 @@ impl Siblings {
         }
     }
 
+    /// Returns whether the ceilings of some of them may bound the service of others.
+    pub fn have_ceilings(&self) -> bool {
+        self.ceilings.any()
+    }
+
     /// Returns the algorithm that orders them.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fairlane_core::random::splitmix64;
 
 use crate::class_report::ClassTerms;
+use crate::guarantee::{Guarantee, Hold};
 use crate::list::PIECE;
 use crate::{Draft, Link, Site, Table};
 
@@ -148,4 +149,39 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
         again > 50 && longer > 0,
         "{again} times in part, {longer} below a longer burst"
     );
+}
+
+/// A ceiling bounds its siblings, so they are settled again with it, and other classes are not.
+#[test]
+fn a_changed_ceiling_changes_the_delay_bounds_of_its_siblings() {
+    let mut keys = vec![String::new(); CLASSES.len()];
+    keys[5] = "weight = 50\nceil = \"600kbit\"\n".to_owned();
+    let site = Site::parse(&whole(&keys), "site").expect("it is sound");
+    let draft = Draft::of_running(&site, &|_| None).expect("it is written as people write");
+    let (mut draft, running) = draft.read(&|_| None).expect("it is sound");
+    keys[5] = "weight = 50\nceil = \"300kbit\"\n".to_owned();
+    draft
+        .replace(Table::Class(0, 5), &table(5, &keys[5]))
+        .expect("it is a class");
+    let (_, site) = draft.read(&|_| None).expect("it is sound");
+    let whole = Site::parse(&whole(&keys), "site").expect("it is sound");
+    let delays = |site: &Site| -> Vec<_> {
+        let guarantees = site.links[0].guarantees();
+        guarantees.iter().map(|one| one.delay).collect()
+    };
+    let [was, is] = [&running, &site].map(delays);
+    assert_eq!(is, delays(&whole));
+    // a3 and the classes below a1. The default burst of a2 lets its ceiling delay no packet of its own.
+    let changed = (0..CLASSES.len()).filter(|&at| is[at] != was[at]);
+    let changed: Vec<_> = changed.map(|at| CLASSES[at].0).collect();
+    assert_eq!(changed, ["a11", "a12", "a13", "a3"]);
+    assert!(is[6].unwrap().unwrap() < was[6].unwrap().unwrap());
+    // One class at a time has the same as all of them.
+    let link = &site.links[0];
+    for (at, all) in link.guarantees().into_iter().enumerate() {
+        assert_eq!(link.guarantee_for(Hold::AsTheyAre, at), all);
+        let ever = link.guarantee_for(Hold::Whatever, at);
+        let delay = |one: &Guarantee| one.delay.map(Result::unwrap);
+        assert!(delay(&ever) >= delay(&all), "{at}");
+    }
 }
