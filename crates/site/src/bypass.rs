@@ -6,7 +6,8 @@ use std::sync::Arc;
 use fairlane_config::{Backend, Interfaces, Near};
 use fairlane_io::network::{Network, Watch, Way};
 
-use crate::error::{Doing, Result, unfit};
+use crate::error::Context;
+use crate::failure::{Result, unfit};
 use crate::notice::{Notice, Notify};
 
 /// Packets that the kernel forwards between the interfaces of a site, or sends and receives by one of them, without

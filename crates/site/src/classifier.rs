@@ -11,11 +11,11 @@ use fairlane_mailbox::prefetch;
 use fairlane_runtime::Classify;
 
 use crate::early::words;
-use crate::flows::names::{self, Naming};
 use crate::frame::Received;
 use crate::meter::{Meter, Recorder, duration};
+use crate::names::{self, Naming};
+use crate::note::Note;
 use crate::passing::Watch;
-use crate::workers::Note;
 
 /// Classifies the frames of one link, and measures their delays. Built off the forwarding thread and replaced as a
 /// whole.

@@ -1,93 +1,70 @@
-//! The control thread: requests through [`Handle`], configuration changes, orders to the forwarding thread, counts and
+//! The control thread: requests through [`Handle`](crate::Handle), configuration changes, orders to the forwarding thread, counts and
 //! reports. The forwarding thread never waits for the control thread.
 
-use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::path::PathBuf;
+mod handover;
+pub(crate) mod state;
+mod task;
+
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use fairlane_config::class_report::{self, ClassTerms};
 use fairlane_config::{List, Site};
 use fairlane_core::Nanos;
-use fairlane_mailbox::{Consumer, Producer};
-use fairlane_runtime::Clock;
 use fairlane_runtime::attach::Attach;
 use fairlane_runtime::bridge::Side;
 
-use crate::bypass::NetworkWatch;
-use crate::daemon::{Handle, Interface, Outcome, SiteBridge, nanos};
-use crate::device::{Needs, Opened, ToKeeper};
-use crate::error::{Doing, Error, Result};
-use crate::flows::{Hear, Watch};
-use crate::hand_over::{Gave, Handing, Stage, Took};
-use crate::notice::{Notice, Notify};
-use crate::order::{Adding, Counting, Draining, Order, Taking};
+use crate::error::Context;
+use crate::failure::{Error, Result};
+use crate::hand_over::give::Stage;
+use crate::handle::{Ended, Event, Request};
+use crate::notice::Notice;
+use crate::order::Order;
 use crate::passing::FINDINGS;
-use crate::pipeline::Pipeline;
 use crate::plan::{Next, Plan, Running};
-use crate::reload::{Former, Prepared, Source};
+use crate::reload::{Former, Prepared};
 use crate::report::{
-    ConfigurationReport, ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport,
-    Report,
+    ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport, Report,
 };
-use crate::stretch::Longest;
-use crate::task::{Asking, Attaching, Waiting};
+use crate::work::{Adding, Counting, Draining, Taking};
+use state::{Asked, Asker, Control, LastReload};
 
-/// Events that the control thread waits for.
-pub(crate) enum Event {
-    /// A request to apply another configuration.
-    Change(Request),
-    /// It was read.
-    Prepared(Box<Result<Prepared>>),
-    /// The site's file was written.
-    Wrote,
-    /// A request for the flows that send most.
-    Flows(Hear),
-    /// Another task.
-    Do(Asking),
-    /// The interface that a new configuration names was opened, or could not be.
-    Opened(Result<Box<Opened>>),
-    /// Another process is about to take over and asks for the interfaces and state.
-    Give(SyncSender<Result<Box<Gave>>>),
-    /// The other process is ready to take over.
-    HandOver(Box<Handing>, SyncSender<Result<u64>>),
-    /// The other process does not take over after all.
-    Keep(u32),
-    /// The forwarding thread has ended.
-    Ended(Box<Ended>),
+/// The result of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The state at the end.
+    pub report: Arc<Report>,
+    /// Why it ended before it was to end.
+    pub result: Result<()>,
+    /// Another process [took over](crate::Daemon::take_over), and forwards now.
+    pub handed_over: bool,
 }
 
-/// A requested configuration change.
-pub(crate) struct Request {
-    pub(crate) source: Source,
-    /// The configuration that it was derived from, if that must still be running.
-    pub(crate) base: Option<Arc<Site>>,
-    /// Whether to check the change without applying it.
-    pub(crate) dry: bool,
-    /// The interface that is attached with it.
-    pub(crate) attach: Option<Attaching>,
-    /// Where the result is sent.
-    pub(crate) answer: Option<SyncSender<Result<Arc<Site>>>>,
-}
-
-/// The result of the forwarding thread, and the bridge it leaves.
-pub(crate) struct Ended {
-    pub(crate) result: io::Result<()>,
-    /// Holds the counts not yet collected, and the interfaces.
-    pub(crate) bridge: SiteBridge,
+impl Outcome {
+    /// Creates the result of a run that has not begun.
+    pub(crate) fn failed(error: Error) -> Outcome {
+        Outcome {
+            report: Arc::default(),
+            result: Err(error),
+            handed_over: false,
+        }
+    }
 }
 
 /// Longest time until an answer of the forwarding thread is looked at.
 const LOOK: Duration = Duration::from_millis(1);
+
 /// The same at first: most orders are soon done.
 const FIRST_LOOK: Duration = Duration::from_micros(50);
+
 /// The same without a pending request.
 const IDLE: Duration = Duration::from_millis(200);
+
 /// Minimum interval between two reports, however much changes.
 const CHANGED: Nanos = Nanos::from_millis(100);
+
 /// The part of the time that reporting may take under frequent changes, which wait meanwhile.
 const TELLING: u64 = 10;
 
@@ -96,119 +73,9 @@ const DRAIN: Nanos = Nanos::from_millis(250);
 
 /// Least time between two times that memory is given back.
 const TIDIED: Nanos = Nanos::from_millis(5_000);
+
 /// Number of times that memory is given back after a configuration was read: the former configuration is freed later.
 const TIDYINGS: u32 = 3;
-
-/// The last request to the forwarding thread.
-#[derive(Default)]
-pub(crate) enum Asked {
-    #[default]
-    Nothing,
-    Counts,
-    /// For the flows' counts.
-    Flows,
-    /// Whether the classes that this link removes have drained.
-    Drained(Box<Next>),
-    /// To add the new classes of this link.
-    Classes(Box<Next>),
-    /// To change only the parameters that differ in this link.
-    Parameters(Box<Next>),
-    /// To run this plan.
-    Plan(Box<Plan>),
-    /// To carry out another task, with where its result is sent.
-    Task(Waiting),
-    /// To use the interface that was opened; its report as of then.
-    Attach(Interface),
-    /// The frames and state of the devices.
-    Give(SyncSender<Result<Box<Gave>>>),
-    /// To hand over to another process.
-    HandOver(SyncSender<Result<u64>>),
-}
-
-/// The control thread's own.
-pub(crate) struct Control {
-    pub(crate) clock: Clock,
-    /// Interval between reports.
-    pub(crate) interval: Nanos,
-    pub(crate) handle: Handle,
-    pub(crate) notify: Notify,
-    pub(crate) attach: Option<Attach>,
-    /// The longest times between two rounds that the forwarding thread spent on an order.
-    pub(crate) longest: Arc<Longest>,
-    /// The needs for which the devices were opened.
-    pub(crate) needs: Needs,
-    /// The kernel's ways past it, and its interfaces' MTUs.
-    pub(crate) network: NetworkWatch,
-    /// On the left and on the right.
-    pub(crate) devices: [Interface; 2],
-    /// The delay that the path between the interfaces adds to every class.
-    pub(crate) pipeline: Pipeline,
-    /// The keepers that open replacements for the devices, if permitted.
-    pub(crate) keepers: [Option<ToKeeper>; 2],
-    /// Which of them are detached.
-    pub(crate) detached: [bool; 2],
-    /// Another process watches over this one.
-    pub(crate) is_guarded: bool,
-    pub(crate) plans: Vec<Plan>,
-    pub(crate) orders: Producer<Order>,
-    pub(crate) answers: Consumer<Order>,
-    pub(crate) state: State,
-}
-
-/// Progress of requests and reports.
-#[derive(Default)]
-pub(crate) struct State {
-    pub(crate) asked: Asked,
-    /// When that was.
-    ordered: Nanos,
-    /// The interval that the cost of the last report requires before the next.
-    telling: Nanos,
-    /// The configuration that is being read or applied.
-    pub(crate) request: Option<Asker>,
-    /// Configurations to be read after it.
-    requests: VecDeque<Request>,
-    /// The site that is being applied, and its links that are not applied yet.
-    next: Option<Arc<Site>>,
-    waiting: VecDeque<Next>,
-    /// The first of these, while classes that it removes drain.
-    draining: Option<(Box<Draining>, Box<Next>)>,
-    /// The change that waits for an interface to be opened, and that interface once it is open.
-    pub(crate) prepared: Option<Prepared>,
-    pub(crate) opened: Option<(Side, Box<Opened>)>,
-    /// Tasks still to be carried out.
-    pub(crate) tasks: VecDeque<Asking>,
-    /// Progress of a hand-over to another process.
-    pub(crate) stage: Stage,
-    /// The process that this one took over from, until that is reported.
-    pub(crate) took: Option<Took>,
-    reloads: u32,
-    /// By link, the protocol unknown to the filters that was last logged.
-    opaque_links: HashMap<Arc<str>, Arc<str>>,
-    /// The last attempt to load the file.
-    last_reload: LastReload,
-    start: Nanos,
-    /// Something was applied since the last report.
-    pub(crate) changed: bool,
-    /// When the last report was made.
-    told: Nanos,
-    /// How often memory is still to be given back after a configuration was read, and when it last was.
-    littered: u32,
-    tidied: Nanos,
-    report: Arc<Report>,
-    flows: Watch,
-}
-
-/// Recipient of the result of a configuration change.
-pub(crate) struct Asker {
-    /// The file that the configuration is read from.
-    path: Option<PathBuf>,
-    /// Whether changes that are not in that file may be discarded.
-    discards: bool,
-    dry: bool,
-    /// On which side which interface is attached with it.
-    pub(crate) attach: Option<(Side, String)>,
-    answer: Option<SyncSender<Result<Arc<Site>>>>,
-}
 
 /// Classes that a notice names at most.
 const NAMED: usize = 3;
@@ -229,35 +96,6 @@ fn changed_classes(before: &Site, after: &Site) -> (usize, Vec<String>) {
         }
     }
     (count, names)
-}
-
-/// The last attempt to load the site's file.
-#[derive(Default)]
-struct LastReload {
-    /// When one succeeded last, in seconds since 1970.
-    succeeded: f64,
-    /// Why the last one was refused; none where it succeeded.
-    error: Option<Arc<str>>,
-}
-
-impl LastReload {
-    /// Creates the record of an attempt that succeeds now.
-    fn succeeded() -> LastReload {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        LastReload {
-            succeeded: since.unwrap_or_default().as_secs_f64(),
-            error: None,
-        }
-    }
-
-    fn report(&self, handle: &Handle) -> ConfigurationReport {
-        ConfigurationReport {
-            unsaved_changes: handle.unsaved_changes(),
-            last_reload_successful: self.error.is_none(),
-            last_reload_success_timestamp_seconds: self.succeeded,
-            last_reload_error: self.error.clone(),
-        }
-    }
 }
 
 impl Control {
@@ -458,26 +296,8 @@ impl Control {
         });
         match started.doing("starting a thread") {
             Ok(_) => self.state.request = Some(asker),
-            Err(error) => self.refuse(asker, error),
+            Err(error) => self.refuse(asker, error.into()),
         }
-    }
-
-    /// Reports that a configuration cannot be applied.
-    pub(crate) fn refuse(&mut self, asker: Asker, error: Error) {
-        // A concurrent change is no fault of the file.
-        if asker.path.is_some() && !asker.dry && !matches!(error, Error::Outdated) {
-            self.state.last_reload.error = Some(error.to_string().into());
-            self.state.changed = true;
-        }
-        match asker.answer {
-            // A caller that has stopped waiting needs no answer.
-            Some(answer) => drop(answer.send(Err(error))),
-            None => self.notify(Notice::ReloadRefused(error)),
-        }
-    }
-
-    pub(crate) fn notify(&self, notice: Notice) {
-        (self.notify)(notice);
     }
 
     fn prepared(&mut self, prepared: Result<Prepared>) {
@@ -577,30 +397,13 @@ impl Control {
         }
     }
 
-    /// Whether a change is in progress or pending.
-    pub(crate) fn is_busy(&self) -> bool {
-        let State {
-            asked,
-            request,
-            requests,
-            tasks,
-            ..
-        } = &self.state;
-        let asked = matches!(asked, Asked::Nothing | Asked::Counts | Asked::Flows);
-        !asked || request.is_some() || !requests.is_empty() || !tasks.is_empty()
-    }
-
-    fn plan_mut(&mut self, side: Side) -> Option<&mut Plan> {
-        self.plans.iter_mut().find(|plan| plan.side == side)
-    }
-
     /// Sends the forwarding thread the next request, if the last one is done.
     fn ask(&mut self) {
         if !matches!(self.state.asked, Asked::Nothing) {
             return;
         }
         if let Some((draining, next)) = self.state.draining.take() {
-            if self.clock.now().since(self.state.ordered) >= nanos(LOOK) {
+            if self.clock.now().since(self.state.ordered) >= Nanos::from(LOOK) {
                 return self.look_at(draining, next);
             }
             self.state.draining = Some((draining, next));
@@ -633,12 +436,6 @@ impl Control {
             false => self.interval,
         };
         self.state.told + interval
-    }
-
-    pub(crate) fn order(&mut self, order: Order) {
-        self.state.ordered = self.clock.now();
-        // There is space for the one order at a time. If the forwarding thread has ended, the order does not matter.
-        let _ = self.orders.push(order);
     }
 
     fn counting(&self) -> Counting {

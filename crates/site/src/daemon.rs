@@ -1,12 +1,10 @@
 //! A site from its configuration to its end.
 
 use std::cell::Cell;
-use std::fmt;
 use std::io;
-use std::mem;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -16,39 +14,37 @@ use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 use fairlane_io::Listener;
 use fairlane_mailbox::mailbox;
 use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
-use fairlane_runtime::bridge::{Bridge, Came, Lane, Make, Side};
+use fairlane_runtime::bridge::{Bridge, Lane, Side};
 use fairlane_runtime::{Clock, Registrar};
 
+use crate::bridge::{Maker, Shaped, SiteBridge};
 use crate::bypass::{self, NetworkWatch};
-use crate::control::{Control, Ended, Event, Request, State};
-use crate::device::{self, AnyDevice, Needs, Ports};
+use crate::control::Outcome;
+use crate::control::state::{Control, State};
+use crate::counts::worker_options;
+use crate::device::AnyDevice;
+use crate::device::lasting::OnLoss;
+use crate::device::open::{self, Ports};
+use crate::device::xdp::Needs;
 use crate::early::Port;
-use crate::error::{Doing, Error, Result, unfit};
-use crate::flows::TopFlows;
+use crate::error::Context;
+use crate::event;
+use crate::failure::{Error, Result, unfit};
 use crate::forward::Forwarding;
-use crate::frame::{Frame, Received};
-use crate::hand_over::{self, Beside, Offer, Parts, Running, Taking};
+use crate::frame::Received;
+use crate::hand_over::give::Beside;
+use crate::hand_over::take::{Parts, Running, Taking};
+use crate::handle::{Ended, Event, Handle};
+use crate::interfaces::near_role;
+use crate::note::SharedFilters;
 use crate::notice::{Notice, Notify, logged};
+use crate::offer::{self, Offer};
+use crate::order::Order;
 use crate::passing::{Findings, Watch, watches};
 use crate::pipeline::Pipeline;
-use crate::plan::{Plan, Shaped};
-use crate::reload::Source;
-use crate::report::Report;
-use crate::rounds::RoundCount;
-use crate::stop::Stop;
-use crate::task::Attaching;
+use crate::plan::Plan;
+use crate::report::{Interface, Report};
 use crate::unshaped::{forget_arrived, hear};
-use crate::workers::{SharedFilters, worker_options};
-
-/// The bridge of a site.
-pub(crate) type SiteBridge = Bridge<Shaped, AnyDevice, Maker>;
-
-/// Converts a received frame into the form that the classes queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Maker {
-    /// Role of the interface on the left.
-    pub(crate) near: Role,
-}
 
 /// How a site is run.
 #[derive(Clone, Debug)]
@@ -84,31 +80,14 @@ impl Default for Options {
     }
 }
 
-/// The behavior of a site when an interface is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLoss {
-    /// Packets for the missing interface are dropped until an interface of that name appears.
-    Wait,
-    /// It ends with an error.
-    Fail,
-}
-
-/// An interface in use.
-#[derive(Clone, Debug)]
-pub struct Interface {
-    /// Its name; empty if only processes are on this side.
-    pub name: Arc<str>,
-    /// How frames are exchanged with it, fixed when it was opened: `packet`, or `xdp` with its mode and, if there are
-    /// several, its queues, either followed by the workers, if any; `tap` or `none`.
-    pub backend: String,
-}
-
 /// A site whose interfaces are open. It forwards while it [runs](Daemon::run), and releases them after the run or when
 /// it is dropped.
 pub struct Daemon {
     control: Control,
     events: Receiver<Event>,
-    forwarding: Forwarding,
+    forwarding: Forwarding<Order>,
+    /// Takes over from a process that forwards until then.
+    taking: Option<Taking>,
     bridge: SiteBridge,
     time: Option<Duration>,
     /// Where it can be asked to hand over.
@@ -118,186 +97,6 @@ pub struct Daemon {
 
 /// Reports state that others hand over in addition to the site.
 type BesideIt = Box<dyn Fn() -> io::Result<Beside> + Send>;
-
-/// Stops or reconfigures a running site, from any thread.
-#[derive(Clone)]
-pub struct Handle {
-    pub(crate) stop: Arc<Stop>,
-    rounds: Arc<RoundCount>,
-    pub(crate) events: Sender<Event>,
-    site: Arc<Mutex<Arc<Site>>>,
-    file: Arc<Mutex<FileText>>,
-}
-
-/// The last known text of a site's file.
-struct FileText {
-    text: Arc<str>,
-    /// Changes of the running configuration that it does not have.
-    unsaved: u64,
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").finish_non_exhaustive()
-    }
-}
-
-impl Handle {
-    fn new(site: Site, options: &Options, events: Sender<Event>) -> Handle {
-        Handle {
-            stop: Arc::new(Stop::new(options.drain)),
-            rounds: Arc::default(),
-            events,
-            file: Arc::new(Mutex::new(FileText {
-                text: Arc::clone(&site.text),
-                unsaved: 0,
-            })),
-            site: Arc::new(Mutex::new(Arc::new(site))),
-        }
-    }
-
-    /// Ends the run: receives nothing more, and sends the backlog at link rate for at most [`Options::drain`]. The run
-    /// ends at most ten seconds after that, even if a part of it does not respond. Returns at once.
-    pub fn stop(&self) {
-        self.stop.ask();
-    }
-
-    /// Ends the run without sending the backlog. Returns at once.
-    pub fn stop_at_once(&self) {
-        self.stop.ask_at_once();
-    }
-
-    /// Returns the number of rounds of the forwarding thread. It makes at least one every 20 ms: if the number does not
-    /// change, the thread hangs or has ended.
-    #[must_use]
-    pub fn rounds(&self) -> u64 {
-        self.rounds.get()
-    }
-
-    /// Replaces the running configuration, on a thread of its own; a [`Notice`] reports the result. Changes
-    /// that are not in the file are discarded, and the notice counts them. While one configuration is read,
-    /// only the last of those that follow is queued.
-    pub fn reload(&self, source: Source) {
-        // Without a receiver the run has ended.
-        let _ = self.events.send(Event::Change(Request {
-            source: Source::Discarding(Box::new(source)),
-            base: None,
-            dry: false,
-            attach: None,
-            answer: None,
-        }));
-    }
-
-    /// Returns the running site.
-    #[must_use]
-    pub fn site(&self) -> Arc<Site> {
-        Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Returns the text of the file from which the site was last read or to which it was last [written](Handle::wrote).
-    #[must_use]
-    pub fn file_text(&self) -> Arc<str> {
-        Arc::clone(&self.file().text)
-    }
-
-    /// Changes of the running configuration that are not in its file.
-    #[must_use]
-    pub fn unsaved_changes(&self) -> u64 {
-        self.file().unsaved
-    }
-
-    /// Records that the file has this text from now on.
-    pub fn wrote(&self, text: Arc<str>) {
-        // Before the site is read, so that a change that runs from now on counts after this.
-        let mut file = self.file();
-        let unsaved = u64::from(*text != *self.site().text);
-        *file = FileText { text, unsaved };
-        drop(file);
-        // The next state says so.
-        let _ = self.events.send(Event::Wrote);
-    }
-
-    /// Records that the file has this text, which lacks the last `unsaved` changes.
-    pub(crate) fn resume(&self, text: Arc<str>, unsaved: u64) {
-        *self.file() = FileText { text, unsaved };
-    }
-
-    pub(crate) fn runs(&self, site: Arc<Site>) {
-        let text = Arc::clone(&site.text);
-        // In this order wherever both are locked.
-        let mut file = self.file();
-        let mut running = self.site.lock().unwrap_or_else(PoisonError::into_inner);
-        let former = mem::replace(&mut *running, site);
-        drop(running);
-        file.unsaved = match *text == *file.text {
-            true => 0,
-            false => file.unsaved + u64::from(*text != *former.text),
-        };
-    }
-
-    fn file(&self) -> MutexGuard<'_, FileText> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Applies another configuration and waits until it is in force. With `base`, fails unless the [running
-    /// site](Handle::site) is still `base`, so that no caller overwrites a change it has not seen. Returns the site
-    /// that then runs.
-    ///
-    /// # Errors
-    ///
-    /// The configuration is invalid, or cannot be applied without a restart: the running one is kept. The running site
-    /// is not `base`; or the run has ended.
-    pub fn change(&self, source: Source, base: Option<Arc<Site>>) -> Result<Arc<Site>> {
-        self.ask(source, base, false, None)
-    }
-
-    /// Checks whether a configuration [could be applied](Handle::change). Returns the site that would then run.
-    ///
-    /// # Errors
-    ///
-    /// As for [`change`](Handle::change). Nothing changes either way.
-    pub fn consider(&self, source: Source) -> Result<Arc<Site>> {
-        self.ask(source, None, true, None)
-    }
-
-    /// Calls `hear` with the flows that sent most recently, on the thread that [runs](Daemon::run) the site; it must
-    /// not block. The call comes at once if another was made within the last seconds, and else after the first second
-    /// of counting. Flows are counted only on request. `hear` is dropped when the run has ended.
-    pub fn top_flows(&self, hear: impl FnOnce(&Arc<TopFlows>) + Send + 'static) {
-        let _ = self.events.send(Event::Flows(Box::new(hear)));
-    }
-
-    pub(crate) fn ask(
-        &self,
-        source: Source,
-        base: Option<Arc<Site>>,
-        dry: bool,
-        attach: Option<Attaching>,
-    ) -> Result<Arc<Site>> {
-        let (answer, answered) = sync_channel(1);
-        let request = Request {
-            source,
-            base,
-            dry,
-            attach,
-            answer: Some(answer),
-        };
-        let asked = self.events.send(Event::Change(request));
-        asked.map_err(|_| Error::Ended)?;
-        answered.recv().unwrap_or(Err(Error::Ended))
-    }
-}
-
-/// The result of a run.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The state at the end.
-    pub report: Arc<Report>,
-    /// Why it ended before it was to end.
-    pub result: Result<()>,
-    /// Another process [took over](Daemon::take_over), and forwards now.
-    pub handed_over: bool,
-}
 
 impl Daemon {
     /// Opens the interfaces of a site, and the socket where processes attach. `notify` is called for each event on the
@@ -330,7 +129,14 @@ impl Daemon {
         let clock = Clock::start();
         let worker_options = worker_options(&site, clock, options.deaf)?;
         let needs = Needs::of(&site);
-        let opened = device::open(interfaces, needs, options, &notify, &ports, &worker_options)?;
+        let opened = open::open(
+            interfaces,
+            needs,
+            (options.on_loss, options.deaf),
+            &of_devices(&notify),
+            &ports,
+            &worker_options,
+        )?;
         let base = Base {
             opened,
             near: near_role(interfaces),
@@ -338,7 +144,7 @@ impl Daemon {
             pipeline: Pipeline::new(&site, interfaces, &worker_options),
             filters: worker_options.map(|workers| Some(workers?.filters)),
             clock,
-            listener: hand_over::listen(&interfaces.outside),
+            listener: offer::listen(&interfaces.outside),
             taking: None,
         };
         Daemon::over(base, site, options, notify)
@@ -375,7 +181,14 @@ impl Daemon {
             took,
         } = running.parts()?;
         let worker_options = worker_options(&site, clock, true)?;
-        let opened = device::go_on_with(names, devices, options, &notify, &ports, &worker_options)?;
+        let opened = open::go_on_with(
+            names,
+            devices,
+            options.on_loss,
+            &of_devices(&notify),
+            &ports,
+            &worker_options,
+        )?;
         let base = Base {
             opened,
             near: near_role(interfaces),
@@ -431,7 +244,7 @@ impl Daemon {
         let (answers, done) = mailbox(2).map_err(never)?;
         let (to_control, events) = channel();
         let needs = Needs::of(&site);
-        let handle = Handle::new(site, options, to_control);
+        let handle = Handle::new(site, options.drain, to_control);
         let forwarding = Forwarding {
             clock,
             stop: Arc::clone(&handle.stop),
@@ -441,11 +254,10 @@ impl Daemon {
             longest: Arc::default(),
             has_workers: handle.site().workers.is_some(),
             has_second: pipeline.has_arbiter_a_link(),
-            taking,
         };
         let control = Control {
             clock,
-            interval: nanos(options.interval),
+            interval: Nanos::from(options.interval),
             handle,
             network: NetworkWatch::open(&notify),
             notify,
@@ -466,6 +278,7 @@ impl Daemon {
             control,
             events,
             forwarding,
+            taking,
             bridge,
             time: options.time,
             listener,
@@ -512,7 +325,7 @@ impl Daemon {
     /// The system is out of memory or files; the count is shared already.
     pub fn share_rounds(&self) -> Result<OwnedFd> {
         let handle = self.forwarding.rounds.share();
-        handle.doing("sharing the count of rounds")
+        Ok(handle.doing("sharing the count of rounds")?)
     }
 
     /// Drops the frames that have arrived so far, since another process has forwarded them; frames that only this
@@ -538,6 +351,7 @@ impl Daemon {
             mut control,
             events,
             forwarding,
+            taking,
             mut bridge,
             time,
             listener,
@@ -552,28 +366,20 @@ impl Daemon {
             Ok(offer) => offer,
             Err(error) => return Outcome::failed(error),
         };
-        let end = time.map_or(Nanos::MAX, |time| start + nanos(time));
+        let end = time.map_or(Nanos::MAX, |time| start + Nanos::from(time));
         let to_control = control.handle.events.clone();
         let thread = thread::Builder::new().name("forward".to_owned());
         let started = thread.spawn(move || {
-            let result = forwarding.run(&mut bridge, end);
+            let result = forwarding.run(&mut bridge, end, |bridge, clock| match taking {
+                Some(taking) => taking.take(bridge, clock),
+                None => Ok(()),
+            });
             // If the receiver is gone, the run has ended.
             let _ = to_control.send(Event::Ended(Box::new(Ended { result, bridge })));
         });
         match started.doing("starting a thread") {
             Ok(_) => control.run(&events, report),
-            Err(error) => Outcome::failed(error),
-        }
-    }
-}
-
-impl Outcome {
-    /// Creates the result of a run that has not begun.
-    fn failed(error: Error) -> Outcome {
-        Outcome {
-            report: Arc::default(),
-            result: Err(error),
-            handed_over: false,
+            Err(error) => Outcome::failed(error.into()),
         }
     }
 }
@@ -597,16 +403,10 @@ fn never(error: impl ToString) -> Error {
     Error::Unfit(error.to_string())
 }
 
-pub(crate) fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Returns the near device's role in the configuration.
-pub(crate) fn near_role(interfaces: &Interfaces) -> Role {
-    match interfaces.near {
-        Near::Inside(_) | Near::Nothing => Role::Inside,
-        Near::Tap(_) => Role::Tap,
-    }
+/// Notifies of the events of devices.
+fn of_devices(notify: &Notify) -> event::Notify {
+    let notify = Arc::clone(notify);
+    Arc::new(move |event| notify(event.into()))
 }
 
 /// Creates the early drop at both devices, by side.
@@ -615,7 +415,7 @@ fn ports(interfaces: &Interfaces, notify: &Notify) -> Ports {
         Near::Inside(name) | Near::Tap(name) => name,
         Near::Nothing => "",
     };
-    let port = |name, role| Some(Arc::new(Port::new(name, role, Arc::clone(notify))));
+    let port = |name, role| Some(Arc::new(Port::new(name, role, of_devices(notify))));
     [
         port(near, near_role(interfaces)),
         port(&interfaces.outside, Role::Outside),
@@ -662,26 +462,6 @@ impl Lanes<'_> {
         // The class limits the frame length.
         let frames = FlowConfig::new(Weight::ONE, Length::MAX);
         Lane::Shaped(Box::new(arbiter), frames)
-    }
-}
-
-impl Make<Frame, Received> for Maker {
-    #[inline]
-    fn make(&mut self, frame: Frame, arrived_at: Side, came: Came) -> Received {
-        let from = match arrived_at {
-            Side::Left => self.near,
-            Side::Right => Role::Outside,
-        };
-        Received {
-            frame,
-            origin: Origin {
-                ingress: from.ingress(),
-                owner: None,
-            },
-            came: came.at,
-            losing: came.losing,
-            verdict: Cell::default(),
-        }
     }
 }
 

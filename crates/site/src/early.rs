@@ -11,7 +11,7 @@ use fairlane_core::room::Room;
 use fairlane_core::{Count, Nanos};
 use fairlane_io::early::{Class, EarlyDrop, Family, Gate, Pattern, Rules, WORDS};
 
-use crate::notice::{Notice, Notify};
+use crate::event::{Event, Notify};
 
 /// Minimum duration of limits, after which an overload may be over. Doubled if the last overload was [recent](AGAIN),
 /// up to the longest: a thread that loses its core now and then is overloaded for moments, and in each the ring would
@@ -82,7 +82,7 @@ impl Port {
     fn complain(&self, state: &mut State, reason: std::io::Error) {
         if !std::mem::replace(&mut state.complained, true) {
             let interface = state.name.clone();
-            (self.notify)(Notice::NoEarlyDrop { interface, reason });
+            (self.notify)(Event::NoEarlyDrop { interface, reason });
         }
     }
 

@@ -1,12 +1,9 @@
 //! Top talkers: the flows of all classes of flows by their recent arrivals, counted on demand.
 //!
-//! Without requests no flow is counted or named. On a request, the forwarding thread [walks](walk) over all flows once
+//! Without requests no flow is counted or named. On a request, the forwarding thread [walks](crate::walk) over all flows once
 //! per second, a few at a time between rounds, and reads the counts of each since the last walk; meanwhile it notes the
-//! [names](names) of flows. It stops when no request has come for a while. All requests share the walks, so their
+//! [names](crate::names) of flows. It stops when no request has come for a while. All requests share the walks, so their
 //! number does not add work to the forwarding thread.
-
-pub(crate) mod names;
-pub(crate) mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -22,10 +19,10 @@ use fairlane_core::tree::ClassId;
 use fairlane_runtime::bridge::Side;
 use serde::Serialize;
 
+use crate::names::{Naming, Note};
 use crate::passing::Finding;
 use crate::plan::{Passing, Plan};
-use names::{Naming, Note};
-use walk::{ClassWalk, LinkWalk, Talker, Top, Walking};
+use crate::walk::{ClassWalk, LinkWalk, Talker, Top, Walking};
 
 /// Between two walks.
 const INTERVAL: Nanos = Nanos::from_millis(1_000);

@@ -17,12 +17,8 @@
 //! the new process confirms, the old one resumes where it was if the new one fails. Frames handed over by then are
 //! lost, as with any process that fails.
 
-mod offer;
-mod take;
-
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
+pub(crate) mod give;
+pub(crate) mod take;
 
 use fairlane_core::Nanos;
 use fairlane_io::packet::{Position, Shape};
@@ -30,33 +26,35 @@ use fairlane_runtime::bridge::{Came, Side};
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-
-pub use offer::Beside;
-pub(crate) use offer::{Gave, Give, Handing, Offer, Stage, listen};
-pub use take::Running;
-pub(crate) use take::{Parts, Taking, Took};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Version of this protocol. A process rejects any other.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
+
 /// The longest message: configurations of 10,000 classes have some megabytes.
 const LONGEST: u32 = 64 << 20;
+
 /// Time limit for silence of either side while no frames are forwarded.
-const SILENCE: Duration = Duration::from_secs(1);
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+
 /// The new process has all that it needs.
-const READY: u8 = b'r';
+pub(crate) const READY: u8 = b'r';
+
 /// It has taken all that was handed over.
 const TAKEN: u8 = b't';
 
 /// The first message of the new process.
 #[derive(Debug, Serialize, Deserialize)]
-struct Hello {
-    version: u32,
-    pid: u32,
+pub(crate) struct Hello {
+    pub(crate) version: u32,
+    pub(crate) pid: u32,
 }
 
 /// The answer to it.
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+pub(crate) enum Answer {
     Refused(String),
     Given(Box<Given>),
 }
@@ -64,24 +62,24 @@ enum Answer {
 /// The running site; its files follow. They are, for each device, its transmit and receive sockets and its note, if
 /// any; the socket for requests to hand over; and [other state](Beside).
 #[derive(Debug, Serialize, Deserialize)]
-struct Given {
-    pid: u32,
+pub(crate) struct Given {
+    pub(crate) pid: u32,
     /// The time of its clock, when the system's was so far.
-    clock: u64,
-    uptime: u64,
-    config: String,
+    pub(crate) clock: u64,
+    pub(crate) uptime: u64,
+    pub(crate) config: String,
     /// The last known text of its file, and the number of changes that are not in it.
-    file: String,
+    pub(crate) file: String,
     #[serde(default)]
-    unsaved: u64,
-    names: [String; 2],
-    rings: [Ring; 2],
-    noted: [bool; 2],
-    beside: String,
+    pub(crate) unsaved: u64,
+    pub(crate) names: [String; 2],
+    pub(crate) rings: [Ring; 2],
+    pub(crate) noted: [bool; 2],
+    pub(crate) beside: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Ring {
+pub(crate) struct Ring {
     blocks: usize,
     block_size: usize,
     place: usize,
@@ -116,7 +114,7 @@ fn uptime() -> Nanos {
 
 /// Returns the result of `make` with the time at which it was made: the quickest of several attempts, as the one with
 /// no preemption. `make` receives that time.
-fn timed<T>(make: impl Fn(Nanos) -> T) -> (T, Nanos) {
+pub(crate) fn timed<T>(make: impl Fn(Nanos) -> T) -> (T, Nanos) {
     const LOOKS: usize = 20;
     let look = || {
         let before = uptime();
@@ -131,14 +129,14 @@ fn timed<T>(make: impl Fn(Nanos) -> T) -> (T, Nanos) {
     (made, at)
 }
 
-fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+pub(crate) fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(what)?;
     let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&length.to_be_bytes())?;
     stream.write_all(&text)
 }
 
-fn hear<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<T> {
+pub(crate) fn hear<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<T> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length);

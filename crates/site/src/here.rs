@@ -4,9 +4,11 @@ use fairlane_config::{Near, Site};
 use fairlane_io::interface;
 use fairlane_runtime::Clock;
 
-use crate::device::{self, Needs, named};
+use crate::counts::worker_options;
+use crate::device::open;
+use crate::device::xdp::Needs;
 use crate::error::{Result, unfit};
-use crate::workers::worker_options;
+use crate::interfaces::named;
 
 /// Checks a site on a machine that has at least one of its interfaces, as [`Daemon::open`](crate::Daemon::open) would: Ethernet
 /// frames, queues, MTUs, memory for the backend, cores for workers. Returns the names of missing interfaces; `None` where
@@ -36,6 +38,6 @@ pub fn fits_here(site: &Site) -> Result<Option<Vec<String>>> {
         ));
     }
     let workers = worker_options(site, Clock::start(), false)?;
-    device::check_memory(interfaces, Needs::of(site), &workers)?;
+    open::check_memory(interfaces, Needs::of(site), &workers)?;
     Ok(Some(missing.into_iter().cloned().collect()))
 }

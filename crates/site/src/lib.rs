@@ -33,22 +33,31 @@
 //! are exchanged between two rounds (`order`).
 #![forbid(unsafe_code)]
 
+mod bridge;
 mod bypass;
 mod classifier;
 mod control;
+mod counts;
 mod daemon;
 mod device;
 mod early;
 mod error;
+mod event;
+mod failure;
 mod flows;
 mod forward;
 mod frame;
 mod hand_over;
+mod handle;
 mod here;
+mod interfaces;
 #[doc(hidden)]
 pub mod measured;
 mod meter;
+mod names;
+mod note;
 mod notice;
+mod offer;
 mod opaque;
 mod order;
 mod passing;
@@ -60,29 +69,35 @@ mod report;
 mod rig;
 mod rounds;
 mod standby;
+mod steps;
 mod stop;
-mod stretch;
-mod task;
+mod threads;
 mod transmitting;
 mod unshaped;
+mod waits;
+mod walk;
+mod work;
 mod workers;
 
 pub use bypass::{Bypass, bypasses};
-pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
-pub use error::Error;
+pub use control::Outcome;
+pub use daemon::{Daemon, Options};
+pub use device::lasting::OnLoss;
+pub use failure::Error;
 pub use fairlane_io::interface::{addresses, gateways};
 pub use flows::{FlowReport, TopFlows};
-pub use hand_over::{Beside, Running};
+pub use hand_over::give::Beside;
+pub use hand_over::take::Running;
+pub use handle::{Attaching, Handle};
 pub use here::fits_here;
 pub use meter::Delays;
 pub use notice::Notice;
 pub use pipeline::pipeline_terms;
 pub use reload::{Source, mtu_beside, read};
 pub use report::{
-    ConfigurationReport, ForwardingReport, InterfaceReport, LinkReport, OpenReport, PipelineReport,
-    Report,
+    ConfigurationReport, ForwardingReport, Interface, InterfaceReport, LinkReport, OpenReport,
+    PipelineReport, Report,
 };
 pub use rounds::RoundWatch;
 pub use standby::Standby;
-pub use stretch::StepReport;
-pub use task::Attaching;
+pub use steps::StepReport;

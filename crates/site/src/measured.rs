@@ -8,7 +8,7 @@ use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 use fairlane_io::{Backend, MemoryBackend, memory};
 use fairlane_runtime::bridge::{Bridge, Lane, Side};
 
-use crate::daemon::Maker;
+use crate::bridge::Maker;
 use crate::frame::Frame;
 use crate::passing::watches;
 use crate::plan::Plan;

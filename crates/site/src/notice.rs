@@ -10,7 +10,8 @@ use fairlane_runtime::attach::Refusals;
 use tracing::field::display;
 use tracing::{info, warn};
 
-use crate::error::Error;
+use crate::event::Event;
+use crate::failure::Error;
 
 /// An event. Displayed, it is one line. The same events are emitted through `tracing` for logs, with interface, error
 /// and so on as fields.
@@ -256,6 +257,21 @@ fn reloaded(
             f,
             "; {many} changes that were not in the file were discarded"
         ),
+    }
+}
+
+impl From<Event> for Notice {
+    fn from(event: Event) -> Notice {
+        match event {
+            Event::Warning(text) => Notice::Warning(text),
+            Event::Lost(interface) => Notice::Gone(interface),
+            Event::Restored(interface) => Notice::Back(interface),
+            Event::Unusable { interface, error } => Notice::Unusable {
+                interface,
+                error: error.into(),
+            },
+            Event::NoEarlyDrop { interface, reason } => Notice::NoEarlyDrop { interface, reason },
+        }
     }
 }
 

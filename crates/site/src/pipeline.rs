@@ -1,29 +1,20 @@
 //! The delay that the path through the daemon adds to that of the algorithms, as far as it is known before the daemon
 //! runs: the terms of PSPAT's Eq. 1. `docs/internals/pipeline.md` derives them.
 
+use crate::counts::{arbiters, counts, transmit_counts};
+use crate::device::opener::budget;
+use crate::device::xdp::TX_RING;
+use crate::transmitting;
+use crate::workers::{HELD, WorkerOptions, arrival_rounds};
 use fairlane_config::link_report::PipelineTerms;
 use fairlane_config::{Backend, Interfaces, Link, Near, Role, Site};
 use fairlane_core::{Nanos, Rate};
-use fairlane_mailbox::most_waiting;
 use fairlane_runtime::ArbiterConfig;
-use fairlane_runtime::bridge::{BATCH, MOST_TAKEN_IN, Side};
-
-use crate::device::{TX_RING, budget};
-use crate::transmitting;
-use crate::workers::{ClassifiedFrame, SLOTS, WorkerOptions, arbiters, counts};
-
-/// Frames that a worker holds at most: a batch that is on its way, and a full mailbox.
-pub(crate) const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
+use fairlane_runtime::bridge::Side;
 
 /// Within how many rounds an eligible packet is with the device, or with a transmit worker: the round in which it
 /// became eligible, and the one that releases and transmits it.
 const DEPARTURE_ROUNDS: usize = 2;
-
-/// Returns within how many rounds each frame that one of this many workers at an interface holds is taken: the round in
-/// which it arrived, and then those it takes to empty all that the workers may hold. Each worker gets a batch in turn.
-pub(crate) const fn arrival_rounds(workers: usize) -> usize {
-    1 + (workers * HELD.div_ceil(BATCH)).div_ceil(MOST_TAKEN_IN / BATCH)
-}
 
 /// A site's interfaces and workers, by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +154,7 @@ impl Pipeline {
 pub fn pipeline_terms(site: &Site, link: &Link) -> Option<PipelineTerms> {
     let interfaces = site.interfaces.as_ref()?;
     let receiving = counts(site, false);
-    let transmitting = transmitting::counts(site, receiving);
+    let transmitting = transmit_counts(site, receiving);
     Some(Pipeline::of(site, interfaces, receiving, transmitting).terms(link))
 }
 

@@ -1,8 +1,14 @@
 //! The control thread's model of a link: its classes by place, their guarantees, and their counts.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
+use crate::bridge::Shaped;
+use crate::classifier::{FrameClassifier, random_key};
+use crate::early::{Early, Port, Tables};
+use crate::frame::{Frame, Received};
+use crate::meter::{self, Contract, Delays, Meter};
+use crate::note::SharedFilters;
+use crate::opaque::OpaqueWindow;
+use crate::passing::{Finding, Findings, What};
+use crate::work::{Adding, Draining, Gone, Moved, Taking};
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
 use fairlane_config::{Class, ClassKind, Link, List, Shared, Steps};
@@ -11,23 +17,13 @@ use fairlane_core::{Count, Discipline, Nanos};
 use fairlane_io::Backend;
 use fairlane_runtime::bridge::Side;
 use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, FromPort, Straight};
-
-use crate::classifier::{FrameClassifier, random_key};
-use crate::early::{Early, Port, Tables};
-use crate::frame::{Frame, Received};
-use crate::meter::{self, Contract, Delays, Meter};
-use crate::opaque::OpaqueWindow;
-use crate::order::{Adding, Draining, Gone, Moved, Taking};
-use crate::passing::{Finding, Findings, What};
-use crate::workers::SharedFilters;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Mailboxes of processes that a round polls, and packets that it takes from each: in all about as many as it receives
 /// from a device, so that processes which push as fast as they can leave the thread time for received frames.
 const SCAN_LIMIT: usize = 8;
 const DRAIN_LIMIT: usize = 16;
-
-/// The frames of a link in its classes.
-pub(crate) type Shaped = Classified<Received, Discipline<FromPort<Received>>, FrameClassifier>;
 
 /// State of a class, in addition to its configuration.
 #[derive(Clone, Default)]

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use fairlane_config::{Backend, Grant, Interfaces, MtuOf, Site, SiteError};
 use fairlane_io::interface;
 
-use crate::device::Needs;
-use crate::error::{Error, Result, unfit};
+use crate::device::xdp::Needs;
+use crate::failure::{Error, Result, unfit};
 use crate::plan::{Next, Running};
 
 const MTU: MtuOf<'static> = &|name| interface::mtu(name).ok();

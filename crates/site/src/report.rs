@@ -1,7 +1,10 @@
 //! The report of a running site.
 
-use std::sync::Arc;
-
+use crate::meter::Delays;
+use crate::plan::{Account, Passing, Plan};
+use crate::steps::StepReport;
+use crate::waits::Waits;
+use crate::work::{DeviceCount, LinkCount, ThreadCount};
 use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, SpanReport, bps, part};
 use fairlane_config::link_report::PipelineTerms;
 use fairlane_config::{ClassKind, List, LongestBy, Shared};
@@ -10,13 +13,10 @@ use fairlane_core::{Count, Nanos, Rate};
 use fairlane_runtime::Spans;
 use fairlane_runtime::bridge::RoundStats;
 use serde::Serialize;
+#[cfg(test)]
+mod tests;
 
-use crate::daemon::Interface;
-use crate::meter::Delays;
-use crate::order::{DeviceCount, LinkCount, ThreadCount};
-use crate::plan::{Account, Passing, Plan};
-use crate::stretch::StepReport;
-use crate::workers::Waits;
+use std::sync::Arc;
 
 /// The state of a site at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -175,6 +175,16 @@ impl PipelineReport {
             terms,
         }
     }
+}
+
+/// An interface in use.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Its name; empty if only processes are on this side.
+    pub name: Arc<str>,
+    /// How frames are exchanged with it, fixed when it was opened: `packet`, or `xdp` with its mode and, if there are
+    /// several, its queues, either followed by the workers, if any; `tap` or `none`.
+    pub backend: String,
 }
 
 /// Counters of an interface that the link reports do not include.

@@ -10,8 +10,10 @@ use fairlane_io::{MemoryBackend, memory};
 use fairlane_runtime::bridge::Side;
 use fairlane_runtime::{Arbiter, Queue, Straight};
 
+use crate::bridge::Shaped;
 use crate::frame::{Frame, Received};
-use crate::plan::{Plan, Shaped};
+use crate::plan::Plan;
+use crate::steps::run_so_far;
 
 /// The arbiter of a link with devices in memory.
 pub(crate) type InMemory = Arbiter<Shaped, Straight<MemoryBackend<Frame>>>;
@@ -58,4 +60,58 @@ pub(crate) fn put(queue: &mut Shaped, port: FlowId, bytes: Vec<u8>, now: Nanos) 
 pub(crate) fn pass(queue: &mut Shaped, port: FlowId, bytes: Vec<u8>, now: Nanos) {
     put(queue, port, bytes, now);
     assert!(matches!(queue.dequeue(now, drop), Dequeue::Packet(_)));
+}
+
+/// A link that is idle, and the port that its frames arrive by.
+pub(crate) struct Rig {
+    pub(crate) plan: Plan,
+    pub(crate) arbiter: InMemory,
+    pub(crate) port: FlowId,
+}
+
+/// Returns the CPU time of each step.
+pub(crate) fn ran(mut step: impl FnMut() -> bool) -> Vec<u64> {
+    let mut all = Vec::new();
+    loop {
+        let before = run_so_far();
+        let done = step();
+        all.push(run_so_far() - before);
+        if done {
+            return all;
+        }
+    }
+}
+
+impl Rig {
+    /// Creates the link.
+    pub(crate) fn new(link: &Arc<Link>) -> Rig {
+        let (plan, arbiter, port) = start(link);
+        Rig {
+            plan,
+            arbiter,
+            port,
+        }
+    }
+
+    /// Switches to another link, as the control thread does. Returns the time of each step.
+    pub(crate) fn go_on_as(&mut self, link: &Arc<Link>) -> Vec<u64> {
+        let next = self.plan.running().becomes(Arc::clone(link));
+        if let Some(mut changing) = self.plan.changing(&next) {
+            let all = ran(|| changing.step(&mut self.arbiter, Nanos::ZERO));
+            self.plan.describe(next);
+            return all;
+        }
+        let mut all = Vec::new();
+        let ids = self.plan.adding(&next).map(|mut adding| {
+            all = ran(|| adding.step(self.arbiter.queue_mut()));
+            assert!(adding.error.is_none());
+            adding.ids
+        });
+        let (mut taking, mut after) = self.plan.taking(next, ids);
+        all.extend(ran(|| taking.step(&mut self.arbiter, Nanos::ZERO)));
+        assert!(taking.error.is_none());
+        after.inherit(&self.plan, &taking);
+        self.plan = after;
+        all
+    }
 }

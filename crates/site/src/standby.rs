@@ -9,7 +9,7 @@ use std::time::Duration;
 use fairlane_config::Interfaces;
 
 use crate::bypass;
-use crate::error::Result;
+use crate::failure::Result;
 use crate::reload::read_regular;
 use crate::unshaped::Unshaped;
 

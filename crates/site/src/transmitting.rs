@@ -19,7 +19,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fairlane_classify::{DigestKey, Layer, Origin, Per, parse_partly};
-use fairlane_config::{Near, Site, Workers};
 use fairlane_core::Nanos;
 use fairlane_io::{Backend, Budget, ByteLen, Lent, Waiter};
 use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
@@ -27,11 +26,9 @@ use fairlane_runtime::bridge::BATCH;
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
 
 use crate::device::Device;
-use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
-use crate::workers::{
-    Bell, Look, Looks, Marks, Waits, cores, lock, queues_to_transmit, thread_for,
-};
+use crate::threads::{Bell, before_all_others, lock, thread_for};
+use crate::waits::{Look, Looks, Marks, Waits};
 
 /// Places of a worker's mailbox. The budget has space for few more even of the shortest frames.
 pub(crate) const SLOTS: usize = 256;
@@ -61,36 +58,6 @@ pub(crate) struct TransmitOptions {
     pub(crate) budget: Budget,
     /// The cost of a frame of this many bytes against the budget; at least as much as the device counts for it.
     pub(crate) cost: fn(usize) -> u64,
-}
-
-/// Returns the number of transmit workers at each interface, by side, given the number of receive workers there.
-pub(crate) fn counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
-    let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
-        return [0; 2];
-    };
-    let near = match &interfaces.near {
-        Near::Inside(name) => name,
-        Near::Tap(_) | Near::Nothing => "",
-    };
-    let by_machine = |name: &str, receive| {
-        let queues = queues_to_transmit(name, interfaces.backend);
-        automatic(queues, cores(), receive)
-    };
-    let [of_near, of_outside] = receive;
-    let count = |name: &str, receive: Option<usize>| match receive {
-        Some(receive) => workers
-            .transmit
-            .unwrap_or_else(|| by_machine(name, receive)),
-        None => 0,
-    };
-    [count(near, of_near), count(&interfaces.outside, of_outside)]
-}
-
-/// Returns the number of transmit workers for an interface with this many queues and receive workers on a machine with
-/// this many cores: none if the receive workers and the forwarding thread occupy all cores.
-fn automatic(queues: usize, cores: usize, receive: usize) -> usize {
-    let left = cores.saturating_sub(1 + receive);
-    queues.min(left).min(Workers::MOST)
 }
 
 /// Counts that a worker publishes. Only the worker writes them, once per batch.

@@ -8,10 +8,10 @@ use fairlane_core::Nanos;
 use fairlane_runtime::bridge::{BATCH, Bridge, Lane, Side};
 use fairlane_runtime::{Clock, Idling, drive};
 
-use crate::daemon::{Maker, SiteBridge};
-use crate::device;
+use crate::bridge::{Maker, SiteBridge};
+use crate::device::{self, open};
 use crate::error::{Result, unfit};
-use crate::forward::before_all_others;
+use crate::threads::before_all_others;
 
 /// The longest time that an idle wire takes to notice a stop request.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(1);
@@ -42,8 +42,8 @@ impl Unshaped {
                  outside: a tap device goes with it",
             );
         };
-        let open = |name: &str| device::unheld(name).map(Lane::Open);
-        let (left, right) = (open(inside)?, open(&interfaces.outside)?);
+        let lane = |name: &str| open::unheld(name).map(Lane::Open);
+        let (left, right) = (lane(inside)?, lane(&interfaces.outside)?);
         let bridge = Bridge::new(left, right, Maker { near: Role::Inside });
         let bridge = bridge.map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Unshaped {

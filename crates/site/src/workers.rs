@@ -5,197 +5,72 @@
 //! filters in force when it is queued, the frame is classified again there. A frame is therefore classified as if the
 //! forwarding thread had received it, even across configuration changes. `docs/internals/pipeline.md` has the design.
 
-mod counts;
 #[cfg(test)]
 pub(crate) mod tests;
-mod waits;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Wake, Waker};
-use std::thread::{self, JoinHandle};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fairlane_classify::{Found, Layer, LinkClassifier, Origin, Scratch};
+use fairlane_classify::{Layer, Origin, Scratch};
 use fairlane_core::Nanos;
-use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_io::Waiter;
-use fairlane_mailbox::{Consumer, Producer, Room, mailbox};
-use fairlane_runtime::bridge::{BATCH, Came};
+use fairlane_mailbox::{Consumer, Producer, Room, mailbox, most_waiting};
+use fairlane_runtime::bridge::{BATCH, Came, MOST_TAKEN_IN};
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::device::{Device, Losses};
-use crate::forward::before_all_others;
 use crate::frame::{Emptied, Frame, OwedRoom};
-pub(crate) use counts::{
-    WorkerOptions, arbiters, cores, counts, queues_to_transmit, worker_options,
-};
-pub(crate) use waits::{Look, Looks, Marks, Waits};
+use crate::note::{ClassifiedFrame, Note, SharedFilters, Table};
+use crate::threads::{Bell, before_all_others, lock, thread_for};
+use crate::transmitting::TransmitOptions;
+use crate::waits::{Look, Looks, Marks, Waits};
 
 /// Places of the mailbox to the forwarding thread: a millisecond at a million frames per second. Further frames stay in
 /// the interface's ring, and are lost there when that is full.
 pub(crate) const SLOTS: usize = 1_024;
 
+/// Frames that a worker holds at most: a batch that is on its way, and a full mailbox.
+pub(crate) const HELD: usize = BATCH + most_waiting::<ClassifiedFrame>(SLOTS);
+
+/// Returns within how many rounds each frame that one of this many workers at an interface holds is taken: the round in
+/// which it arrived, and then those it takes to empty all that the workers may hold. Each worker gets a batch in turn.
+pub(crate) const fn arrival_rounds(workers: usize) -> usize {
+    1 + (workers * HELD.div_ceil(BATCH)).div_ceil(MOST_TAKEN_IN / BATCH)
+}
+
+/// How frames are received at an interface by threads of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerOptions {
+    pub(crate) clock: Clock,
+    pub(crate) filters: Arc<SharedFilters>,
+    /// The side from which frames come, as filters know it.
+    pub(crate) ingress: u16,
+    /// Number of workers.
+    pub(crate) count: usize,
+    /// The core of each worker; empty, or one each.
+    pub(crate) cores: Vec<usize>,
+    /// Bytes of each one's stack.
+    pub(crate) stack: usize,
+    /// The transmit workers there, if any.
+    pub(crate) transmit: Option<TransmitOptions>,
+}
+
+impl WorkerOptions {
+    /// Returns the number of transmit devices: one per transmit worker, or that of the forwarding thread.
+    pub(crate) fn senders(&self) -> usize {
+        self.transmit.as_ref().map_or(1, |transmit| transmit.count)
+    }
+}
+
 /// Interval at which a worker reports its interface's losses.
 const TELLS: Nanos = Nanos::from_millis(10);
-
-/// Number of distinct table numbers that fit into a worker's note.
-const NUMBERS: u32 = 1 << (u32::BITS - TABLE);
-/// Bits of a note below the table's number.
-const TABLE: u32 = 1 + Found::BITS;
-
-/// The filters that workers use.
-struct Table {
-    /// 1 and more.
-    number: u32,
-    filters: LinkClassifier,
-}
-
-/// Location of the filters for the workers at one interface: those of the link that its frames go to.
-#[derive(Default)]
-pub(crate) struct SharedFilters {
-    /// The table's number; 0 without a table.
-    number: AtomicU32,
-    table: Mutex<Option<Arc<Table>>>,
-}
-
-impl fmt::Debug for SharedFilters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedFilters")
-            .field("number", &self.number)
-            .finish_non_exhaustive()
-    }
-}
-
-/// No code under these locks panics half-way.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl SharedFilters {
-    /// Makes workers use these filters from now on. Returns the number that their notes carry. O(classes).
-    pub(crate) fn publish(&self, filters: &LinkClassifier) -> u32 {
-        let filters = filters.clone();
-        let mut table = lock(&self.table);
-        let number = self.number.load(Ordering::Relaxed) % (NUMBERS - 1) + 1;
-        *table = Some(Arc::new(Table { number, filters }));
-        self.number.store(number, Ordering::Release);
-        number
-    }
-
-    /// Updates `known` if the table has changed. One load if it has not.
-    fn renew(&self, known: &mut Option<Arc<Table>>) {
-        let number = known.as_ref().map_or(0, |known| known.number);
-        if self.number.load(Ordering::Acquire) != number {
-            known.clone_from(&lock(&self.table));
-        }
-    }
-}
-
-/// A worker's classification of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
-    /// The number of the table used; 0 for none, with no class.
-    pub(crate) table: u32,
-    pub(crate) to: ClassFlow,
-    pub(crate) found: Found,
-}
-
-impl Note {
-    /// The note without a table.
-    const NONE: Note = Note {
-        table: 0,
-        to: ClassFlow {
-            class: ClassId::ROOT,
-            flow: 0,
-        },
-        found: Found::FILTER,
-    };
-}
-
-/// A received frame with the worker's note, as it passes through the mailbox.
-#[derive(Debug)]
-pub(crate) struct ClassifiedFrame {
-    pub(crate) frame: Frame,
-    came: Nanos,
-    flow: u64,
-    class: ClassId,
-    /// The table's number, the findings, and whether others were lost meanwhile.
-    packed: u32,
-}
-
-/// One to a line of the mailbox.
-const _: () = assert!(size_of::<ClassifiedFrame>() <= 56);
-
-impl ClassifiedFrame {
-    fn new(frame: Frame, came: Came, note: Note) -> ClassifiedFrame {
-        ClassifiedFrame {
-            frame,
-            came: came.at,
-            flow: note.to.flow,
-            class: note.to.class,
-            packed: note.table << TABLE
-                | u32::from(note.found.to_bits()) << 1
-                | u32::from(came.losing),
-        }
-    }
-
-    pub(crate) fn came(&self) -> Came {
-        Came {
-            at: self.came,
-            losing: self.packed & 1 != 0,
-        }
-    }
-
-    pub(crate) fn note(&self) -> Note {
-        Note {
-            table: self.packed >> TABLE,
-            to: ClassFlow {
-                class: self.class,
-                flow: self.flow,
-            },
-            found: Found::from_bits((self.packed >> 1) as u8),
-        }
-    }
-}
-
-/// An eventfd that ends a wait.
-pub(crate) struct Bell(OwnedFd);
-
-impl Bell {
-    pub(crate) fn new() -> io::Result<Bell> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Bell(eventfd(0, flags)?))
-    }
-
-    pub(crate) fn ring(&self) {
-        // It fails where it has rung as often as can be counted.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-
-    pub(crate) fn rang(&self) {
-        // The read fails if the bell was not rung.
-        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
-    }
-}
-
-impl AsFd for Bell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.ring();
-    }
-}
 
 /// State shared by a worker and the forwarding thread, in addition to the two mailboxes. Written rarely.
 struct Shared {
@@ -315,7 +190,7 @@ fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends
         bell,
         has_waited: false,
         failed: None,
-        looks: Looks::among(count),
+        looks: Looks::within(arrival_rounds(count)),
     };
     Ok((handles, ends))
 }
@@ -490,19 +365,6 @@ impl<D: Device + 'static> WorkerHandle<D> {
         self.thread = Some(thread);
         Ok(give)
     }
-}
-
-/// Starts a thread with this name and stack size in bytes. The thread waits for its argument, which the returned sender
-/// passes, and ends if it gets none.
-pub(crate) fn thread_for<W: Send + 'static, L: Send + 'static>(
-    name: String,
-    stack: usize,
-    run: impl FnOnce(W) -> L + Send + 'static,
-) -> io::Result<(SyncSender<W>, JoinHandle<Option<L>>)> {
-    let (give, given) = sync_channel(1);
-    let thread = thread::Builder::new().name(name).stack_size(stack);
-    let thread = thread.spawn(move || Some(run(given.recv().ok()?)))?;
-    Ok((give, thread))
 }
 
 impl<D> WorkerHandle<D> {

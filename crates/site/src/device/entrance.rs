@@ -9,7 +9,10 @@ use fairlane_io::{Arrival, Backend};
 
 use super::{Device, Lent};
 use crate::frame::Frame;
-use crate::workers::{Bell, ClassifiedFrame, Look, WorkerHandles};
+use crate::note::ClassifiedFrame;
+use crate::threads::Bell;
+use crate::waits::Look;
+use crate::workers::WorkerHandles;
 
 /// The place where the workers of an interface return to.
 pub(super) struct Home<D>(Arc<Mutex<Option<WorkerHandles<D>>>>);

@@ -5,6 +5,16 @@
 //! checks whether the interface is back, releases the old one and opens the new one; the forwarding thread switches to
 //! the open interface between two rounds. The same thread opens and closes interfaces on detach and attach.
 
+use super::opener::Opener;
+use super::{Device, Lent, Losses, Opened, ToKeep, ToKeeper, ToPass};
+use crate::error::{Context, Error, Result};
+use crate::event::Event;
+use crate::frame::Frame;
+use crate::note::ClassifiedFrame;
+use crate::waits::{Look, Waits};
+use fairlane_io::packet::Position;
+use fairlane_io::{Arrival, Backend};
+use rustix::event::{EventfdFlags, eventfd};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
@@ -14,21 +24,17 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fairlane_core::Count;
-use fairlane_io::packet::Position;
-use fairlane_io::{Arrival, Backend};
-use rustix::event::{EventfdFlags, eventfd};
-
-use super::{Device, Lent, Losses, Opened, Opener, ToPass};
-use crate::daemon::OnLoss;
-use crate::error::{Doing, Error, Result};
-use crate::frame::Frame;
-use crate::notice::Notice;
-use crate::task::Waiting;
-use crate::workers::{ClassifiedFrame, Look, Waits};
-
 /// Interval of the search for an absent interface.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// The behavior of a site when an interface is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// Packets for the missing interface are dropped until an interface of that name appears.
+    Wait,
+    /// It ends with an error.
+    Fail,
+}
 
 /// A device that outlives its interface, if so configured.
 pub(super) struct Lasting {
@@ -63,23 +69,6 @@ enum Lending {
     Lent,
     /// The interface has gone meanwhile. It is released once the lent part is back.
     Gone,
-}
-
-/// The channel for requests to the keeper, the thread that opens and closes an interface.
-pub(crate) type ToKeeper = Sender<ToKeep>;
-
-/// Requests to the keeper.
-pub(crate) enum ToKeep {
-    /// The interface is gone: reopen it once it is back.
-    Lost(Opened),
-    /// Release the interface and do not reopen it; then answer the caller.
-    LetGo(Option<Opened>, Option<Waiting>),
-    /// Open an interface of this name as a replacement, and call this with the result.
-    Open(String, Box<dyn FnOnce(Result<Opened>) + Send>),
-    /// Record the interface's owner in its note.
-    Note(Box<dyn FnOnce() -> io::Result<()> + Send>),
-    /// The interface is no longer needed.
-    End,
 }
 
 /// The thread that opens and closes the interface.
@@ -203,18 +192,15 @@ fn keep(
             Ok(ToKeep::Lost(opened)) => {
                 // If the receiver is gone, the count is not needed.
                 let _ = ended.send(opened.end());
-                (opener.notify)(Notice::Gone(opener.name.clone()));
+                (opener.notify)(Event::Lost(opener.name.clone()));
                 missing = Some(String::new());
             }
-            Ok(ToKeep::LetGo(opened, waiting)) => {
+            Ok(ToKeep::Release(opened, released)) => {
                 missing = None;
                 if let Some(opened) = opened {
                     let _ = ended.send(opened.end());
                 }
-                if let Some(waiting) = waiting {
-                    // A caller that has stopped waiting needs no answer.
-                    let _ = waiting.send(Ok(Count::default()));
-                }
+                released();
             }
             Ok(ToKeep::Open(name, answer)) => {
                 let other = Opener {
@@ -248,7 +234,7 @@ fn look_for(opener: &Opener, said: &mut String, back: &Sender<Opened>) -> bool {
     let Opener { name, notify, .. } = opener;
     match opener.open_again() {
         Ok(opened) => {
-            notify(Notice::Back(name.clone()));
+            notify(Event::Restored(name.clone()));
             // If the receiver is gone, the device is closed, and the end is requested soon.
             let _ = back.send(opened);
             return true;
@@ -259,7 +245,7 @@ fn look_for(opener: &Opener, said: &mut String, back: &Sender<Opened>) -> bool {
             if reason != *said {
                 *said = reason;
                 let interface = name.clone();
-                notify(Notice::Unusable { interface, error });
+                notify(Event::Unusable { interface, error });
             }
         }
     }
@@ -306,7 +292,9 @@ impl Backend for Lasting {
             match self.detached {
                 false => self.opened = Some(opened),
                 // It came back at the moment of the detach.
-                true => self.keeper.tell(ToKeep::LetGo(Some(opened), None)),
+                true => self
+                    .keeper
+                    .tell(ToKeep::Release(Some(opened), Box::new(|| ()))),
             }
         }
         let Some(opened) = &mut self.opened else {
@@ -643,7 +631,7 @@ mod tests {
         let opener = Opener {
             name: "nosuch0".to_owned(),
             memory: None,
-            notify: Arc::new(|_: Notice| ()),
+            notify: Arc::new(|_: Event| ()),
             port: None,
             workers: None,
             moves_to: None,
@@ -682,8 +670,11 @@ mod tests {
             lost.store(9, Ordering::Relaxed);
             let (waiting, done) = sync_channel(1);
             let keeper = lasting.keeper().unwrap();
-            let _ = keeper.send(ToKeep::LetGo(former, Some(waiting)));
-            done.recv().unwrap().unwrap();
+            let _ = keeper.send(ToKeep::Release(
+                former,
+                Box::new(move || waiting.send(()).unwrap()),
+            ));
+            done.recv().unwrap();
             for _ in 0..2 {
                 let Losses { lost, away, .. } = lasting.losses().unwrap();
                 // Frames rejected since then were not sent either.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::Device;
 use crate::frame::Frame;
+use crate::threads::Bell;
 use crate::transmitting::{Fared, Idle, TransmitHandles, TransmitOptions, panicked};
-use crate::workers::{Bell, Waits};
+use crate::waits::Waits;
 
 /// The transmit devices at one interface: one, by which the owner of this transmits; or one for each transmit worker,
 /// once these have [started](Self::start). Until then frames go to the first device only, and all devices are driven.

@@ -10,9 +10,12 @@ use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::{Arrival, Backend};
 
 use super::entrance::{self, Home};
-use super::{Device, Lent, Losses, Sending, ToPass};
+use super::sent::Sending;
+use super::{Device, Lent, Losses, ToPass};
 use crate::frame::Frame;
-use crate::workers::{ClassifiedFrame, Look, Waits, WorkerHandles, WorkerOptions};
+use crate::note::ClassifiedFrame;
+use crate::waits::{Look, Waits};
+use crate::workers::{WorkerHandles, WorkerOptions};
 
 /// Devices of one interface: frames leave by some, and arrive at the others, each of which belongs to a worker once
 /// these have [started](Device::start). Until then it behaves as a device without workers.

@@ -1,10 +1,12 @@
 //! The queues of an interface through AF_XDP, and the memory that its frames are in.
 
-use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-
-use fairlane_config::{Interfaces, Near};
+use super::{Device, Losses};
+use crate::error::{Context, Result, unfit};
+use crate::frame::{Emptied, Frame};
+use crate::interfaces::named;
+use crate::transmitting;
+use crate::workers::{HELD, SLOTS, WorkerOptions};
+use fairlane_config::{Interfaces, Near, Site};
 use fairlane_io::early::Gate;
 use fairlane_io::packet::PacketFrame;
 use fairlane_io::{
@@ -12,39 +14,43 @@ use fairlane_io::{
     XdpReceiver, XdpSender, interface, packet,
 };
 use fairlane_mailbox::most_waiting as most_in_mailbox;
-
-use super::{Device, Losses, Needs, named};
-use crate::error::{Doing, Result, unfit};
-use crate::frame::{Emptied, Frame};
-use crate::pipeline::HELD;
-use crate::transmitting;
-use crate::workers::{SLOTS, WorkerOptions};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Bytes per frame in memory shared with the kernel: enough for an Ethernet frame of the usual MTU and the headroom
 /// that the kernel requires.
 const SHARED_FRAME: u32 = 2_048;
+
 /// Of longer frames.
 const LONG_SHARED_FRAME: u32 = 4_096;
+
 /// Of both, the longest frame that fits: 256 bytes before it are the kernel's.
 pub(super) const LONGEST_SHARED: u32 = SHARED_FRAME - 256;
 const LONGEST_LONG_SHARED: u32 = LONG_SHARED_FRAME - 256;
+
 /// Bytes of an Ethernet header and two VLAN tags.
 const HEADER: u32 = 22;
+
 /// Most frames in shared memory: 256 MiB of the shorter ones, or 264 where they are unaligned.
 const MOST_SHARED: u32 = 1 << 17;
+
 /// Places of the receive ring of each queue. Frames that arrive while another process has the CPU queue there: at a
 /// million short frames per second, for 4 ms.
 const RX_RING: u32 = 4_096;
+
 /// The minimum of the same, if many queues and queued frames share the memory.
 const LEAST_RX_RING: u32 = 256;
+
 /// Places to send from, of each queue that sends.
 pub(crate) const TX_RING: u32 = 256;
+
 /// The most queues of both interfaces: the limit on sockets that share one memory.
 const MOST_QUEUES: u32 = 64;
+
 /// The most frames that may be queued with one queue at each interface: more would leave none to receive with, or to
 /// send a process's frame in.
 const MOST_WAITING: u32 = most_waiting(2, RX_RING);
-
 const _: () = assert!(MOST_WAITING == fairlane_config::XDP_MOST_WAITING);
 
 /// Returns the number of frames in the rings of this many queues of two interfaces, each with one transmit ring.
@@ -55,6 +61,32 @@ const fn in_rings(queues: u32, rx_ring: u32) -> u32 {
 /// Returns the number of frames that may be queued in addition to the rings of this many queues of two interfaces.
 const fn most_waiting(queues: u32, rx_ring: u32) -> u32 {
     MOST_SHARED - in_rings(queues, rx_ring)
+}
+
+/// Requirements of a site's frames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// The most frames queued in all links.
+    pub(crate) frames: u64,
+    /// Bytes of the longest.
+    pub(crate) longest: u32,
+}
+
+impl Needs {
+    /// Returns the needs of all links of a site.
+    pub(crate) fn of(site: &Site) -> Needs {
+        let links = || site.links.iter();
+        let longest = links().map(|link| link.longest.get() - link.overhead);
+        Needs {
+            frames: links().map(|link| u64::from(link.limits.packets)).sum(),
+            longest: longest.max().unwrap_or(0),
+        }
+    }
+
+    /// Whether a device opened for these needs also serves `other`.
+    pub(crate) fn cover(self, other: Needs) -> bool {
+        other.frames <= self.frames && other.longest <= self.longest.max(LONGEST_SHARED)
+    }
 }
 
 /// Threads at both interfaces together that hold frames in addition to the forwarding threads.

@@ -242,7 +242,7 @@ fn in_a_flood_of_flows_no_step_does_more_and_who_sends_much_has_a_name() {
     let third = rig.ask().try_recv().unwrap();
     assert_eq!((third.flows[0].packets, names(&third)[0]), (50, "10.0.0.7"));
     let known: usize = rig.watch.links.iter().map(|seen| seen.names.len()).sum();
-    assert!(known <= names::UNASKED + 2 * OF_A_CLASS, "{known}");
+    assert!(known <= crate::names::UNASKED + 2 * OF_A_CLASS, "{known}");
 }
 
 #[test]

@@ -15,10 +15,10 @@ use fairlane_core::Nanos;
 use fairlane_runtime::bridge::Side;
 use fairlane_runtime::{Clock, drive};
 
-use super::{IDLING, Rounds, before_all_others, guard_early};
-use crate::daemon::SiteBridge;
+use super::round::{IDLING, Rounds, guard_early};
+use crate::bridge::SiteBridge;
 use crate::early::Guard;
-use crate::workers::Bell;
+use crate::threads::{Bell, before_all_others};
 
 /// The egress side of the lane that is lent.
 pub(crate) const LENT: Side = Side::Left;

@@ -16,12 +16,14 @@ use fairlane_io::{Listener, files, interface, socket_of_holder};
 use fairlane_runtime::Clock;
 use fairlane_runtime::bridge::Side;
 
+use super::give::Beside;
 use super::{
-    Answer, Beside, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, timed,
+    Answer, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, timed,
 };
-use crate::daemon::SiteBridge;
+use crate::bridge::SiteBridge;
 use crate::device::ToPass;
-use crate::error::{Doing, Error, Result};
+use crate::error::Context;
+use crate::failure::{Error, Result};
 use crate::frame::Frame;
 
 /// Time limit for the running process to answer.

@@ -1,17 +1,14 @@
 //! Transmit workers send all frames, in order and within the budget.
 
+use super::*;
+use crate::device::sent::Sending;
+use crate::rig;
+use crate::workers::tests::{PATIENCE, ROOM, frame, source_and_number, transmitting};
+use fairlane_io::{MemoryBackend, memory};
+use rustix::event::{EventfdFlags, eventfd};
 use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
-
-use fairlane_io::{MemoryBackend, memory};
-use rustix::event::{EventfdFlags, eventfd};
-
-use super::*;
-use crate::device::Sending;
-use crate::rig;
-use crate::workers::tests::{PATIENCE, ROOM, frame, source_and_number, transmitting};
-use crate::workers::worker_options;
 
 /// A device in memory that frames leave by, with a switchable state.
 struct Out {
@@ -620,43 +617,4 @@ fn fragments_between_two_hosts_and_frames_without_addresses_go_one_way() {
     assert_eq!(without.len(), 1);
     assert!((0..50).all(|port| queue_of(&datagram(port, 0), &key, 3) < 3));
     assert_eq!(of(&[]), of(&[1; 5]), "what cannot be read");
-}
-
-#[test]
-fn a_machine_has_threads_that_transmit_for_the_cores_that_others_leave() {
-    for (queues, cores, receive, count) in [
-        (1, 8, 1, 1),
-        (4, 8, 4, 3),
-        (4, 2, 1, 0),
-        (8, 1, 1, 0),
-        (64, 64, 16, 16),
-    ] {
-        let told = format!("{queues} queues, {cores} cores, {receive} receive");
-        assert_eq!(automatic(queues, cores, receive), count, "{told}");
-    }
-    let with = |near: &str, keys: &str| {
-        let text = format!(
-            "[interfaces]\noutside = 'o'\n{near}\n[workers]\n{keys}\n[[link]]\nname = 'up'\nrate = '1mbit'\n"
-        );
-        let site = Site::parse(&text, "test").unwrap();
-        let options = worker_options(&site, Clock::start(), false).unwrap();
-        options.map(|options| {
-            let options = options?;
-            let transmit = options
-                .transmit
-                .map_or(Vec::new(), |transmit| transmit.cores);
-            Some((options.cores, transmit))
-        })
-    };
-    let cores = "receive = 1\ntransmit = 1\ncores = [0, 0, 0, 0]";
-    let both = Some((vec![0], vec![0]));
-    assert_eq!(with("inside = 'i'", cores), [both.clone(), both]);
-    let one = "receive = 1\ntransmit = 1";
-    let neither = Some((vec![], vec![]));
-    assert_eq!(
-        with("inside = 'i'", one),
-        [neither.clone(), neither.clone()]
-    );
-    // A tap device sends at once.
-    assert_eq!(with("tap = 't'", one), [None, neither]);
 }

@@ -7,26 +7,33 @@ mod shared;
 mod waiting;
 
 use std::collections::{HashMap, HashSet};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Instant;
 
+use fairlane_classify::Found;
 use fairlane_config::{Link, Role, Site};
 use fairlane_core::random::splitmix64;
-use fairlane_core::tree::ClassStats;
+use fairlane_core::tree::{ClassFlow, ClassId, ClassStats};
 use fairlane_core::{FlowConfig, Length, Weight};
 use fairlane_io::{Arrival, Backend, Budget, MemoryBackend, Umem, memory};
 use fairlane_runtime::bridge::{Bridge, Lane, LaneStats, Side};
 
-use super::counts::STACK;
+use rustix::event::{EventfdFlags, eventfd};
+
 use super::*;
+use crate::bridge::{Maker, SiteBridge};
 use crate::classifier::random_key;
-use crate::daemon::{Maker, SiteBridge};
-use crate::device::{AnyDevice, Sending, Worked};
-use crate::forward::{Rounds, is_filling};
-use crate::order::{Counting, Order};
+use crate::counts::STACK;
+use crate::device::AnyDevice;
+use crate::device::sent::Sending;
+use crate::device::worked::Worked;
+use crate::forward::round::{Rounds, is_filling};
+use crate::note::NUMBERS;
 use crate::plan::Plan;
 use crate::rig;
-use crate::transmitting::TransmitOptions;
+use crate::work::Counting;
 use giving_back::{Endless, endless, stepping};
 use several::{full, receive};
 
@@ -314,11 +321,6 @@ impl Rig {
         }
     }
 
-    fn done(&mut self, mut order: Order, now: Nanos) -> Order {
-        while !order.step(&mut self.bridge, now) {}
-        order
-    }
-
     /// Switches to another site, as the control thread does.
     fn go_on_as(&mut self, site: &Site, now: Nanos) {
         for at in 0..self.plans.len() {
@@ -331,18 +333,15 @@ impl Rig {
             let link: &Arc<Link> = site.links.iter().find(|link| link.to == role).unwrap();
             let next = self.plans[at].running().becomes(Arc::clone(link));
             let adding = self.plans[at].adding(&next);
-            let ids = adding.map(|adding| {
-                let Order::Add(added) = self.done(Order::Add(Box::new(adding)), now) else {
-                    panic!("it was to add");
-                };
-                added.ids
+            let arbiter = self.bridge.arbiter_mut(side).unwrap();
+            let ids = adding.map(|mut adding| {
+                while !adding.step(arbiter.queue_mut()) {}
+                adding.ids
             });
-            let (taking, mut after) = self.plans[at].taking(next, ids);
-            let Order::Take(taken) = self.done(Order::Take(Box::new(taking)), now) else {
-                panic!("it was to take over");
-            };
-            assert!(taken.error.is_none());
-            after.inherit(&self.plans[at], &taken);
+            let (mut taking, mut after) = self.plans[at].taking(next, ids);
+            while !taking.step(arbiter, now) {}
+            assert!(taking.error.is_none());
+            after.inherit(&self.plans[at], &taking);
             self.plans[at] = after;
         }
     }

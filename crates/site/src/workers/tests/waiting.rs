@@ -5,7 +5,6 @@ use fairlane_runtime::bridge::MOST_TAKEN_IN;
 use fairlane_config::Workers;
 
 use super::*;
-use crate::pipeline::{HELD, arrival_rounds};
 
 #[test]
 fn what_workers_hold_is_taken_in_within_the_rounds_that_are_promised_and_not_before() {

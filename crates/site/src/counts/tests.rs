@@ -87,3 +87,42 @@ fn a_core_that_is_not_there_is_named_before_anything_is_opened() {
     let ingress = both.map(|options| options.unwrap().ingress);
     assert_eq!(ingress, [Role::Inside, Role::Outside].map(Role::ingress));
 }
+
+#[test]
+fn a_machine_has_threads_that_transmit_for_the_cores_that_others_leave() {
+    for (queues, cores, receive, count) in [
+        (1, 8, 1, 1),
+        (4, 8, 4, 3),
+        (4, 2, 1, 0),
+        (8, 1, 1, 0),
+        (64, 64, 16, 16),
+    ] {
+        let told = format!("{queues} queues, {cores} cores, {receive} receive");
+        assert_eq!(automatic_transmit(queues, cores, receive), count, "{told}");
+    }
+    let with = |near: &str, keys: &str| {
+        let text = format!(
+            "[interfaces]\noutside = 'o'\n{near}\n[workers]\n{keys}\n[[link]]\nname = 'up'\nrate = '1mbit'\n"
+        );
+        let site = Site::parse(&text, "test").unwrap();
+        let options = worker_options(&site, Clock::start(), false).unwrap();
+        options.map(|options| {
+            let options = options?;
+            let transmit = options
+                .transmit
+                .map_or(Vec::new(), |transmit| transmit.cores);
+            Some((options.cores, transmit))
+        })
+    };
+    let cores = "receive = 1\ntransmit = 1\ncores = [0, 0, 0, 0]";
+    let both = Some((vec![0], vec![0]));
+    assert_eq!(with("inside = 'i'", cores), [both.clone(), both]);
+    let one = "receive = 1\ntransmit = 1";
+    let neither = Some((vec![], vec![]));
+    assert_eq!(
+        with("inside = 'i'", one),
+        [neither.clone(), neither.clone()]
+    );
+    // A tap device sends at once.
+    assert_eq!(with("tap = 't'", one), [None, neither]);
+}

@@ -4,12 +4,8 @@
 //! Only polls have times: a frame that is in a mailbox at one poll and was not at the poll before has arrived in
 //! between. It counts as if it had arrived right after the earlier poll, at most a round too early.
 
-use std::collections::VecDeque;
-
 use fairlane_core::Nanos;
-
-use crate::pipeline::arrival_rounds;
-
+use std::collections::VecDeque;
 /// The beginning of a round that looks at mailboxes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
@@ -95,11 +91,6 @@ pub(crate) struct Seen {
 }
 
 impl Looks {
-    /// Creates the measurement for the mailboxes of this many receive workers.
-    pub(super) fn among(workers: usize) -> Looks {
-        Looks::within(arrival_rounds(workers))
-    }
-
     /// Creates the measurement for mailboxes from which each frame is taken within `most` rounds.
     pub(crate) fn within(most: usize) -> Looks {
         Looks {

@@ -11,39 +11,15 @@ use fairlane_io::interface::{rx_queues, tx_queues};
 use fairlane_runtime::Clock;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::SharedFilters;
 use crate::classifier::random_key;
-use crate::daemon::near_role;
-use crate::device::{budget, cost, named};
-use crate::error::{Doing, Result, unfit};
-use crate::transmitting::{self, TransmitOptions};
-
-/// How frames are received at an interface by threads of their own.
-#[derive(Clone, Debug)]
-pub(crate) struct WorkerOptions {
-    pub(crate) clock: Clock,
-    pub(crate) filters: Arc<SharedFilters>,
-    /// The side from which frames come, as filters know it.
-    pub(super) ingress: u16,
-    /// Number of workers.
-    pub(crate) count: usize,
-    /// The core of each worker; empty, or one each.
-    pub(crate) cores: Vec<usize>,
-    /// Bytes of each one's stack.
-    pub(super) stack: usize,
-    /// The transmit workers there, if any.
-    pub(crate) transmit: Option<TransmitOptions>,
-}
-
-impl WorkerOptions {
-    /// Returns the number of transmit devices: one per transmit worker, or that of the forwarding thread.
-    pub(crate) fn senders(&self) -> usize {
-        self.transmit.as_ref().map_or(1, |transmit| transmit.count)
-    }
-}
+use crate::device::opener::{budget, cost};
+use crate::error::{Context, Result, unfit};
+use crate::interfaces::{named, near_role};
+use crate::transmitting::TransmitOptions;
+use crate::workers::WorkerOptions;
 
 /// More than a worker's stack ever has.
-pub(super) const STACK: usize = 1 << 20;
+pub(crate) const STACK: usize = 1 << 20;
 
 /// Returns the configured workers of a site, by side. If the file leaves their number to the machine, it is one with
 /// `alone` and packet sockets.
@@ -96,7 +72,7 @@ pub(crate) fn worker_options(
         );
     }
     let receive = counts(site, alone);
-    let [near, outside] = transmitting::counts(site, receive);
+    let [near, outside] = transmit_counts(site, receive);
     // A list of cores requires the number of threads.
     let [of_receive, of_transmit] =
         [workers.receive, workers.transmit].map(Option::unwrap_or_default);
@@ -141,7 +117,7 @@ fn queues_of(name: &str, kind: fn(&str) -> io::Result<u32>) -> usize {
 }
 
 /// Returns the number of an interface's queues that workers may transmit by.
-pub(crate) fn queues_to_transmit(name: &str, backend: Backend) -> usize {
+fn queues_to_transmit(name: &str, backend: Backend) -> usize {
     match backend {
         Backend::Packet => queues_of(name, rx_queues),
         Backend::Xdp => queues_of(name, queues_to_send),
@@ -149,7 +125,7 @@ pub(crate) fn queues_to_transmit(name: &str, backend: Backend) -> usize {
 }
 
 /// Returns the number of cores that this process may run on.
-pub(crate) fn cores() -> usize {
+fn cores() -> usize {
     sched_getaffinity(None).map_or(1, |here| here.count() as usize)
 }
 
@@ -214,4 +190,34 @@ pub(crate) fn arbiters(site: &Site, receive: [Option<usize>; 2], transmit: [usiz
 /// is the forwarding thread's.
 fn automatic(queues: usize, cores: usize) -> usize {
     queues.min(cores.saturating_sub(1)).clamp(1, Workers::MOST)
+}
+
+/// Returns the number of transmit workers at each interface, by side, given the number of receive workers there.
+pub(crate) fn transmit_counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
+    let (Some(workers), Some(interfaces)) = (&site.workers, &site.interfaces) else {
+        return [0; 2];
+    };
+    let near = match &interfaces.near {
+        Near::Inside(name) => name,
+        Near::Tap(_) | Near::Nothing => "",
+    };
+    let by_machine = |name: &str, receive| {
+        let queues = queues_to_transmit(name, interfaces.backend);
+        automatic_transmit(queues, cores(), receive)
+    };
+    let [of_near, of_outside] = receive;
+    let count = |name: &str, receive: Option<usize>| match receive {
+        Some(receive) => workers
+            .transmit
+            .unwrap_or_else(|| by_machine(name, receive)),
+        None => 0,
+    };
+    [count(near, of_near), count(&interfaces.outside, of_outside)]
+}
+
+/// Returns the number of transmit workers for an interface with this many queues and receive workers on a machine with
+/// this many cores: none if the receive workers and the forwarding thread occupy all cores.
+fn automatic_transmit(queues: usize, cores: usize, receive: usize) -> usize {
+    let left = cores.saturating_sub(1 + receive);
+    queues.min(left).min(Workers::MOST)
 }

@@ -6,126 +6,24 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 
-use fairlane_config::{Interfaces, Near, Role, Site, suggestion};
+use fairlane_config::{Interfaces, Near, Role, suggestion};
 use fairlane_core::Count;
 use fairlane_core::tree::ClassId;
 use fairlane_runtime::bridge::Side;
 
-use crate::control::{Asked, Control, Event};
-use crate::daemon::{Handle, Interface, near_role};
+use super::state::{Asked, Control};
 use crate::device::{Opened, ToKeep, ToKeeper};
-use crate::error::{Error, Result};
+use crate::error as data_plane;
+use crate::failure::{Error, Result};
+use crate::handle::{Asking, Attaching, Event, Task, Waiting};
+use crate::interfaces::near_role;
 use crate::notice::Notice;
-use crate::order::{Flushing, Order};
+use crate::order::Order;
 use crate::plan::Plan;
-use crate::reload::{Prepared, Source};
-
-/// A task.
-pub(crate) enum Task {
-    /// Turn shaping of an interface's egress on or off.
-    Shape { interface: String, shaped: bool },
-    /// Drop the backlog of a class and its descendants, or of the whole link.
-    Flush { link: String, class: Option<String> },
-    /// Detach an interface.
-    Detach { interface: String },
-}
-
-/// An interface that is attached in the place of one that was detached.
-#[derive(Clone, Debug)]
-pub struct Attaching {
-    /// That one: its name, or its role (`inside`, `outside`).
-    pub place: String,
-    /// The name of the one that is used from then on.
-    pub interface: String,
-}
-
-/// Where the result of a task, with the packets it dropped, is sent.
-pub(crate) type Waiting = SyncSender<Result<Count>>;
-
-/// A task with its waiting caller.
-pub(crate) struct Asking {
-    task: Task,
-    waiting: Waiting,
-}
-
-impl Handle {
-    /// Turns shaping of an interface's egress on, or off: frames then leave in order of arrival, as fast as the
-    /// interface takes them. The interface is given by its name in the site or by its role (`inside`, `outside`,
-    /// `tap`). The backlog at that moment leaves first; no frame is lost, or reordered within its flow. The setting
-    /// survives configuration changes until it is changed again or the run ends. Returns once it is in force.
-    ///
-    /// # Errors
-    ///
-    /// There is no such interface, no link leads to it, or the run has ended.
-    pub fn shape(&self, interface: &str, shaped: bool) -> Result<()> {
-        let interface = interface.to_owned();
-        self.have_done(Task::Shape { interface, shaped }).map(drop)
-    }
-
-    /// Drops the backlog of a class of a link and of its descendants, or of the whole link, and waits until that is
-    /// done. Returns the dropped packets, with bytes as the link counts them; they are included in the classes' drops.
-    /// Packets that arrive meanwhile are kept, and none of the link leaves until it is done: some 20 ms for 100,000
-    /// packets.
-    ///
-    /// # Errors
-    ///
-    /// There is no such link or class, or the run has ended.
-    pub fn flush(&self, link: &str, class: Option<&str>) -> Result<Count> {
-        self.have_done(Task::Flush {
-            link: link.to_owned(),
-            class: class.map(ToOwned::to_owned),
-        })
-    }
-
-    /// Detaches an interface, named as for [`shape`](Self::shape), and waits until other programs may use it. Its
-    /// settings are restored. Packets for it are dropped and counted as `away` until an interface is
-    /// [attached](Self::attach) again.
-    ///
-    /// # Errors
-    ///
-    /// There is no such interface, it is a tap device, which lasts as long as the run, it is detached already, or the
-    /// run has ended.
-    pub fn detach(&self, interface: &str) -> Result<()> {
-        let interface = interface.to_owned();
-        self.have_done(Task::Detach { interface }).map(drop)
-    }
-
-    /// Opens an interface to replace one that was [detached](Self::detach), and applies a configuration that names it
-    /// there; `base` is the configuration that this was derived from, which must still be running. The interface is
-    /// opened in the network namespace of the site. Waits until frames pass, and returns the site that then runs.
-    ///
-    /// # Errors
-    ///
-    /// No interface was detached there; the configuration cannot be applied; there is no such interface, another
-    /// process holds it, or it lacks a required feature. The old one stays detached then.
-    pub fn attach(
-        &self,
-        attaching: Attaching,
-        source: Source,
-        base: Arc<Site>,
-    ) -> Result<Arc<Site>> {
-        self.ask(source, Some(base), false, Some(attaching))
-    }
-
-    /// Checks whether a configuration [could be applied](Self::attach) with an interface, without opening it. Returns
-    /// the site that would then run.
-    ///
-    /// # Errors
-    ///
-    /// As for [`attach`](Self::attach). Nothing changes either way.
-    pub fn consider_attaching(&self, attaching: Attaching, source: Source) -> Result<Arc<Site>> {
-        self.ask(source, None, true, Some(attaching))
-    }
-
-    fn have_done(&self, task: Task) -> Result<Count> {
-        let (waiting, done) = sync_channel(1);
-        let asked = self.events.send(Event::Do(Asking { task, waiting }));
-        asked.map_err(|_| Error::Ended)?;
-        done.recv().unwrap_or(Err(Error::Ended))
-    }
-}
+use crate::reload::Prepared;
+use crate::report::Interface;
+use crate::work::Flushing;
 
 impl Control {
     /// Asks the forwarding thread for the next task that can be done.
@@ -161,7 +59,11 @@ impl Control {
         self.notify(Notice::Detached(self.devices[at].name.to_string()));
         if let Some(keeper) = &self.keepers[at] {
             // Without that thread the run is over, and the caller gets that error.
-            let _ = keeper.send(ToKeep::LetGo(former, Some(waiting)));
+            let released = move || {
+                // A caller that has stopped waiting needs no answer.
+                let _ = waiting.send(Ok(Count::default()));
+            };
+            let _ = keeper.send(ToKeep::Release(former, Box::new(released)));
         }
     }
 
@@ -195,9 +97,10 @@ impl Control {
     pub(crate) fn open_for(&mut self, prepared: Prepared, side: Side, name: String) {
         self.state.prepared = Some(prepared);
         let events = self.handle.events.clone();
-        let opened = move |opened: Result<Opened>| {
+        let opened = move |opened: std::result::Result<Opened, data_plane::Error>| {
+            let opened = opened.map(Box::new).map_err(Error::from);
             // If the receiver is gone, the run has ended.
-            let _ = events.send(Event::Opened(opened.map(Box::new)));
+            let _ = events.send(Event::Opened(opened));
         };
         if let Some(keeper) = &self.keepers[side as usize] {
             let _ = keeper.send(ToKeep::Open(name, Box::new(opened)));

@@ -1,13 +1,31 @@
-//! Time that orders between two rounds took from the forwarding thread.
+//! Work between two rounds, and the time that it takes from the forwarding thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fairlane_core::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::bridge::SiteBridge;
+
+/// Classes, flows or packets that one step looks at: some tens of microseconds.
+pub(crate) const STEP: usize = 256;
+
+/// Work of the forwarding thread between two rounds, done in short steps.
+pub(crate) trait Work: Send {
+    /// Returns the kind of work that its next step begins with.
+    fn kind(&self) -> StepKind;
+
+    /// Whether it is one that is done once per second in any case.
+    fn is_routine(&self) -> bool;
+
+    /// Does a part of it. Returns whether it is done.
+    fn step(&mut self, bridge: &mut SiteBridge, now: Nanos) -> bool;
+}
+
 /// The kind of work that a step between two rounds begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum StepKind {
     Count,
     Add,
     Change,
@@ -71,12 +89,12 @@ fn microseconds(nanoseconds: &AtomicU64) -> f64 {
 
 impl Longest {
     /// Records that `whole` nanoseconds passed from one round to the next.
-    pub(crate) fn took(&self, doing: Doing, whole: u64) {
+    pub(crate) fn took(&self, doing: StepKind, whole: u64) {
         raise(&self.0[doing as usize].whole, whole);
     }
 
     /// Runs `step` and returns its result; records how long the calling thread ran meanwhile. Two system calls.
-    pub(crate) fn during<T>(&self, doing: Doing, step: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(&self, doing: StepKind, step: impl FnOnce() -> T) -> T {
         let before = run_so_far();
         let done = step();
         raise(&self.0[doing as usize].cpu, run_so_far() - before);

@@ -8,10 +8,9 @@ use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassId, FlowCount};
 use fairlane_runtime::bridge::Side;
 
-use crate::daemon::SiteBridge;
-use crate::flows::names::Naming;
-use crate::order::STEP;
-use crate::plan::Shaped;
+use crate::bridge::{Shaped, SiteBridge};
+use crate::names::Naming;
+use crate::steps::STEP;
 
 /// A flow and its packets; those that offered more are more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
