@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use fairlane_config::SiteError;
 use fairlane_config::link_report::SiteReport;
-use fairlane_site::pipeline_terms;
+use fairlane_daemon::pipeline_terms;
 use fairlane_traffic::scenario::{Run, Scenario};
 use pyo3::prelude::*;
 
@@ -25,7 +25,7 @@ impl Site {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Site> {
         // Reading a pipe may block.
-        let site = py.detach(|| fairlane_site::read(&path));
+        let site = py.detach(|| fairlane_daemon::read(&path));
         let site = site.map_err(|error| no_site(py, error))?;
         Ok(Site { site, path })
     }

@@ -39,7 +39,7 @@ pub(crate) fn read_site(path: &Path) -> Result<Site, SiteError> {
             }
         });
     }
-    let site = fairlane_site::read(path);
+    let site = fairlane_daemon::read(path);
     drop(read);
     site
 }

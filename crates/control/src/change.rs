@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fairlane_config::class_report::{ClassTerms, Promise, differing};
 use fairlane_config::{Broken, Grant, Link, List, NotGranted, Shared, Site, SiteError};
-use fairlane_site::{Error, Handle, Source};
+use fairlane_daemon::{Error, Handle, Source};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fairlane_config::{Draft, Grant, NotGranted, Site, Table};
-use fairlane_site::mtu_beside;
+use fairlane_daemon::mtu_beside;
 use serde_json::Value as Json;
 use tokio::time::sleep;
 

@@ -3,7 +3,7 @@
 use fairlane_config::class_report::{ClassReport, DelayReport};
 use fairlane_config::{Link, figures};
 use fairlane_core::Nanos;
-use fairlane_site::{FlowReport, LinkReport};
+use fairlane_daemon::{FlowReport, LinkReport};
 use serde::Serialize;
 
 /// The fraction of a rate from which it counts as used up.

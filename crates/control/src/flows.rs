@@ -1,6 +1,6 @@
 //! Top talkers: a request for them, and the answer.
 
-use fairlane_site::{FlowReport, TopFlows};
+use fairlane_daemon::{FlowReport, TopFlows};
 use serde::Serialize;
 
 /// Default and maximum number of flows in an answer.

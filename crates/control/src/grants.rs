@@ -12,7 +12,7 @@ use fairlane_config::class_report::ClassReport;
 use fairlane_config::{Broken, ClassKind, Grant, NotGranted, Site, Size, Terms, Time};
 use fairlane_core::Rate;
 use fairlane_core::units::quantity;
-use fairlane_site::{Error, Handle, Report, Source, mtu_beside};
+use fairlane_daemon::{Error, Handle, Report, Source, mtu_beside};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairlane_config::class_report::ClassReport;
-use fairlane_site::{LinkReport, Report};
+use fairlane_daemon::{LinkReport, Report};
 use serde::Serialize;
 
 use crate::stream::States;

@@ -1,6 +1,6 @@
 //! The control interface of a running site, over a Unix socket and over HTTP on loopback.
 //!
-//! A [`Service`] is a thread next to a [`Daemon`](fairlane_site::Daemon). It answers with the last state that the site
+//! A [`Service`] is a thread next to a [`Daemon`](fairlane_daemon::Daemon). It answers with the last state that the site
 //! published. It makes a change by writing it into the configuration ([`Document`]), which is then checked and applied
 //! as any file is: whole or not at all, between two rounds, at the cost of the changed classes. The effects on the
 //! guarantees of all classes are computed beforehand ([`Effect`]).

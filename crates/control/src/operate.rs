@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fairlane_config::{Grant, Interfaces, Near};
-use fairlane_site::{Attaching, Error, Handle, Source};
+use fairlane_daemon::{Attaching, Error, Handle, Source};
 use serde_json::{Value as Json, json};
 
 use crate::change::{ATTEMPTS, Changed, Refused, beside, changed};

@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fairlane_config::{Control, Grant};
+use fairlane_daemon::{Beside, Handle, Report};
 use fairlane_io::{BindError, Carries, Listener};
-use fairlane_site::{Beside, Handle, Report};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};

@@ -6,13 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Those below `crates`, sorted.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 23] = [
     "bench",
     "classify",
     "cli",
     "config",
     "control",
     "core",
+    "daemon",
+    "dataplane",
     "demo",
     "fairlane",
     "instruments",
@@ -24,7 +26,6 @@ const CRATES: [&str; 22] = [
     "service",
     "shards",
     "sim",
-    "site",
     "terminal",
     "testkit",
     "tower",
@@ -138,16 +139,24 @@ fn a_crate_knows_those_that_the_page_says_and_no_other() {
     assert_eq!(listed, all);
 }
 
-/// No code that the forwarding thread runs can log: only `site` has both that thread and events.
+/// No code that the forwarding thread runs can log: only `daemon` has both that thread and events.
 #[test]
 fn what_forwards_knows_of_no_log() {
-    for name in ["core", "classify", "mailbox", "io", "runtime", "fairlane"] {
+    for name in [
+        "core",
+        "classify",
+        "mailbox",
+        "io",
+        "runtime",
+        "dataplane",
+        "fairlane",
+    ] {
         let manifest = read(&crates().join(name).join("Cargo.toml"));
         assert!(!manifest.contains("tracing"), "{name} tells of events");
     }
-    let of_site = read(&crates().join("site/Cargo.toml"));
-    assert!(of_site.contains("tracing"), "the manifests are read");
-    for path in sources(&crates().join("site/src")) {
+    let of_daemon = read(&crates().join("daemon/Cargo.toml"));
+    assert!(of_daemon.contains("tracing"), "the manifests are read");
+    for path in sources(&crates().join("daemon/src")) {
         let tells = ["tracing::", "warn!(", "info!("];
         let tells = tells.iter().any(|part| read(&path).contains(part));
         assert_eq!(tells, path.ends_with("notice.rs"), "{}", path.display());
@@ -271,7 +280,8 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("service/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("shards/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("sim/src/lib.rs", "#![forbid(unsafe_code)]"),
-        ("site/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("daemon/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("dataplane/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("demo/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("traffic/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/lib.rs", "#![forbid(unsafe_code)]"),
@@ -312,7 +322,15 @@ fn what_is_published_is_whole() {
             assert!(read(&folder.join(licence)).contains("icense"));
         }
     }
-    assert_eq!(kept_back, ["instruments"]);
+    let unpublished = [
+        "cli",
+        "control",
+        "daemon",
+        "dataplane",
+        "instruments",
+        "terminal",
+    ];
+    assert_eq!(kept_back, unpublished);
 
     let workspace = read(&crates().join("../Cargo.toml"));
     let version = workspace.split("version = ").nth(1).unwrap();

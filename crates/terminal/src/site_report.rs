@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use comfy_table::Table;
 use fairlane_config::class_report::ClassReport;
-use fairlane_site::{InterfaceReport, LinkReport, PipelineReport, Report};
+use fairlane_daemon::{InterfaceReport, LinkReport, PipelineReport, Report};
 
 use crate::figures::{rate, size};
 use crate::plain::plain;

@@ -10,7 +10,7 @@ use fairlane_config::Site;
 use fairlane_config::link_report::SiteReport;
 use fairlane_config::schema;
 use fairlane_control::{check_tokens, classify};
-use fairlane_site::{bypasses, fits_here, pipeline_terms};
+use fairlane_daemon::{bypasses, fits_here, pipeline_terms};
 use fairlane_terminal::classified;
 
 use crate::machine::read_site;

@@ -24,9 +24,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use fairlane_daemon::{Daemon, RoundWatch, Standby};
 use fairlane_io::files;
 use fairlane_service::Ending;
-use fairlane_site::{Daemon, RoundWatch, Standby};
 use fairlane_terminal::log::Log;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{

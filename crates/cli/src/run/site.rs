@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result};
 use fairlane_config::{Backend, Site};
 use fairlane_control::{Inherited, Service};
+use fairlane_daemon::{Beside, Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
 use fairlane_service::privileges::{Left, Needs, give_up};
 use fairlane_service::{Ending, Manager, Teller, Telling};
-use fairlane_site::{Beside, Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
 use fairlane_terminal::log::Log;
 use fairlane_terminal::screen::Screen;
 use fairlane_terminal::site_report;
@@ -186,17 +186,17 @@ fn notify(teller: Teller) -> impl Fn(Notice) + Send + Sync {
 }
 
 /// Adds the place of an error.
-fn explained(error: fairlane_site::Error, path: &Path, lost_files: bool) -> Error {
+fn explained(error: fairlane_daemon::Error, path: &Path, lost_files: bool) -> Error {
     match error {
-        fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
-        fairlane_site::Error::Attach(_) if lost_files => Error::new(error).context(OWN_FILES),
+        fairlane_daemon::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
+        fairlane_daemon::Error::Attach(_) if lost_files => Error::new(error).context(OWN_FILES),
         _ => error.into(),
     }
 }
 
 /// Returns the site's options.
-fn of_site(options: &Options) -> fairlane_site::Options {
-    fairlane_site::Options {
+fn of_site(options: &Options) -> fairlane_daemon::Options {
+    fairlane_daemon::Options {
         time: options.seconds.map(Duration::from_secs_f64),
         interval: options.shows().interval(),
         on_loss: match options.exit_on_loss {

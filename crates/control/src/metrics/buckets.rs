@@ -2,7 +2,7 @@
 //! constant factor.
 
 use fairlane_core::Nanos;
-use fairlane_site::Delays;
+use fairlane_daemon::Delays;
 
 /// Upper bounds of the classic buckets in seconds: half a decade each, from 0.1 ms to 3 s. Each is one series per
 /// class; native histograms have a finer resolution.

@@ -1,7 +1,7 @@
 //! The metrics, each defined once for all formats.
 
 use fairlane_config::class_report::ClassReport;
-use fairlane_site::{Delays, InterfaceReport, LinkReport, Report};
+use fairlane_daemon::{Delays, InterfaceReport, LinkReport, Report};
 
 use super::PREFIX;
 use super::process::Process;

@@ -4,7 +4,7 @@
 //! number of series is known in advance.
 
 use bytes::Bytes;
-use fairlane_site::Report;
+use fairlane_daemon::Report;
 
 use crate::reading::PIECE;
 

@@ -1,7 +1,7 @@
 //! The Prometheus format with native histograms: length-delimited messages `io.prometheus.client.MetricFamily`. Of
 //! protocol buffers it uses variable-length integers, doubles and nested messages.
 
-use fairlane_site::Delays;
+use fairlane_daemon::Delays;
 
 use super::Family;
 use super::buckets::{Buckets, Native, SCHEMA, ZERO};

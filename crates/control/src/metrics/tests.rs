@@ -8,7 +8,7 @@ use fairlane_config::link_report::PipelineTerms;
 use fairlane_config::{List, Site};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos};
-use fairlane_site::{ForwardingReport, InterfaceReport, LinkReport, PipelineReport};
+use fairlane_daemon::{ForwardingReport, InterfaceReport, LinkReport, PipelineReport};
 use prost::Message;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::io;
 
 use bytes::Bytes;
 use fairlane_config::NotGranted;
-use fairlane_site::Error;
+use fairlane_daemon::Error;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Response, StatusCode};
 use serde::Serialize;

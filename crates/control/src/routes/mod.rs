@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fairlane_config::MAX_FILE;
-use fairlane_site::Handle;
+use fairlane_daemon::Handle;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, HeaderValue, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};

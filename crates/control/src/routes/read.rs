@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_config::class_report::ClassReport;
-use fairlane_site::{Error, LinkReport, Report, TopFlows};
+use fairlane_daemon::{Error, LinkReport, Report, TopFlows};
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;

@@ -7,7 +7,7 @@ use std::thread;
 
 use bytes::Bytes;
 use fairlane_config::{NotGranted, SiteError, read_regular_text};
-use fairlane_site::{Error, Source};
+use fairlane_daemon::{Error, Source};
 use hyper::{Method, StatusCode};
 use serde_json::json;
 use tokio::sync::oneshot;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use fairlane_config::{Backend, Interfaces};
-use fairlane_site::bypasses;
+use fairlane_daemon::bypasses;
 
 use super::Options;
 use super::interfaces::{Interface, Machine};

@@ -13,7 +13,7 @@ use clap::Args;
 use fairlane_config::{INTERFACE_NAME, Site, is_interface_name};
 use fairlane_control::{create, save};
 use fairlane_core::Rate;
-use fairlane_site::{addresses, gateways};
+use fairlane_daemon::{addresses, gateways};
 
 use crate::{figures, output};
 use ends::{Ends, Near};

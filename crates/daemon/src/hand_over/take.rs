@@ -1,0 +1,351 @@
+//! The successor's side of a hand-over.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fairlane_config::{Grant, Interfaces, Site};
+use fairlane_core::Nanos;
+use fairlane_io::packet::Sockets;
+use fairlane_io::{Listener, files, interface, socket_of_holder};
+use fairlane_runtime::Clock;
+use fairlane_runtime::bridge::Side;
+
+use super::give::Beside;
+use super::{
+    Answer, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, timed,
+};
+use crate::error::{Error, Result};
+use fairlane_dataplane::bridge::SiteBridge;
+use fairlane_dataplane::device::ToPass;
+use fairlane_dataplane::error::Context;
+use fairlane_dataplane::frame::Frame;
+
+/// Time limit for the running process to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// The longest frame that can be: more than any device gives.
+const LONGEST: u32 = 1 << 17;
+/// Bytes that are read at once.
+const CHUNK: usize = 32 << 10;
+/// Frames queued before eligible ones are sent: to queue hundreds of short frames takes longer than the link needs for
+/// one.
+const TURN: usize = 16;
+
+/// A site that another process runs, and is to hand over.
+pub struct Running {
+    stream: UnixStream,
+    given: Given,
+    files: Vec<OwnedFd>,
+}
+
+impl Running {
+    /// Asks the process that holds the outside interface. It continues to forward, and accepts no changes until this is
+    /// dropped, or has been [taken over](crate::Daemon::take_over).
+    ///
+    /// # Errors
+    ///
+    /// No process holds the interface, or its holder cannot hand over; the message gives the reason. The holder
+    /// continues as before.
+    pub fn ask(interfaces: &Interfaces) -> Result<Running> {
+        let outside = &interfaces.outside;
+        let path = socket_of_holder(outside)?;
+        let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::Missing(format!(
+                "there is nothing to take over: no process that could hand over holds {outside}"
+            )),
+            _ => Error::System {
+                doing: format!("asking the process that holds {outside}"),
+                reason: error,
+            },
+        })?;
+        let (given, files) = ask(&stream).map_err(|error| match error {
+            Asked::Refused(sentence) => Error::Conflict(sentence),
+            Asked::Broken(reason) => Error::System {
+                doing: format!("taking over from the process that holds {outside}"),
+                reason,
+            },
+        })?;
+        let running = Running {
+            stream,
+            given,
+            files,
+        };
+        match running.files.len() >= running.own_files() {
+            true => Ok(running),
+            false => Err(Error::Unfit(
+                "the running process handed over fewer files than it has".to_owned(),
+            )),
+        }
+    }
+
+    /// Files that are the site's own.
+    fn own_files(&self) -> usize {
+        let noted = self.given.noted.iter().filter(|noted| **noted).count();
+        2 * Side::BOTH.len() + noted + 1
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.given.pid
+    }
+
+    /// Returns the state handed over in addition to the site; empty the second time.
+    pub fn beside(&mut self) -> Beside {
+        Beside {
+            text: std::mem::take(&mut self.given.beside),
+            files: self.files.split_off(self.own_files()),
+        }
+    }
+
+    /// Returns the site that it runs, with these grants.
+    ///
+    /// # Errors
+    ///
+    /// This version cannot run the other process's configuration.
+    pub fn site(&self, grants: &[Arc<Grant>]) -> Result<Site> {
+        let mtu = &|name: &str| interface::mtu(name).ok();
+        let text = &self.given.config;
+        Ok(Site::parse_beside(
+            text,
+            "the running configuration",
+            mtu,
+            grants,
+        )?)
+    }
+
+    /// Returns the parts that a daemon needs.
+    pub(crate) fn parts(self) -> Result<Parts> {
+        let Running {
+            stream,
+            given,
+            files,
+        } = self;
+        let stood = Arc::new(AtomicU64::new(0));
+        let mut files = files.into_iter();
+        let mut next = || files.next().ok_or(Error::Ended);
+        let mut devices = Vec::new();
+        for (ring, noted) in given.rings.into_iter().zip(given.noted) {
+            devices.push(ToPass {
+                sockets: Sockets {
+                    sender: next()?,
+                    receiver: next()?,
+                    ring: ring.into(),
+                },
+                note: match noted {
+                    true => Some(File::from(next()?)),
+                    false => None,
+                },
+            });
+        }
+        let listening = next()?;
+        let path = socket_of_holder(&given.names[1])?;
+        let listener = Listener::share(&path, listening);
+        // A first clock takes a while.
+        let clock = Clock::start();
+        let (clock, _) = timed(|uptime| {
+            let since = uptime.since(Nanos(given.uptime));
+            clock.set(Nanos(given.clock) + since)
+        });
+        // An earlier version does not count changes.
+        let unsaved = given.unsaved.max(u64::from(given.config != given.file));
+        Ok(Parts {
+            names: given.names,
+            devices: devices.try_into().map_err(|_| Error::Ended)?,
+            listener: listener.doing("taking over a socket")?,
+            clock,
+            file: (given.file, unsaved),
+            took: Took {
+                from: given.pid,
+                stood: Arc::clone(&stood),
+            },
+            taking: Taking { stream, stood },
+        })
+    }
+}
+
+/// The parts of a daemon.
+pub(crate) struct Parts {
+    pub(crate) names: [String; 2],
+    pub(crate) devices: [ToPass; 2],
+    pub(crate) listener: Listener,
+    /// A clock that agrees with the other process's.
+    pub(crate) clock: Clock,
+    /// The text of the site's file, and the number of changes that it lacks.
+    pub(crate) file: (String, u64),
+    pub(crate) taking: Taking,
+    pub(crate) took: Took,
+}
+
+/// The reason why nothing was handed over.
+enum Asked {
+    Refused(String),
+    Broken(io::Error),
+}
+
+impl From<io::Error> for Asked {
+    fn from(error: io::Error) -> Asked {
+        Asked::Broken(error)
+    }
+}
+
+fn ask(stream: &UnixStream) -> std::result::Result<(Given, Vec<OwnedFd>), Asked> {
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(ANSWER))?;
+    let hello = Hello {
+        version: VERSION,
+        pid: process::id(),
+    };
+    say(stream, &hello)?;
+    match hear(stream)? {
+        Answer::Refused(sentence) => Err(Asked::Refused(sentence)),
+        Answer::Given(given) => Ok((*given, files::receive(stream)?)),
+    }
+}
+
+/// Taking over, on the forwarding thread.
+pub(crate) struct Taking {
+    stream: UnixStream,
+    /// Time without forwarding, in nanoseconds.
+    stood: Arc<AtomicU64>,
+}
+
+/// The report of a completed hand-over.
+pub(crate) struct Took {
+    pub(crate) from: u32,
+    stood: Arc<AtomicU64>,
+}
+
+impl Took {
+    /// Returns the time from the other process's last round to the first of this one.
+    pub(crate) fn stood(&self) -> Duration {
+        Duration::from_nanos(self.stood.load(Ordering::Relaxed))
+    }
+}
+
+impl Taking {
+    /// Confirms that all is ready, queues the handed-over frames and sends the eligible ones, and then becomes the
+    /// receiver.
+    pub(crate) fn take(self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
+        self.take_all(bridge, clock).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!(
+                    "nothing was taken over, and the process that runs goes on unless it has ended: \
+                     {error}"
+                ),
+            )
+        })?;
+        for side in Side::BOTH {
+            bridge.device_mut(side).own(true);
+        }
+        Ok(())
+    }
+
+    fn take_all(&self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
+        let mut stream = &self.stream;
+        stream.write_all(&[READY])?;
+        let mut last_round = [0; 8];
+        stream.read_exact(&mut last_round)?;
+        let last_round = Nanos(u64::from_be_bytes(last_round));
+        let mut stands = [Stand::default(); 2];
+        for stand in &mut stands {
+            let mut bytes = [0; Stand::BYTES];
+            stream.read_exact(&mut bytes)?;
+            *stand = Stand::decode(&bytes);
+        }
+        for (side, stand) in Side::BOTH.into_iter().zip(stands) {
+            bridge.device_mut(side).go_on_from(stand.position);
+            if let Some(arbiter) = bridge.arbiter_mut(side) {
+                arbiter.set_busy_until(stand.busy_until);
+            }
+        }
+        let first_round = clock.now();
+        let stood = first_round.since(last_round).0;
+        self.stood.store(stood, Ordering::Relaxed);
+        self.take_frames(bridge, clock)?;
+        for (side, stand) in Side::BOTH.into_iter().zip(stands) {
+            if stand.is_open {
+                bridge.set_shaped(side, false);
+            }
+        }
+        stream.write_all(&[TAKEN])
+    }
+
+    /// Does not wait while frames are eligible.
+    fn take_frames(&self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
+        let mut stream = &self.stream;
+        stream.set_nonblocking(true)?;
+        // The remainder of earlier chunks is shorter than a frame.
+        let mut buffer = vec![0; Header::BYTES + LONGEST as usize + CHUNK];
+        let (mut begin, mut end, mut heard) = (0, 0, Instant::now());
+        loop {
+            let now = clock.now();
+            let (used, left) = admit(&buffer[begin..end], bridge, now)?;
+            begin += used;
+            bridge.send(now)?;
+            match left {
+                Left::Frames => continue,
+                Left::Part => {}
+                Left::Nothing => return stream.set_nonblocking(false),
+            }
+            buffer.copy_within(begin..end, 0);
+            (begin, end) = (0, end - begin);
+            match stream.read(&mut buffer[end..end + CHUNK]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(more) => {
+                    end += more;
+                    heard = Instant::now();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if heard.elapsed() >= SILENCE {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The rest of the input after some frames were queued.
+enum Left {
+    /// More frames, perhaps.
+    Frames,
+    /// A part of a frame, or nothing so far.
+    Part,
+    /// The end of the input.
+    Nothing,
+}
+
+/// Queues a few of the frames that are complete in `bytes`. Returns the number of bytes they took, and the kind of the
+/// rest.
+fn admit(bytes: &[u8], bridge: &mut SiteBridge, now: Nanos) -> io::Result<(usize, Left)> {
+    let mut rest = bytes;
+    for _ in 0..TURN {
+        let Some((header, behind)) = rest.split_first_chunk() else {
+            return Ok((bytes.len() - rest.len(), Left::Part));
+        };
+        let header = Header::decode(header);
+        if header == Header::END {
+            return Ok((bytes.len() - behind.len(), Left::Nothing));
+        }
+        if header.length > LONGEST {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let Some((frame, behind)) = behind.split_at_checked(header.length as usize) else {
+            return Ok((bytes.len() - rest.len(), Left::Part));
+        };
+        let frame = Frame::from(frame);
+        bridge.admit(frame, header.leaves_by, header.came, now);
+        rest = behind;
+    }
+    Ok((bytes.len() - rest.len(), Left::Frames))
+}

@@ -1,0 +1,151 @@
+//! Opens an interface: for the first time, again, or as one that another process hands over.
+
+use std::io;
+use std::sync::Arc;
+
+use fairlane_config as config;
+use fairlane_io::{Budget, Hold, PacketBackend, XdpMode, packet};
+
+use super::worked::Worked;
+use super::xdp::{self, Shared};
+use super::{AnyDevice, Opened, ToPass};
+use crate::early::Port;
+use crate::error::{Error, Result};
+use crate::event::{Event, Notify};
+use crate::frame::Frame;
+use crate::workers::WorkerOptions;
+
+/// Bytes of an interface's packet socket ring: some 10,000 frames with an MTU of 1,500, whatever their lengths.
+const PACKET_RING: usize = 16 << 20;
+
+/// The parameters for opening an interface, the first time or again.
+#[derive(Clone)]
+pub(super) struct Opener {
+    pub(super) name: String,
+    /// Where frames are shared with the kernel: AF_XDP instead of packet sockets.
+    pub(super) memory: Option<xdp::Memory>,
+    pub(super) notify: Notify,
+    pub(super) port: Option<Arc<Port>>,
+    /// Options of its receive workers, if any.
+    pub(super) workers: Option<WorkerOptions>,
+    /// The tap device that has its addresses while it is open, if any.
+    pub(super) moves_to: Option<String>,
+}
+
+impl Opener {
+    /// Opens an interface that no other program of this kind has, for frames as they were on the wire. A `deaf` device
+    /// receives nothing until [`Device::hear`].
+    pub(super) fn open(&self, deaf: bool) -> Result<Opened> {
+        let name = &self.name;
+        let mut hold = Hold::take(name)?;
+        if let Some(complaint) = hold.complaint() {
+            (self.notify)(Event::Warning(complaint.to_owned()));
+        }
+        let device: AnyDevice = match &self.memory {
+            None => {
+                let count = self.workers.as_ref().map_or(1, |workers| workers.count);
+                let backends = PacketBackend::open_group(name, &of_packets(deaf), count)?;
+                // GRO by the kernel would have to be undone by segmentation.
+                hold.single_frames_of_device(name)?;
+                self.received_by(backends)?
+            }
+            Some(memory) => {
+                let (device, mode) = self.shared(memory, deaf)?;
+                if mode == XdpMode::Generic {
+                    // In the other modes frames arrive before GRO.
+                    hold.single_frames(name)?;
+                }
+                device
+            }
+        };
+        if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
+            port.opened(name, gate);
+        }
+        if let Some(tap) = &self.moves_to {
+            hold.move_addresses(name, tap)?;
+        }
+        Ok(Opened::new(device, hold))
+    }
+
+    /// Returns a device that receives by these backends: one for each worker, or the only one.
+    fn received_by(&self, backends: Vec<PacketBackend<Frame>>) -> Result<AnyDevice> {
+        let Some(workers) = &self.workers else {
+            return Ok(Box::new(backends.into_iter().next().ok_or(Error::Ended)?));
+        };
+        let open = |_| PacketBackend::open(&self.name, &sending());
+        let senders: io::Result<Vec<_>> = (0..workers.senders()).map(open).collect();
+        let worked = Worked::new(&self.name, senders?, backends, workers);
+        Ok(Box::new(worked))
+    }
+
+    /// Opens a device with frames in this memory. Its queues are divided among the workers, if any: as many receive
+    /// workers, and transmit workers, as there are queues for. Also returns the mode that the interface offers.
+    fn shared(&self, memory: &xdp::Memory, deaf: bool) -> Result<(AnyDevice, XdpMode)> {
+        let Some(workers) = &self.workers else {
+            let whole = Shared::bind(memory, &self.name, deaf)?;
+            let mode = whole.mode();
+            return Ok((Box::new(whole), mode));
+        };
+        let transmit = workers.senders();
+        let (senders, receivers, mode) =
+            Shared::bind_parts(memory, &self.name, deaf, transmit, workers.count)?;
+        let worked = Worked::new(&self.name, senders, receivers, workers);
+        Ok((Box::new(worked), mode))
+    }
+
+    /// Reopens the interface while frames pass; its own threads start.
+    pub(super) fn open_again(&self) -> Result<Opened> {
+        let mut opened = self.open(false)?;
+        opened.device.start()?;
+        Ok(opened)
+    }
+
+    /// Continues with an interface that another process holds until this one owns it.
+    pub(super) fn go_on_with(&self, passed: ToPass) -> Result<Opened> {
+        let name = &self.name;
+        let hold = Hold::share(name, passed.note)?;
+        let backend = PacketBackend::from_sockets(name, of_packets(false).budget, passed.sockets)?;
+        let device = self.received_by(vec![backend])?;
+        if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
+            port.opened(name, gate);
+        }
+        Ok(Opened::new(device, hold))
+    }
+}
+
+/// Returns the in-flight budget of a site's interface.
+pub fn budget(backend: config::Backend) -> Budget {
+    match backend {
+        config::Backend::Packet => of_packets(false).budget,
+        config::Backend::Xdp => xdp::BUDGET,
+    }
+}
+
+/// Returns the function that gives the maximum cost of a frame, by its bytes, against that budget.
+pub fn cost(backend: config::Backend) -> fn(usize) -> u64 {
+    match backend {
+        config::Backend::Packet => packet::kernel_memory,
+        config::Backend::Xdp => |bytes| bytes as u64,
+    }
+}
+
+/// Returns the options of an interface's packet sockets.
+pub(super) fn of_packets(deaf: bool) -> packet::Options {
+    packet::Options {
+        deaf,
+        // Deliver a single frame at once: a block would delay it by up to a millisecond.
+        prompt: true,
+        promiscuous: true,
+        ring: PACKET_RING,
+        ..packet::Options::default()
+    }
+}
+
+/// The same where frames arrive elsewhere.
+fn sending() -> packet::Options {
+    packet::Options {
+        ring: 0,
+        promiscuous: false,
+        ..of_packets(true)
+    }
+}

@@ -1,0 +1,212 @@
+//! The delay that the path through the daemon adds to that of the algorithms, as far as it is known before the daemon
+//! runs: the terms of PSPAT's Eq. 1. `docs/internals/pipeline.md` derives them.
+
+use crate::counts::{arbiters, counts, transmit_counts};
+use crate::device::opener::budget;
+use crate::device::xdp::TX_RING;
+use crate::transmitting;
+use crate::workers::{HELD, WorkerOptions, arrival_rounds};
+use fairlane_config::link_report::PipelineTerms;
+use fairlane_config::{Backend, Interfaces, Link, Near, Role, Site};
+use fairlane_core::{Nanos, Rate};
+use fairlane_runtime::ArbiterConfig;
+use fairlane_runtime::bridge::Side;
+
+/// Within how many rounds an eligible packet is with the device, or with a transmit worker: the round in which it
+/// became eligible, and the one that releases and transmits it.
+const DEPARTURE_ROUNDS: usize = 2;
+
+/// A site's interfaces and workers, by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// Receive workers by side.
+    workers: [usize; 2],
+    /// Number of arbiter threads.
+    arbiters: usize,
+    /// Transmit workers by side.
+    transmitting: [usize; 2],
+    /// Bytes that a device may have in flight.
+    budgets: [u64; 2],
+    /// The largest number of frames whose overhead it does not count.
+    bare_frames: [u64; 2],
+    /// The interfaces' speed, if configured.
+    speed: Option<Rate>,
+    /// The longest permitted round.
+    longest_round: Nanos,
+}
+
+impl Pipeline {
+    /// Creates the pipeline of a site with these interfaces, and these workers at each.
+    pub fn new(
+        site: &Site,
+        interfaces: &Interfaces,
+        workers: &[Option<WorkerOptions>; 2],
+    ) -> Pipeline {
+        let workers = workers.each_ref().map(Option::as_ref);
+        let receiving = workers.map(|workers| Some(workers?.count));
+        let transmitting = workers.map(|workers| Some(workers?.transmit.as_ref()?.count));
+        let transmitting = transmitting.map(Option::unwrap_or_default);
+        Pipeline::of(site, interfaces, receiving, transmitting)
+    }
+
+    /// Returns the longest permitted round.
+    pub fn longest_round(&self) -> Nanos {
+        self.longest_round
+    }
+
+    /// Whether each link has its own arbiter thread.
+    pub fn has_arbiter_a_link(&self) -> bool {
+        self.arbiters > 1
+    }
+
+    fn of(
+        site: &Site,
+        interfaces: &Interfaces,
+        workers: [Option<usize>; 2],
+        transmitting: [usize; 2],
+    ) -> Pipeline {
+        let bytes = budget(interfaces.backend).as_bytes();
+        Pipeline {
+            workers: workers.map(Option::unwrap_or_default),
+            arbiters: arbiters(site, workers, transmitting),
+            transmitting,
+            bare_frames: transmitting.map(|workers| match interfaces.backend {
+                // The kernel's memory for a frame is more than the frame with its overhead.
+                Backend::Packet => 0,
+                // Each worker has its own ring.
+                Backend::Xdp => {
+                    let rings = workers.max(1) * TX_RING as usize;
+                    (rings + workers * transmitting::HELD) as u64
+                }
+            }),
+            speed: interfaces.speed,
+            longest_round: interfaces.longest_round,
+            budgets: match interfaces.near {
+                Near::Inside(_) => [bytes, bytes],
+                // A tap device sends at once, and without an interface nothing is sent.
+                Near::Tap(_) | Near::Nothing => [0, bytes],
+            },
+        }
+    }
+
+    /// Returns the terms that it adds to the delays of this link.
+    pub fn terms(&self, link: &Link) -> PipelineTerms {
+        let side = match link.to {
+            Role::Outside => Side::Right,
+            Role::Inside | Role::Tap | Role::Attached => Side::Left,
+        };
+        let workers = self.workers[side.other() as usize];
+        let transmitting = self.transmitting[side as usize];
+        let released = ArbiterConfig::new(fairlane_runtime::Link::new(link.rate)).release_limit;
+        let terms = PipelineTerms {
+            receive_workers: workers,
+            arbiters: self.arbiters,
+            held_frames: workers * HELD,
+            arrival_rounds: (workers > 0).then(|| arrival_rounds(workers)),
+            departure_rounds: DEPARTURE_ROUNDS,
+            transmit_workers: transmitting,
+            transmit_rounds: (transmitting > 0).then_some(transmitting::ROUNDS),
+            released_packets: released,
+            device_bytes: self.budgets[side as usize],
+            round_budget_ns: self.longest_round.0,
+            speed_bps: self.speed.map(Rate::bps),
+            ..PipelineTerms::default()
+        };
+        let beside = match terms.device_bytes {
+            0 => 0,
+            _ => self.bare_frames[side as usize] * u64::from(link.overhead),
+        };
+        let rate = self.speed.map_or(link.rate, |speed| speed.max(link.rate));
+        terms.over(rate, link.longest.get(), beside)
+    }
+}
+
+/// Returns the terms that a daemon on this machine adds to the delays of a link of a site, or `None` if the site has no
+/// interfaces. If the file leaves the number of workers to the machine, it is that of this machine; for an interface
+/// that does not exist here, as many as there are cores next to the forwarding thread, at most 16.
+///
+/// ```
+/// use fairlane_config::Site;
+///
+/// let text = r#"
+/// [interfaces]
+/// inside = "lan0"
+/// outside = "wan0"
+///
+/// [workers]
+/// receive = 2
+///
+/// [[link]]
+/// name = "up"
+/// to = "outside"
+/// rate = "100mbit"
+///
+/// [[link.class]]
+/// name = "all"
+/// default = true
+/// "#;
+/// let site = Site::parse(text, "site.toml")?;
+/// let terms = fairlane_dataplane::pipeline_terms(&site, &site.links[0]).ok_or("it has interfaces")?;
+/// assert_eq!((terms.receive_workers, terms.arrival_rounds), (2, Some(4)));
+/// assert_eq!(terms.device_bytes, 256 << 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn pipeline_terms(site: &Site, link: &Link) -> Option<PipelineTerms> {
+    let interfaces = site.interfaces.as_ref()?;
+    let receiving = counts(site, false);
+    let transmitting = transmit_counts(site, receiving);
+    Some(Pipeline::of(site, interfaces, receiving, transmitting).terms(link))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_transmit_workers_have_are_of_the_budget_and_so_is_their_overhead() {
+        let text = "[interfaces]\noutside = 'wan%d'\ninside = 'lan%d'\n[workers]\n[[link]]\nname = 'up'\n\
+                    to = 'outside'\nrate = '1gbit'\noverhead = 24\n";
+        let site = Site::parse(text, "site.toml").unwrap();
+        let (link, interfaces) = (&site.links[0], site.interfaces.as_ref().unwrap());
+        let terms = |interfaces: &Interfaces, workers| {
+            Pipeline::of(&site, interfaces, [Some(1); 2], [9, workers]).terms(link)
+        };
+        let [without, one, two] = [0, 1, 2].map(|workers| terms(interfaces, workers));
+        assert_eq!((one.transmit_workers, without.transmit_workers), (1, 0));
+        // A mailbox of 256 places, returned four at a time, in batches of 64, and the round in which a frame arrived.
+        let rounds = [&without, &one, &two].map(|terms| terms.transmit_rounds);
+        assert_eq!(rounds, [None, Some(6), Some(6)]);
+        assert_eq!(without.transmit_bytes, two.transmit_bytes);
+        let xdp = Interfaces {
+            backend: Backend::Xdp,
+            ..interfaces.clone()
+        };
+        let [without, one, three] = [0, 1, 3].map(|workers| terms(&xdp, workers).transmit_bytes);
+        assert_eq!(one - without, (64 + 260) * 24);
+        // Each worker has its own ring.
+        assert_eq!(three - one, 2 * (256 + 64 + 260) * 24);
+    }
+
+    #[test]
+    fn overhead_that_a_device_does_not_count_is_in_the_transmit_queue() {
+        for (backend, bare) in [("packet", 0), ("xdp", u64::from(TX_RING))] {
+            for (overhead, near) in [
+                (0, "inside = 'lan%d'"),
+                (24, "inside = 'lan%d'"),
+                (24, "tap = 'fair0'"),
+            ] {
+                let text = format!(
+                    "[interfaces]\noutside = 'wan%d'\n{near}\nbackend = '{backend}'\n[[link]]\nname = 'up'\n\
+                     to = 'outside'\nrate = '1gbit'\noverhead = {overhead}\n\
+                     class = [{{ name = 'all', default = true }}]\n"
+                );
+                let site = Site::parse(&text, "site.toml").unwrap();
+                let link = &site.links[0];
+                let terms = pipeline_terms(&site, link).unwrap();
+                let released = terms.released_packets as u64 * u64::from(link.longest.get());
+                let counted = terms.device_bytes + released;
+                assert_eq!(terms.transmit_bytes, counted + bare * overhead, "{text}");
+            }
+        }
+    }
+}
