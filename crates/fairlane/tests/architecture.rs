@@ -1,7 +1,7 @@
 //! Checks that ARCHITECTURE.md's statements about the crates hold for their files, and that the names on it and on
 //! other pages exist.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -185,6 +185,137 @@ fn commands_import_nothing_of_one_another() {
             }
         }
     }
+}
+
+/// The modules of a crate and the modules that each of them imports.
+struct Imports(BTreeMap<String, BTreeSet<String>>);
+
+impl Imports {
+    /// Reads the files below `source`, except tests. Modules have their paths, as `device::xdp`, and the root has none.
+    fn of(source: &Path) -> Imports {
+        let mut texts = BTreeMap::new();
+        for path in sources(source) {
+            let inside = path.strip_prefix(source).unwrap().with_extension("");
+            let names = inside.iter().map(|part| part.to_str().unwrap());
+            let names: Vec<_> = names.filter(|name| *name != "mod").collect();
+            if names.contains(&"tests") || names == ["lib"] {
+                continue;
+            }
+            let text = read(&path);
+            let (text, _) = text
+                .split_once("\n#[cfg(test)]\nmod ")
+                .unwrap_or((&text, ""));
+            texts.insert(names.join("::"), text.to_owned());
+        }
+        let modules: BTreeSet<&String> = texts.keys().collect();
+        let imports = texts.iter().map(|(module, text)| {
+            let code: String = text
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"))
+                .collect();
+            let children = code
+                .split("mod ")
+                .skip(1)
+                .filter_map(|rest| rest.split_once(';'));
+            let children = children.map(|(child, _)| (child, format!("{module}::{child}")));
+            let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
+            let mut starts = vec![("crate", String::new()), ("super", parent.to_owned())];
+            starts.extend(children);
+            let found = starts.iter().flat_map(|(start, named)| {
+                let start = format!("{start}::");
+                let rests = code.match_indices(&start).filter(|(at, _)| {
+                    let before = code[..*at].chars().next_back();
+                    before.is_none_or(|c| !c.is_alphanumeric() && !"_:".contains(c))
+                });
+                let paths = rests.flat_map(|(at, _)| paths(named, &code[at + start.len()..]));
+                paths.collect::<Vec<_>>()
+            });
+            let found = found.filter_map(|path| {
+                let ends = path.match_indices("::").map(|(at, _)| at);
+                let mut prefixes: Vec<_> = ends.map(|at| &path[..at]).chain([&*path]).collect();
+                prefixes.reverse();
+                let known = prefixes
+                    .into_iter()
+                    .find(|it| modules.contains(&(*it).to_owned()))?;
+                (known != module).then(|| known.to_owned())
+            });
+            (module.clone(), found.collect())
+        });
+        Imports(imports.collect())
+    }
+
+    /// Removes the modules that import no other that is left, as often as there are any. What is left is in circles, or
+    /// above one.
+    fn circles(mut self) -> Vec<String> {
+        loop {
+            let left: BTreeSet<String> = self.0.keys().cloned().collect();
+            let is_in = |uses: &BTreeSet<String>| uses.iter().any(|used| left.contains(used));
+            self.0.retain(|_, uses| is_in(uses));
+            if self.0.len() == left.len() {
+                return left.into_iter().collect();
+            }
+        }
+    }
+}
+
+/// Returns the paths that `rest` names below the module `start`: one, or those in braces.
+fn paths(start: &str, rest: &str) -> Vec<String> {
+    let join = |name: &str| match start {
+        "" => name.to_owned(),
+        _ => format!("{start}::{name}"),
+    };
+    if let Some(list) = rest.strip_prefix('{') {
+        let depth = |at: usize| {
+            let before = &list[..at];
+            before.matches('{').count() as i32 - before.matches('}').count() as i32
+        };
+        let end = list.match_indices('}').find(|(at, _)| depth(*at) == 0);
+        let end = end.map_or(list.len(), |(at, _)| at);
+        let commas = list[..end].match_indices(',').map(|(at, _)| at);
+        let commas: Vec<_> = commas.filter(|&at| depth(at) == 0).chain([end]).collect();
+        let begins = std::iter::once(0).chain(commas.iter().map(|at| at + 1));
+        let parts = begins
+            .zip(&commas)
+            .map(|(begin, &end)| &list[begin..end.max(begin)]);
+        return parts.flat_map(|part| paths(start, part.trim())).collect();
+    }
+    let end = |c: char| !c.is_alphanumeric() && c != '_';
+    let name = rest.split(end).next().unwrap_or_default();
+    match rest[name.len()..].strip_prefix("::") {
+        Some(behind) => paths(&join(name), behind),
+        None => vec![join(name)],
+    }
+}
+
+#[test]
+fn modules_of_the_daemon_import_one_another_in_no_circle() {
+    for name in ["dataplane", "daemon"] {
+        let imports = Imports::of(&crates().join(name).join("src"));
+        let all: usize = imports.0.values().map(BTreeSet::len).sum();
+        assert!(all > 20, "{name}: the imports are read");
+        assert_eq!(
+            imports.circles(),
+            [""; 0],
+            "{name}: import circles, and modules above them"
+        );
+    }
+}
+
+#[test]
+fn a_circle_of_imports_is_found() {
+    let imports = |all: [(&str, &[&str]); 4]| {
+        let all = all.map(|(module, uses)| {
+            let uses = uses.iter().map(|used| (*used).to_owned());
+            (module.to_owned(), uses.collect())
+        });
+        Imports(all.into())
+    };
+    let open: [(&str, &[&str]); 4] = [("a", &["b", "c"]), ("b", &["c"]), ("c", &[]), ("d", &["a"])];
+    assert!(imports(open).circles().is_empty());
+    let closed: [(&str, &[&str]); 4] = [("a", &["b"]), ("b", &["a"]), ("c", &[]), ("d", &["c"])];
+    assert_eq!(imports(closed).circles(), ["a", "b"]);
+    let braces = paths("", "a::{self, b::{C, d}, E}; use crate::f;");
+    assert_eq!(braces, ["a::self", "a::b::C", "a::b::d", "a::E"]);
 }
 
 #[test]
