@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Those below `crates`, sorted.
-const CRATES: [&str; 23] = [
+const CRATES: [&str; 20] = [
     "bench",
     "classify",
     "cli",
@@ -17,20 +17,43 @@ const CRATES: [&str; 23] = [
     "dataplane",
     "demo",
     "fairlane",
-    "instruments",
     "io",
     "mailbox",
-    "netlab",
     "netlink",
     "runtime",
     "service",
-    "shards",
     "sim",
     "terminal",
     "testkit",
     "tower",
     "traffic",
 ];
+
+/// The others, by the way to them from `crates`, sorted.
+const ELSEWHERE: [&str; 5] = [
+    "../capi",
+    "../lab/instruments",
+    "../lab/netlab",
+    "../lab/shards",
+    "../python",
+];
+
+/// Returns the folders of all crates, from `crates`.
+fn folders() -> impl Iterator<Item = &'static str> {
+    CRATES.into_iter().chain(ELSEWHERE)
+}
+
+fn is_of_laboratory(folder: &str) -> bool {
+    folder.starts_with("../lab/")
+}
+
+/// Returns the name of a folder's package without the prefix `fairlane-`.
+fn package(folder: &str) -> String {
+    let manifest = read(&crates().join(folder).join("Cargo.toml"));
+    let name = manifest.split("name = \"").nth(1).unwrap();
+    let name = name.split('"').next().unwrap();
+    name.strip_prefix("fairlane-").unwrap_or(name).to_owned()
+}
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -71,19 +94,20 @@ struct Known {
 
 impl Known {
     /// Returns the dependencies in a manifest.
-    fn by_manifest(name: &str) -> Known {
-        let manifest = read(&crates().join(name).join("Cargo.toml"));
+    fn by_manifest(folder: &str) -> Known {
+        let manifest = read(&crates().join(folder).join("Cargo.toml"));
         let (mut built, mut tests) = (BTreeSet::new(), BTreeSet::new());
         let mut section = "";
         for line in manifest.lines() {
             if line.starts_with('[') {
                 section = line;
             }
-            if !section.ends_with("dependencies]") {
+            if !section.contains("dependencies") || line.starts_with('#') {
                 continue;
             }
-            let ours = line.strip_prefix("fairlane-");
-            if let Some(other) = ours.and_then(|rest| rest.split(['.', ' ', '=']).next()) {
+            // Also in `[dependencies.fairlane-x]` and `x = { package = "fairlane-x" }`.
+            let ours = line.split_once("fairlane-");
+            if let Some(other) = ours.and_then(|(_, rest)| rest.split(is_no_name).next()) {
                 let of_tests = section.contains("dev-dependencies");
                 let set = if of_tests { &mut tests } else { &mut built };
                 set.insert(other.to_owned());
@@ -111,6 +135,10 @@ impl Known {
     }
 }
 
+fn is_no_name(c: char) -> bool {
+    !c.is_ascii_alphanumeric() && c != '-'
+}
+
 #[test]
 fn a_crate_knows_those_that_the_page_says_and_no_other() {
     let page = read(&crates().join("../ARCHITECTURE.md"));
@@ -126,15 +154,13 @@ fn a_crate_knows_those_that_the_page_says_and_no_other() {
             panic!("{row}: too few columns");
         };
         let name = name.split('`').nth(1).unwrap();
-        let folder = match name {
-            "capi" | "python" => format!("../{name}"),
-            _ => name.to_owned(),
-        };
-        assert_eq!(Known::by_page(knows), Known::by_manifest(&folder), "{name}");
-        listed.push(name);
+        let folder = folders().find(|folder| package(folder) == name);
+        let folder = folder.unwrap_or_else(|| panic!("{name}: no such crate"));
+        assert_eq!(Known::by_page(knows), Known::by_manifest(folder), "{name}");
+        listed.push(name.to_owned());
     }
     listed.sort();
-    let mut all = [&CRATES[..], &["capi", "python"]].concat();
+    let mut all: Vec<String> = folders().map(package).collect();
     all.sort();
     assert_eq!(listed, all);
 }
@@ -320,31 +346,37 @@ fn a_circle_of_imports_is_found() {
 
 #[test]
 fn every_crate_is_listed_here() {
-    let mut names: Vec<_> = fs::read_dir(crates())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+    let mut found: Vec<String> = Vec::new();
+    for prefix in ["", "../lab/"] {
+        let entries = fs::read_dir(crates().join(prefix)).unwrap();
+        let crates = entries.filter(|entry| entry.as_ref().unwrap().path().join("Cargo.toml").is_file());
+        found.extend(crates.map(|entry| format!("{prefix}{}", entry.unwrap().file_name().display())));
+    }
+    found.sort();
+    let mut listed: Vec<_> = folders()
+        .filter(|folder| !["../capi", "../python"].contains(folder))
         .collect();
-    names.sort();
-    assert_eq!(names, CRATES);
+    listed.sort();
+    assert_eq!(found, listed);
 }
 
+/// A product crate may use the testkit and the laboratory in tests, and no other crate links them.
 #[test]
-fn the_testkit_is_for_tests() {
-    for entry in fs::read_dir(crates()).unwrap() {
-        let path = entry.unwrap().path().join("Cargo.toml");
-        let manifest = read(&path);
-        let mut section = "";
-        let to_build = manifest.lines().any(|line| {
-            if line.starts_with('[') {
-                section = line;
-            }
-            let names =
-                line.starts_with("fairlane-testkit") || section.contains(".fairlane-testkit");
-            names && !section.contains("dev-dependencies")
-        });
-        // The crate's own name is in quotation marks there.
-        assert!(!to_build, "{}: it is no dev-dependency", path.display());
+fn no_product_crate_links_the_testkit_or_the_laboratory() {
+    let mut kept_out: Vec<String> = folders()
+        .filter(|folder| is_of_laboratory(folder))
+        .map(package)
+        .collect();
+    kept_out.push("testkit".to_owned());
+    let mut for_tests = 0;
+    for folder in folders().filter(|folder| !is_of_laboratory(folder)) {
+        let known = Known::by_manifest(folder);
+        for name in &kept_out {
+            assert!(!known.built.contains(name), "{folder}: links {name}");
+            for_tests += usize::from(known.tests.contains(name));
+        }
     }
+    assert!(for_tests > 5, "the manifests are read");
 }
 
 #[test]
@@ -376,7 +408,7 @@ fn unsafe_code_stays_in_its_named_homes() {
         "io/src/sys/xdp/sending.rs",
     ];
     let mut found = Vec::new();
-    for name in ["../capi", "../python"].into_iter().chain(CRATES) {
+    for name in folders() {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
             let uses = code.lines().any(|line| {
@@ -405,11 +437,11 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("classify/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("config/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("core/src/lib.rs", "#![forbid(unsafe_code)]"),
-        ("netlab/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("../lab/netlab/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("runtime/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("fairlane/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("service/src/lib.rs", "#![forbid(unsafe_code)]"),
-        ("shards/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("../lab/shards/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("sim/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("daemon/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("dataplane/src/lib.rs", "#![forbid(unsafe_code)]"),
@@ -417,7 +449,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("traffic/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/main.rs", "#![forbid(unsafe_code)]"),
-        ("instruments/src/main.rs", "#![forbid(unsafe_code)]"),
+        ("../lab/instruments/src/main.rs", "#![forbid(unsafe_code)]"),
         ("testkit/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("tower/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
@@ -432,7 +464,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
 #[test]
 fn what_is_published_is_whole() {
     let mut kept_back = Vec::new();
-    for name in ["../capi"].into_iter().chain(CRATES) {
+    for name in folders() {
         let folder = crates().join(name);
         let manifest = read(&folder.join("Cargo.toml"));
         if manifest.contains("\npublish = false\n") {
@@ -453,15 +485,7 @@ fn what_is_published_is_whole() {
             assert!(read(&folder.join(licence)).contains("icense"));
         }
     }
-    let unpublished = [
-        "cli",
-        "control",
-        "daemon",
-        "dataplane",
-        "instruments",
-        "terminal",
-    ];
-    assert_eq!(kept_back, unpublished);
+const CRATES: [&str; 20] = [
 
     let workspace = read(&crates().join("../Cargo.toml"));
     let version = workspace.split("version = ").nth(1).unwrap();

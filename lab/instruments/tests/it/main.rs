@@ -4,5 +4,5 @@ mod altq;
 mod cores;
 mod io;
 mod pairs;
-#[path = "../../../cli/tests/it/program/mod.rs"]
+#[path = "../../../../crates/cli/tests/it/program/mod.rs"]
 mod program;
