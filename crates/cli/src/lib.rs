@@ -10,7 +10,7 @@ mod check;
 pub mod cli;
 mod compare;
 mod cost;
-pub mod machine;
+mod machine;
 mod replay;
 pub mod run;
 mod sim;

@@ -4,6 +4,7 @@
 
 mod altq;
 mod bed;
+mod bench;
 mod busy;
 mod io;
 mod line;
@@ -39,6 +40,9 @@ enum Command {
     Spinlock(spinlock::Options),
     /// Measure reads of memory that another core writes, and writes of memory that it reads
     Stalls(stalls::Options),
+    /// Measure the arbiter, or each stage of the data path, as the papers' tables and figures need them
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Measure an enqueue/dequeue pair with packets in memory
     Pairs(pairs::Options),
     /// Measure the throughput of a core by each backend, and the cost of scheduling
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Spinlock(options) => spinlock::run(&options),
         Command::Stalls(options) => stalls::run(&options),
+        Command::Bench(command) => bench::run(&command),
         Command::Pairs(options) => pairs::run(&options),
         Command::Io(options) => io::run(&options),
         Command::Path(options) => path::run(&options),

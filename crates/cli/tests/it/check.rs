@@ -1,22 +1,6 @@
 //! `fairlane check`: a table of guarantees, or errors with their places.
 
-use std::path::Path;
-
-use crate::program::fairlane;
-
-pub(crate) fn example(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    folder.join(name).display().to_string()
-}
-
-/// Writes this text to a file, and returns its path.
-pub(crate) fn file(text: &str) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("site.toml");
-    std::fs::write(&path, text).unwrap();
-    let path = path.display().to_string();
-    (folder, path)
-}
+use crate::program::{example, fairlane, file};
 
 #[test]
 fn the_table_has_every_class_with_its_rate_and_delay() {

@@ -72,7 +72,7 @@ fn refused(finished: &Finished, words: &str) {
 #[track_caller]
 fn is_refused(wire: &Wire, words: &str) {
     for backend in ["packet", "xdp"] {
-        let (_folder, file) = crate::check::file(&up(backend, "10mbit"));
+        let (_folder, file) = crate::program::file(&up(backend, "10mbit"));
         let run = in_middle(wire, &["run", &file, "--seconds", "1"]);
         refused(&run, words);
         refused(&run, "or write allow-bypass = true in [interfaces]");
@@ -93,7 +93,7 @@ fn run_refuses_a_router_and_check_and_init_warn() {
             return;
         };
         routing.prepare(&wire);
-        let (_folder, file) = crate::check::file(&up("packet", "10mbit"));
+        let (_folder, file) = crate::program::file(&up("packet", "10mbit"));
         let checked = in_middle(&wire, &["check", &file]);
         assert_eq!(
             checked.stderr.matches(&routing.sentence()).count(),
@@ -130,14 +130,14 @@ fn run_refuses_ports_of_one_bridge_and_init_warns() {
     assert!(named.stderr.contains(words), "{named:?}");
     let allowed = "[interfaces]\nallow-bypass = true\n";
     let allowed = up("packet", "10mbit").replacen("[interfaces]\n", allowed, 1);
-    let (_folder, file) = crate::check::file(&allowed);
+    let (_folder, file) = crate::program::file(&allowed);
     let run = in_middle(&wire, &["run", &file, "--seconds", "0.1"]);
     assert!(run.status.success(), "{run:?}");
     let warning = format!("warning: {words}");
     assert_eq!(run.stderr.matches(&warning).count(), 1, "{run:?}");
     // A bridge that is down forwards nothing.
     bridge.down().unwrap();
-    let (_folder, file) = crate::check::file(&up("packet", "10mbit"));
+    let (_folder, file) = crate::program::file(&up("packet", "10mbit"));
     let run = in_middle(&wire, &["run", &file, "--seconds", "0.1"]);
     assert!(run.status.success(), "{run:?}");
     let words = "warning: \"inside\" is a port of the bridge \"bridge\"";

@@ -35,6 +35,18 @@ fn an_unknown_command_or_option_is_named() {
     refuses(&["run", "--rate"], &["--rate"]);
     refuses(&["bench", "--rate", "1mbit"], &["'--rate'"]);
     refuses(&["bench", "-x"], &["'-x'"]);
+    refuses(&["bench", "prune"], &["bench", "'prune'"]);
+}
+
+#[test]
+fn a_benchmark_of_the_laboratory_names_its_command() {
+    for name in ["pspat", "path"] {
+        let command = format!("cargo run --release -p fairlane-instruments -- bench {name}");
+        refuses(&["bench", name], &[&command]);
+        refuses(&["bench", name, "--json", "--seconds", "1"], &[&command]);
+        let help = fairlane(&["bench", "--help"]).success();
+        assert!(!help.contains(name), "{help}");
+    }
 }
 
 #[test]

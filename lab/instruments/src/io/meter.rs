@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_bench::instructions::{Counter, Of};
+use fairlane_lab_bench::instructions::{Counter, Of};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::wire::BATCH;

@@ -1,4 +1,4 @@
-"""Shared parts of the PSPAT paper's measurements: rounds, and `fairlane bench pspat`."""
+"""Shared parts of the PSPAT paper's measurements: rounds, and `fairlane-instruments bench pspat`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 DECIDERS = {"none": "no scheduler", "lock": "lock", "pspat": "PSPAT"}
 
 
-#: An experiment of the program: the clients need a core in addition to the arbiter's, or to another client's.
-experiment = functools.partial(Experiment, needs_program=True, cores=2)
+#: An experiment of the instruments: the clients need a core in addition to the arbiter's, or to another client's.
+experiment = functools.partial(Experiment, needs_instruments=True, cores=2)
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Case:
-    """A measurement of ``fairlane bench pspat``: a number of clients, a thread each, that send as fast as they
-    can. Its ``--help`` explains the rest."""
+    """A measurement of ``fairlane-instruments bench pspat``: a number of clients, a thread each, that send as
+    fast as they can. Its ``--help`` explains the rest."""
 
     mode: str
     clients: int
@@ -58,7 +58,7 @@ class Case:
 
 
 def measured(run: Run, case: Case, seconds: float) -> dict[str, Any]:
-    """Its figures, by the program."""
+    """Its figures, by the instruments."""
     registered = max(case.clients, 1)
     arguments = ["--mode", case.mode, "--alg", case.algorithm, "--transmit", case.transmit]
     arguments += ["--clients", registered, "--active", case.clients, "--max-clients", registered + 1]
@@ -72,7 +72,7 @@ def measured(run: Run, case: Case, seconds: float) -> dict[str, Any]:
         arguments += ["--victim", pps, "--victim-weight", weight]
     for option, value in (("--scan-limit", case.scan_limit), ("--threads", case.threads)):
         arguments += [] if value is None else [option, value]
-    return run.program.figures("bench", "pspat", "--json", "--seconds", seconds, *arguments)
+    return run.instruments.figures("bench", "pspat", "--json", "--seconds", seconds, *arguments)
 
 
 def rounds(run: Run, cases: Sequence[Case]) -> list[list[dict[str, Any]]]:

@@ -127,8 +127,8 @@ EXPERIMENT = _pspat.experiment(
     source="PSPAT (Rizzo, Valente, Lettieri, Maffione, 2018), Section 3.4, Fig. 5",
     claim="do_scan empties the mailboxes of all active clients before it releases a packet, so that all packets that "
     "arrived before are in the scheduler",
-    method="`fairlane bench pspat` with QFQ+, packets of 60 bytes and a no-op in place of sending: clients on eight "
-    "threads that send as fast as they can, and a step of the arbiter that looks at 6 mailboxes at most (as by "
+    method="`fairlane-instruments bench pspat` with QFQ+, packets of 60 bytes and a no-op instead of sending: clients on "
+    "eight threads that send as fast as they can, and a step of the arbiter that looks at 6 mailboxes at most (as by "
     "default), at 32, or at all. With a limit the paper's sentence does not hold where more clients send, and Eq. 1 holds "
     "with Delta_A for a round of all of them, which is measured (docs/internals/arbiter.md has the proof). The paper has "
     "no figures of this.",

@@ -242,8 +242,8 @@ EXPERIMENT = _pspat.experiment(
     title="packets and decisions a second against the number of clients",
     source="PSPAT (Rizzo, Valente, Lettieri, Maffione, 2018), Section 6.4, Figs. 7 and 9",
     claim="with more clients, a scheduler behind a lock loses throughput and PSPAT keeps it",
-    method="`fairlane bench pspat` with 1 to 100 clients, a thread each, which send packets of 60 bytes as fast as "
-    "they can on a link that is never the bottleneck: with UDP to ports of loopback that nobody reads, and with a "
+    method="`fairlane-instruments bench pspat` with 1 to 100 clients, a thread each, which send packets of 60 bytes as "
+    "fast as they can on a link that is never the bottleneck: with UDP to ports of loopback that nobody reads, and with a "
     "no-op in its place. Fig. 7's curves are with QFQ, Fig. 9's with DRR. With PSPAT one core is the arbiter's, and "
     "clients (and the dispatcher) have the others; without it they have all. The lock is ours around the same "
     "algorithms, not Linux' TC: it is fair, as those of kernels are, and of the clients of one core one contends at "

@@ -329,6 +329,21 @@ fn start_with(
         stdout: String::new(),
     }
 }
+/// Returns the path of an example.
+pub(crate) fn example(name: &str) -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    folder.join(name).display().to_string()
+}
+
+/// Writes this text to a file, and returns its path.
+pub(crate) fn file(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site.toml");
+    std::fs::write(&path, text).unwrap();
+    let path = path.display().to_string();
+    (folder, path)
+}
+
 /// Runs the program to its end.
 pub(crate) fn fairlane(arguments: &[&str]) -> Finished {
     start(arguments).finish()

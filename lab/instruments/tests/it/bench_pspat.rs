@@ -1,5 +1,5 @@
-//! `fairlane bench pspat`: its output, and the relations between its figures. Times are short, and other tests take the
-//! cores: no figure here is a measurement.
+//! `fairlane-instruments bench pspat`: its output, and the relations between its figures. Times are short, and other
+//! tests take the cores: no figure here is a measurement.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,20 +1,21 @@
-//! `fairlane bench path`: options in, figures and predictions out.
+//! `fairlane-instruments bench path`: options in, figures and predictions out.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use fairlane_bench::path::{
+use fairlane_cli::arguments::seconds;
+use fairlane_cli::plain::plain;
+use fairlane_cli::{output, table};
+use fairlane_config::{Link, Site};
+use fairlane_lab_bench::path::{
     Amount, ByLength, CORES, Case, Figure, Frame, KEY, Limit, Outcome, Prediction, Stage, Stages,
     measure,
 };
-use fairlane_config::{Link, Site};
 use fairlane_traffic::{choose_link, other_side};
 use serde::Serialize;
 
-use crate::arguments::seconds;
-use crate::plain::plain;
-use crate::{machine, output, table};
+use crate::machine;
 
 const HELP: &str = "\
 Each stage of the data path is measured by itself, in memory: receiving (RX), parsing
@@ -33,14 +34,14 @@ transmits. The slowest of the three limits. What 1 and 2 cores really do is meas
 docs/internals/path.md has the assumptions.
 
 Examples:
-  fairlane bench path                              10,000 classes in three levels
-  fairlane bench path --config site.toml --link up
-  fairlane bench path --seconds 60 --json";
+  fairlane-instruments bench path                              10,000 classes in three levels
+  fairlane-instruments bench path --config site.toml --link up
+  fairlane-instruments bench path --seconds 60 --json";
 
-/// Options of `fairlane bench path`.
+/// Options of `fairlane-instruments bench path`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// A site file, whose classes and filters the packets meet [default: 10,000 classes in three
     /// levels, with a filter each]
     #[arg(long, value_name = "SITE.toml")]
@@ -48,7 +49,7 @@ pub(super) struct Options {
     /// The site's link; its only one if there is one
     #[arg(long, value_name = "NAME", requires = "config")]
     link: Option<String>,
-    /// Packets to measure each figure with, in place of --seconds
+    /// Packets to measure each figure with, instead of --seconds
     #[arg(short = 'n', value_name = "PACKETS", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..))]
     packets: Option<u64>,
     /// Seconds to measure, all figures together

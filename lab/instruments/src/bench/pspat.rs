@@ -1,15 +1,16 @@
-//! `fairlane bench pspat`: options in, figures out.
+//! `fairlane-instruments bench pspat`: options in, figures out.
 
 use std::num::NonZeroU32;
 
 use anyhow::{Context, Result, ensure};
-use fairlane_bench::pspat::{Case, Mode, SCAN_LIMIT, Transmit, Victim, Way, measure, queue_for};
+use fairlane_cli::algorithm::{self, Algorithm, members};
+use fairlane_cli::arguments::{Weights, seconds, weight};
+use fairlane_cli::{interrupt, output as print};
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::{Length, Nanos, Rate, Weight};
-
-use crate::algorithm::{self, Algorithm, members};
-use crate::arguments::{Weights, seconds, weight};
-use crate::{interrupt, output as print};
+use fairlane_lab_bench::pspat::{
+    Case, Mode, SCAN_LIMIT, Transmit, Victim, Way, measure, queue_for,
+};
 
 const HELP: &str = "\
 Clients push packets as fast as they can. With --mode pspat each has a mailbox and
@@ -23,17 +24,17 @@ Ways out in mode pspat:
   dispatchers  threads between arbiter and device transmit (--dispatchers T)
 
 Examples:
-  fairlane bench pspat                                  5 clients, QFQ+, no-op transmit
-  fairlane bench pspat --clients 1000 --active 5        most of them silent
-  fairlane bench pspat --mode lock --clients 2          what it replaces
-  fairlane bench pspat --active 0 --victim 100 --sleep  how long a wake-up takes
-  fairlane bench pspat --transmit udp --way dispatchers --dispatchers 1
-  fairlane bench pspat --clients 2 --weights 10,1 --rate 5gbit --mode lock";
+  fairlane-instruments bench pspat                                  5 clients, QFQ+, no-op transmit
+  fairlane-instruments bench pspat --clients 1000 --active 5        most of them silent
+  fairlane-instruments bench pspat --mode lock --clients 2          what it replaces
+  fairlane-instruments bench pspat --active 0 --victim 100 --sleep  how long a wake-up takes
+  fairlane-instruments bench pspat --transmit udp --way dispatchers --dispatchers 1
+  fairlane-instruments bench pspat --clients 2 --weights 10,1 --rate 5gbit --mode lock";
 
-/// Options of `fairlane bench pspat`.
+/// Options of `fairlane-instruments bench pspat`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Registered clients
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=65536))]
     clients: u32,

@@ -1,8 +1,7 @@
-//! `fairlane bench path`: its output, and the relations between its figures. It measures few packets, and other tests
-//! take the cores: no figure here is a measurement.
+//! `fairlane-instruments bench path`: its output, and the relations between its figures. It measures few packets, and
+//! other tests take the cores: no figure here is a measurement.
 
-use crate::check::{example, file};
-use crate::program::fairlane;
+use crate::program::{example, fairlane, file};
 use serde_json::Value;
 
 #[track_caller]

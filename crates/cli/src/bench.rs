@@ -1,12 +1,9 @@
 //! `fairlane bench`: the papers' test environment.
 
-mod path;
-mod pspat;
-
 use std::iter;
 use std::num::NonZeroU32;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fairlane_bench::controller::Arrivals;
 use fairlane_bench::flowsets::{Backlog, FlowSets};
@@ -18,6 +15,7 @@ use serde::Serialize;
 
 use crate::algorithm::members;
 use crate::cost::{Custom, measured};
+use crate::plain::plain;
 use crate::{output, table};
 
 const HELP: &str = "\
@@ -38,10 +36,8 @@ Examples:
 
 /// Options of `fairlane bench`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = HELP, args_conflicts_with_subcommands = true)]
+#[command(after_help = HELP)]
 pub(crate) struct Options {
-    #[command(subcommand)]
-    other: Option<Other>,
     /// Algorithm to measure, or none for the environment alone [default: all]
     #[arg(long, value_name = "A", value_parser = contenders())]
     alg: Option<Contender>,
@@ -71,15 +67,9 @@ pub(crate) struct Options {
     /// Print one JSON object a run
     #[arg(long)]
     json: bool,
-}
-
-/// What else can be measured.
-#[derive(Clone, Debug, clap::Subcommand)]
-enum Other {
-    /// Measure the arbiter's throughput and fairness, and the lock that it replaces
-    Pspat(pspat::Options),
-    /// Measure each stage of the data path, and predict what so many cores carry
-    Path(path::Options),
+    /// A benchmark of the laboratory: the error names its program
+    #[arg(hide = true, trailing_var_arg = true)]
+    laboratory: Vec<String>,
 }
 
 /// Reads flow sets; an error is one sentence with the place and the problem.
@@ -119,9 +109,12 @@ struct Report<'a> {
 
 /// Runs the benchmark and prints the outcome.
 pub(crate) fn run(options: &Options, custom: &[Custom]) -> Result<()> {
-    match (&options.other, options.alg) {
-        (Some(Other::Pspat(options)), _) => pspat::run(options),
-        (Some(Other::Path(options)), _) => path::run(options),
+    match (options.laboratory.first().map(String::as_str), options.alg) {
+        (Some(name @ ("pspat" | "path")), _) => bail!(
+            "bench {name}: the program fairlane does not have this benchmark (in the source tree, run \
+             cargo run --release -p fairlane-instruments -- bench {name})"
+        ),
+        (Some(other), _) => bail!("bench: unexpected argument '{}'", plain(other)),
         (None, Some(contender)) => single(options, contender, custom),
         (None, None) => table(options, custom),
     }
