@@ -181,7 +181,7 @@ def test_all_skips_what_it_cannot_do_and_says_why(capsys, monkeypatch, tmp_path)
     links = re.findall(r"""(?:src|href)=["']?([^"' >]+)""", page)
     assert all(link.startswith(("data:", "#")) for link in links) and links[-1].startswith("data:image/svg")
     names = {path.name for path in (out / "qfqplus-table2").iterdir()}
-    assert names == {"beside.csv", "bounds.csv", "paper.csv", "plot.png", "plot.svg", "result.json", "result.md"}
+    assert names == {"beside.csv", "bounds.csv", "paper.csv", "plot.svg", "result.json", "result.md"}
     assert (out / "qfqplus-table2/bounds.csv").read_text().count("\n") == 19
     # An earlier report is replaced.
     again = out / "qfqplus-table2/earlier"
@@ -270,6 +270,10 @@ def test_what_this_build_measured_is_not_measured_again(capsys, monkeypatch, tmp
     assert all(f'id="{name}"' in page for name in TWO)
     assert reproduce("all", "--quick") == []
     assert reproduce("all", "--quick", "--again") == list(TWO)
+    # A clone of the repository has no record.
+    for name in ("result.json", "paper.csv"):
+        (tmp_path / TWO[1] / name).unlink()
+    assert reproduce("all", "--quick") == [TWO[1]]
     # Results that were not requested, are incomplete, or are of another build.
     (tmp_path / TWO[1] / "t_wfi.csv").unlink()
     assert reproduce("all", "--quick") == [TWO[1]]

@@ -1,6 +1,9 @@
 """Each experiment in a form of a second: its figures are parsed, its verdicts computed, its plot drawn."""
 
 import math
+import pathlib
+import re
+import subprocess
 
 import fairlane_lab as lab
 import pandas as pd
@@ -53,6 +56,25 @@ def judged(result):
 
 def test_there_is_a_test_of_each():
     assert sorted(lab.names()) == sorted([*BY_ITSELF, *BY_THE_PROGRAM, *BY_THE_INSTRUMENTS, *ELSEWHERE])
+
+
+def test_the_repository_keeps_a_page_a_plot_and_a_small_table_of_each():
+    root = pathlib.Path(__file__).parents[2]
+    command = ["git", "-C", root, "ls-files", "--", "experiments/*/*"]
+    try:
+        listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this is not a clone, or there is no git")
+    folders = {}
+    for path in map(pathlib.Path, listed):
+        folders.setdefault(path.parent.name, {})[path.name] = root / path
+    assert sorted(folders) == sorted(lab.names())
+    for name, files in folders.items():
+        tables = [file for file in files.values() if file.suffix == ".csv"]
+        assert len(tables) == 1 and tables[0].stat().st_size <= 50_000, name
+        assert set(files) == {"result.md", "plot.svg", tables[0].name}
+        links = re.findall(r"\]\(([^)]*)\)", files["result.md"].read_text())
+        assert "plot.svg" in links and set(links) <= set(files), name
 
 
 @pytest.mark.parametrize("name", lab.names())

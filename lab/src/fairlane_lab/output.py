@@ -17,9 +17,22 @@ from .model import LabError
 PAGE = "report.html"
 MARK = '<meta name="generator" content="fairlane-lab">'
 
-#: Files in an experiment's folder: its results, and the mark of this laboratory.
+#: Files in an experiment's folder: its record with the mark of this laboratory, its page for readers, its plot.
 RECORD = "result.json"
 MADE_BY = "fairlane-lab"
+READ = "result.md"
+PLOT = "plot.svg"
+
+
+def _has_results(place: Path) -> bool:
+    """Whether an experiment's folder has its record, or its page alone, as in a clone of the repository."""
+    if (place / RECORD).is_file():
+        return True
+    try:
+        with (place / READ).open(encoding="utf-8", errors="replace") as page:
+            return page.readline().startswith(f"# {place.name}: ")
+    except OSError:
+        return False
 
 
 class Destination:
@@ -57,7 +70,7 @@ class Destination:
         """Refuses to replace a folder without an experiment's results."""
         place = self.path / name
         try:
-            ours = (place / RECORD).is_file() or not place.exists() or not any(place.iterdir())
+            ours = _has_results(place) or not place.exists() or not any(place.iterdir())
         except OSError:
             ours = False
         if not ours:
@@ -113,7 +126,7 @@ class Destination:
             entries = list(self.path.iterdir())
         except OSError as error:
             raise LabError(f"{self.path} cannot be written: {error.strerror}") from None
-        if entries and not any((entry / RECORD).is_file() for entry in entries):
+        if entries and not any(_has_results(entry) for entry in entries):
             raise LabError(
                 f"{self.path} holds something other than a report: name a folder that is new, empty or an "
                 "earlier report"

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from . import drawing
 from .build import Build
 from .model import Result, Tables
-from .output import MADE_BY, MARK, RECORD, Destination
+from .output import MADE_BY, MARK, PLOT, READ, RECORD, Destination
 
 #: The most rows of a table on the page; its file has all.
 ROWS = 40
@@ -118,20 +118,17 @@ def fragment(result: Result) -> str:
 
 
 def write(result: Result, folder: Path) -> None:
-    """Writes into an experiment's folder: its tables as CSV, its plot as SVG and PNG, its record, and what people
-    read."""
+    """Writes into an experiment's folder: its tables as CSV, its plot, its record, and the page for readers."""
     tables, found = _tables(result), record(result)
     for name, frame in tables.items():
         frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n", float_format="%.9g")
     result.experiment.paper.to_csv(folder / "paper.csv", index=False, lineterminator="\n")
-    figure = result.plot()
-    for kind in ("svg", "png"):
-        (folder / f"plot.{kind}").write_bytes(drawing.rendered(figure, kind))
+    (folder / PLOT).write_bytes(drawing.rendered(result.plot(), "svg"))
     # A verdict may be numpy's truth.
     text = json.dumps(found, indent=2, ensure_ascii=False, default=lambda value: value.item())
     (folder / RECORD).write_text(text + "\n", encoding="utf-8")
     page = _environment(autoescape=False).get_template("result.md").render(shown=_shown(found, tables, None))
-    (folder / "result.md").write_text(page, encoding="utf-8")
+    (folder / READ).write_text(page, encoding="utf-8")
 
 
 def page(destination: Destination, names: Iterable[str], not_done: dict[str, str]) -> str:
@@ -144,7 +141,7 @@ def page(destination: Destination, names: Iterable[str], not_done: dict[str, str
             continue
         place = destination.path / name
         tables = {table: pd.read_csv(place / f"{table}.csv", keep_default_na=False, na_values=[""]) for table in found["tables"]}
-        shown.append(_shown(found, tables, (place / "plot.svg").read_bytes()))
+        shown.append(_shown(found, tables, (place / PLOT).read_bytes()))
     standing = {one["experiment"]["name"] for one in shown}
     return (
         _environment()

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import build, experiments, report, running
 from .model import Experiment, LabError
-from .output import Destination
+from .output import PLOT, READ, Destination
 from .program import Tools
 from .progress import Progress
 
@@ -60,7 +60,7 @@ class Reproduction:
         now = report.of_build(build.of(running.equip(one, self.tools)))
         same = (found["parameters"], found["build"]) == (asked, now)
         place = self.destination.path / one.name
-        files = [*(f"{table}.csv" for table in found["tables"]), "plot.svg", "plot.png", "result.md"]
+        files = [*(f"{table}.csv" for table in found["tables"]), PLOT, READ]
         return found if same and all((place / name).is_file() for name in files) else None
 
     def measure(self, whole: bool) -> None:
