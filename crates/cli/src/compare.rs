@@ -271,27 +271,27 @@ impl Comparison {
     fn table(&self, with_cost: bool) -> Table {
         let mut head = vec![
             "algorithm",
-            "delay\np50 us",
-            "delay\np99 us",
-            "delay\nmax us",
-            "T-WFI\nus",
-            "bound\nus",
+            "delay\np50",
+            "delay\np99",
+            "delay\nmax",
+            "T-WFI",
+            "bound",
             "Jain",
             "furthest\nbehind",
         ];
         if with_cost {
-            head.push("packet\nns");
+            head.push("packet");
         }
         let mut table = table::new(head);
-        let micros = |nanos: f64| format!("{:.3}", nanos / 1e3);
+        let time = |nanos: f64| figures::micros(nanos / 1e3);
         for row in &self.algorithms {
-            let bound = row.t_wfi_bound_ns.map(|bound| micros(bound as f64));
+            let bound = row.t_wfi_bound_ns.map(|bound| time(bound as f64));
             let mut cells = vec![
                 row.alg.to_owned(),
-                micros(row.delay_ns.p50),
-                micros(row.delay_ns.p99),
-                micros(row.delay_ns.max),
-                micros(row.t_wfi_ns),
+                time(row.delay_ns.p50),
+                time(row.delay_ns.p99),
+                time(row.delay_ns.max),
+                time(row.t_wfi_ns),
                 bound.unwrap_or_else(|| "none".to_owned()),
                 format!("{:.4}", row.jain),
                 match &row.key {
@@ -299,7 +299,7 @@ impl Comparison {
                     None => row.flow.to_string(),
                 },
             ];
-            cells.extend(row.ns_per_packet.map(|cost| format!("{cost:.1}")));
+            cells.extend(row.ns_per_packet.map(time));
             table.add_row(cells);
         }
         table::fit(&mut table, &EXPENDABLE);

@@ -22,8 +22,17 @@ pub fn size(bytes: u64) -> String {
 
 /// Returns a time with four digits, in the largest unit below it: `15.7ms`.
 pub fn time(nanos: Nanos) -> String {
+    time_of(nanos.0 as f64)
+}
+
+/// Returns a time in microseconds, as reports have it, in the format of [`time`].
+pub fn micros(micros: f64) -> String {
+    time_of(micros * 1e3)
+}
+
+fn time_of(nanos: f64) -> String {
     let scales = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
-    scaled(nanos.0 as f64, &scales, "ns")
+    scaled(nanos, &scales, "ns")
 }
 
 fn scaled(value: f64, scales: &[(f64, &str)], least: &str) -> String {
@@ -60,5 +69,8 @@ mod tests {
         }
         assert_eq!(time(Nanos(8_587_976)), "8.588ms");
         assert_eq!(time(Nanos(16_891_811_000)), "16.89s");
+        assert_eq!(micros(8_587.976), "8.588ms");
+        assert_eq!(micros(0.04431), "44.31ns");
+        assert_eq!(micros(0.0), "0ns");
     }
 }

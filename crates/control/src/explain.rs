@@ -2,7 +2,6 @@
 
 use fairlane_config::class_report::{ClassReport, DelayReport};
 use fairlane_config::{Link, figures};
-use fairlane_core::Nanos;
 use fairlane_daemon::{FlowReport, LinkReport};
 use serde::Serialize;
 
@@ -49,7 +48,7 @@ fn rate(bps: f64) -> String {
 }
 
 fn time(us: f64) -> String {
-    figures::time(Nanos((us * 1e3) as u64))
+    figures::micros(us)
 }
 
 fn recent_bps(class: &ClassReport) -> f64 {

@@ -3,9 +3,8 @@
 use comfy_table::Table;
 use fairlane_config::Link;
 use fairlane_config::class_report::{ClassReport, DelayReport, bps};
-use fairlane_core::Nanos;
 
-use crate::figures::{rate, time};
+use crate::figures::{micros, rate};
 use crate::plain::plain;
 use crate::table;
 
@@ -26,8 +25,8 @@ fn broken(class: &ClassReport) -> Option<String> {
         format!(
             "{}: BEYOND ITS BOUND: a packet within rate and burst took {}, not {}",
             plain(&class.terms.name),
-            shown(max),
-            shown(bound)
+            micros(max),
+            micros(bound)
         )
     })
 }
@@ -45,10 +44,6 @@ fn beyond(class: &ClassReport) -> Option<String> {
         plain(&class.terms.name),
         class.sent_packets
     ))
-}
-
-fn shown(micros: f64) -> String {
-    time(Nanos((micros * 1e3).round() as u64))
 }
 
 /// Formats the classes as a table, children below their parents, with notes.
@@ -86,7 +81,7 @@ fn table_of(classes: &[ClassReport]) -> Table {
     ]);
     for class in classes {
         let delay = |of: fn(&DelayReport) -> f64| match &class.delay_us {
-            Some(delays) => shown(of(delays)),
+            Some(delays) => micros(of(delays)),
             None => String::new(),
         };
         let terms = &class.terms;
@@ -103,7 +98,7 @@ fn table_of(classes: &[ClassReport]) -> Table {
             delay(|delays| delays.p50),
             delay(|delays| delays.p99),
             delay(|delays| delays.max),
-            terms.bound_us.map_or(none.to_owned(), shown),
+            terms.bound_us.map_or(none.to_owned(), micros),
         ]);
     }
     table::fit(&mut table, &EXPENDABLE);
@@ -119,7 +114,7 @@ pub fn headline(link: &Link, sent: &[ClassReport], seconds: f64) -> String {
     format!(
         "{} at {}: {}, {} carried ({part:.2}%)",
         plain(&link.name),
-        link.rate,
+        rate(link.rate.bps()),
         link.algorithm,
         rate(carried.round() as u64)
     )

@@ -1,6 +1,5 @@
 //! The effects of a change on the guarantees of classes, as text.
 
-use fairlane_core::Nanos;
 use serde_json::Value as Json;
 
 use crate::figures;
@@ -79,9 +78,7 @@ fn one(effect: &Json) -> Effect {
             both(&rate("guaranteed_bps")),
             both(&|promise| {
                 let bound = promise["bound_us"].as_f64();
-                bound.map_or("none".to_owned(), |us| {
-                    figures::time(Nanos((us * 1e3) as u64))
-                })
+                bound.map_or("none".to_owned(), figures::micros)
             }),
             both(&rate("ceil_bps")),
             both(&|promise| {

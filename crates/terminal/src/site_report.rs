@@ -6,7 +6,7 @@ use comfy_table::Table;
 use fairlane_config::class_report::ClassReport;
 use fairlane_daemon::{InterfaceReport, LinkReport, PipelineReport, Report};
 
-use crate::figures::{rate, size};
+use crate::figures::{micros, rate, size};
 use crate::plain::plain;
 use crate::screen::Shown;
 use crate::table::{self, NOT_APPLICABLE, WHY_NOT_APPLICABLE};
@@ -212,7 +212,7 @@ fn lines(report: &Report, _earlier: &Report) -> String {
             let row = row(class, Span::Recent);
             lines += &format!(
                 "\n  {}: {}, {}, ceiling {}, queued {}, drops {}, marks {}, \
-                 delay p50 {} p99 {} max {} ms, bound {}",
+                 delay p50 {} p99 {} max {}, bound {}",
                 plain(&class.terms.name),
                 row.rate,
                 row.share,
@@ -294,28 +294,30 @@ fn pipeline(measured: &PipelineReport) -> String {
     let mut text = "pipeline:".to_owned();
     if let (Some(rounds), Some(most)) = (waited_rounds, terms.arrival_rounds) {
         text += &format!(
-            " frames waited with {} receive worker{} for at most {rounds} rounds (budget {most}), {:.2} ms (budget {:.2} ms);",
+            " frames waited with {} receive worker{} for at most {rounds} rounds (budget {most}), {} (budget {});",
             terms.receive_workers,
             if terms.receive_workers == 1 { "" } else { "s" },
-            waited_us.unwrap_or_default() / 1e3,
-            arrival_us.unwrap_or_default() / 1e3,
+            micros(waited_us.unwrap_or_default()),
+            micros(arrival_us.unwrap_or_default()),
         );
     }
     if *violations > 0 {
         text += &format!(" violations: {violations};");
     }
     if let (Some(late), Some(most)) = (late_us, departure_us) {
-        let [late, most] = [late, most].map(|us| us / 1e3);
-        text +=
-            &format!(" packets left at most {late:.2} ms after they might (budget {most:.2} ms);");
+        text += &format!(
+            " packets left at most {} after they might (budget {});",
+            micros(*late),
+            micros(*most)
+        );
     }
     if let (Some(rounds), Some(most)) = (handed_rounds, terms.transmit_rounds) {
         text += &format!(
-            " they waited with {} transmit worker{} for at most {rounds} rounds (budget {most}), {:.2} ms (budget {:.2} ms);",
+            " they waited with {} transmit worker{} for at most {rounds} rounds (budget {most}), {} (budget {});",
             terms.transmit_workers,
             if terms.transmit_workers == 1 { "" } else { "s" },
-            handed_us.unwrap_or_default() / 1e3,
-            transmit_us.unwrap_or_default() / 1e3,
+            micros(handed_us.unwrap_or_default()),
+            micros(transmit_us.unwrap_or_default()),
         );
     }
     text + &format!(
@@ -364,10 +366,10 @@ fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
         "queued",
         "drops",
         "marks",
-        "delay\np50 ms",
-        "delay\np99 ms",
-        "delay\nmax ms",
-        "bound\nms",
+        "delay\np50",
+        "delay\np99",
+        "delay\nmax",
+        "bound",
     ]);
     let (shown, others) = chosen(link, lines);
     for class in shown {
@@ -412,7 +414,7 @@ fn row(class: &ClassReport, span: Span) -> Row {
         Span::Recent => (recent.sent_bps, recent.share, recent.delay_us),
         Span::Whole => (class.sent_bps, class.share, class.delay_us),
     };
-    let millis = |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.2}", us / 1e3));
+    let time = |us: Option<f64>| us.map_or("-".to_owned(), micros);
     let beyond = match recent.beyond_bound && span == Span::Recent {
         true => "!",
         false => "",
@@ -422,13 +424,13 @@ fn row(class: &ClassReport, span: Span) -> Row {
         share: format!("{:.2}%", 100.0 * share),
         ceiling: class.terms.cap_bps.map_or("-".to_owned(), rate),
         delays: [
-            millis(delay.map(|d| d.p50)),
-            millis(delay.map(|d| d.p99)),
-            millis(delay.map(|d| d.max)),
+            time(delay.map(|d| d.p50)),
+            time(delay.map(|d| d.p99)),
+            time(delay.map(|d| d.max)),
         ],
         bound: match bound_applies(class, span) {
             Some(false) => NOT_APPLICABLE.to_owned(),
-            _ => format!("{}{beyond}", millis(class.terms.bound_us)),
+            _ => format!("{}{beyond}", time(class.terms.bound_us)),
         },
     }
 }
@@ -436,7 +438,11 @@ fn row(class: &ClassReport, span: Span) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlane_config::Site;
+    use fairlane_config::class_report::{ClassTerms, DelayReport};
     use fairlane_config::link_report::PipelineTerms;
+    use fairlane_core::Count;
+    use fairlane_core::tree::ClassStats;
     use fairlane_io::XdpMode;
 
     #[test]
@@ -462,8 +468,8 @@ mod tests {
             departure_us: Some(2_245.0),
             ..measured
         };
-        let waited = "pipeline: frames waited with 2 receive workers for at most 3 rounds (budget 4), 1.12 ms (budget 4.49 ms);";
-        let late = " packets left at most 0.05 ms after they might (budget 2.25 ms);";
+        let waited = "pipeline: frames waited with 2 receive workers for at most 3 rounds (budget 4), 1.122ms (budget 4.49ms);";
+        let late = " packets left at most 50us after they might (budget 2.245ms);";
         assert_eq!(pipeline(&measured), format!("{waited}{late}{queue}"));
         measured.terms.transmit_workers = 1;
         measured.terms.transmit_rounds = Some(6);
@@ -472,7 +478,7 @@ mod tests {
             format!("{waited}{late}{queue}"),
             "nothing has left"
         );
-        let sent = " they waited with 1 transmit worker for at most 2 rounds (budget 6), 0.12 ms (budget 0.75 ms);";
+        let sent = " they waited with 1 transmit worker for at most 2 rounds (budget 6), 120us (budget 750us);";
         measured = PipelineReport {
             handed_rounds: Some(2),
             handed_us: Some(120.0),
@@ -487,6 +493,27 @@ mod tests {
             pipeline(&measured),
             format!("{waited}{beyond}{late}{queue}")
         );
+    }
+
+    #[test]
+    fn times_of_a_class_have_their_units() {
+        let text = "[[link]]\nname = 'up'\nrate = '10mbit'\nclass = [{ name = 'all', rate = '8mbit', default = true }]\n";
+        let site = Site::parse(text, "site.toml").unwrap();
+        let terms = ClassTerms::of(&site.links[0]).share(0);
+        let none = (ClassStats::default(), Count::default());
+        let delays = DelayReport {
+            p50: 50.0,
+            p99: 1_122.4,
+            max: 2e6,
+            ..DelayReport::default()
+        };
+        let class = ClassReport {
+            delay_us: Some(delays),
+            ..ClassReport::counted(terms, &none.0, none.1, 1.0, 1)
+        };
+        let row = row(&class, Span::Whole);
+        assert_eq!(row.delays, ["50us", "1.122ms", "2s"]);
+        assert!(row.bound.ends_with("ms"), "{}", row.bound);
     }
 
     #[test]

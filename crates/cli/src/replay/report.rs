@@ -11,6 +11,7 @@ use fairlane_traffic::replay::{by_class, by_flow};
 use serde::Serialize;
 
 use super::Options;
+use crate::figures::{micros, rate};
 use crate::{output, plain, table};
 
 /// Limit on the rows of the table; further flows are only counted.
@@ -84,7 +85,7 @@ pub(super) fn of_flows(report: &by_flow::Report) -> String {
         report.packets,
         report.bytes,
         report.flows.len(),
-        report.rate,
+        rate(report.rate_bps),
     );
     if report.oversized > 0 {
         let oversized = report.oversized;
@@ -111,15 +112,15 @@ fn table_of(flows: &[&FlowReport]) -> Table {
         "packets",
         "bytes",
         "max_len",
-        "T-WFI\nus",
-        "bound\nus",
-        "B-WFI\nbytes",
-        "bound\nbytes",
-        "delay\np50 us",
-        "delay\np99 us",
-        "delay\nmax us",
+        "T-WFI",
+        "bound",
+        "B-WFI",
+        "bound",
+        "delay\np50",
+        "delay\np99",
+        "delay\nmax",
     ]);
-    let micros = |nanos: f64| format!("{:.3}", nanos / 1e3);
+    let time = |nanos: f64| micros(nanos / 1e3);
     let none = || "none".to_owned();
     for flow in flows {
         table.add_row([
@@ -131,18 +132,18 @@ fn table_of(flows: &[&FlowReport]) -> Table {
             flow.packets.to_string(),
             flow.bytes.to_string(),
             flow.max_len.to_string(),
-            micros(flow.t_wfi_ns),
+            time(flow.t_wfi_ns),
             flow.t_wfi_bound_ns
-                .map_or_else(none, |bound| micros(bound as f64)),
-            format!("{:.1}", flow.b_wfi_bytes),
+                .map_or_else(none, |bound| time(bound as f64)),
+            format!("{:.1}b", flow.b_wfi_bytes),
             match (flow.b_wfi_bound_bytes, flow.b_wfi_conditional_bound_bytes) {
-                (Some(bound), _) => format!("{bound:.1}"),
-                (None, Some(bound)) => format!("{bound:.1} *"),
+                (Some(bound), _) => format!("{bound:.1}b"),
+                (None, Some(bound)) => format!("{bound:.1}b *"),
                 (None, None) => none(),
             },
-            micros(flow.delay_ns.p50),
-            micros(flow.delay_ns.p99),
-            micros(flow.delay_ns.max),
+            time(flow.delay_ns.p50),
+            time(flow.delay_ns.p99),
+            time(flow.delay_ns.max),
         ]);
     }
     table::fit(&mut table, &EXPENDABLE);

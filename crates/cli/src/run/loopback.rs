@@ -14,7 +14,7 @@ use fairlane_service::Ending;
 use fairlane_terminal::screen::Screen;
 
 use super::{Options, ends};
-use crate::interrupt;
+use crate::{figures, interrupt};
 
 /// Runs the demonstration and prints its report.
 pub(super) fn run(options: &Options) -> Result<()> {
@@ -79,7 +79,7 @@ fn introduction(options: &Options, relay: SocketAddr) -> String {
         "A loopback link of {rate}, scheduled by {alg}. Send UDP datagrams to {relay}.\n\
          {senders}\n\
          {end}",
-        rate = options.rate,
+        rate = figures::rate(options.rate.bps()),
         alg = options.alg,
         senders = match weights.len() {
             0 => "There are no senders of its own; each of yours weighs 1.".to_owned(),

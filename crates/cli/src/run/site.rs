@@ -20,6 +20,7 @@ use signal_hook::iterator::Signals;
 use tracing::warn;
 
 use super::{Options, ends, guard};
+use crate::figures;
 use crate::interrupt;
 use crate::machine::read_site;
 use crate::plain::plain;
@@ -305,7 +306,7 @@ fn introduction(
         format!(
             "{} ({}, {} classes)",
             plain(&link.name),
-            link.rate,
+            figures::rate(link.rate.bps()),
             link.classes.len()
         )
     });

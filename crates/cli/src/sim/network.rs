@@ -1,11 +1,10 @@
 //! The results of a network simulation, as text.
 
 use comfy_table::Table;
-use fairlane_core::Nanos;
 use fairlane_traffic::scenario::{DelaysReport, FlowsReport, NetworkOutcome, WireReport};
 
 use super::which;
-use crate::figures::{rate, time};
+use crate::figures::{micros, rate};
 use crate::plain::plain;
 use crate::table;
 
@@ -72,8 +71,4 @@ fn wires(all: &[WireReport]) -> Table {
 
 fn way(from: &str, to: &str) -> String {
     format!("{} > {}", plain(from), plain(to))
-}
-
-fn micros(micros: f64) -> String {
-    time(Nanos((micros * 1e3).round() as u64))
 }

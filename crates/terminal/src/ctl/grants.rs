@@ -3,7 +3,6 @@
 use anyhow::Result;
 use clap::Subcommand;
 use fairlane_control::{Method, encoded, value_of};
-use fairlane_core::Nanos;
 use serde_json::{Map, Value as Json};
 
 use super::edits::pair;
@@ -200,8 +199,7 @@ fn rate(bps: &Json) -> String {
 }
 
 fn us(us: &Json) -> Option<String> {
-    us.as_f64()
-        .map(|us| figures::time(Nanos((us * 1e3) as u64)))
+    us.as_f64().map(figures::micros)
 }
 
 fn seconds(seconds: &Json) -> String {

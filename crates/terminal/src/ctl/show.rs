@@ -1,7 +1,6 @@
 //! The state of a site as a table.
 
 use fairlane_control::view::{Place, classes};
-use fairlane_core::Nanos;
 use serde_json::Value as Json;
 
 use crate::plain::told;
@@ -89,7 +88,7 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
 /// Formats a time in microseconds; a dash if there is none.
 pub(super) fn time(value: &Json) -> String {
     let us = value.as_f64();
-    us.map_or("-".to_owned(), |us| figures::time(Nanos((us * 1e3) as u64)))
+    us.map_or("-".to_owned(), figures::micros)
 }
 
 /// Returns the number of classes above a class.

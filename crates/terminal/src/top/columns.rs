@@ -1,7 +1,5 @@
 //! The columns of the tree: their contents, their widths, and the order in which they are omitted.
 
-use fairlane_core::Nanos;
-
 use super::look::Mood;
 use super::state::{Class, Link};
 use crate::figures;
@@ -213,7 +211,7 @@ pub(super) fn rate(bps: f64) -> String {
 
 /// Formats a time in microseconds.
 pub(super) fn micros(us: f64) -> String {
-    figures::time(Nanos((us * 1e3) as u64))
+    figures::micros(us)
 }
 
 pub(super) fn percent(part: f64) -> String {

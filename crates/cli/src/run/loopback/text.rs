@@ -1,11 +1,11 @@
 //! The state of a demonstration, in words and tables.
 
 use comfy_table::Table;
-use fairlane_core::Nanos;
 use fairlane_demo::{FlowReport, MOST_SOURCES, Report};
 use fairlane_terminal::screen::Shown;
 
-use crate::{figures, table};
+use crate::figures::{self, micros};
+use crate::table;
 
 /// Columns that are omitted on a narrow terminal, in this order.
 const EXPENDABLE: [usize; 8] = [8, 10, 6, 2, 9, 3, 7, 1];
@@ -70,9 +70,9 @@ fn flow_table(report: &Report, earlier: &Report, lines: usize) -> Table {
                 since(|flow| flow.received_bytes as f64, number),
                 received,
             )),
-            time(flow.delay_us.p50),
-            time(flow.delay_us.p99),
-            time(flow.delay_us.max),
+            micros(flow.delay_us.p50),
+            micros(flow.delay_us.p99),
+            micros(flow.delay_us.max),
             flow.dropped_packets.to_string(),
             flow.backpressure.to_string(),
         ]);
@@ -90,7 +90,7 @@ fn link_line(report: &Report) -> String {
         "{}: {} of {} used over {:.1} s; shares are of what was carried",
         report.alg,
         percent(report.link.utilisation),
-        report.link.rate,
+        figures::rate(report.link.rate_bps),
         report.seconds
     )
 }
@@ -130,9 +130,9 @@ fn lines(report: &Report, earlier: &Report) -> String {
             rate(|flow| flow.received_bytes),
             percent(flow.expected_share),
             percent(flow.measured_share),
-            time(delay.p50),
-            time(delay.p99),
-            time(delay.max),
+            micros(delay.p50),
+            micros(delay.p99),
+            micros(delay.max),
             flow.dropped_packets,
             flow.backpressure,
         );
@@ -146,10 +146,6 @@ fn share(part: f64, whole: f64) -> f64 {
 
 fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
-}
-
-fn time(micros: f64) -> String {
-    figures::time(Nanos((micros * 1e3).round() as u64))
 }
 
 #[cfg(test)]

@@ -36,6 +36,45 @@ fn the_indexes_are_those_of_the_definitions() {
 }
 
 #[test]
+fn tables_have_each_figure_with_its_unit() {
+    let folder = Folder::new();
+    folder.write("flows.csv", "flow,weight,max_len\n0,1,1000\n1,1,1000\n");
+    let arrivals = "0,0,1000\n".repeat(3) + "0,1,1000\n";
+    folder.write("arrivals.csv", format!("time_ns,flow,len\n{arrivals}"));
+    let fifo = WITH_FLOWS.replace("qfq", "fifo");
+    let report = folder.replay(&format!("{fifo} --report")).stderr;
+    let cells = |text: &str, row: &str| {
+        let row = text.lines().find(|line| line.contains(row)).unwrap();
+        row.trim_matches(['│', ' '])
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let second = "1 1 1 1000 1000 2ms none 1500.0b none 4ms 4ms 4ms";
+    assert_eq!(cells(&report, "│ 1 ").join(" "), second, "{report}");
+    let compare = format!(
+        "compare {}",
+        fifo.replace("--alg fifo", "--alg fifo,drr -n 1")
+    );
+    let words: Vec<String> = compare.split(' ').map(|word| folder.expand(word)).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let table = fairlane(&words).success();
+    let row = cells(&table, "│ fifo ");
+    assert_eq!(
+        row[..6].join(" "),
+        "fifo 2.005ms 4ms 4ms 2ms none",
+        "{table}"
+    );
+    assert!(row[8].ends_with('s'), "{table}");
+    for text in [report, table] {
+        for header in text.lines().filter(|line| line.starts_with('│')).take(2) {
+            let has_unit = |word| ["ns", "us", "ms"].contains(&word);
+            assert!(!header.split_whitespace().any(has_unit), "{text}");
+        }
+    }
+}
+
+#[test]
 fn the_bounds_are_those_of_a_link_that_may_be_busy() {
     let folder = Folder::with_flows();
     folder.write("arrivals.csv", "time_ns,flow,len\n0,0,1000\n");
