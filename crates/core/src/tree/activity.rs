@@ -3,7 +3,7 @@
 use crate::units::{Charge, Nanos};
 
 use super::ceiling::NONE;
-use super::child::ChildKind;
+use super::child::{ChildKind, flag};
 use super::order::Selected;
 use super::{ROOT, Tree};
 
@@ -141,7 +141,8 @@ impl<P> Tree<P> {
     }
 
     /// Removes the selected child, which has no packets, from its order. The class above leaves its own order at the
-    /// next selection, if it has no other active child.
+    /// next selection, if it has no other active child. A child whose place was computed for a discarded packet, and
+    /// that has packets by now, gets another place for its first one.
     #[cold]
     #[inline(never)]
     pub(super) fn pass_over(&mut self, at: u32, slot: u32, now: Nanos) {
@@ -151,7 +152,13 @@ impl<P> Tree<P> {
         {
             flows.rest(&mut node.order, slot, now);
         }
+        let child = node.order.child_mut(slot);
+        child.tag.flags &= !flag::STALE;
+        let head = child.packets.front_length(&self.slab);
         node.order.idle(slot);
+        if let Some(head) = head {
+            node.order.backlogged(slot, head.into(), head.into());
+        }
         node.selected = node.order.selected();
     }
 }

@@ -231,8 +231,7 @@ impl<P> Tree<P> {
         }
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
-        child.tag.flags =
-            child.tag.flags & (flag::IDLE | flag::COMMON | flag::FLOW | flag::ROOMY) | flags;
+        child.tag.flags = child.tag.flags & !(flag::CEILING | flag::AQM | flag::LEAVING) | flags;
         if child.tag.kind == ChildKind::Flow {
             child.side = extra;
         } else if let Some(Class {

@@ -233,6 +233,10 @@ impl<P> Tree<P> {
             "child {slot} of class {number} may be served, and has no place"
         );
         ensure_invariant!(
+            active || !child.has(flag::STALE),
+            "child {slot} of class {number} has no place, and is to get another"
+        );
+        ensure_invariant!(
             !(held && active),
             "child {slot} of class {number} is held and has a place"
         );

@@ -36,6 +36,8 @@ pub(super) mod flag {
     pub(crate) const FLOW: u8 = 32;
     /// A flow with room of its own.
     pub(crate) const ROOMY: u8 = 64;
+    /// Its place was computed for a packet that was discarded, and a longer one may be first by now.
+    pub(crate) const STALE: u8 = 128;
 }
 
 /// The kind and flags of a child.

@@ -118,7 +118,8 @@ impl<P> Tree<P> {
     }
 
     /// Takes the packet at the head of a flow, or of a leaf with queue management or a ceiling: it leaves, or is
-    /// dropped. All counts are complete then. `None` if there is no packet. The packet is moved last, and once.
+    /// dropped. All counts are complete then. `None` if there is no packet, or the place of the first one is not its own.
+    /// The packet is moved last, and once.
     #[cold]
     #[inline(never)]
     fn send_special<T>(
@@ -130,6 +131,9 @@ impl<P> Tree<P> {
     ) -> Option<Result<Packet<T, ClassId>, Discarded<P>>> {
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
+        if child.has(flag::STALE) {
+            return None;
+        }
         let (stored, len, &(came, _)) = child.packets.detach(&self.slab)?;
         child.give_room(len);
         self.room_bytes += i64::from(len.get());

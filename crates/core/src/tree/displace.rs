@@ -321,6 +321,9 @@ impl<P> Tree<P> {
         let node = &mut self.nodes[at as usize];
         node.order.discarded(slot, packets);
         node.selected = node.order.selected();
+        if !node.follows_packets && node.order.is_active(slot) {
+            node.order.child_mut(slot).tag.flags |= flag::STALE;
+        }
         let child = *node.order.child(slot);
         if !child.packets.is_empty() {
             return;

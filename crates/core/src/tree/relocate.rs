@@ -72,7 +72,8 @@ impl<P> Tree<P> {
     fn rehang(&mut self, id: ClassId, to: u32, share: Share) -> Option<(u32, u32)> {
         let class = self.class(id).ok()?;
         let (from, slot, body) = (class.parent, class.slot, class.body);
-        let child = *self.nodes[from as usize].order.child(slot);
+        let mut child = *self.nodes[from as usize].order.child(slot);
+        child.tag.flags &= !flag::STALE;
         let ceiling = self.ceiling_of(&child);
         let there = &mut self.nodes[to as usize];
         let place = (to, there.order.add(child, share)?);

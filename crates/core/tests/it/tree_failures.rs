@@ -677,3 +677,30 @@ fn algorithms_are_known_by_their_names() {
     }
     assert!("qfq++".parse::<Algorithm>().is_err());
 }
+
+/// Before, the place of the flushed packet of 64 bytes sent 9,000.
+#[test]
+fn a_flushed_class_sends_no_longer_packet_from_the_place_of_a_shorter_one() {
+    for algorithm in ["wf2q+", "scfq", "gfq", "drr"] {
+        let mut link = Tree::new(algorithm.parse().unwrap(), None, SchedulerLimits::default());
+        let config = ClassConfig::new(weight(1), length(9000));
+        let [flooder, other] = [(); 2].map(|()| {
+            link.add_leaf(ClassId::ROOT, config, LeafConfig::default())
+                .unwrap()
+        });
+        let enqueue = |link: &mut Tree<ClassId>, class, bytes| {
+            let outcome = link.enqueue(class, 0, length(bytes), class, Nanos::ZERO);
+            outcome.unwrap();
+        };
+        enqueue(&mut link, flooder, 64);
+        enqueue(&mut link, other, 1000);
+        link.flush(flooder, Nanos::ZERO, drop).unwrap();
+        enqueue(&mut link, flooder, 9000);
+        let mut order = Vec::new();
+        while let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO, drop) {
+            order.push(packet.payload);
+            link.invariants().unwrap();
+        }
+        assert_eq!(order, [other, flooder], "{algorithm}");
+    }
+}
