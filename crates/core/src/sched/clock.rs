@@ -82,6 +82,24 @@ pub(super) fn entity_weight(inverse_weight: u64) -> Weight {
 
 const _: () = assert!((MAX_WEIGHT as u64) * (MAX_WEIGHT as u64) < 1 << FRACTION);
 
+/// Returns the start of an entity whose inverse weight changes at virtual time `now` and that was to start at `start`.
+///
+/// Behind V, an entity that becomes heavier stays behind by the same work. Otherwise its arrears would exceed those
+/// that V allows for, and others would be delayed.
+pub(super) fn start_at_new_weight(
+    now: VirtualTime,
+    start: VirtualTime,
+    old: u64,
+    new: u64,
+) -> VirtualTime {
+    let late = now.distance_from(start);
+    if late <= 0 || new >= old {
+        return start;
+    }
+    let late = u128::from(late.unsigned_abs()) * u128::from(new) / u128::from(old);
+    now.advanced((late as u64).wrapping_neg())
+}
+
 /// Bits of fraction of V: a byte of work is 2^64 / (sum of weights).
 const OF_CLOCK: u32 = 64;
 
@@ -173,25 +191,6 @@ impl<S: Scale> VirtualClock<S> {
     /// that.
     pub(super) fn start_busy_period(&mut self, latest: VirtualTime) {
         self.jump_to(latest);
-    }
-
-    /// Returns the start of an entity whose inverse weight changes and that was to start at `start`.
-    ///
-    /// Behind V, an entity that becomes heavier stays behind by the same work. Otherwise its arrears would exceed those
-    /// that V allows for, and others would be delayed.
-    pub(super) fn start_at_new_weight(
-        &self,
-        start: VirtualTime,
-        old: u64,
-        new: u64,
-    ) -> VirtualTime {
-        let now = self.now();
-        let late = now.distance_from(start);
-        if late <= 0 || new >= old {
-            return start;
-        }
-        let late = u128::from(late.unsigned_abs()) * u128::from(new) / u128::from(old);
-        now.advanced((late as u64).wrapping_neg())
     }
 
     #[inline]
@@ -336,7 +335,7 @@ mod tests {
             let clock = VirtualClock::<Packets>::starting_at(VirtualTime::new(now));
             let at = |start: u64, old, new| {
                 let start = VirtualTime::new(now).advanced(start);
-                let moved = clock.start_at_new_weight(start, old, new);
+                let moved = start_at_new_weight(clock.now(), start, old, new);
                 moved.distance_from(clock.now())
             };
             let late = 600u64.wrapping_neg();

@@ -18,7 +18,9 @@
 //! the present sum explains, because it was smaller before, a newcomer starts at the group's last bucket.
 
 use super::Standing;
-use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, entity_weight, weight_of};
+use super::clock::{
+    FRACTION, Terms, VirtualClock, ceil_log2, entity_weight, start_at_new_weight, weight_of,
+};
 use super::scale::{Arithmetic, Costs, Packets, Scale};
 use crate::cost::MAX_COST;
 use crate::ensure_invariant;
@@ -356,7 +358,8 @@ impl<S: Scale> Members<S> {
         if let Some(terms) = pending {
             entity.group = group;
             let inverse = (entity.inverse_weight, terms.inverse_weight);
-            let start = (self.clock).start_at_new_weight(entity.start, inverse.0, inverse.1);
+            let now = self.clock.now();
+            let start = start_at_new_weight(now, entity.start, inverse.0, inverse.1);
             let start = entity.start.later(start.earlier(latest));
             // A packet allowed by the new share may be longer than the old one's
             // slot: charged at the old weight, it would reach past Theorem 5. So might V.

@@ -18,10 +18,13 @@
 //! last tag, and one without packets starts at v, whatever its last tag was: an inactive entity stores nothing, and v
 //! need not be reset for a new busy period.
 //!
+//! An entity that sends a shorter packet than the announced head continues from a tag behind v. If it becomes heavier
+//! there, it stays behind by the same work.
+//!
 //! Of equal tags, that of the entity with the lowest number is next.
 
 use super::Standing;
-use super::clock::FRACTION;
+use super::clock::{FRACTION, start_at_new_weight};
 use super::heap::{Heap, Key, Keyed, Numbered};
 use super::scale::{Costs, Packets, Scale};
 use crate::ensure_invariant;
@@ -56,12 +59,14 @@ impl<S: Scale> ScfqEntity<S> {
         S::after(self.start, self.carry, charge, self.inverse_weight)
     }
 
-    /// Its place with this head, at the weight that it has by now.
+    /// Its place with this head, at the weight that it has by now. `now` is v.
     #[inline]
-    fn place(&mut self, id: EntityId, head: Charge) -> Place {
+    fn place(&mut self, now: VirtualTime, id: EntityId, head: Charge) -> Place {
         if core::mem::take(&mut self.changed) {
             let weight = self.weight.unwrap_or(Weight::ONE);
+            let old = self.inverse_weight;
             self.inverse_weight = (1u64 << FRACTION).div_ceil(weight.get().into());
+            self.start = start_at_new_weight(now, self.start, old, self.inverse_weight);
         }
         Place {
             finish: self.after(head).0,
@@ -190,7 +195,7 @@ impl<S: Scale> Scheduler for Scfq<S> {
         }
         entity.state = Standing::Active;
         entity.start = self.now;
-        let mut place = entity.place(id, head);
+        let mut place = entity.place(self.now, id, head);
         if self.first.entity == MaybeEntity::NONE {
             self.first = place;
             return;
@@ -230,7 +235,7 @@ impl<S: Scale> Scheduler for Scfq<S> {
             return self.leave(entity);
         };
         self.held = false;
-        let place = entity.place(id, head);
+        let place = entity.place(self.now, id, head);
         self.first = match self.others.first() {
             Some(&other) if other.key().is_before(place.key()) => {
                 self.others.replace_first(place);

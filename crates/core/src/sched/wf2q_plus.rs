@@ -31,7 +31,7 @@
 mod invariants;
 
 use super::Standing;
-use super::clock::{Terms, VirtualClock, weight_of};
+use super::clock::{Terms, VirtualClock, start_at_new_weight, weight_of};
 use super::pending::Pending;
 use super::scale::{Costs, Packets, Scale};
 use super::seff::{AsHeld, Place, Seff};
@@ -157,7 +157,7 @@ impl<S: Scale> Wf2qPlus<S> {
         let entity = entities.entity_mut(id);
         if let Some(inverse_weight) = self.pending.take(id, &mut entity.changing) {
             let old = entity.inverse_weight;
-            entity.start = (self.clock).start_at_new_weight(entity.start, old, inverse_weight);
+            entity.start = start_at_new_weight(self.clock.now(), entity.start, old, inverse_weight);
             self.adopt(entity, inverse_weight);
         }
         if let Some(next) = next {

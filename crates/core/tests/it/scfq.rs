@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::support::{Random, check, config, length, scheduler};
-use fairlane_core::sched::Scfq;
-use fairlane_core::{FlowId, VirtualTime};
+use crate::support::{Random, check, config, length, scheduler, weight};
+use fairlane_core::sched::{Algorithm, Scfq};
+use fairlane_core::tree::{ClassConfig, ClassId, LeafConfig, Tree};
+use fairlane_core::{Dequeue, FlowId, Nanos, SchedulerLimits, VirtualTime};
 
 /// Weights that divide 2^40, so that tags are exact.
 const WEIGHTS: [u32; 5] = [1, 2, 8, 64, 1024];
@@ -60,4 +61,40 @@ fn a_flow_that_comes_back_starts_at_the_tag_in_service() {
     let order = std::iter::from_fn(|| link.dequeue()).map(|packet| packet.owner);
     let turns: Vec<FlowId> = order.collect();
     assert_eq!(turns, [one, other, one, other], "no credit for its absence");
+}
+
+/// A class announces 9,000 bytes, sends one, and so continues from a tag 8,999 before v. Before, it had 100 times these
+/// arrears with 100 times the weight, and sent 100 packets in a row.
+#[test]
+fn arrears_stay_the_same_work_at_a_larger_weight() {
+    let config = |of| ClassConfig::new(weight(of), length(9000));
+    let mut link = Tree::new(Algorithm::Scfq, None, SchedulerLimits::default());
+    let inner = link
+        .add_inner(ClassId::ROOT, config(1), Algorithm::Drr)
+        .unwrap();
+    let below = link
+        .add_leaf(inner, config(1), LeafConfig::default())
+        .unwrap();
+    let other = link
+        .add_leaf(ClassId::ROOT, config(1), LeafConfig::default())
+        .unwrap();
+    let mut enqueue = |class, bytes| {
+        let outcome = link.enqueue(class, 0, length(bytes), class, Nanos::ZERO);
+        outcome.unwrap();
+    };
+    enqueue(below, 1);
+    (0..200).for_each(|_| enqueue(below, 9000));
+    (0..40).for_each(|_| enqueue(other, 1000));
+    link.change(inner, config(100), Nanos::ZERO).unwrap();
+    let mut order = Vec::new();
+    for _ in 0..60 {
+        match link.dequeue(Nanos::ZERO, drop) {
+            Dequeue::Packet(packet) => order.push(packet.payload == below),
+            other => panic!("packets are left: {other:?}"),
+        }
+    }
+    let in_a_row = order.chunk_by(|a, b| a == b).filter(|row| row[0]);
+    let longest = in_a_row.map(<[bool]>::len).max().unwrap();
+    // 1,000 bytes of the other are worth 100,000.
+    assert!((10..=13).contains(&longest), "{longest}");
 }
