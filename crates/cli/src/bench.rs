@@ -3,17 +3,18 @@
 use std::iter;
 use std::num::NonZeroU32;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fairlane_bench::controller::Arrivals;
 use fairlane_bench::flowsets::{Backlog, FlowSets};
 use fairlane_bench::pairs::{Case, Contender, Measured};
 use fairlane_config::algorithms;
+use fairlane_core::Length;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::algorithm::members;
+use crate::algorithm::{self, Algorithm, members, quantum};
 use crate::cost::{Custom, measured};
 use crate::plain::plain;
 use crate::{output, table};
@@ -64,6 +65,10 @@ pub(crate) struct Options {
     /// Most flows in an aggregate (M), for algorithms whose name ends in +
     #[arg(long, value_name = "M", default_value_t = AUTOMATIC_MEMBERS, value_parser = members)]
     aggregate: NonZeroU32,
+    /// Quantum of drr in bytes: that of the lightest flow, and the others' in proportion [default:
+    /// the least with which each flow's longest packet is sent in one turn]
+    #[arg(long, value_name = "BYTES", value_parser = quantum)]
+    quantum: Option<Length>,
     /// Print one JSON object a run
     #[arg(long)]
     json: bool,
@@ -81,6 +86,21 @@ fn flow_sets(text: &str) -> Result<FlowSets, String> {
 fn all() -> impl Iterator<Item = Contender> {
     let algorithms = algorithms::all().into_iter().map(Contender::Algorithm);
     iter::once(Contender::None).chain(algorithms)
+}
+
+/// Sets the quantum of DRR, if one is given.
+fn with_quantum(contenders: Vec<Contender>, quantum: Option<Length>) -> Result<Vec<Contender>> {
+    let algorithms = contenders.iter().filter_map(|contender| match contender {
+        Contender::Algorithm(algorithm) => Some(*algorithm),
+        Contender::None => None,
+    });
+    let given = algorithm::with_quantum(algorithms.collect(), quantum).map_err(Error::msg)?;
+    let mut given = given.into_iter().map(Contender::Algorithm);
+    let one = |contender| match contender {
+        Contender::None => Some(Contender::None),
+        Contender::Algorithm(_) => given.next(),
+    };
+    Ok(contenders.into_iter().filter_map(one).collect())
 }
 
 /// Parses `--alg`: an algorithm's name, or `none`.
@@ -101,6 +121,8 @@ struct Report<'a> {
     qmax: u64,
     loops: u64,
     aggregate: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quantum: Option<u32>,
     enqueues: u64,
     dequeues: u64,
     drops: u64,
@@ -135,7 +157,8 @@ fn single(options: &Options, contender: Contender, custom: &[Custom]) -> Result<
         seed: options.seed,
         aggregate: options.aggregate,
     };
-    let report = measure(&case, contender, custom)?;
+    let contenders = with_quantum(vec![contender], options.quantum)?;
+    let report = measure(&case, contenders[0], custom)?;
     if options.json {
         output::json(&report)
     } else {
@@ -171,7 +194,7 @@ fn table(options: &Options, custom: &[Custom]) -> Result<()> {
         .map(|text| text.parse())
         .collect::<Result<_>>()?,
     };
-    let contenders: Vec<Contender> = all().collect();
+    let contenders = with_quantum(all().collect(), options.quantum)?;
     let cases: Vec<Case> = sets
         .into_iter()
         .map(|sets| Case {
@@ -239,6 +262,10 @@ fn measure<'a>(case: &'a Case, contender: Contender, custom: &[Custom]) -> Resul
         qmax,
         loops: case.loops,
         aggregate: case.aggregate.get(),
+        quantum: match contender {
+            Contender::Algorithm(Algorithm::DrrOfQuantum(quantum)) => Some(quantum.get()),
+            _ => None,
+        },
         enqueues: tally.enqueues,
         dequeues: tally.dequeues,
         drops: tally.drops,

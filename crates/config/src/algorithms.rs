@@ -2,9 +2,17 @@
 
 use std::sync::RwLock;
 
+use fairlane_core::Length;
 use fairlane_core::sched::{Algorithm, CustomAlgorithm};
+use fairlane_core::units::MAX_LENGTH;
 
+use crate::diagnostic::Report;
 use crate::site::LinkAlgorithm;
+use crate::units::Size;
+use crate::written::Text;
+
+/// The smallest quantum of DRR: with it, a packet of the maximum size takes about a thousand turns.
+pub const LEAST_QUANTUM: u32 = 64;
 
 /// Algorithms of other crates, in the order of their registration.
 static CUSTOM: RwLock<Vec<Algorithm>> = RwLock::new(Vec::new());
@@ -71,4 +79,37 @@ pub fn all() -> Vec<Algorithm> {
 /// Returns the algorithm with this name.
 pub fn named(name: &str) -> Option<Algorithm> {
     all().into_iter().find(|algorithm| algorithm.name() == name)
+}
+
+/// Returns the algorithm with a quantum, as in "500b"; reports one that is out of range or has no effect.
+pub fn with_quantum(
+    algorithm: Algorithm,
+    quantum: &Text,
+    report: &mut Report,
+) -> Option<Algorithm> {
+    let size: Size = quantum.read("quantum", report)?;
+    let length = u32::try_from(size.0).ok().and_then(Length::new);
+    let Some(length) = length.filter(|length| length.get() >= LEAST_QUANTUM) else {
+        let sentence = format!(
+            "quantum '{}': it lies between {} and {}",
+            quantum.value(),
+            Size(LEAST_QUANTUM.into()),
+            Size(MAX_LENGTH.into())
+        );
+        report.error(&quantum.span(), sentence);
+        return None;
+    };
+    let with_quantum = algorithm.with_quantum(length);
+    if with_quantum.is_none() {
+        stray_quantum(quantum, report);
+    }
+    with_quantum
+}
+
+/// Reports a quantum that has no effect.
+pub(crate) fn stray_quantum(quantum: &Text, report: &mut Report) {
+    report.error(
+        &quantum.span(),
+        "quantum: only algorithm \"drr\" has one (write algorithm = \"drr\", or leave out 'quantum')",
+    );
 }

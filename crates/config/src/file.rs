@@ -160,6 +160,11 @@ pub(crate) struct Link {
     /// class-based queueing in the whole link.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_link())))]
     pub algorithm: Option<Text>,
+    /// The quantum of algorithm "drr": bytes that the class of the lowest weight may send in a turn, "64b" or more;
+    /// those of the others are in proportion to their weights. By default the least with which the longest packet of
+    /// each class is sent in one turn.
+    #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
+    pub quantum: Option<Text>,
     /// Limit on the backlog of the whole link. By default, 10000 packets and "16mb" in addition to the buffer
     /// reservations of the classes (`room`), rounded up to a power of two.
     pub limit: Option<At<Limit>>,
@@ -228,6 +233,9 @@ pub(crate) struct Class {
     /// The scheduling algorithm of its child classes, or of its flows: "qfq" by default.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_class())))]
     pub algorithm: Option<Box<Text>>,
+    /// The quantum of algorithm "drr" among its child classes or flows, as a link's.
+    #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
+    pub quantum: Option<Box<Text>>,
     /// Limit on its backlog (or on that of each of its flows): by default 1000 packets and the bytes of 1000 of the
     /// longest packets, or its buffer reservation if that is more. By default each flow may use the whole reservation
     /// of its class.
@@ -270,6 +278,7 @@ impl Class {
             weight: None,
             priority: None,
             algorithm: None,
+            quantum: None,
             limit: None,
             room: None,
             queue: None,

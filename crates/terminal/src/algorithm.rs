@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use fairlane_config::algorithms;
+use fairlane_config::algorithms::{self, LEAST_QUANTUM};
 use fairlane_core::Length;
 pub use fairlane_core::sched::Algorithm;
 
@@ -23,9 +23,6 @@ pub fn members(text: &str) -> Result<NonZeroU32, String> {
     text.parse()
         .map_err(|_| "a number of flows from 1 to 4294967295".to_owned())
 }
-
-/// The smallest quantum: with it, a maximum-size packet takes about a thousand rounds.
-const LEAST_QUANTUM: u32 = 64;
 
 /// Parses `--quantum`.
 pub fn quantum(text: &str) -> Result<Length, String> {

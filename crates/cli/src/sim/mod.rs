@@ -62,13 +62,15 @@ A network has in place of `site` and `link`:
   name = \"r0\"
   algorithm = \"qfq\"      who is next at its output ports: a queue for each source [fifo: one
                          queue for all]
+  quantum = \"500b\"       of drr: bytes in a turn of the source of the lowest weight [the longest
+                         packets]
   limit = { packets = 1000, bytes = \"64kb\" }   what may wait at each port [1000 packets];
                          who holds most gives way, of fifo who comes last
 
   [[wire]]               in both directions, an output port at each end:
   from = \"r0\", to = \"r1\"
   rate = \"10mbit\", delay = \"10ms\"
-  algorithm, limit       of both ends [the nodes']
+  algorithm, quantum, limit   of both ends [the nodes']
   one-way = true         from the first to the second alone [false]
 
   [[source]]             as above, but for class, headers, rtt and ecn:

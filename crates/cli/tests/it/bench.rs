@@ -203,3 +203,23 @@ fn the_table_takes_flow_sets_too() {
     assert!(table.contains("5 (3::5)"), "{table}");
     assert!(!table.contains("1::1"), "{table}");
 }
+
+#[test]
+fn a_quantum_is_of_drr_alone() {
+    let options = "--flowsets 1::64 -n 1000 --quantum";
+    let given = |alg: &str, quantum: &str| {
+        let mut arguments = vec!["bench", "--json", "--alg", alg];
+        arguments.extend(options.split_whitespace().chain([quantum]));
+        fairlane(&arguments)
+    };
+    assert!(given("drr", "128").success().contains("\"quantum\":128"));
+    for (alg, quantum, problem) in [
+        ("qfq", "128", "--quantum: only drr has a quantum"),
+        ("none", "128", "--quantum: only drr has a quantum"),
+        ("drr", "63", "a number of bytes from 64 to 65535"),
+    ] {
+        let refused = given(alg, quantum);
+        assert!(!refused.status.success());
+        assert!(refused.stderr.contains(problem), "{}", refused.stderr);
+    }
+}

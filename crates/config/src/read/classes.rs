@@ -522,8 +522,7 @@ fn own_algorithm(
             report.error(&text.span(), "algorithm: in cbq the whole link has one");
             None
         }
-        (Some(text), _) => queue::algorithm(text, &[], report),
-        (None, _) => Some(DEFAULT_ALGORITHM),
+        (name, _) => queue::algorithm_of(name.as_deref(), &[], class.quantum.as_deref(), report),
     }
 }
 
@@ -554,6 +553,12 @@ fn leaf(
                 class.name.value()
             ),
         );
+    } else if let (Some(quantum), LinkAlgorithm::Tree(_)) = (&class.quantum, link) {
+        let sentence = format!(
+            "quantum: class '{}' has neither children nor flows to choose among",
+            class.name.value()
+        );
+        report.error(&quantum.span(), sentence);
     } else {
         own_algorithm(class, link, report)?;
     }
@@ -567,10 +572,8 @@ fn flows(
     report: &mut Report,
 ) -> Option<ClassKind> {
     let per = per.read("per", report);
-    let algorithm = match &class.algorithm {
-        Some(text) => queue::algorithm(text, &[], report),
-        None => Some(DEFAULT_ALGORITHM),
-    };
+    let (name, quantum) = (class.algorithm.as_deref(), class.quantum.as_deref());
+    let algorithm = queue::algorithm_of(name, &[], quantum, report);
     let order = Above::Node(algorithm.unwrap_or(DEFAULT_ALGORITHM));
     let queue = queue::queue(class, order, longest, report);
     let given = class.flows.as_deref().map(At::value);

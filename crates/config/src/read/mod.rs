@@ -24,6 +24,7 @@ use fairlane_core::tree::TreeError;
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{DisciplineError, Rate};
 
+use crate::algorithms;
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
 use crate::list::List;
@@ -803,9 +804,18 @@ fn unfiltered(
     };
     let (longest, longest_by) = longest::read(written, to, around, overhead?, report)?;
     let algorithm = match &written.algorithm {
-        Some(text) if text.value() == LinkAlgorithm::CBQ => LinkAlgorithm::Cbq,
-        Some(text) => LinkAlgorithm::Tree(queue::algorithm(text, &[LinkAlgorithm::CBQ], report)?),
-        None => LinkAlgorithm::Tree(queue::DEFAULT_ALGORITHM),
+        Some(text) if text.value() == LinkAlgorithm::CBQ => {
+            if let Some(quantum) = &written.quantum {
+                algorithms::stray_quantum(quantum, report);
+            }
+            LinkAlgorithm::Cbq
+        }
+        name => LinkAlgorithm::Tree(queue::algorithm_of(
+            name.as_ref(),
+            &[LinkAlgorithm::CBQ],
+            written.quantum.as_ref(),
+            report,
+        )?),
     };
     let shortest = crate::site::shortest(longest, overhead?);
     let limits = rooms::Written::read(written, longest, report);

@@ -24,7 +24,7 @@ const DEFAULT_PACKETS: u32 = 1000;
 pub(super) const MOST: u32 = Limits::NONE.packets;
 
 /// Returns the algorithm with this name; `beside` are further names that are allowed.
-pub(super) fn algorithm(text: &Text, beside: &[&str], report: &mut Report) -> Option<Algorithm> {
+fn algorithm(text: &Text, beside: &[&str], report: &mut Report) -> Option<Algorithm> {
     let found = algorithms::named(text.value());
     if found.is_none() {
         let names: Vec<&str> = algorithms::all().into_iter().map(Algorithm::name).collect();
@@ -32,6 +32,23 @@ pub(super) fn algorithm(text: &Text, beside: &[&str], report: &mut Report) -> Op
         report.error(&text.span(), unknown("algorithm", text.value(), &known));
     }
     found
+}
+
+/// Reads an algorithm and its quantum; [`DEFAULT_ALGORITHM`] without a name.
+pub(super) fn algorithm_of(
+    name: Option<&Text>,
+    beside: &[&str],
+    quantum: Option<&Text>,
+    report: &mut Report,
+) -> Option<Algorithm> {
+    let found = match name {
+        Some(name) => algorithm(name, beside, report)?,
+        None => DEFAULT_ALGORITHM,
+    };
+    match quantum {
+        Some(quantum) => algorithms::with_quantum(found, quantum, report),
+        None => Some(found),
+    }
 }
 
 /// Reads a size that holds at least the longest packet, and is at most `most`.

@@ -91,6 +91,10 @@ fn node(
         if inner {
             let algorithm = random.of(&ALGORITHMS);
             writeln!(text, "algorithm = '{algorithm}'").unwrap();
+            if algorithm == "drr" && random.one_in(2) {
+                let quantum = 64 + random.below(2 * LONGEST);
+                writeln!(text, "quantum = '{quantum}b'").unwrap();
+            }
             node(
                 random,
                 text,
@@ -746,6 +750,41 @@ fn a_burst_of_arrivals_waits_for_a_ceiling_below_the_share() {
     // A burst that takes all of the arrivals delays none of them.
     let whole = delay(&format!("ceil = '400mbit', burst = '{}b',", 125 * LONGEST));
     assert_eq!(whole, free);
+}
+
+/// Quanta of 500 and 1,000 bytes, and packets of 750: the first class waits for its second turn.
+#[test]
+fn a_quantum_below_the_packets_orders_classes_as_drr_does_and_bounds_them() {
+    let text = |quantum: &str| {
+        format!(
+            "[[link]]\nname = 'l'\nrate = '{MBIT}mbit'\nlongest = '{LONGEST}b'\n\
+             link-control = 'none'\nalgorithm = 'drr'\n{quantum}\n\
+             class = [{{ name = 'a', weight = 1, queue = 'tail-drop' }},\
+             {{ name = 'b', weight = 2, default = true, queue = 'tail-drop' }}]\n"
+        )
+    };
+    let order = |quantum: &str| {
+        let site =
+            Site::parse(&text(quantum), "site.toml").unwrap_or_else(|error| panic!("{error}"));
+        let link = &site.links[0];
+        let (mut queues, ids): (Discipline<usize>, _) = link.discipline();
+        let length = Length::new(750).unwrap();
+        for class in [1, 1, 1, 1, 0, 0, 0] {
+            let given = queues.enqueue(ids[class], 0, length, class, Nanos(0), |_| {});
+            given.unwrap_or_else(|rejected| panic!("rejected: {}", rejected.reason));
+        }
+        let mut order = Vec::new();
+        while let Dequeue::Packet(packet) = queues.dequeue(Nanos(0), |_| {}) {
+            order.push(packet.payload);
+        }
+        (order, link.guarantees()[0].delay.unwrap().unwrap())
+    };
+    let (small, bound) = order("quantum = '500b'");
+    assert_eq!(small, [1, 1, 0, 1, 1, 0, 0]);
+    let (whole, by_default) = order("");
+    assert_eq!(whole, [1, 1, 1, 1, 0, 0, 0]);
+    // A turn of the other class is 1,000 bytes instead of 3,000.
+    assert!(bound < by_default, "{bound:?} and {by_default:?}");
 }
 
 fn rates(text: &str) -> Vec<Option<u64>> {

@@ -873,3 +873,36 @@ fn processes_that_attach_have_a_way_out() {
         ],
     );
 }
+
+#[test]
+fn a_quantum_belongs_to_drr_and_lies_in_its_range() {
+    let only = "quantum: only algorithm \"drr\" has one (write algorithm = \"drr\", or leave out 'quantum')";
+    let range = "it lies between 64b and 65535b";
+    let link = |keys: &str, expected: &str| {
+        link_refuses(keys, &[&format!("5:11: {expected}")]);
+    };
+    link("quantum = '500b'", only);
+    link(
+        "quantum = '63b'\nalgorithm = 'drr'",
+        &format!("quantum '63b': {range}"),
+    );
+    link(
+        "quantum = '64kb'\nalgorithm = 'drr'",
+        &format!("quantum '64kb': {range}"),
+    );
+    let of_flows = format!("7:11: {only}");
+    class_refuses(
+        "quantum = '500b'\nper = 'source-ip'\nalgorithm = 'qfq'",
+        &[&of_flows],
+    );
+    class_refuses(
+        "quantum = '500b'",
+        &["7:11: quantum: class 'a' has neither children nor flows to choose among"],
+    );
+    link_refuses(
+        "quantum = '500b'\nalgorithm = 'cbq'\n[[link.class]]\nname = 'a'\nrate = '1mbit'\ndefault = true",
+        &[&format!("5:11: {only}")],
+    );
+    let odd = "[[link]]\nname = 'up'\nrate = '40mbit'\nquantum = '5mbit'\nalgorithm = 'drr'";
+    assert_eq!(sentences(odd).len(), 1, "{:?}", sentences(odd));
+}

@@ -111,8 +111,7 @@ impl Default for Reader<'_> {
 
 impl<'a> Reader<'a> {
     fn node(&mut self, node: &'a written::Node, report: &mut Report) {
-        let own = node.algorithm.as_ref();
-        let algorithm = own.and_then(|text| algorithm(text, report));
+        let algorithm = algorithm(node.algorithm.as_ref(), node.quantum.as_ref(), report);
         let own = node.limit.as_ref();
         let limits = own.and_then(|limit| limits(limit, report));
         let (name, place) = (node.name.value(), self.plan.nodes.len());
@@ -158,8 +157,7 @@ impl<'a> Reader<'a> {
             let sentence = format!("delay '{}': it is at most 1h", wire.delay.value());
             report.error(&wire.delay.span(), sentence);
         }
-        let own = wire.algorithm.as_ref();
-        let algorithm = own.and_then(|text| algorithm(text, report));
+        let algorithm = algorithm(wire.algorithm.as_ref(), wire.quantum.as_ref(), report);
         let own = wire.limit.as_ref();
         let limits = own.and_then(|limit| limits(limit, report));
         if report.errors() > before {
@@ -324,7 +322,23 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn algorithm(text: &Text, report: &mut Report) -> Option<Algorithm> {
+fn algorithm(
+    name: Option<&Text>,
+    quantum: Option<&Text>,
+    report: &mut Report,
+) -> Option<Algorithm> {
+    let found = match name {
+        Some(name) => named(name, report)?,
+        // Without a name the algorithm is the default.
+        None => return algorithms::with_quantum(Algorithm::Fifo, quantum?, report),
+    };
+    match quantum {
+        Some(quantum) => algorithms::with_quantum(found, quantum, report),
+        None => Some(found),
+    }
+}
+
+fn named(text: &Text, report: &mut Report) -> Option<Algorithm> {
     let found = algorithms::named(text.value());
     if found.is_none() {
         let all = algorithms::all();

@@ -31,6 +31,7 @@ pub(super) struct Scenario {
 pub(super) struct Node {
     pub name: Text,
     pub algorithm: Option<Text>,
+    pub quantum: Option<Text>,
     pub limit: Option<Limit>,
 }
 
@@ -43,6 +44,7 @@ pub(super) struct Wire {
     pub rate: Text,
     pub delay: Text,
     pub algorithm: Option<Text>,
+    pub quantum: Option<Text>,
     pub limit: Option<Limit>,
     #[serde(default)]
     pub one_way: bool,

@@ -99,6 +99,8 @@ fn under_drr_packets_wait_several_times_as_long_as_under_qfq() {
         })
     };
     let (drr, qfq, wf2q) = (waits("drr"), waits("qfq"), waits("wf2q+"));
+    let smaller = waits("drr\", quantum = \"100b");
+    assert!(smaller[1] < drr[1], "{smaller:?} {drr:?}");
     assert!(
         drr[0] > 2.0 * qfq[0] && drr[1] > 10.0 * qfq[1],
         "{drr:?} {qfq:?}"
@@ -165,6 +167,16 @@ fn what_is_wrong_with_a_network_is_named() {
             3,
             "  { from = \"a\", to = \"r\", rate = \"10mbit\", delay = \"2ms\", algorithm = \"drrr\" },",
             &["algorithm 'drrr'", "did you mean 'drr'"],
+        ),
+        (
+            3,
+            "  { from = \"a\", to = \"r\", rate = \"10mbit\", delay = \"2ms\", quantum = \"500b\" },",
+            &["quantum: only algorithm \"drr\" has one"],
+        ),
+        (
+            1,
+            &format!("{nodes}, {{ name = \"d\", algorithm = \"drr\", quantum = \"8b\" }}]"),
+            &["quantum '8b': it lies between 64b and 65535b"],
         ),
         (
             3,
