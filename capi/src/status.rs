@@ -122,21 +122,21 @@ impl fl_status {
             FL_ERR_KIND => {
                 c"flows come and go in a scheduler of flows, classes are those of a link"
             }
-            FL_ERR_MANY => c"there are as many schedulers, clients or flows as can be numbered",
+            FL_ERR_MANY => c"the limit of schedulers, clients or flows is reached",
             FL_ERR_QUEUED => c"a packet is queued that is longer than the new maximum",
             FL_ERR_TOO_LONG => c"the packet is longer than its flow or class declared",
             FL_ERR_QUEUE_FULL => c"the queue of the flow or class is full",
             FL_ERR_LINK_FULL => c"all queues together are full",
             FL_ERR_CONGESTION => c"queue management dropped the packet to signal congestion",
-            FL_ERR_NO_QUEUE => c"the class has classes below it, and no queue of its own",
+            FL_ERR_NO_QUEUE => c"the class has child classes and no queue",
             FL_ERR_FLUSHED => c"the packet's flow was removed, or its scheduler closed",
-            FL_ERR_DISPLACED => c"the packet gave way to another, as the link was full",
-            FL_ERR_UNREACHABLE => c"nobody listens at the socket, or nobody answers",
+            FL_ERR_DISPLACED => c"the packet was evicted for another one, since the link was full",
+            FL_ERR_UNREACHABLE => c"no daemon listens at the socket, or it does not answer",
             FL_ERR_REFUSED => c"the daemon refused the client",
             FL_ERR_ANSWER => c"the daemon's answer cannot be used",
             FL_ERR_MAILBOX_FULL => c"the mailbox is full",
             FL_ERR_GONE => c"the daemon is gone",
-            FL_ERR_PANIC => c"the library failed inside; close what it was asked about",
+            FL_ERR_PANIC => c"internal error in the library; close the handle",
             FL_ERR_LAYER => c"a frame begins with FL_ETHERNET or FL_IP",
         }
     }

@@ -365,8 +365,8 @@ impl Tree {
         )?;
         counts.set_item("marked", stats.marked)?;
         counts.set_item("flows", stats.flows)?;
-        counts.set_item("overflowed", stats.overflowed)?;
-        counts.set_item("throttled", stats.throttled)?;
+        counts.set_item("flow_table_full", stats.flow_table_full)?;
+        counts.set_item("overlimits", stats.overlimits)?;
         Ok(counts)
     }
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-# Who starts the tests in the background may have had it ignored, and Python leaves it so.
+# A shell that starts the tests in the background may ignore the signal, and Python inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -43,7 +43,7 @@ def test_the_examples_of_the_documents_run(capsys):
     for document in ("../../docs/python.md", "../README.md"):
         blocks = re.findall(r"```python\n(.*?)```", (HERE / document).read_text(), re.DOTALL)
         names = {}
-        # What attaches or sweeps leaves something to the reader.
+        # Blocks that attach or sweep are incomplete by themselves.
         runs = [block for block in blocks if "attach(" not in block and "measure" not in block]
         assert runs
         for block in runs:

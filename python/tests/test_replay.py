@@ -70,7 +70,7 @@ def test_the_fluid_server_serves_all_at_once():
     flows, arrivals = ([3, 1], [1000, 1000]), ([0, 0], [0, 1], [1000, 1000])
     finished = fairlane.fluid("8mbit", flows, arrivals)
     assert finished.tolist() == [4 * 10**9 // 3, 2 * 10**9]
-    # Whoever simulates the same packets finds the same lag behind it.
+    # A simulation of the same packets finds the same lag.
     flows, arrivals = fairlane.flows([4, 2, 1]), random_arrivals(2000, 3)
     finished = fairlane.fluid("10mbit", flows, arrivals)
     assert (finished >= arrivals["time_ns"] * 1000).all()
@@ -95,7 +95,7 @@ def test_others_run_meanwhile():
     def count():
         while not ended.is_set():
             counted[0] += 1
-            # It gives the interpreter up each time, and gets it again when somebody else does.
+            # It releases the interpreter each time, and gets it again when another thread does.
             time.sleep(0.0005)
             going.set()
 
@@ -104,7 +104,7 @@ def test_others_run_meanwhile():
     try:
         worker.start()
         going.wait()
-        # From here on nobody gets the interpreter unless it is given up.
+        # From here on no thread gets the interpreter unless it is released.
         sys.setswitchinterval(100)
         before = counted[0]
         # On a busy machine the other thread may get no core during the first ones.
@@ -156,7 +156,7 @@ def test_ctrl_c_ends_a_long_run(what):
         "packets": lambda: fairlane.packets(poisson, fairlane.Lengths.fixed(100), 3600.0),
         "scenario": lambda: fairlane.scenario(evening, seconds=3600.0),
     }[what]
-    # The least of a few: while a virtual machine stands still, its threads' clocks may go on.
+    # The least of a few: while a virtual machine is paused, the clocks of its threads may advance.
     assert min(interrupted(run) for _ in range(3)) < 0.1
 
 

@@ -37,7 +37,7 @@ impl FromStr for Allowed {
     fn from_str(text: &str) -> Result<Allowed> {
         let (who, of) = text
             .rsplit_once(':')
-            .with_context(|| format!("'{text}' is not WHO:WEIGHT, as in uid=1000:4"))?;
+            .with_context(|| format!("'{text}': expected CLIENT:WEIGHT, such as uid=1000:4"))?;
         Ok(Allowed(Allow {
             who: who.parse()?,
             weight: weight(of)?,
@@ -63,7 +63,7 @@ pub fn seconds(text: &str) -> Result<f64> {
 pub fn drain(text: &str) -> Result<Duration> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => bail!("what is queued can be sent for 0 to 60 seconds"),
+        _ => bail!("expected 0 to 60 seconds"),
     }
 }
 

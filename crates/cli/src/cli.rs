@@ -24,11 +24,11 @@ struct Cli {
 /// A subcommand with its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shape the traffic between two interfaces as a site file says; without one, run a demonstration
+    /// Shape the traffic between two interfaces by a site file; without a file, run a demonstration
     Run(run::Options),
     /// Write a first site file for the interfaces of this machine
     Init(init::Options),
-    /// Check a site file, and print what it guarantees
+    /// Check a site file, and print its guarantees
     Check(check::Options),
     /// Measure the algorithms in the papers' test environment
     Bench(bench::Options),
@@ -38,9 +38,9 @@ pub(crate) enum Command {
     Compare(compare::Options),
     /// Simulate traffic on a link of a site
     Sim(sim::Options),
-    /// Ask a running site for its state, or change it
+    /// Query or change a running site
     Ctl(ctl::Options),
-    /// Watch a running site on the whole terminal, and change it
+    /// Watch and change a running site in a full-screen view
     Top(top::Options),
     /// Print the completions for a shell
     Completions(completions::Options),

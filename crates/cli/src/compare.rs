@@ -22,30 +22,30 @@ use crate::source::{Reading, Recorded, Source};
 use crate::{figures, output, plain, table};
 
 const HELP: &str = "\
-Replays the arrivals of a file as `fairlane replay` does, under one algorithm after the
-other, and prints a row for each, first of the one that was the least behind:
+Replays the arrivals of a file like `fairlane replay`, with each algorithm, and prints a
+row per algorithm, the one with the smallest T-WFI first:
 
   delay    of all packets, from arrival to the end of transmission; p50 and p99 to 1%
-  T-WFI    how long a packet waited beyond its flow's share, at most, and what that
-           flow's bound is; `none` where the algorithm has none
-  Jain     Jain's index of what each flow sent, in parts of its share among those that
-           had something to send, 1 at most: 1 where nobody had less than the share
-  packet   what a packet in and out costs on this machine, making and disposing of it
-           not counted, with these flows all busy, of more than 65536 the first: the least
-           of several measurements of time, so not twice the same
+  T-WFI    the longest extra delay of a packet compared with its flow's share, and the
+           bound of that flow; `none` if the algorithm has no bound
+  Jain     Jain's fairness index over the throughput of the flows, each relative to its
+           share among backlogged flows; at most 1, where every flow had its share
+  packet   the time of one enqueue and dequeue on this machine with these flows
+           backlogged (the first 65536 of them), without the packet's allocation: the
+           minimum of several measurements, so it differs between runs
 
-All but the last is the same in every run. Instructions are not counted: many machines,
-virtual ones above all, have no counters for that. README has how to count those of
-`fairlane bench` by valgrind.
+All columns but the last are the same in every run. Instructions are not counted, since many
+machines (most virtual ones) have no counters for them. The README explains how to count
+instructions of `fairlane bench` with valgrind.
 
-Files, flows and what a replay cannot tell are as `fairlane replay --help` has them, with
-one difference: the arrivals are read once and held, 16 bytes for each.
+Files and flows, and the limits of a replay, are those of `fairlane replay --help`, with one
+difference: all arrivals are held in memory, 16 bytes each.
 
-A site has no arrivals of its own: with --config, packets go by the filters of its link to
-its classes, which are flows here, of the rates that they are guaranteed; where nothing is
-promised, of their rates in the file, or of equal parts of what is above them. The link's
-ceilings, limits and queue management are left out; max_len is the longest that it carries.
-What the site itself does, `fairlane replay --config` shows.
+With --config, packets follow the filters of the site's link to its classes, which are flows
+here, with their guaranteed rates; a class without a guarantee has its configured rate, or an
+equal part of its parent's. The link's ceilings, limits and queue management do not apply;
+max_len is the longest packet of the link. `fairlane replay --config` shows the behaviour of
+the site itself.
 
 Examples:
   fairlane compare --rate 100mbit --overhead 24 in.pcap
@@ -68,15 +68,15 @@ pub(crate) struct Options {
     alg: Vec<Algorithm>,
     #[command(flatten)]
     source: Source,
-    /// Most flows in an aggregate (M), for algorithms whose name ends in +
+    /// Maximum number of flows in an aggregate (M), for algorithms whose name ends in +
     #[arg(long, value_name = "M", default_value_t = AUTOMATIC_MEMBERS, value_parser = members)]
     aggregate: NonZeroU32,
-    /// Quantum of drr in bytes, overhead included: that of the lightest flow, and the others' in
-    /// proportion [default: the least with which each flow's longest packet is sent in one turn]
+    /// Quantum of drr for the lightest flow, in bytes with overhead; others in proportion [default: the
+    /// smallest that sends each flow's longest packet in one turn]
     #[arg(long, value_name = "BYTES", value_parser = quantum)]
     quantum: Option<Length>,
-    /// Requests by which the cost of a packet is measured, more for thousands of flows;
-    /// with 0 it is not
+    /// Number of requests for measuring the cost of a packet, more for thousands of flows; 0
+    /// disables the measurement
     #[arg(short = 'n', value_name = "LOOPS", default_value_t = 1_600_000)]
     loops: u64,
     /// Print one JSON object

@@ -31,7 +31,7 @@ pub(crate) fn read_site(path: &Path) -> Result<Site, SiteError> {
         thread::spawn(move || {
             if is_read.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 output::aside(format_args!(
-                    "{} is no file: waiting for whoever writes to it",
+                    "{} is not a regular file: waiting for its writer",
                     path.display()
                 ));
             }

@@ -36,36 +36,35 @@ pub(crate) struct Source {
     /// Rate of the link: a number with bit, kbit, mbit, gbit or tbit
     #[arg(long, value_name = "R", required_unless_present = "config")]
     pub(crate) rate: Option<Rate>,
-    /// A site file, whose link replaces --rate, --flows, --flow-by and --overhead, of a
-    /// replay --alg and --aggregate too
+    /// A site file, whose link replaces --rate, --flows, --flow-by and --overhead, in a
+    /// replay also --alg and --aggregate
     #[arg(
         long,
         value_name = "SITE.toml",
         conflicts_with_all = ["rate", "flows", "flow_by", "longest", "overhead"]
     )]
     pub(crate) config: Option<PathBuf>,
-    /// The site's link; its only one if there is one
+    /// The site's link [default: its only link]
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// The flows; a capture can do without
+    /// The flows; optional for a capture
     #[arg(long, value_name = "FLOWS.csv")]
     pub(crate) flows: Option<PathBuf>,
-    /// The arrivals: CSV or a capture, as the file's beginning tells
+    /// The arrivals: CSV or a capture, detected by content
     #[arg(value_name = "ARRIVALS.csv|IN.pcap")]
     pub(crate) input: PathBuf,
-    /// What makes packets of a capture one flow [default: 5-tuple]
+    /// Flow key of packets of a capture [default: 5-tuple]
     #[arg(long, value_parser = flow_by(), value_name = "KEY")]
     flow_by: Option<Per>,
-    /// Longest frame of a capture: longer ones of TCP and UDP, which segmentation offload
-    /// leaves, are cut [default: 1522, with --flows the longest max_len]
+    /// Longest frame of a capture: longer TCP and UDP frames (segmentation offload) are
+    /// segmented [default: 1522, with --flows the longest max_len]
     #[arg(
         long,
         value_name = "BYTES",
         value_parser = clap::value_parser!(u32).range(LEAST..=i64::from(MAX_LENGTH))
     )]
     longest: Option<u32>,
-    /// Bytes that each packet takes on the link beside its own, which count for the
-    /// shares too: 24 for Ethernet's preamble, checksum and gap
+    /// Bytes of overhead of each packet on the link, which also count for the shares: 24 for Ethernet's preamble, checksum and gap
     #[arg(
         long,
         value_name = "BYTES",

@@ -187,7 +187,7 @@ destination-port = 5004
     let voice = class(&report, "up", "voice");
     let rest = class(&report, "up", "rest");
     let count = |class: &Value, key: &str| class[key].as_u64().unwrap();
-    let lost = |class: &Value| count(class, "dropped") + count(class, "discarded");
+    let lost = |class: &Value| count(&class["drops"], "full") + count(&class["drops"], "managed");
     assert_eq!(report["attached"], CLIENTS);
     assert_eq!(report["interfaces"][0]["lost"], 0);
     assert_eq!(lost(voice), 0, "{voice:#}");

@@ -4,7 +4,7 @@
 //! ```
 //! use fairlane_config::{List, Site};
 //! use fairlane_config::class_report::{
-//!     ClassReport, ClassTerms, DelayReport, FlowTerms, Promise, Recent, differing,
+//!     ClassReport, ClassTerms, DelayReport, Drops, FlowTerms, Promise, Recent, differing,
 //! };
 //! use fairlane_core::Count;
 //! use fairlane_core::tree::ClassStats;
@@ -36,6 +36,7 @@
 //!     ..ClassReport::counted(terms.share(0), &stats, Count::default(), 1.0, 25_000)
 //! };
 //! assert_eq!((report.sent_bps, report.share), (100_000.0, 0.5));
+//! assert_eq!(report.drops, Drops::default());
 //!
 //! // The effect of a change on guarantees.
 //! let faster = Site::parse(&text.replace("10mbit", "20mbit"), "site.toml")?;
@@ -52,12 +53,11 @@ use std::sync::Arc;
 use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{Class, ClassKind, Flows, Guarantee, Link, LinkAlgorithm, List, NoGuarantee, Shared};
 
-/// The identity of a class and its guarantees; null if there is none. `cap_bps`, `bound_us` and `none` repeat the
-/// values of other keys, for readers of either.
+/// The identity of a class and its guarantees; null if there is none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassTerms {
     /// Its name.
@@ -85,8 +85,6 @@ pub struct ClassTerms {
     pub rate_bps: Option<u64>,
     /// The ceiling.
     pub ceil_bps: Option<u64>,
-    /// The ceiling again.
-    pub cap_bps: Option<u64>,
     /// Bytes that it may send at once at its ceiling.
     pub burst: Option<u32>,
     /// The guaranteed rate while it is backlogged.
@@ -96,14 +94,13 @@ pub struct ClassTerms {
     /// Bytes that may arrive at once in addition to the guaranteed rate, of the class or of a flow, for the delay bound
     /// to hold.
     pub arrival_burst: Option<u32>,
-    /// Worst-case delay, in nanoseconds, of a packet of a class, or flow, that keeps to its guaranteed rate and arrival
-    /// burst.
-    pub delay_ns: Option<u64>,
+    /// Worst-case delay of a packet of a class, or flow, that keeps to its guaranteed rate and arrival burst.
+    #[serde(rename = "bound_us", serialize_with = "in_micros")]
+    pub bound: Option<Nanos>,
     /// Worst-case delay of a packet that arrives at an empty queue of a class, or flow, that may have been served ahead
     /// of its rate.
-    pub ahead_delay_ns: Option<u64>,
-    /// The delay bound again, in microseconds.
-    pub bound_us: Option<f64>,
+    #[serde(rename = "ahead_bound_us", serialize_with = "in_micros")]
+    pub ahead_bound: Option<Nanos>,
     /// Packets reserved for it.
     pub room_packets: Option<u32>,
     /// Bytes reserved for it.
@@ -112,8 +109,6 @@ pub struct ClassTerms {
     pub bounds: Arc<[&'static str]>,
     /// The reason why there is no guarantee, or no bound.
     pub no_bound: Option<Arc<str>>,
-    /// The reason again.
-    pub none: Option<Arc<str>>,
     /// The guarantees of each flow of a class of flows, apart since most classes have one queue.
     pub each: Option<Arc<FlowTerms>>,
 }
@@ -133,8 +128,9 @@ pub struct FlowTerms {
     pub guaranteed_burst: Option<u64>,
     /// Bytes that may arrive at once in addition to a flow's rate, for its delay bound to hold.
     pub arrival_burst: u32,
-    /// Worst-case delay, in nanoseconds, of a packet of a flow that keeps to its rate and arrival burst.
-    pub delay_ns: Option<u64>,
+    /// Worst-case delay of a packet of a flow that keeps to its rate and arrival burst.
+    #[serde(rename = "bound_us", serialize_with = "in_micros")]
+    pub bound: Option<Nanos>,
     /// Number of flows that have a buffer reservation at a time.
     pub with_room: u32,
     /// Packets reserved for each such flow.
@@ -144,6 +140,12 @@ pub struct FlowTerms {
 }
 
 impl ClassTerms {
+    /// Returns the delay bound in microseconds.
+    #[must_use]
+    pub fn bound_us(&self) -> Option<f64> {
+        self.bound.map(micros)
+    }
+
     /// Returns the terms of all classes of a link, in the order of the file. O(classes), computed once for a link.
     pub fn of(link: &Link) -> List<ClassTerms> {
         ClassTerms::after(link, &List::default())
@@ -166,9 +168,6 @@ impl ClassTerms {
             .rate
             .err()
             .or(guarantee.delay.and_then(Result::err));
-        let no_bound = reason.map(|reason| words.why(reason));
-        let delay = guarantee.delay.and_then(Result::ok);
-        let ceil_bps = class.ceiling.map(|ceiling| ceiling.rate.bps());
         ClassTerms {
             name: Arc::clone(&class.name),
             number: class.number,
@@ -180,20 +179,17 @@ impl ClassTerms {
             weight: None,
             scheduler_weight: class.weight.get(),
             rate_bps: class.rate.map(Rate::bps),
-            ceil_bps,
-            cap_bps: ceil_bps,
+            ceil_bps: class.ceiling.map(|ceiling| ceiling.rate.bps()),
             burst: class.ceiling.map(|ceiling| ceiling.burst),
             guaranteed_bps: guarantee.rate.ok(),
             guaranteed_burst: guarantee.burst,
             arrival_burst: room.map(|_| class.arrival_burst),
-            delay_ns: delay.map(|delay| delay.0),
-            ahead_delay_ns: (guarantee.ahead.and_then(Result::ok)).map(|delay| delay.0),
-            bound_us: delay.map(|delay| delay.0 as f64 / 1e3),
+            bound: guarantee.delay.and_then(Result::ok),
+            ahead_bound: guarantee.ahead.and_then(Result::ok),
             room_packets: room.map(|room| room.packets),
             room_bytes: room.map(|room| room.bytes),
             bounds: words.bounds(&guarantee.path),
-            none: no_bound.clone(),
-            no_bound,
+            no_bound: reason.map(|reason| words.why(reason)),
             each: match &class.kind {
                 ClassKind::Flows(flows) => Some(Arc::new(FlowTerms::of(flows, class, guarantee))),
                 _ => None,
@@ -284,7 +280,8 @@ pub struct Promise<'a> {
     /// The guaranteed rate.
     pub guaranteed_bps: Option<u64>,
     /// Worst-case delay of a packet of a class, or flow, that keeps to its guaranteed rate and arrival burst.
-    pub bound_us: Option<f64>,
+    #[serde(rename = "bound_us", serialize_with = "in_micros")]
+    pub bound: Option<Nanos>,
     /// Packets reserved for it.
     pub room_packets: Option<u32>,
 }
@@ -297,7 +294,7 @@ impl Promise<'_> {
             weight: terms.weight,
             ceil_bps: terms.ceil_bps,
             guaranteed_bps: terms.guaranteed_bps,
-            bound_us: terms.bound_us,
+            bound: terms.bound,
             room_packets: terms.room_packets,
         }
     }
@@ -344,7 +341,7 @@ impl FlowTerms {
             guaranteed_bps: guarantee.each.as_ref().and_then(|each| each.rate.ok()),
             guaranteed_burst: guarantee.each.as_ref().and_then(|each| each.burst),
             arrival_burst: class.arrival_burst,
-            delay_ns: (guarantee.delay.and_then(Result::ok)).map(|delay| delay.0),
+            bound: guarantee.delay.and_then(Result::ok),
             with_room: flows.roomy(),
             room_packets: flows.queue.room.packets,
             room_bytes: flows.queue.room.bytes,
@@ -378,31 +375,27 @@ pub struct ClassReport {
     pub queued_packets: u64,
     /// Their bytes.
     pub queued_bytes: u64,
-    /// Packets that were rejected on arrival.
-    pub dropped: u64,
-    /// Packets that were enqueued, and dropped later by queue management or evicted.
-    pub discarded: u64,
-    /// Packets dropped on arrival, before they were received: those above its share in an overload.
-    pub early: u64,
+    /// Dropped packets, by reason.
+    pub drops: Drops,
     /// Packets that queue management marked with ECN CE.
     pub marked: u64,
     /// Packets received while the interface lost frames: a sample of the lost traffic.
-    pub beside_lost: u64,
+    pub ring_loss_samples: u64,
     /// Fragments of datagrams whose first fragment was not seen: they were classified without ports.
     pub orphan_fragments: u64,
     /// An estimate of its part of the frames lost before classification, from its part of the arrivals during the loss.
     pub lost_estimate: u64,
     /// Number of times that its ceiling delayed it.
-    pub throttled: u64,
+    pub overlimits: u64,
     /// Flows that have queues.
     pub flows: u64,
     /// Packets whose flow could not get its own queue.
-    pub overflowed: u64,
+    pub flow_table_full: u64,
     /// Null before the first packet has left, and for a class with children. For interfaces, the delay from one
     /// interface to the other.
     pub delay_us: Option<DelayReport>,
     /// Packets that took longer than the bound. This and the next two fields are of a simulated link.
-    pub beyond_bound: Option<u64>,
+    pub late_packets: Option<u64>,
     /// Packets within the guaranteed rate and arrival burst of their class, or flow, to which the bound applies.
     pub conforming_packets: Option<u64>,
     /// The longest delay of a conforming packet.
@@ -414,6 +407,35 @@ pub struct ClassReport {
     pub recent: Option<Recent>,
 }
 
+/// Dropped packets of a class, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Drops {
+    /// Packets rejected on arrival, since the queue was full.
+    pub full: u64,
+    /// Packets that were enqueued, and dropped later by queue management or evicted.
+    pub managed: u64,
+    /// Packets dropped on arrival, before they were received: those above the class's share in an overload.
+    pub early: u64,
+}
+
+impl Drops {
+    /// Returns the number of drops for any reason.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.full + self.managed + self.early
+    }
+
+    /// Returns the drops since these were counted.
+    #[must_use]
+    pub fn since(self, before: Drops) -> Drops {
+        Drops {
+            full: self.full.saturating_sub(before.full),
+            managed: self.managed.saturating_sub(before.managed),
+            early: self.early.saturating_sub(before.early),
+        }
+    }
+}
+
 /// Recent rates and delays of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Recent {
@@ -423,34 +445,29 @@ pub struct Recent {
     pub sent_bps: f64,
     /// Its part of the bytes that the link sent.
     pub share: f64,
-    /// Packets dropped, for whatever reason.
-    pub drops: u64,
+    /// Dropped packets, by reason.
+    pub drops: Drops,
     /// Null if no packet left.
     pub delay_us: Option<DelayReport>,
     /// Number of times that its ceiling delayed it.
-    pub throttled: u64,
+    pub overlimits: u64,
     /// Whether all packets that left had arrived within the class's guaranteed rate and arrival burst, so that its
     /// bound applies; null where it has no bound.
     pub bound_applies: Option<bool>,
-    /// Whether conforming packets took longer than the bound.
-    pub beyond_bound: bool,
+    /// Conforming packets that took longer than the bound.
+    pub late_packets: u64,
     /// Number of such packets since the start.
     pub violations: u64,
     /// Passively measured TCP round-trip times: from a segment of this class to its acknowledgment. Null without
     /// samples.
     pub rtt_us: Option<DelayReport>,
     /// TCP segments retransmitted or received out of order, since the start.
-    pub came_again: u64,
+    pub retransmits: u64,
     /// TCP segments received with ECN CE, since the start.
-    pub came_marked: u64,
+    pub ecn_ce: u64,
 }
 
 impl ClassReport {
-    /// Returns the packets dropped since the start, for any reason.
-    pub fn drops(&self) -> u64 {
-        self.dropped + self.discarded + self.early
-    }
-
     /// Returns a report from the counters of a queue over `seconds`, in which the link sent `all` bytes. `early`
     /// packets were dropped before they reached the queue. Values that a queue does not count are zero or `None`.
     pub fn counted(
@@ -473,24 +490,34 @@ impl ClassReport {
             share: part(stats.sent.bytes, all),
             queued_packets: stats.queued.packets,
             queued_bytes: stats.queued.bytes,
-            dropped: stats.dropped.packets,
-            discarded: stats.discarded.packets,
-            early: early.packets,
+            drops: Drops {
+                full: stats.dropped.packets,
+                managed: stats.discarded.packets,
+                early: early.packets,
+            },
             marked: stats.marked,
-            beside_lost: 0,
+            ring_loss_samples: 0,
             orphan_fragments: 0,
             lost_estimate: 0,
-            throttled: stats.throttled,
+            overlimits: stats.overlimits,
             flows: stats.flows,
-            overflowed: stats.overflowed,
+            flow_table_full: stats.flow_table_full,
             delay_us: None,
-            beyond_bound: None,
+            late_packets: None,
             conforming_packets: None,
             conforming_max_us: None,
             nonconforming_packets: 0,
             recent: None,
         }
     }
+}
+
+fn in_micros<S: Serializer>(time: &Option<Nanos>, to: S) -> Result<S::Ok, S::Error> {
+    time.map(micros).serialize(to)
+}
+
+fn micros(time: Nanos) -> f64 {
+    time.0 as f64 / 1e3
 }
 
 /// Returns the mean rate over a time, in bit/s; 0 for an empty time.
@@ -520,8 +547,8 @@ impl SpanReport {
     /// Returns a report in microseconds.
     pub fn in_micros(mean: Nanos, longest: Nanos) -> SpanReport {
         SpanReport {
-            mean: mean.0 as f64 / 1e3,
-            max: longest.0 as f64 / 1e3,
+            mean: micros(mean),
+            max: micros(longest),
         }
     }
 }

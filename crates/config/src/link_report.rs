@@ -177,7 +177,7 @@ impl LinkReport {
         let added = pipeline.as_ref();
         let added = added.map(|terms| terms.rounds().0 + terms.transmit_time_ns);
         let row = |at| ClassRow {
-            port_to_port_ns: (terms[at].delay_ns.zip(added)).map(|(delay, added)| delay + added),
+            port_to_port_ns: (terms[at].bound.zip(added)).map(|(delay, added)| delay.0 + added),
             flows: terms[at].each.as_deref().cloned(),
             terms: terms.share(at),
         };

@@ -12,7 +12,7 @@ const PROMISES = [
   ["bound_us", "delay bound", delay, "no bound"],
   ["ceil_bps", "ceiling", rate, "no ceiling"],
   ["weight", "weight", count, "none"],
-  ["room_packets", "room for packets", count, "none"],
+  ["room_packets", "reserved packets", count, "none"],
 ];
 
 const said = (value, format, none) => (value === null || value === undefined ? none : format(value));
@@ -22,7 +22,7 @@ function effectOn({ before, after }) {
   if (!before || !after) {
     const { guaranteed_bps: least, bound_us: bound } = before ?? after;
     const promise = `guaranteed ${said(least, rate, "nothing")}, ${bound ? `delay bound ${delay(bound)}` : "no bound"}`;
-    return before ? `goes; it was ${promise}` : `comes: ${promise}`;
+    return before ? `removed; it was ${promise}` : `added: ${promise}`;
   }
   const changes = [];
   if (before.parent !== after.parent) changes.push(`moves below ${after.parent ?? "the link"}`);
@@ -42,7 +42,7 @@ export function effectsOf(changed) {
   const list = effects.map((effect) => make("li", {}, make("b", {}, effect.class), ` ${effectOn(effect)}`));
   if (all > effects.length) {
     const less = changed.effects_worse;
-    list.push(make("li", {}, `and ${all - effects.length} more; ${less} of ${all} are guaranteed less`));
+    list.push(make("li", {}, `and ${all - effects.length} more; ${less} of ${all} have a weaker guarantee`));
   }
   const many = all === 0 ? "No guarantees" : all === 1 ? "1 guarantee" : `${all} guarantees`;
   const end = all === 0 ? "." : ":";
@@ -80,7 +80,7 @@ export class Proposal {
     try {
       const { method, where, body } = this.request();
       const asked = JSON.stringify([method, where, body]);
-      if (!dry && asked !== this.looked) throw new Error("it was changed since it was looked at: look again");
+      if (!dry && asked !== this.looked) throw new Error("changed since the preview: preview again");
       const changed = await ask(`${where}?effects=${LISTED}${dry ? "&dry-run=true" : ""}`, { method, body });
       this.looked = dry ? asked : null;
       this.make.disabled = !dry;
@@ -172,10 +172,10 @@ function offerToSave(proposal, fields) {
       save.replaceWith(`Not saved: ${error.message}`);
     }
   });
-  proposal.add("It holds until the daemon ends.", save);
+  proposal.add("It applies until the daemon ends.", save);
 }
 
-const NOTHING = "nothing changed: edit a field first";
+const NOTHING = "no change: edit a field first";
 
 function changesOfClass(node, nodes) {
   const { told } = node;
@@ -188,11 +188,11 @@ function changesOfClass(node, nodes) {
   const inner = [...nodes.values()].filter((it) => it.link === node.link && it.told.kind === "inner");
   const others = inner.filter((it) => !below.has(it.name));
   const fields = [
-    new Field("rate", "Rate (guaranteed)", written(told.rate_bps), { hint: "as in 2mbit" }),
-    new Field("ceil", "Ceiling", written(told.ceil_bps), { hint: "as in 4mbit" }),
+    new Field("rate", "Rate (guaranteed)", written(told.rate_bps), { hint: "such as 2mbit" }),
+    new Field("ceil", "Ceiling", written(told.ceil_bps), { hint: "such as 4mbit" }),
     new Field("weight", "Weight", told.weight === null ? "" : `${told.weight}`, { hint: "none", number: true }),
-    new Field("burst", "Burst at the ceiling", "", { hint: told.burst ? `${told.burst} bytes now` : "as in 16kb" }),
-    new Field("parent", "Part of", told.parent ?? "", {
+    new Field("burst", "Burst at the ceiling", "", { hint: told.burst ? `${told.burst} bytes now` : "such as 16kb" }),
+    new Field("parent", "Parent", told.parent ?? "", {
       choices: [["", "the link"], ...others.map((it) => [it.name, it.name])],
     }),
   ];
@@ -202,17 +202,17 @@ function changesOfClass(node, nodes) {
     if (!Object.keys(body).length) throw new Error(NOTHING);
     return { method: "PATCH", where, body };
   }, { done: (_, it) => offerToSave(it, fields) });
-  return [make("h3", {}, "Change it"), form(fields, proposal)];
+  return [make("h3", {}, "Change"), form(fields, proposal)];
 }
 
 function changesOfLink(node) {
-  const fields = [new Field("rate", "Rate", written(node.most), { hint: "as in 20mbit" })];
+  const fields = [new Field("rate", "Rate", written(node.most), { hint: "such as 20mbit" })];
   const proposal = new Proposal(() => {
     const body = keysOf(fields, true);
     if (!Object.keys(body).length) throw new Error(NOTHING);
     return { method: "PATCH", where: path("links", node.name), body };
   }, { done: (_, it) => offerToSave(it, fields) });
-  return [make("h3", {}, "Change it"), form(fields, proposal)];
+  return [make("h3", {}, "Change"), form(fields, proposal)];
 }
 
 function adding(node) {
@@ -225,14 +225,14 @@ function adding(node) {
   const proposal = new Proposal(() => {
     const parent = node.isLink ? {} : { parent: node.name };
     return { method: "POST", where: path("links", node.link.name, "classes"), body: { ...keysOf(fields, false), ...parent } };
-  }, { make: "Add it", done: (_, it) => offerToSave(it, []) });
+  }, { make: "Add", done: (_, it) => offerToSave(it, []) });
   return make("details", {}, make("summary", {}, node.isLink ? "Add a class" : "Add a class below it"), form(fields, proposal));
 }
 
 function removing(node) {
   const where = path("links", node.link.name, "classes", node.name);
-  const proposal = new Proposal(() => ({ method: "DELETE", where }), { make: "Remove it", done: (_, it) => offerToSave(it, []) });
-  return make("details", {}, make("summary", {}, "Remove it"), form([], proposal));
+  const proposal = new Proposal(() => ({ method: "DELETE", where }), { make: "Remove", done: (_, it) => offerToSave(it, []) });
+  return make("details", {}, make("summary", {}, "Remove"), form([], proposal));
 }
 
 /** Drops the packets of a queue, after a confirmation. */

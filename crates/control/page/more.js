@@ -11,8 +11,9 @@ class Table {
     this.heads = heads;
     const head = heads.map(([name, number]) => make("th", { scope: "col", class: number ? "number" : null }, name));
     this.body = make("tbody");
+    this.caption = make("caption", { class: "hint" }, caption);
     this.element = make("div", { class: "scroll" }, make("table", { class: "figures" },
-      make("caption", { class: "hint" }, caption), make("thead", {}, make("tr", {}, ...head)), this.body));
+      this.caption, make("thead", {}, make("tr", {}, ...head)), this.body));
   }
 
   add() {
@@ -56,7 +57,7 @@ class Asking {
       this.there(true);
     } catch (error) {
       this.there(error.status !== 404);
-      say(this.words, error.status === 404 ? this.none : `Not told: ${error.message}.`);
+      say(this.words, error.status === 404 ? this.none : `No answer: ${error.message}.`);
       if (error.status === 401) dispatchEvent(new CustomEvent("token-to-read", { detail: error.message }));
     }
     this.words.hidden = this.words.textContent === "";
@@ -71,10 +72,10 @@ class Asking {
 export class Flows extends Asking {
   constructor() {
     super("flows", 2_000);
-    this.none = "This daemon does not tell who sends most.";
+    this.none = "This daemon does not report top talkers.";
     this.table = new Table("Top talkers", [
       ["Flow"], ["Class"], ["Link"], ["Offered", true], ["Sent", true], ["Share", true], ["Packets", true],
-      ["Round trip", true], ["Retransmitted", true], ["CE-marked", true],
+      ["RTT", true], ["Retransmissions", true], ["CE marks", true],
     ]);
     this.link = make("select", { onchange: () => this.again() }, make("option", { value: "" }, "all"));
     this.known = "";
@@ -95,9 +96,10 @@ export class Flows extends Asking {
   async refresh() {
     const wanted = new URLSearchParams({ top: 20, ...(this.link.value ? { link: this.link.value } : {}) });
     const { flows, seconds } = await ask(`${path("flows")}?${wanted}`);
+    say(this.table.caption, `Top talkers (last ${span(seconds)})`);
     this.table.show(flows.map((it) => [
       it.flow, it.class, it.link, rate(it.offered_bps), rate(it.bps), percent(it.share), count(it.packets),
-      delay(it.rtt_us?.p50), count(it.came_again), count(it.came_marked),
+      delay(it.rtt_us?.p50), count(it.retransmits), count(it.ecn_ce),
     ]));
     return flows.length ? null : `No flow sent anything in the last ${span(seconds)}.`;
   }
@@ -112,11 +114,11 @@ export class Flows extends Asking {
 function pairs(text) {
   const all = text.split(/[\s,]+/).filter(Boolean).map((pair) => {
     const at = pair.indexOf("=");
-    if (at < 1) throw new Error(`'${pair}' is no KEY=VALUE, as in destination-port=5060`);
+    if (at < 1) throw new Error(`'${pair}' is not KEY=VALUE, such as destination-port=5060`);
     const value = pair.slice(at + 1);
     return [pair.slice(0, at), /^\d{1,9}$/.test(value) ? Number(value) : value];
   });
-  if (!all.length) throw new Error("say which packets are the flow's, as in destination-port=5060");
+  if (!all.length) throw new Error("Packets: enter a condition, such as destination-port=5060");
   return Object.fromEntries(all);
 }
 
@@ -124,25 +126,25 @@ function pairs(text) {
 export class Grants extends Asking {
   constructor() {
     super("grants", 3_000);
-    this.none = "This daemon grants nothing.";
-    this.table = new Table("What is granted", [
-      ["Grant"], ["Link"], ["Packets"], ["Rate", true], ["Sends", true], ["Delay bound", true],
-      ["Max", true], ["Ends in", true], [""],
+    this.none = "This daemon does not accept requests for grants.";
+    this.table = new Table("Grants", [
+      ["Grant"], ["Link"], ["Packets"], ["Rate", true], ["Sent", true], ["Delay bound", true],
+      ["Max", true], ["Expires in", true], [""],
     ]);
     this.links = new Field("link", "Link", "", { choices: [] });
     const filter = new Field("filter", "Packets", "", { hint: "destination-port=5060" });
     const fields = [
-      new Field("rate", "Rate", "", { hint: "as in 2mbit" }),
-      new Field("burst", "Burst", "", { hint: "as in 3kb" }),
-      new Field("delay", "Delay", "", { hint: "as in 20ms" }),
-      new Field("lifetime", "For how long", "", { hint: "an hour" }),
+      new Field("rate", "Rate", "", { hint: "such as 2mbit" }),
+      new Field("burst", "Burst", "", { hint: "such as 3kb" }),
+      new Field("delay", "Delay", "", { hint: "such as 20ms" }),
+      new Field("lifetime", "Lifetime", "", { hint: "1h" }),
     ];
     const proposal = new Proposal(() => {
       const written = fields.filter((field) => field.text).map((field) => [field.key, field.text]);
       const body = { filter: pairs(filter.text), ...Object.fromEntries(written) };
       return { method: "POST", where: path("links", this.links.text, "grants"), body };
     }, { look: "Preview", make: "Request", told: granted, done: () => this.again() });
-    this.form = make("div", {}, make("h3", {}, "Ask for a flow"), form([this.links, filter, ...fields], proposal));
+    this.form = make("div", {}, make("h3", {}, "Request a grant"), form([this.links, filter, ...fields], proposal));
     this.section.append(this.words, this.table.element, this.form);
   }
 
@@ -156,7 +158,7 @@ export class Grants extends Asking {
       grant.class, grant.link, filters(grant.filter), rate(grant.rate_bps), rate(grant.measured?.sent_bps),
       delay(grant.delay_us), delay(grant.measured?.delay_max_us), span(grant.expires_in_s), this.buttons(grant),
     ]));
-    return grants.length ? null : "Nothing is granted now.";
+    return grants.length ? null : "No grants.";
   }
 
   /** Returns the buttons of a grant, the same elements for its lifetime. */
@@ -166,7 +168,7 @@ export class Grants extends Asking {
       const button = (words, method) => make("button", {
         type: "button", "aria-label": `${words}: ${grant.class}`, onclick: () => this.send(grant.id, method),
       }, words);
-      this.made.set(grant.id, make("span", { class: "buttons" }, button("Renew", "PUT"), button("Give back", "DELETE")));
+      this.made.set(grant.id, make("span", { class: "buttons" }, button("Renew", "PUT"), button("Revoke", "DELETE")));
     }
     return this.made.get(grant.id);
   }
@@ -198,12 +200,12 @@ function granted(answer) {
   const { grant } = answer;
   const facts = [
     ["Class", grant.class],
-    ["Rate", `${rate(grant.granted.guaranteed_bps)} guaranteed, ${rate(grant.rate_bps)} asked for`],
+    ["Rate", `${rate(grant.granted.guaranteed_bps)} guaranteed, ${rate(grant.rate_bps)} requested`],
     ["Delay bound", delay(grant.granted.delay_us)],
-    ["Room", `${count(grant.granted.room_packets)} packets`],
-    ["For", span(grant.lifetime_s)],
+    ["Buffer", `${count(grant.granted.room_packets)} packets`],
+    ["Lifetime", span(grant.lifetime_s)],
   ];
-  const words = answer.applied ? "Granted." : "It could be granted.";
+  const words = answer.applied ? "Granted." : "It can be granted.";
   const list = facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]);
   return [make("p", {}, words), make("dl", {}, ...list), ...effectsOf(answer)];
 }
@@ -212,18 +214,18 @@ function granted(answer) {
 export class Interfaces {
   constructor() {
     this.table = new Table("Interface drops", [
-      ["Interface"], ["Shaped"], ["Use"], ["Read by"], ["Lost as they arrived", true], ["Dropped early", true],
-      ["Refused by it", true], ["While it was away", true],
+      ["Interface"], ["Shaped"], ["Actions"], ["Backend"], ["Lost before classification", true], ["Early drops", true],
+      ["Rejected by the interface", true], ["Interface missing", true],
     ]);
     this.words = make("p", { class: "hint" });
     this.outcome = new Outcome();
     this.made = new Map();
-    this.place = new Field("place", "In the place of", "", { choices: [] });
-    this.name = new Field("interface", "Interface", "", { hint: "as in wan1" });
+    this.place = new Field("place", "Replaces", "", { choices: [] });
+    this.name = new Field("interface", "Interface", "", { hint: "such as wan1" });
     const proposal = new Proposal(() => {
-      if (!this.name.text) throw new Error("say which interface is to be used");
+      if (!this.name.text) throw new Error("Interface: enter a name");
       return { method: "POST", where: path("interfaces", this.place.text, "attach"), body: { interface: this.name.text } };
-    }, { make: "Attach it" });
+    }, { make: "Attach" });
     this.form = make("div", { hidden: true }, make("h3", {}, "Attach another interface"), form([this.place, this.name], proposal));
     find("interfaces").append(this.table.element, this.outcome.element, this.form, this.words);
   }
@@ -247,7 +249,7 @@ export class Interfaces {
       say(button, words);
       button.setAttribute("aria-label", `${words}: ${it.name}`);
     };
-    called(own.shape, it.shaped ? "Pass unshaped" : "Shape again");
+    called(own.shape, it.shaped ? "Stop shaping" : "Resume shaping");
     own.shape.hidden = !it.links || it.attached === false;
     called(own.attach, it.attached === false ? "Attach again" : "Detach");
     return own.all;
@@ -263,15 +265,15 @@ export class Interfaces {
     const all = state.interfaces.map((it) => ({ ...it, links: state.links.some((link) => link.to === it.name) }));
     this.table.show(all.map((it) => [
       it.name || "processes", this.shaped(it), this.use(it), it.backend,
-      count(it.lost), count(it.early), count(it.refused), count(it.away),
+      count(it.lost), count(it.early_drops), count(it.refused), count(it.absent_drops),
     ]));
     const places = all.filter((it) => it.attached === false).map((it) => it.name);
     this.form.hidden = places.length === 0;
     this.place.choose(places);
-    const open = state.open.map((it) => `towards ${it.to || "processes"} nothing is shaped: ${count(it.frames)} frames`);
+    const open = state.open.map((it) => `towards ${it.to || "processes"}: not shaped, ${count(it.frames)} frames`);
     say(this.words, [
-      `Longest forwarding pause (config change or statistics): ${delay(state.longest_step_us)}`,
-      `${state.reloads} changes and reloads`,
+      `Longest forwarding pause (config change or statistics): ${delay(state.forwarding_pause_max_us)}`,
+      `${state.reloads} reloads`,
       `${state.attached} attached processes`,
       ...open,
     ].join(" · "));
@@ -285,11 +287,11 @@ function shaping({ name, shaped }) {
     where: path("interfaces", name, "shaping"),
     body: { enabled: !shaped },
     sure: shaped ? [
-      `Have what leaves by ${name} pass unshaped?`,
-      "It leaves as it comes, first in, first out: no class has its rate, its ceiling or its delay until it is shaped again.",
-      "Pass unshaped",
+      `Stop shaping the egress of ${name}?`,
+      "Frames pass first in, first out: rates, ceilings and delay bounds do not apply until shaping resumes.",
+      "Stop shaping",
     ] : null,
-    told: () => (shaped ? `What leaves by ${name} passes unshaped.` : `What leaves by ${name} is shaped.`),
+    told: () => (shaped ? `The egress of ${name} passes unshaped.` : `The egress of ${name} is shaped.`),
   };
 }
 
@@ -300,17 +302,17 @@ function attaching({ name, attached }) {
       method: "POST",
       where: `${path("interfaces", name, "attach")}?effects=0`,
       body: { interface: name },
-      told: () => `${name} is used again.`,
+      told: () => `${name} is attached.`,
     };
   }
   return {
     method: "POST",
     where: path("interfaces", name, "detach"),
     sure: [
-      `Let go of ${name}?`,
-      "Nothing that arrives there passes, and what is to leave there is dropped, until an interface is attached in its place.",
+      `Detach ${name}?`,
+      "Frames that arrive there are not received, and its egress is dropped, until an interface is attached.",
       "Detach",
     ],
-    told: () => `${name} was let go of.`,
+    told: () => `${name} is detached.`,
   };
 }

@@ -1,9 +1,10 @@
 // The page: receives states and shows them.
 
-import { count, find, rate, say, span } from "./figures.js";
+import { find, say, span } from "./figures.js";
 import { Flows, Grants, Interfaces } from "./more.js";
+import { Links, Problems } from "./overview.js";
 import { Panel } from "./panel.js";
-import { keepToken, states, token } from "./site.js";
+import { about, keepToken, states, token } from "./site.js";
 import { Tree } from "./tree.js";
 
 /** Delay before reconnecting to the daemon, in milliseconds: at first, and at most. */
@@ -21,6 +22,8 @@ const tree = new Tree((node) => {
   tree.chosen = node.key;
   panel.open(node, tree.nodes);
 });
+const links = new Links();
+const problems = new Problems();
 const views = { flows: new Flows(), grants: new Grants(), interfaces: new Interfaces() };
 
 let last = null;
@@ -40,34 +43,16 @@ function tell() {
   const site = find("site");
   site.className = fine ? "fine" : gone || silent ? "gone" : "";
   say(find("site-mark"), fine ? "✓" : gone || silent ? "✗" : "…");
-  say(find("site-words"), gone ?? (silent ? "connected, but nothing is told" : last ? "connected" : "connecting"));
+  say(find("site-words"), gone ?? (silent ? "connected, but no state arrives" : last ? "connected" : "connecting"));
   const figures = last && (fine ? `figures of the last ${span(last.recent_seconds)}` : `figures of ${span(age)} ago`);
   const runs = last && (gone ? "" : `, runs for ${span(last.seconds + age)}`);
   say(find("age"), last ? figures + runs : "");
   document.body.classList.toggle("gone-by", Boolean(gone && last));
 }
 
-/** Shows changes that are not in the file, and a rejected reload. */
-function unsaved({ configuration }) {
-  const { unsaved_changes: changes = 0, last_reload_error: error = null } = configuration ?? {};
-  const words = [
-    changes ? `${changes === 1 ? "1 change" : `${changes} changes`} not in the file: fairlane ctl save writes ${changes === 1 ? "it" : "them"}.` : null,
-    error ? `Last reload refused: ${error}` : null,
-  ].filter(Boolean);
-  find("unsaved").hidden = words.length === 0;
-  say(find("unsaved"), words.join(" "));
-}
-
-/** Shows losses under overload. */
-function alarms(state) {
-  const words = state.interfaces.filter((it) => it.recently_lost || it.recently_early).map((it) => {
-    const lost = `${count(it.recently_lost)} frames of ${it.name} were lost before reception`;
-    const early = `${count(it.recently_early)} frames of ${it.name} were dropped as they arrived, of classes beyond their share`;
-    return [it.recently_lost ? lost : null, it.recently_early ? early : null].filter(Boolean).join(", and ");
-  });
-  const alarm = find("alarm");
-  alarm.hidden = words.length === 0;
-  if (words.length) say(alarm, `Overloaded: in the last ${span(state.recent_seconds)} ${words.join("; ")}.`);
+/** Returns the name of the site: that of its file, or its interfaces. */
+function siteName({ interfaces }) {
+  return about.name || interfaces.map((it) => it.name).filter(Boolean).join(" ↔ ") || "site";
 }
 
 function show(state) {
@@ -79,10 +64,11 @@ function show(state) {
   tree.update(state, seconds);
   panel.update(tree.nodes);
   for (const view of Object.values(views)) view.state(state);
-  alarms(state);
-  unsaved(state);
-  const busiest = state.links.reduce((most, link) => (most && most.recent_bps > link.recent_bps ? most : link), null);
-  document.title = busiest ? `${rate(busiest.recent_bps)} ${busiest.name} – Fairlane` : "Fairlane";
+  links.update(state);
+  problems.update(state, tree.nodes);
+  const site = siteName(state);
+  document.title = `${site} – Fairlane`;
+  say(find("site-name"), site);
   tell();
 }
 
@@ -96,14 +82,14 @@ async function follow() {
         show(state);
         wait = SOON;
       }
-      gone = "the daemon has ended, or is being started again; trying again";
+      gone = "the daemon ended or restarts; reconnecting";
     } catch (error) {
       // A new token was given.
       if (retry.signal.aborted) continue;
       if (error.status === 401) {
-        gone = "a token is needed to read";
+        gone = "reading needs a token";
         if (!declined) askForToken(error.message);
-      } else gone = `${error.status === undefined ? "the connection broke" : error.message}; trying again`;
+      } else gone = `${error.status === undefined ? "connection lost" : error.message}; reconnecting`;
     }
     tell();
     await new Promise((done) => {
@@ -128,7 +114,7 @@ function useToken(text) {
   keepToken(text);
   given = text !== "";
   find("token-text").value = "";
-  say(find("token-open"), token() ? "Token: given" : "Token");
+  say(find("token-open"), token() ? "Token: set" : "Token");
   dialog.close();
   retry?.abort();
 }
@@ -149,7 +135,7 @@ addEventListener("token", (event) => askForToken(event.detail));
 addEventListener("token-to-read", (event) => {
   if (!declined) askForToken(event.detail);
 });
-say(find("token-open"), token() ? "Token: given" : "Token");
+say(find("token-open"), token() ? "Token: set" : "Token");
 
 /** Shows one of the views. */
 function choose(name) {

@@ -21,7 +21,7 @@ function applies(node) {
 
 /** The main facts of a class: a name, and a function for the value. */
 const FIRST = [
-  ["Guaranteed", ({ told }) => (told.guaranteed_bps === null ? told.no_bound ?? "nothing" : rate(told.guaranteed_bps))],
+  ["Guaranteed", ({ told }) => (told.guaranteed_bps === null ? told.no_bound ?? "none" : rate(told.guaranteed_bps))],
   ["Rate", (node) => `${rate(node.rate)}${node.guaranteed ? `, ${percent(node.share)} of the guarantee` : ""}`],
   ["Delay bound", (node) => (node.told.bound_us === null ? "none" : `${delay(node.told.bound_us)} (${applies(node)})`)],
   ["Recent delay", (node) => (node.worst === null ? "–" : `p99 ${delay(node.p99)}, max ${delay(node.worst)}`)],
@@ -33,20 +33,20 @@ const FURTHER = [
   ["Max delay", ({ told }) => delay(told.delay_us?.max)],
   ["Bound violations", (node) => (node.told.bound_us === null ? "–"
     : `${count(node.told.recent?.violations ?? 0)}${node.exceeds ? " (bound not applicable now)" : ""}`)],
-  ["Queued", ({ told }) => `${count(told.queued_packets)} packets${told.room_packets ? `, room for ${count(told.room_packets)}` : ""}`],
-  ["Drops", ({ told }) => `${count(told.dropped)} full, ${count(told.discarded)} managed, ${count(told.early)} early`],
+  ["Queued", ({ told }) => `${count(told.queued_packets)} packets${told.room_packets ? `, buffer for ${count(told.room_packets)}` : ""}`],
+  ["Drops", ({ told }) => `${count(told.drops.full)} full, ${count(told.drops.managed)} managed, ${count(told.drops.early)} early`],
   ["Orphan fragments", ({ told }) => count(told.orphan_fragments)],
   ["Weight", ({ told }) => count(told.weight)],
   ["Flows", ({ told }) => (told.each ? `${count(told.flows)} of ${count(told.each.most)}, per ${told.each.per}` : `${count(told.flows)}`)],
 ];
 
 const OF_LINK = [
-  ["Carries", (node) => `${rate(node.rate)}, ${percent(node.rate / node.most)} of ${rate(node.most)}`],
-  ["Leaves by", ({ told }) => told.to || "processes"],
+  ["Load", (node) => `${rate(node.rate)}, ${percent(node.rate / node.most)} of ${rate(node.most)}`],
+  ["Egress", ({ told }) => told.to || "processes"],
   ["Algorithm", ({ told }) => told.algorithm],
   ["Queued", ({ told }) => `${count(told.queued_packets)} packets`],
-  ["No filter matched", ({ told }) => `${count(told.unmatched)} frames`],
-  ["No filter looks into", ({ told }) => `${count(told.opaque_frames)} frames${told.opaque_protocol ? `, of ${told.opaque_protocol}` : ""}`],
+  ["Matched by no filter", ({ told }) => `${count(told.unmatched)} frames`],
+  ["Protocol filters cannot match", ({ told }) => `${count(told.opaque_frames)} frames${told.opaque_protocol ? `, of ${told.opaque_protocol}` : ""}`],
   ["Malformed, too long", ({ told }) => `${count(told.malformed)}, ${count(told.oversized)} frames`],
 ];
 
@@ -65,7 +65,7 @@ export class Panel {
     this.end();
     this.node = node;
     this.title = make("h2", { id: "panel-title" }, node.isLink ? `Link ${node.name}` : node.name);
-    this.gone = make("p", { class: "alarm", role: "alert", hidden: true }, "It is no longer there.");
+    this.gone = make("p", { class: "alarm", role: "alert", hidden: true }, "It was removed.");
     this.facts = [];
     const list = (facts) => make("dl", {}, ...facts.flatMap(([name, value]) => {
       const place = make("dd");

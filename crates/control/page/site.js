@@ -29,7 +29,7 @@ async function send(where, options) {
     if (options.signal?.aborted && options.signal.reason?.name !== "TimeoutError") throw error;
     // A token that is not valid in a header is never sent.
     const odd = [...token()].some((letter) => letter < " " || letter > "~");
-    throw new Refused(0, odd ? "the token has letters that no token has" : "the daemon does not answer");
+    throw new Refused(0, odd ? "the token has characters that are not allowed" : "the daemon does not answer");
   }
   if (answer.ok) return answer;
   let sentence = `the daemon answers with status ${answer.status}`;
@@ -53,9 +53,13 @@ export async function ask(where, { method = "GET", body, seconds = 20 } = {}) {
   }
 }
 
+/** Facts about the site besides its state: its name. */
+export const about = { name: "" };
+
 /** Yields each published state until the stream ends. */
 export async function* states(signal) {
   const answer = await send("v1/events", { signal });
+  about.name = decodeURIComponent(answer.headers.get("fairlane-site") ?? "");
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   // A state grows with the number of classes, so each part is searched only once.
   let parts = [];

@@ -1,6 +1,7 @@
 // The tree of links and classes. Only visible rows have elements, and only texts that change are updated.
 
 import { count, delay, find, make, percent, rate, say } from "./figures.js";
+import { fill, Recent, Spark } from "./overview.js";
 
 /** Rows that exist beyond the edges of the screen. */
 const BEYOND = 4;
@@ -17,6 +18,9 @@ class Node {
     this.drops = null;
     this.backlogged = false;
     this.waited = false;
+    /** Rate as a part of the guarantee, and delay as a part of the bound. */
+    this.recent = new Recent(2);
+    this.filled = false;
   }
 
   /** Takes the figures of a state. */
@@ -47,13 +51,24 @@ class Node {
     // A sending class often has a packet or two queued; 0.1 s of its guarantee is a backlog.
     this.backlogged = told.queued_bytes * 8 > 0.1 * (this.guaranteed ?? Infinity);
     this.waited = waited && this.backlogged;
-    this.count(told.dropped + told.discarded + told.early, seconds);
+    this.count(told.drops.full + told.drops.managed + told.drops.early, seconds);
+    this.recent.add([this.partOf(this.rate), this.delayPart(this.worst)]);
   }
 
   count(drops, seconds) {
     const before = this.drops ?? drops;
     if (seconds > 0) this.dropRate = Math.max(drops - before, 0) / seconds;
     this.drops = drops;
+  }
+
+  /** A rate on the scale of its plot: 1 is the guarantee, or else 2 the ceiling or the rate of the link. */
+  partOf(bps) {
+    return this.guaranteed ? bps / this.guaranteed : (2 * bps) / this.most;
+  }
+
+  /** A delay on the same scale: 1 is the bound. */
+  delayPart(us) {
+    return us === null || !this.bound ? null : us / this.bound;
   }
 
   /** Its rate as a fraction of its guarantee. */
@@ -66,8 +81,8 @@ class Node {
     if (this.isLink) {
       return this.rate >= 0.95 * this.most ? ["■ full", false] : [this.rate > 0 ? "● sends" : "○ idle", false];
     }
-    if (this.told.recent?.beyond_bound) return ["✗ late", true];
-    const held = this.told.recent?.throttled > 0;
+    if (this.told.recent?.late_packets > 0) return ["✗ late", true];
+    const held = this.told.recent?.overlimits > 0;
     // A class with children may only be short because one of them is held back.
     if (this.waited && !held && !this.children.length && (this.share ?? 1) < 0.9) return ["▼ below", true];
     if (this.dropRate > 0) return ["◆ drops", false];
@@ -101,9 +116,7 @@ class Row {
     } });
     this.name = make("span");
     this.tag = make("small");
-    this.fill = make("b");
-    this.mark = make("u");
-    this.bar = make("div", { class: "bar", "aria-hidden": "true" }, this.fill, this.mark);
+    this.spark = new Spark();
     this.rate = make("span");
     this.of = make("small");
     this.delay = make("span");
@@ -114,7 +127,7 @@ class Row {
     this.is = cell("is");
     this.element = make("div", { class: "row", role: "row", onclick: () => this.node && choose(this.node) },
       cell("name", this.fold, make("div", {}, this.name, this.tag)),
-      cell("rate", this.bar, make("div", { class: "told" }, this.rate, this.of)),
+      cell("rate", this.spark.element, make("div", { class: "told" }, this.rate, this.of)),
       cell("delay", this.delay, this.bound), this.queue, this.drops, this.is);
     this.had = {};
   }
@@ -153,10 +166,11 @@ class Row {
   }
 
   figures(node) {
-    const full = node.guaranteed ? 2 * node.guaranteed : node.most;
-    const part = Math.min(node.rate / full, 1);
-    this.set("part", part.toFixed(3), (value) => { this.fill.style.transform = `scaleX(${value})`; });
-    this.set("mark", Boolean(node.guaranteed), (value) => { this.mark.hidden = !value; });
+    this.set("link", node.isLink, (value) => this.spark.element.classList.toggle("empty-plot", value));
+    if (!node.isLink) {
+      fill(node);
+      this.spark.draw(node.recent);
+    }
     say(this.rate, rate(node.rate));
     say(this.of, node.guaranteed ? ` ${percent(node.share)} of ${rate(node.guaranteed)}`
       : node.isLink ? ` ${percent(node.rate / node.most)} of ${rate(node.most)}` : " no guarantee");

@@ -283,7 +283,7 @@ impl Effect {
         };
         let rate = |promise: &Promise| promise.guaranteed_bps.unwrap_or(0) as f64;
         // No bound is treated as an infinite one.
-        let delay = |promise: &Promise| promise.bound_us.unwrap_or(f64::INFINITY);
+        let delay = |promise: &Promise| promise.bound.map_or(f64::INFINITY, |bound| bound.0 as f64);
         let (rate_after, delay_after) = match &after {
             Some(after) => (rate(after), delay(after)),
             None => (0.0, f64::INFINITY),
@@ -333,6 +333,7 @@ fn effects_on(before: Option<&Link>, after: &Link) -> Vec<Effect> {
 
 #[cfg(test)]
 mod tests {
+    use fairlane_core::Nanos;
     use proptest::prelude::*;
 
     use super::*;
@@ -345,11 +346,11 @@ mod tests {
     /// Returns a constructor of class guarantees from name, rate and bound.
     fn teller() -> impl Fn(&str, Option<u64>, Option<f64>) -> Option<Shared<ClassTerms>> {
         let any = ClassTerms::of(&site("").links[0]);
-        move |name, guaranteed_bps, bound_us| {
+        move |name, guaranteed_bps, bound_us: Option<f64>| {
             Some(Shared::from(ClassTerms {
                 name: name.into(),
                 guaranteed_bps,
-                bound_us,
+                bound: bound_us.map(|us| Nanos((us * 1e3) as u64)),
                 ..any[0].clone()
             }))
         }
@@ -433,7 +434,7 @@ mod tests {
                 [None, _] => false,
                 [Some(_), None] => effect.loss() > 0.0,
                 [Some(was), Some(is)] => {
-                    let bound = |it: Promise| it.bound_us.unwrap_or(f64::INFINITY);
+                    let bound = |it: Promise| it.bound.map_or(u64::MAX, |bound| bound.0);
                     is.guaranteed_bps.unwrap_or(0) < was.guaranteed_bps.unwrap_or(0)
                         || bound(is) > bound(was)
                 }

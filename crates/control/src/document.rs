@@ -563,13 +563,17 @@ pub(crate) fn lines(keys: &Keys) -> Result<String> {
 fn value(key: &str, json: &Json) -> Result<Value> {
     let unfit = |what: &str| EditError::Value(format!("{key}: {what}"));
     Ok(match json {
-        Json::Null => return Err(unfit("null is allowed only in place of a whole value")),
+        Json::Null => {
+            return Err(unfit(
+                "null is not allowed inside a value (only as the whole value)",
+            ));
+        }
         Json::Bool(flag) => (*flag).into(),
         Json::String(text) => text.into(),
         Json::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => whole.into(),
             (None, Some(real)) if number.is_f64() => real.into(),
-            _ => return Err(unfit(&format!("{number} is beyond what a file can say"))),
+            _ => return Err(unfit(&format!("{number} is out of range"))),
         },
         Json::Array(items) => {
             let items = items.iter().map(|item| value(key, item));

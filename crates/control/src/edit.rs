@@ -137,9 +137,9 @@ impl Edit {
             };
             let fits = |edit: &Edit| match edit {
                 Edit::AddFilter { .. } => Ok(()),
-                _ if has_place => Err("at: only a filter that is added has a place"),
+                _ if has_place => Err("at: only allowed for a new filter"),
                 Edit::RemoveClass { .. } | Edit::RemoveFilter { .. } if has_keys => {
-                    Err("keys: what is removed has none")
+                    Err("keys: not allowed in a removal")
                 }
                 _ => Ok(()),
             };

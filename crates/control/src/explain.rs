@@ -67,8 +67,9 @@ pub(crate) fn explain(
     let recent = class.recent.unwrap_or_default();
     let mut because = vec![rates(link, class)];
     because.push(delays(class));
-    if recent.drops > 0 {
-        because.push(format!("Recently dropped: {} packets.", recent.drops));
+    let drops = recent.drops.total();
+    if drops > 0 {
+        because.push(format!("Recently dropped: {drops} packets."));
     }
     because.extend(holds(link, class));
     because.extend(configured.and_then(|link| unmatched(link, class, granted)));
@@ -80,9 +81,9 @@ pub(crate) fn explain(
         offered_bps: recent.offered_bps,
         sent_bps: recent.sent_bps,
         guaranteed_bps: class.terms.guaranteed_bps,
-        drops: recent.drops,
+        drops,
         delay_us: recent.delay_us,
-        bound_us: class.terms.bound_us,
+        bound_us: class.terms.bound_us(),
         bound_applies: recent.bound_applies,
         advice: advice(class, &talkers),
         talkers,
@@ -139,7 +140,7 @@ fn delays(class: &ClassReport) -> String {
         ),
         None => "No packet left recently".to_owned(),
     };
-    let bound = match (class.terms.bound_us, recent.bound_applies) {
+    let bound = match (class.terms.bound_us(), recent.bound_applies) {
         (Some(us), Some(false)) => format!(
             "delay bound {}: does not apply now, since the class is above its guarantee",
             time(us)
@@ -192,11 +193,11 @@ fn ceiling(class: &ClassReport) -> Option<String> {
     let each = class.terms.each.as_ref().and_then(|each| each.ceil_bps);
     let each = each.map(|bps| format!("ceiling of each flow of {name} ({})", figures::rate(bps)));
     let ceilings: Vec<String> = own.into_iter().chain(each).collect();
-    (recent.throttled > 0 && !ceilings.is_empty()).then(|| {
+    (recent.overlimits > 0 && !ceilings.is_empty()).then(|| {
         format!(
             "The {} held packets back {} times recently.",
             ceilings.join(" or the "),
-            recent.throttled
+            recent.overlimits
         )
     })
 }
@@ -265,7 +266,7 @@ fn advice(class: &ClassReport, talkers: &[FlowReport]) -> Vec<String> {
         );
         return advice;
     }
-    let troubled = recent.bound_applies == Some(false) || recent.drops > 0;
+    let troubled = recent.bound_applies == Some(false) || recent.drops.total() > 0;
     let heavy = |talker: &&FlowReport| talker.offered_bps > HEAVY * recent.offered_bps;
     if let Some(talker) = talkers.first().filter(heavy).filter(|_| troubled) {
         advice.push(format!(
@@ -283,13 +284,13 @@ fn advice(class: &ClassReport, talkers: &[FlowReport]) -> Vec<String> {
     let above = |guaranteed: &u64| recent.offered_bps > *guaranteed as f64;
     if class.terms.guaranteed_bps.is_some_and(|it| above(&it)) {
         advice.push(format!(
-            "Raise the rate of {name} to {} or more if all of its traffic is to be within the guarantee.",
+            "Raise the rate of {name} to {} or more to guarantee all of its traffic.",
             rate(recent.offered_bps)
         ));
     }
-    if let Some(bps) = class.terms.ceil_bps.filter(|_| recent.throttled > 0) {
+    if let Some(bps) = class.terms.ceil_bps.filter(|_| recent.overlimits > 0) {
         advice.push(format!(
-            "Raise the ceiling of {name} (now {}) if it is to send more.",
+            "Raise the ceiling of {name} (now {}) to let it send more.",
             figures::rate(bps)
         ));
     }

@@ -114,8 +114,8 @@ mod tests {
             bps,
             share: 0.1,
             rtt_us: None,
-            came_again: 0,
-            came_marked: 0,
+            retransmits: 0,
+            ecn_ce: 0,
         };
         let top = TopFlows {
             seconds: 1.0,

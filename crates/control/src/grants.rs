@@ -287,7 +287,7 @@ impl Grants {
             let before = self.site.site();
             if before.grants.len() >= MOST {
                 return Err(Refused::TooMany(format!(
-                    "not granted: there are {MOST} grants, which is the most; one has to end before"
+                    "not granted: the limit of {MOST} grants is reached"
                 )));
             }
             let (number, name) = self.free(|name| {
@@ -724,11 +724,11 @@ fn measured(report: &Report, grant: &Grant) -> Option<Json> {
     let class: &ClassReport = classes.find(|class| *class.terms.name == *grant.name)?;
     Some(json!({
         "guaranteed_bps": class.terms.guaranteed_bps,
-        "bound_us": class.terms.bound_us,
+        "bound_us": class.terms.bound_us(),
         "sent_bps": class.recent.map(|recent| recent.sent_bps),
         "sent_packets": class.sent_packets,
         "queued_packets": class.queued_packets,
-        "dropped": class.drops(),
+        "drops": class.drops.total(),
         "delay_max_us": class.delay_us.map(|delay| delay.max),
         "violations": class.recent.map_or(0, |recent| recent.violations),
     }))

@@ -91,10 +91,6 @@ struct Class {
     sums: [Sum; STEPS.len() - 1],
 }
 
-fn drops(report: &ClassReport) -> u64 {
-    report.dropped + report.discarded + report.early
-}
-
 impl Class {
     fn new(report: &ClassReport, number: u32, born: u64) -> Class {
         Class {
@@ -102,7 +98,7 @@ impl Class {
             number,
             born,
             sent_bytes: report.sent_bytes,
-            drops: drops(report),
+            drops: report.drops.total(),
             now: Figures::default(),
             sums: Default::default(),
         }
@@ -120,8 +116,9 @@ impl Class {
     /// Ends the seconds that this state completes and returns the figures of each of them.
     fn end(&mut self, report: &ClassReport, seconds: f64, steps: u64) -> Figures {
         let bytes = report.sent_bytes.saturating_sub(self.sent_bytes);
-        let dropped = drops(report).saturating_sub(self.drops);
-        (self.sent_bytes, self.drops) = (report.sent_bytes, drops(report));
+        let drops = report.drops.total();
+        let dropped = drops.saturating_sub(self.drops);
+        (self.sent_bytes, self.drops) = (report.sent_bytes, drops);
         let figures = Figures {
             rate_bps: (bytes as f64 * 8.0 / seconds) as f32,
             drops: (dropped as f64 / steps as f64) as f32,
@@ -383,7 +380,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use fairlane_config::class_report::{DelayReport, Recent};
+    use fairlane_config::class_report::{DelayReport, Drops, Recent};
 
     use super::*;
 
@@ -418,7 +415,7 @@ mod tests {
             self.report.seconds = seconds;
             let class = self.report.links[0].classes.make_mut(0);
             class.sent_bytes += bytes;
-            class.dropped += drops;
+            class.drops.full += drops;
             self.history.note(&self.report, day);
         }
 
@@ -595,7 +592,7 @@ mod tests {
         let mut told = States::new();
         told.at(2.0, 125_000, 3);
         let class = told.report.links[0].classes.make_mut(0);
-        (class.sent_bytes, class.dropped) = (0, 0);
+        (class.sent_bytes, class.drops) = (0, Drops::default());
         told.at(3.0, 0, 0);
         told.at(4.0, 125_000, 0);
         near(&told.told(Span::Hour, None).rate_bps, &[1e6, 0.0, 1e6]);

@@ -47,7 +47,7 @@ macro_rules! asset {
     };
 }
 
-static ASSETS: [Asset; 15] = [
+static ASSETS: [Asset; 16] = [
     Asset::new("", HTML, include_bytes!("../page/index.html")),
     asset!("page.css", CSS),
     asset!("icon.svg", SVG),
@@ -60,6 +60,7 @@ static ASSETS: [Asset; 15] = [
     asset!("change.js", JAVASCRIPT),
     asset!("deed.js", JAVASCRIPT),
     asset!("more.js", JAVASCRIPT),
+    asset!("overview.js", JAVASCRIPT),
     asset!("uplot/uPlot.iife.min.js", JAVASCRIPT),
     asset!("uplot/uPlot.min.css", CSS),
     asset!("uplot/LICENSE", TEXT),

@@ -389,7 +389,7 @@ async fn accept(port: Port, api: Arc<Api>, places: Arc<Semaphore>) {
             }
             // For example, no file descriptors are left.
             Err(error) => {
-                warn!(name: "no connection", %error, "nobody can be answered for a moment: {error}");
+                warn!(name: "no connection", %error, "cannot accept a connection: {error}");
                 tokio::time::sleep(BREATH).await;
             }
         }

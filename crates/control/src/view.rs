@@ -71,6 +71,13 @@ pub fn find(places: &[Place], class: &str) -> Result<Place, String> {
     }
 }
 
+/// Returns the drops of a class for any reason.
+#[must_use]
+pub fn drops(class: &Json) -> u64 {
+    let by_reason = class["drops"].as_object().into_iter().flatten();
+    by_reason.filter_map(|(_, count)| count.as_u64()).sum()
+}
+
 /// Returns the whole state, or the selected class.
 #[must_use]
 pub fn picked(state: &Json, only: Option<&Place>) -> Json {
@@ -101,10 +108,6 @@ pub fn as_tc(state: &Json, only: Option<&Place>) -> Json {
             let classes = link["classes"].as_array()?;
             classes.iter().find(|class| class["name"] == *name)
         });
-        let drops: u64 = ["dropped", "discarded", "early"]
-            .iter()
-            .filter_map(|key| class[key].as_u64())
-            .sum();
         json!({
             "class": "fairlane",
             "handle": format!("{major:x}:{:x}", minor(class)),
@@ -116,8 +119,8 @@ pub fn as_tc(state: &Json, only: Option<&Place>) -> Json {
             "stats": {
                 "bytes": class["sent_bytes"],
                 "packets": class["sent_packets"],
-                "drops": drops,
-                "overlimits": class["throttled"],
+                "drops": drops(class),
+                "overlimits": class["overlimits"],
                 "requeues": 0,
                 "backlog": class["queued_bytes"],
                 "qlen": class["queued_packets"],

@@ -49,7 +49,7 @@ fn measure<A: Scheduler>(algorithm: A, flows: usize) {
     println!(
         "{:6} {flows} flows, {backlogged} backlogged: {}, {:.0} ns a pair",
         A::NAME,
-        idle.unwrap_or_else(|| "memory not told by this system".to_owned()),
+        idle.unwrap_or_else(|| "memory use is unknown on this system".to_owned()),
         start.elapsed().as_nanos() as f64 / pairs as f64
     );
 }

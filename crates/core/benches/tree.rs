@@ -274,7 +274,7 @@ fn flows(algorithm: Algorithm, number: u32, reserved: bool) {
             let each = after.saturating_sub(before) as f64 / f64::from(number);
             format!("{each:.1} bytes each, all counted")
         }
-        _ => "memory not told by this system".to_owned(),
+        _ => "memory use is unknown on this system".to_owned(),
     };
     drop(tree);
     let (mut tree, class) = of_flows(algorithm, number, reserved);

@@ -628,7 +628,7 @@ impl Control {
         if let Some(refusals) = refusals {
             self.notify(Notice::NotAttached(refusals));
         }
-        let longest_steps = self.longest.tell();
+        let forwarding_pauses = self.longest.tell();
         let mut report = Report {
             seconds: times[0],
             recent_seconds: times[1],
@@ -636,8 +636,11 @@ impl Control {
             reloads: self.state.reloads,
             bypasses: self.look_at_network(),
             configuration: self.state.last_reload.report(&self.handle),
-            longest_step_us: longest_steps.iter().map(|step| step.us).fold(0.0, f64::max),
-            longest_steps,
+            forwarding_pause_max_us: forwarding_pauses
+                .iter()
+                .map(|step| step.us)
+                .fold(0.0, f64::max),
+            forwarding_pauses,
             forwarding: ForwardingReport::of(counting.thread),
             interfaces: Side::BOTH
                 .map(|side| {
@@ -666,13 +669,13 @@ impl Control {
                 continue;
             };
             let from = &mut report.interfaces[side.other() as usize];
-            let lost = from.recently_lost;
+            let lost = from.recent_lost;
             let terms = pipeline.terms(&plan.link);
             plan.allow(terms.rounds());
             let pipeline = PipelineReport::new(terms, counting.thread, waits, count.most_in_flight);
             let counted = std::mem::take(&mut counting.links[side as usize]);
             let link = LinkReport::new(plan, counted, count, to, times, lost, pipeline);
-            let early = link.early() + plan.early_of_gone;
+            let early = link.early_drops() + plan.early_of_gone;
             let opaque_counts = plan.opaque.counts;
             let told = &mut self.state.opaque_links;
             let opaque = link.opaque_protocol.as_ref();
@@ -685,8 +688,8 @@ impl Control {
                     offered: opaque_counts.offered,
                 });
             }
-            from.recently_early = early.saturating_sub(from.early);
-            from.early = early;
+            from.recent_early_drops = early.saturating_sub(from.early_drops);
+            from.early_drops = early;
             report.links.push(link);
         }
         self.state.report = Arc::new(report);

@@ -74,9 +74,9 @@ pub struct FlowReport {
     /// acknowledgment. Null without any.
     pub rtt_us: Option<DelayReport>,
     /// Its TCP segments that were retransmitted or arrived out of order.
-    pub came_again: u64,
+    pub retransmits: u64,
     /// Its TCP segments that arrived with a CE mark.
-    pub came_marked: u64,
+    pub ecn_ce: u64,
 }
 
 /// Receives the flows that send most.
@@ -260,8 +260,8 @@ impl Seen {
                     // The walk reached the flow after the class.
                     share: part(bytes, sent.max(bytes)),
                     rtt_us: seen.round_trips(),
-                    came_again: seen.again,
-                    came_marked: seen.marked,
+                    retransmits: seen.again,
+                    ecn_ce: seen.marked,
                 });
             }
         }

@@ -178,21 +178,20 @@ impl fmt::Display for Notice {
             }
             Notice::Gone(name) => write!(
                 f,
-                "{name} is gone: what is to leave by it is dropped until it is back"
+                "{name} is missing: its egress is dropped until it returns"
             ),
             Notice::Back(name) => write!(f, "{name} is back"),
             Notice::Detached(name) => write!(
                 f,
-                "{name} was detached: what is to leave by it is dropped until one is attached"
+                "{name} was detached: its egress is dropped until an interface is attached"
             ),
             Notice::Attached(name) => write!(f, "{name} was attached"),
             Notice::Unusable { interface, error } => {
                 write!(f, "{interface} is back and cannot be used: {error}")
             }
-            Notice::NoEarlyDrop { interface, reason } => write!(
-                f,
-                "{interface}: nothing can be dropped early under overload, all else works: {reason}"
-            ),
+            Notice::NoEarlyDrop { interface, reason } => {
+                write!(f, "{interface}: no early drop under overload: {reason}")
+            }
             Notice::Opaque {
                 link,
                 protocol,
@@ -200,8 +199,8 @@ impl fmt::Display for Notice {
                 offered,
             } => write!(
                 f,
-                "link {link}: no filter looks into {frames} of {offered} frames, of {protocol}: all of them share the \
-                 class and flow that their MAC addresses and VLAN say"
+                "link {link}: filters cannot match {frames} of {offered} frames, of {protocol}: they share the class \
+                 and flow of their MAC addresses and VLAN"
             ),
             Notice::NotAttached(refusals) => refusals.fmt(f),
             Notice::Reloaded {
@@ -215,16 +214,19 @@ impl fmt::Display for Notice {
             Notice::HandedOver { to, frames } => {
                 write!(
                     f,
-                    "process {to} has taken over, with {frames} frames that waited"
+                    "process {to} has taken over, with {frames} queued frames"
                 )
             }
             Notice::TookOver { from, stood } => write!(
                 f,
-                "took over from process {from}: frames stood still for {} us",
+                "took over from process {from}: forwarding paused for {} us",
                 stood.as_micros()
             ),
             Notice::NotHandedOver(to) => {
-                write!(f, "process {to} has not taken over: this one goes on")
+                write!(
+                    f,
+                    "process {to} has not taken over: this process keeps running"
+                )
             }
         }
     }

@@ -1,6 +1,8 @@
 //! The report of a running site.
 
-use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, SpanReport, bps, part};
+use fairlane_config::class_report::{
+    ClassReport, ClassTerms, Drops, Recent, SpanReport, bps, part,
+};
 use fairlane_config::link_report::PipelineTerms;
 use fairlane_config::{ClassKind, List, LongestBy, Shared};
 use fairlane_core::tree::ClassStats;
@@ -41,9 +43,9 @@ pub struct Report {
     pub configuration: ConfigurationReport,
     /// The longest time from round to round while classes were changed, or classes or flows counted, in
     /// between.
-    pub longest_step_us: f64,
+    pub forwarding_pause_max_us: f64,
     /// The same by kind of work, and the part that the thread itself used.
-    pub longest_steps: Vec<StepReport>,
+    pub forwarding_pauses: Vec<StepReport>,
     /// Timing of the forwarding thread.
     pub forwarding: ForwardingReport,
 }
@@ -64,8 +66,8 @@ pub struct ConfigurationReport {
 impl Report {
     /// Returns the most CPU time that the forwarding thread took for a step between two rounds.
     #[must_use]
-    pub fn longest_step_cpu_us(&self) -> f64 {
-        let steps = self.longest_steps.iter();
+    pub fn forwarding_pause_cpu_max_us(&self) -> f64 {
+        let steps = self.forwarding_pauses.iter();
         steps.map(|step| step.cpu_us).fold(0.0, f64::max)
     }
 }
@@ -202,17 +204,17 @@ pub struct InterfaceReport {
     /// Frames that arrived and were not received: the ring was full, or the interface was detached or deleted first.
     pub lost: u64,
     /// Of these, since the last report.
-    pub recently_lost: u64,
+    pub recent_lost: u64,
     /// Frames dropped on arrival, because their classes exceeded their share of an overload.
-    pub early: u64,
+    pub early_drops: u64,
     /// Of these, since the last report.
-    pub recently_early: u64,
-    /// Received longer than any interface sends: segments left to be cut, which could not be.
-    pub uncut: u64,
+    pub recent_early_drops: u64,
+    /// Frames with offloaded segmentation (GSO) that could not be segmented.
+    pub gso_drops: u64,
     /// Frames that the interface would not send.
     pub refused: u64,
-    /// Frames that were to leave by the interface while there was none of that name, or it was detached.
-    pub away: u64,
+    /// Frames for the interface while none of that name existed, or it was detached.
+    pub absent_drops: u64,
 }
 
 /// A direction that is not shaped.
@@ -293,7 +295,7 @@ impl InterfaceReport {
         count: &DeviceCount,
         before: Option<&InterfaceReport>,
     ) -> InterfaceReport {
-        let (lost, early) = before.map_or((0, 0), |before| (before.lost, before.early));
+        let (lost, early) = before.map_or((0, 0), |before| (before.lost, before.early_drops));
         InterfaceReport {
             name: Arc::clone(&interface.name),
             backend: (count.backend.as_deref())
@@ -301,13 +303,13 @@ impl InterfaceReport {
             attached: true,
             shaped: count.shaped,
             lost: count.losses.lost,
-            recently_lost: count.losses.lost.saturating_sub(lost),
-            early,
-            recently_early: 0,
-            uncut: count.losses.uncut,
+            recent_lost: count.losses.lost.saturating_sub(lost),
+            early_drops: early,
+            recent_early_drops: 0,
+            gso_drops: count.losses.uncut,
             // Frames dropped while the interface was absent are counted separately.
             refused: count.refused.saturating_sub(count.losses.away),
-            away: count.losses.away,
+            absent_drops: count.losses.away,
         }
     }
 }
@@ -448,14 +450,14 @@ impl LinkReport {
     #[must_use]
     pub fn offered(&self) -> u64 {
         self.top()
-            .map(|class| class.accepted_packets + class.dropped)
+            .map(|class| class.accepted_packets + class.drops.full)
             .sum()
     }
 
     /// Returns the number of early drops of all its classes.
     #[must_use]
-    pub fn early(&self) -> u64 {
-        self.top().map(|class| class.early).sum()
+    pub fn early_drops(&self) -> u64 {
+        self.top().map(|class| class.drops.early).sum()
     }
 
     fn top(&self) -> impl Iterator<Item = &ClassReport> {
@@ -483,7 +485,7 @@ fn tell(
     let terms = &counted.terms;
     let nonconforming = account.meter.nonconforming();
     let recently = nonconforming.saturating_sub(told.figure(|told| told.nonconforming_packets));
-    let bound_applies = terms.bound_us.map(|_| recently == 0);
+    let bound_applies = terms.bound.map(|_| recently == 0);
     let had = told.report.as_ref().and_then(|told| told.recent);
     let had = had.map_or(0, |recent| recent.violations);
     // Packets that left before a change may have had another bound.
@@ -492,7 +494,7 @@ fn tell(
     }
     let violations = account.meter.violations().saturating_sub(account.excused);
     ClassReport {
-        beside_lost: account.meter.beside_lost(),
+        ring_loss_samples: account.meter.ring_loss_samples(),
         orphan_fragments: account.meter.orphans(),
         lost_estimate: sums.lost.round() as u64,
         nonconforming_packets: nonconforming,
@@ -501,15 +503,19 @@ fn tell(
             offered_bps: bps(since(|it| it.offered_bytes), recent.seconds),
             sent_bps: bps(sent, recent.seconds),
             share: part(sent, recent.bytes),
-            drops: since(ClassReport::drops),
+            drops: counted.drops.since(
+                told.report
+                    .as_ref()
+                    .map_or(Drops::default(), |told| told.drops),
+            ),
             delay_us,
             bound_applies,
-            throttled: since(|it| it.throttled),
-            beyond_bound: violations > had,
+            overlimits: since(|it| it.overlimits),
+            late_packets: violations.saturating_sub(had),
             violations,
             rtt_us: passing.round_trips(),
-            came_again: passing.again,
-            came_marked: passing.marked,
+            retransmits: passing.again,
+            ecn_ce: passing.marked,
         }),
         ..counted
     }
@@ -523,7 +529,9 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
     }
     let accounts = plan.accounts.iter();
     let mut sample: Vec<u64> = accounts
-        .map(|account| account.meter.beside_lost() - account.told.figure(|told| told.beside_lost))
+        .map(|account| {
+            account.meter.ring_loss_samples() - account.told.figure(|told| told.ring_loss_samples)
+        })
         .collect();
     if sample.iter().all(|&beside| beside == 0) {
         let classes = plan.link.classes.iter();
@@ -533,7 +541,7 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
                 ClassKind::Inner(_) => 0,
                 _ => {
                     let came = now.accepted.packets + now.dropped.packets;
-                    let told = |told: &ClassReport| told.accepted_packets + told.dropped;
+                    let told = |told: &ClassReport| told.accepted_packets + told.drops.full;
                     came.saturating_sub(account.told.figure(told))
                 }
             })

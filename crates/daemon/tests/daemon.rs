@@ -292,7 +292,7 @@ fn a_site_with_workers_forwards_takes_over_and_goes_on_with_another_interface() 
     let [calls, rest, _link_control] = &classes[..] else {
         panic!("{report:?}");
     };
-    assert_eq!((&*calls.terms.name, calls.dropped), ("calls", 0));
+    assert_eq!((&*calls.terms.name, calls.drops.full), ("calls", 0));
     assert!(rest.sent_packets > 0 && rest.delay_us.is_some(), "{rest:?}");
     assert_eq!(report.interfaces[1].backend, "packet, 1 worker");
 }

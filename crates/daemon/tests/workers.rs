@@ -555,8 +555,8 @@ impl Balance<'_> {
         };
         let to = &report.interfaces[1 - self.from];
         let classes = report.links.iter().flat_map(|link| &link.classes);
-        let dropped = classes.map(|class| class.dropped);
-        let counted = from.lost + from.early + from.uncut + to.refused + to.away;
+        let dropped = classes.map(|class| class.drops.full);
+        let counted = from.lost + from.early_drops + from.gso_drops + to.refused + to.absent_drops;
         let left = self.host.received().unwrap().0;
         let received = self.near.received().unwrap().0;
         (received, left + counted + dropped.sum::<u64>())
@@ -569,7 +569,7 @@ impl Balance<'_> {
             let report = Arc::clone(&self.told.lock().unwrap());
             let from = &report.interfaces[self.from];
             let received = report.links.iter().map(|link| link.received_frames);
-            let taken = received.sum::<u64>() + from.lost + from.early + from.uncut;
+            let taken = received.sum::<u64>() + from.lost + from.early_drops + from.gso_drops;
             if taken == self.near.received().unwrap().0 {
                 return;
             }
@@ -754,14 +754,14 @@ fn what_waits_to_be_transmitted_when_its_interface_is_let_go_of_is_away_and_all_
                 balance.send(FRAMES);
                 settle();
                 let before = Arc::clone(&balance.told.lock().unwrap());
-                assert_eq!(before.interfaces[1].away, 0);
+                assert_eq!(before.interfaces[1].absent_drops, 0);
                 handle.detach("outside").unwrap();
                 balance.is_even("after it was let go of");
                 let after = Arc::clone(&balance.told.lock().unwrap());
                 let to = &after.interfaces[1];
                 assert_eq!((to.refused, to.lost), (0, 0));
                 // Includes the workers' frames; the kernel held at most this many.
-                assert!(to.away > 200, "{}", to.away);
+                assert!(to.absent_drops > 200, "{}", to.absent_drops);
                 let took = [&before, &after].map(|report| report.links[0].transmitted);
                 assert!(took[0] <= took[1], "a count never goes back: {took:?}");
                 // At no time does the count of frames transmitted include one that was handed over and did not leave.

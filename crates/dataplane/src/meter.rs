@@ -152,7 +152,7 @@ pub struct Meter {
     nonconforming: AtomicU64,
     violations: AtomicU64,
     /// Frames that arrived while their interface was losing others: a sample of those.
-    beside_lost: AtomicU64,
+    ring_loss_samples: AtomicU64,
     /// The guaranteed rate of the class in bits per second, 0 for none, and the time of its burst at that rate in
     /// nanoseconds.
     guaranteed: [AtomicU64; 2],
@@ -359,8 +359,8 @@ impl Meter {
 
     /// Counts a frame that arrived while others were lost. To be called from one thread only.
     pub fn record_beside_lost(&self) {
-        let counted = self.beside_lost.load(Ordering::Relaxed);
-        self.beside_lost.store(counted + 1, Ordering::Relaxed);
+        let counted = self.ring_loss_samples.load(Ordering::Relaxed);
+        self.ring_loss_samples.store(counted + 1, Ordering::Relaxed);
     }
 
     /// Counts a fragment that arrived without the first one of its datagram. To be called from one thread only.
@@ -375,8 +375,8 @@ impl Meter {
     }
 
     /// Returns the number of frames that arrived while others were lost.
-    pub fn beside_lost(&self) -> u64 {
-        self.beside_lost.load(Ordering::Relaxed)
+    pub fn ring_loss_samples(&self) -> u64 {
+        self.ring_loss_samples.load(Ordering::Relaxed)
     }
 
     /// Notes the guaranteed rate of its class in bits per second, and the burst in bytes.

@@ -92,7 +92,7 @@ pub fn watches() -> Result<[(Watch, Findings); 2]> {
     });
     let watch = |side| {
         let Ok((findings, found)) = mailbox(FINDINGS) else {
-            return unfit("no room for what is seen in passing");
+            return unfit("no memory for passive measurement");
         };
         let table = Arc::clone(&table);
         Ok((
@@ -161,7 +161,7 @@ impl Watch {
         let key = self.key(own, segment.flow, segment.value);
         let noted = u64::from(class) << TIME_BITS | us;
         self.table.sent[own][place(key)].note(key, [noted, flow]);
-        if self.came_again(segment) {
+        if self.is_retransmitted(segment) {
             self.find(finding(What::Again));
         }
     }
@@ -175,7 +175,7 @@ impl Watch {
     }
 
     /// Returns whether the connection has passed this sequence number already.
-    fn came_again(&self, segment: &fairlane_classify::Segment) -> bool {
+    fn is_retransmitted(&self, segment: &fairlane_classify::Segment) -> bool {
         let highest = &self.table.highest[self.side as usize][place(segment.flow)];
         let known = highest.load(Ordering::Relaxed);
         let whose = segment.flow & !u64::from(u32::MAX);

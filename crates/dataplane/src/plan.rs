@@ -270,7 +270,7 @@ fn contract(terms: &ClassTerms, class: &Class, rounds: Nanos) -> Option<Contract
     Some(Contract {
         bps: bps.filter(|&bps| bps > 0)?,
         burst: terms.arrival_burst?.into(),
-        bound: Nanos(terms.delay_ns?) + rounds,
+        bound: terms.bound? + rounds,
         backlog: in_packets.min(limits.bytes.into()),
         is_of_flows: terms.each.is_some(),
     })

@@ -786,7 +786,7 @@ fn sent<'a>(workers: impl IntoIterator<Item = &'a Arc<Shared>>) -> u64 {
 
 /// Returns the error of a worker that ended without reporting one.
 pub fn panicked() -> io::Error {
-    io::Error::other("a thread that transmits has ended")
+    io::Error::other("a transmit worker has ended")
 }
 
 /// Returns the queue of a frame out of `count`: that of its flow, by addresses, protocol and ports, as classes

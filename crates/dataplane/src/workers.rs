@@ -598,5 +598,5 @@ impl<D> Drop for WorkerHandles<D> {
 
 /// Returns the error of a worker that ended without reporting one.
 fn panicked() -> io::Error {
-    io::Error::other("a thread that receives has ended")
+    io::Error::other("a receive worker has ended")
 }

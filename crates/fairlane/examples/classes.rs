@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             Dequeue::Packet(packet) => {
                 link.enqueue(packet.owner, packet.payload, len, packet.payload, now)?;
             }
-            Dequeue::NotBefore(time) => println!("nobody may send before {time:?}"),
-            Dequeue::Empty => println!("nobody has anything to send"),
+            Dequeue::NotBefore(time) => println!("no class may send before {time:?}"),
+            Dequeue::Empty => println!("no class is backlogged"),
         }
     }
     for (name, class) in [

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..20_000 {
         // A place is free: the oldest answer is complete, and its length known.
         if answering.len() == PLACES {
-            let (ticket, length) = answering.pop_front().ok_or("nobody is answered")?;
+            let (ticket, length) = answering.pop_front().ok_or("no request is answered")?;
             queue.correct(ticket, Cost::clamped(length))?;
         }
         let (request, ticket) = queue.serve().ok_or("nobody asks")?;

@@ -550,13 +550,20 @@ fn is_path(span: &str) -> bool {
         && (source || span.ends_with(".toml") && span.contains('/'))
 }
 
-/// Whether it can only be the name of a test: four words or more, and no metric.
+/// Whether it can only be the name of a test: four words or more, and neither a metric nor a key.
 fn is_test(span: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    let metric = ["_total", "_seconds", "_bytes", "_per_second", "_successful"];
+    let figure = [
+        "_total",
+        "_seconds",
+        "_bytes",
+        "_per_second",
+        "_successful",
+        "_us",
+    ];
     span.chars().all(plain)
         && span.split('_').filter(|word| !word.is_empty()).count() > 3
-        && !metric.iter().any(|end| span.ends_with(end))
+        && !figure.iter().any(|end| span.ends_with(end))
 }
 
 /// Returns the names of all functions that begin a line.

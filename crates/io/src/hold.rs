@@ -103,8 +103,8 @@ impl Hold {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(error),
             Err(error) => {
                 let complaint = format!(
-                    "nothing can be noted in {} ({error}): nobody else may use {name}, and its \
-                     receive offloads stay off if this process is killed",
+                    "cannot write to {} ({error}): no other program may use {name}, and its receive \
+                     offloads stay off if this process is killed",
                     folder.display()
                 );
                 (None, Some(complaint))
@@ -486,7 +486,7 @@ fn value<'a>(note: &'a str, word: &str) -> Option<&'a str> {
 }
 
 fn unnoted(name: &str, error: io::Error) -> io::Error {
-    let sentence = format!("what is changed about {name} cannot be noted in {FOLDER}: {error}");
+    let sentence = format!("changes of {name} cannot be noted in {FOLDER}: {error}");
     io::Error::new(error.kind(), sentence)
 }
 
@@ -830,7 +830,7 @@ mod tests {
         fs::write(folder.0.join("filler"), [0; 4_096]).unwrap();
         let error = folder.take(&link).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        let sentence = format!("what is changed about {} cannot be noted", link.name());
+        let sentence = format!("changes of {} cannot be noted", link.name());
         assert!(error.to_string().starts_with(&sentence), "{error}");
         assert!(joins(&link));
         assert_eq!(folder.notes(), [folder.0.join("filler")]);

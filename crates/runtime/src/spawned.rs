@@ -627,7 +627,7 @@ pub enum ChangeLinkError {
 /// The end of a link that [drains](LinkHandle::drain). Its outcome is what became of its packets, those in
 /// `queued`, `in_mailboxes` and `waiting_for_backend` not sent; or how the backend failed.
 #[derive(Debug)]
-#[must_use = "the end is to be waited for"]
+#[must_use = "the end was not waited for"]
 pub struct Ending {
     /// `None` if a caller waits already.
     outcome: Option<oneshot::Receiver<io::Result<LinkStats>>>,
@@ -664,7 +664,7 @@ impl IntoFuture for Ending {
 
 /// An [`Ending`] that a task waits for.
 #[derive(Debug)]
-#[must_use = "the end is to be waited for"]
+#[must_use = "the end was not waited for"]
 pub struct EndingFuture {
     /// `None` once it was returned.
     outcome: Option<oneshot::AsyncReceiver<io::Result<LinkStats>>>,

@@ -13,14 +13,14 @@ const EXPENDABLE: [usize; 6] = [8, 7, 6, 10, 2, 9];
 
 /// The condition under which the bound applies.
 const CONDITION: &str = "bound: worst-case delay of a packet whose class (or flow, in a class of flows) keeps to its \
-                         guaranteed rate and arrival burst, whatever the others send";
+                         guaranteed rate and arrival burst, regardless of other traffic";
 
 /// Introduces packets to which the bound does not apply.
 const LONGER: &str = "longer than the bound, beyond rate or burst of their class: ";
 
 /// Returns a line about a violated bound of conforming packets, which must never occur.
 fn broken(class: &ClassReport) -> Option<String> {
-    let (bound, max) = (class.terms.bound_us?, class.conforming_max_us?);
+    let (bound, max) = (class.terms.bound_us()?, class.conforming_max_us?);
     (max > bound).then(|| {
         format!(
             "{}: BEYOND ITS BOUND: a packet within rate and burst took {}, not {}",
@@ -33,7 +33,7 @@ fn broken(class: &ClassReport) -> Option<String> {
 
 /// Formats the number of late packets to which the bound does not apply.
 fn beyond(class: &ClassReport) -> Option<String> {
-    let beyond = class.beyond_bound.filter(|&beyond| beyond > 0)?;
+    let beyond = class.late_packets.filter(|&beyond| beyond > 0)?;
     let guaranteed = class.terms.guaranteed_bps?;
     let more = match class.offered_bps > guaranteed as f64 {
         true => ", offered more than is guaranteed",
@@ -49,7 +49,7 @@ fn beyond(class: &ClassReport) -> Option<String> {
 /// Formats the classes as a table, children below their parents, with notes.
 pub fn text(classes: &[ClassReport]) -> String {
     let table = table_of(classes);
-    let bounded = classes.iter().any(|class| class.terms.bound_us.is_some());
+    let bounded = classes.iter().any(|class| class.terms.bound.is_some());
     let mut lines: Vec<String> = Vec::new();
     if bounded {
         lines.push(CONDITION.to_owned());
@@ -92,13 +92,13 @@ fn table_of(classes: &[ClassReport]) -> Table {
             rate(class.offered_bps.round() as u64),
             rate(class.sent_bps.round() as u64),
             format!("{:.2}%", class.share * 100.0),
-            (class.dropped + class.discarded).to_string(),
+            class.drops.total().to_string(),
             class.marked.to_string(),
             delay(|delays| delays.mean.unwrap_or(0.0)),
             delay(|delays| delays.p50),
             delay(|delays| delays.p99),
             delay(|delays| delays.max),
-            terms.bound_us.map_or(none.to_owned(), micros),
+            terms.bound_us().map_or(none.to_owned(), micros),
         ]);
     }
     table::fit(&mut table, &EXPENDABLE);

@@ -78,35 +78,34 @@ fn notes(report: &Report) -> String {
         .map(|it| format!("\nwarning: {}", plain(it)))
         .collect();
     for interface in &report.interfaces {
-        if interface.uncut > 0 {
+        if interface.gso_drops > 0 {
             notes += &format!(
-                "\n{} frames arrived at {} uncut, and were dropped: TCP and UDP are cut, but \
-                 not in tunnels (VXLAN, GRE and the like); turn segmentation off where they \
-                 come from (ethtool -K DEV tso off gso off)",
-                interface.uncut, interface.name
+                "\n{} frames with offloaded segmentation (GSO) were dropped at {}: frames in tunnels (VXLAN, GRE) \
+                 cannot be segmented here; turn segmentation offload off at the sender (ethtool -K DEV tso \
+                 off gso off)",
+                interface.gso_drops, interface.name
             );
         }
-        if interface.lost + interface.early > 0 {
+        if interface.lost + interface.early_drops > 0 {
             notes += &overloaded(report, interface);
             if interface.lost > 0 && interface.backend.starts_with(GENERIC) {
                 notes += &format!(
-                    "\n{} takes AF_XDP in generic mode alone, where segments that come uncut \
-                     are lost too: turn segmentation off where they come from (ethtool -K DEV \
-                     tso off gso off), or use backend = \"packet\"",
+                    "\n{} supports AF_XDP only in generic mode, which also loses frames with offloaded \
+                     segmentation (GSO): turn it off at the sender (ethtool -K DEV tso off gso off), or use \
+                     backend = \"packet\"",
                     interface.name
                 );
             }
         }
-        if interface.away > 0 {
+        if interface.absent_drops > 0 {
             notes += &format!(
-                "\n{} frames were dropped while {} was away",
-                interface.away, interface.name
+                "\n{} frames were dropped while {} was missing or detached",
+                interface.absent_drops, interface.name
             );
         }
         if interface.refused > 0 {
             notes += &format!(
-                "\n{} frames were dropped at {}, which does not send them: most often they \
-                 are longer than its MTU allows",
+                "\n{} frames were rejected by {}, most often because they exceed its MTU",
                 interface.refused, interface.name
             );
         }
@@ -114,7 +113,7 @@ fn notes(report: &Report) -> String {
     for link in &report.links {
         if let Some(protocol) = &link.opaque_protocol {
             notes += &format!(
-                "\nno filter looks into more than 1% of the recent frames for link {}, of {protocol} ({} in all)",
+                "\nmore than 1% of the recent frames for link {} are {protocol}, which filters cannot match ({} in all)",
                 plain(&link.name),
                 link.opaque_frames
             );
@@ -155,15 +154,14 @@ fn notes(report: &Report) -> String {
 /// Returns a note about overload: the losses, their classes, and the remedy.
 fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
     let mut text = format!(
-        "\noverloaded: more arrives at {} than this machine or the link takes: {} frames were lost before \
-         they could be classified and {} were dropped early, being of classes beyond their share, \
-         {} and {} of them in the last {:.1} s; use backend = \"xdp\", leave Fairlane a core of \
-         its own, or have who floods stopped before it gets here",
+        "\noverloaded: {}: the offered load exceeds this machine or the link: {} frames lost before \
+         classification, {} dropped early (classes above their share), {} and {} of them in the last \
+         {:.1} s; use backend = \"xdp\", give Fairlane its own core, or stop the flood upstream",
         interface.name,
         interface.lost,
-        interface.early,
-        interface.recently_lost,
-        interface.recently_early,
+        interface.early_drops,
+        interface.recent_lost,
+        interface.recent_early_drops,
         report.recent_seconds
     );
     let by_class = |count: fn(&ClassReport) -> u64| {
@@ -180,13 +178,14 @@ fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
             .collect();
         named.join(", ")
     };
-    let early = by_class(|class| class.early);
+    let early = by_class(|class| class.drops.early);
     if !early.is_empty() {
         text += &format!("; dropped early by class: {early}");
     }
     let lost = by_class(|class| class.lost_estimate);
     if !lost.is_empty() {
-        text += &format!("; lost by class, estimated from what was received beside them: {lost}");
+        text +=
+            &format!("; lost by class, estimated from frames received during the losses: {lost}");
     }
     text
 }
@@ -218,7 +217,7 @@ fn lines(report: &Report, _earlier: &Report) -> String {
                 row.share,
                 row.ceiling,
                 class.queued_packets,
-                class.drops(),
+                class.drops.total(),
                 class.marked,
                 row.delays[0],
                 row.delays[1],
@@ -306,7 +305,7 @@ fn pipeline(measured: &PipelineReport) -> String {
     }
     if let (Some(late), Some(most)) = (late_us, departure_us) {
         text += &format!(
-            " packets left at most {} after they might (budget {});",
+            " packets left at most {} after they became eligible (budget {});",
             micros(*late),
             micros(*most)
         );
@@ -338,7 +337,7 @@ fn chosen(link: &LinkReport, lines: usize) -> (Vec<&ClassReport>, Option<String>
     let weight = |class: &ClassReport| {
         let recent = class.recent.unwrap_or_default();
         (
-            recent.beyond_bound,
+            recent.late_packets > 0,
             recent.sent_bps as u64,
             class.sent_bytes,
         )
@@ -347,7 +346,7 @@ fn chosen(link: &LinkReport, lines: usize) -> (Vec<&ClassReport>, Option<String>
     let left = order.split_off(lines.saturating_sub(1));
     let beyond = left
         .iter()
-        .filter(|class| class.recent.is_some_and(|recent| recent.beyond_bound))
+        .filter(|class| class.recent.is_some_and(|recent| recent.late_packets > 0))
         .count();
     let others = match beyond {
         0 => format!("and {} more", left.len()),
@@ -382,7 +381,7 @@ fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
             row.ceiling,
             class.flows.to_string(),
             class.queued_packets.to_string(),
-            class.drops().to_string(),
+            class.drops.total().to_string(),
             class.marked.to_string(),
             p50,
             p99,
@@ -402,7 +401,7 @@ fn bound_applies(class: &ClassReport, span: Span) -> Option<bool> {
     match span {
         Span::Recent => class.recent?.bound_applies,
         Span::Whole => {
-            let guaranteed = (class.terms.bound_us).and(class.terms.guaranteed_bps)?;
+            let guaranteed = (class.terms.bound).and(class.terms.guaranteed_bps)?;
             Some(class.offered_bps <= guaranteed as f64)
         }
     }
@@ -415,14 +414,14 @@ fn row(class: &ClassReport, span: Span) -> Row {
         Span::Whole => (class.sent_bps, class.share, class.delay_us),
     };
     let time = |us: Option<f64>| us.map_or("-".to_owned(), micros);
-    let beyond = match recent.beyond_bound && span == Span::Recent {
+    let beyond = match recent.late_packets > 0 && span == Span::Recent {
         true => "!",
         false => "",
     };
     Row {
         rate: rate(bps.round() as u64),
         share: format!("{:.2}%", 100.0 * share),
-        ceiling: class.terms.cap_bps.map_or("-".to_owned(), rate),
+        ceiling: class.terms.ceil_bps.map_or("-".to_owned(), rate),
         delays: [
             time(delay.map(|d| d.p50)),
             time(delay.map(|d| d.p99)),
@@ -430,7 +429,7 @@ fn row(class: &ClassReport, span: Span) -> Row {
         ],
         bound: match bound_applies(class, span) {
             Some(false) => NOT_APPLICABLE.to_owned(),
-            _ => format!("{}{beyond}", time(class.terms.bound_us)),
+            _ => format!("{}{beyond}", time(class.terms.bound_us())),
         },
     }
 }
@@ -446,7 +445,7 @@ mod tests {
     use fairlane_io::XdpMode;
 
     #[test]
-    fn what_was_measured_of_the_pipeline_stands_beside_what_is_promised() {
+    fn pipeline_has_measurements_and_budgets() {
         let terms = PipelineTerms {
             receive_workers: 2,
             arrival_rounds: Some(4),
@@ -469,7 +468,7 @@ mod tests {
             ..measured
         };
         let waited = "pipeline: frames waited with 2 receive workers for at most 3 rounds (budget 4), 1.122ms (budget 4.49ms);";
-        let late = " packets left at most 50us after they might (budget 2.245ms);";
+        let late = " packets left at most 50us after they became eligible (budget 2.245ms);";
         assert_eq!(pipeline(&measured), format!("{waited}{late}{queue}"));
         measured.terms.transmit_workers = 1;
         measured.terms.transmit_rounds = Some(6);
@@ -517,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_for_coming_uncut_is_said_where_that_may_be() {
+    fn generic_xdp_notes_gso_losses() {
         assert_eq!(format!("xdp, {}", XdpMode::Generic), GENERIC);
         for (backend, said) in [
             ("packet", false),
@@ -536,10 +535,10 @@ mod tests {
             };
             let notes = notes(&report);
             assert!(
-                notes.contains("at lan0 than") && notes.contains("3 frames were lost"),
+                notes.contains("overloaded: lan0:") && notes.contains("3 frames lost"),
                 "{notes}"
             );
-            assert_eq!(notes.contains("uncut"), said, "{notes}");
+            assert_eq!(notes.contains("(GSO)"), said, "{notes}");
         }
     }
 }

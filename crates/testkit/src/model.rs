@@ -271,7 +271,7 @@ impl<A: Scheduler> Pair<A> {
         let again = self.peek();
         demand!(
             again == seen,
-            "a look changes who is next: {seen:?}, and {again:?} when asked again"
+            "a look changes the next entity: {seen:?}, and {again:?} when asked again"
         );
         let Some((id, len, tag)) = seen else {
             let left = self.dequeue()?;
@@ -384,7 +384,7 @@ impl<A: Scheduler> Pair<A> {
         let now = self.real.weight(id);
         demand!(
             now == then,
-            "a flow's weight is told as {now:?} after a change, not {then:?}"
+            "a flow's weight reads {now:?} after a change, not {then:?}"
         );
         Ok(())
     }
@@ -457,7 +457,7 @@ impl<A: Scheduler> Pair<A> {
         };
         demand!(
             of(|count| count.packets) && of(|count| count.bytes),
-            "what was accepted is not what was sent, is queued and was discarded: {total:?}"
+            "accepted packets differ from those sent, queued and discarded: {total:?}"
         );
         Ok(())
     }
@@ -479,6 +479,6 @@ pub fn drive<A: Scheduler>(algorithm: A, operations: &[Operation]) -> Sentence {
         pair.check()?;
     }
     pair.check_counts()?;
-    demand!(pair.real.is_empty(), "packets are left that nobody holds");
+    demand!(pair.real.is_empty(), "packets are left that no queue holds");
     Ok(())
 }

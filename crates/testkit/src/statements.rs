@@ -152,7 +152,7 @@ impl<A: Scheduler> Owner<A> {
         let again = self.algorithm.select(&self.states);
         demand!(
             selected == again,
-            "who is next is {selected:?}, and {again:?} when asked again"
+            "the next entity is {selected:?}, and {again:?} when asked again"
         );
         demand!(
             selected == MaybeEntity::NONE || selected.index() < self.states.len(),
@@ -282,7 +282,7 @@ impl<A: Scheduler> Owner<A> {
         }
         demand!(
             self.is_active(at),
-            "entity {at} was told to be backlogged and is not active: its wake is lost"
+            "entity {at} was reported backlogged and is not active: its wake is lost"
         );
         Ok(())
     }
@@ -356,7 +356,7 @@ impl<A: Scheduler> Owner<A> {
         let selected = self.selected()?;
         match (selected, self.known.iter().position(waits)) {
             (None, Some(at)) => Err(format!(
-                "nobody is selected while entity {at} is backlogged: its wake is lost"
+                "no entity is selected while entity {at} is backlogged: its wake is lost"
             )),
             (Some(at), _) if !waits(&self.known[at]) => {
                 Err(format!("entity {at} is selected, and is not backlogged"))
@@ -497,12 +497,12 @@ impl<A: Scheduler> Owner<A> {
             );
             demand!(
                 !is_active || known.active,
-                "entity {at} is active, and was not told to be backlogged"
+                "entity {at} is active, and was not reported backlogged"
             );
             let weight = self.algorithm.weight(&self.states, id(at)).get();
             demand!(
                 known.leaving || weight == known.weight,
-                "the weight of entity {at} is told as {weight}, and was last given as {}",
+                "the weight of entity {at} reads {weight}, and was last given as {}",
                 known.weight
             );
         }

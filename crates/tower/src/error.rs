@@ -8,22 +8,22 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[non_exhaustive]
 pub enum AcquireError {
     /// The semaphore was closed, before or while the request waited.
-    #[error("the semaphore is closed, and admits nobody any more")]
+    #[error("the semaphore is closed")]
     Closed,
     /// The tenant has the largest allowed number of waiting requests.
-    #[error("{limit} requests of this tenant wait already, and no more than that may")]
+    #[error("the limit of {limit} waiting requests of this tenant is reached")]
     TenantFull {
         /// [`Limits::waiting_per_tenant`](crate::Limits::waiting_per_tenant).
         limit: u16,
     },
     /// The largest allowed number of requests waits.
-    #[error("{limit} requests wait already, and no more than that may in all")]
+    #[error("the limit of {limit} waiting requests is reached")]
     Full {
         /// [`Limits::waiting`](crate::Limits::waiting).
         limit: u32,
     },
     /// The largest allowed number of tenants has requests that wait or are served.
-    #[error("{limit} tenants have requests already, and there is no room for another tenant")]
+    #[error("the limit of {limit} tenants is reached")]
     TooManyTenants {
         /// [`Limits::tenants`](crate::Limits::tenants).
         limit: u32,

@@ -313,12 +313,12 @@ impl<K: Hash + Eq> Future for Acquire<K> {
                             return Poll::Pending;
                         }
                         Ok(None) => {
-                            unreachable!("who has a waker is admitted, waits or is refused")
+                            unreachable!("a request with a waker is admitted, waiting or refused")
                         }
                         Err(error) => Err(error),
                     }
                 }
-                _ => panic!("its code panicked when it came: this future is at its end"),
+                _ => panic!("its code panicked: this future has ended"),
             },
         };
         this.progress = Progress::Done;
@@ -353,7 +353,7 @@ impl<K> fmt::Debug for Acquire<K> {
 }
 
 /// A permit to be served now. Dropping it admits the next request.
-#[must_use = "dropped, a permit goes to whoever is next"]
+#[must_use = "a dropped permit goes to the next request"]
 pub struct Permit<K> {
     shared: Arc<Shared<K>>,
     index: Index,

@@ -97,8 +97,8 @@ impl Ledger {
             let stats = ClassStats {
                 queued: own.queued,
                 flows: own.flows,
-                overflowed: own.overflowed - self.before[at].overflowed,
-                throttled: own.throttled - self.before[at].throttled,
+                flow_table_full: own.flow_table_full - self.before[at].flow_table_full,
+                overlimits: own.overlimits - self.before[at].overlimits,
                 ..all[at]
             };
             let (account, terms) = (&self.accounts[at], &self.terms[at]);
@@ -107,7 +107,7 @@ impl Ledger {
             let none = Count::default();
             rows.push(ClassReport {
                 delay_us: (delays.count() > 0).then(|| delays_in(MICROSECOND, delays)),
-                beyond_bound: terms.delay_ns.map(|_| account.beyond),
+                late_packets: terms.bound.map(|_| account.beyond),
                 conforming_packets: Some(account.conforming),
                 conforming_max_us: (account.conforming > 0).then(|| micros(account.conforming_max)),
                 ..ClassReport::counted(self.terms.share(at), &stats, none, time.as_secs_f64(), sent)
@@ -158,7 +158,7 @@ impl Observer<ClassFlow> for Ledger {
         account.stats.sent.add(packet.len);
         account.stats.marked += u64::from(packet.marked);
         account.delays.record(delay);
-        let bound = terms.delay_ns.map(Picos::from_nanos);
+        let bound = terms.bound.map(|bound| Picos::from_nanos(bound.0));
         if bound.is_some_and(|bound| delay > bound) {
             account.beyond += 1;
         }

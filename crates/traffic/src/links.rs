@@ -8,7 +8,7 @@ pub fn choose_link<'a>(site: &'a Site, name: Option<&str>) -> Result<&'a Link, S
     match (name, &site.links[..]) {
         (None, [only]) => Ok(only),
         (None, _) => Err(format!(
-            "the site has several links, one is to be named: {}",
+            "the site has several links: select one of {}",
             names.join(", ")
         )),
         (Some(name), _) => site.link(name).ok_or_else(|| no_such("link", name, &names)),

@@ -24,10 +24,10 @@ use crate::machine::{cores, pin};
 const HELP: &str = "\
 A sender floods a receiver with UDP datagrams in frames of one length, as fast as AF_XDP
 sends, to so many ports in turns. In the middle is the daemon of a site, or the kernel's
-bridge, with queue disciplines by tc(8) if a file of its commands is given. The receiver
-is not whom the frames are for, so that it drops them at once, whoever forwards them.
-Beside the flood, from the same sender, a few datagrams a second go to a host that is
-there: told are their loss, and their delay until the receiver's kernel has them.
+bridge, with queue disciplines by tc(8) if a file of its commands is given. The frames
+are addressed to another host, so the receiver drops them at once. In addition to the
+flood, the same sender sends a few datagrams a second to an existing host: their loss is
+reported, and their delay until the receiver's kernel has them.
 
 The time of a frame is all that the machine worked by what arrived, the sender's and the
 receiver's part included. The daemon's is that of all its threads, of which a part is in

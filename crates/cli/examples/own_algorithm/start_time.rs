@@ -159,14 +159,13 @@ impl Scheduler for StartTime {
         };
         match self.order.iter().all(listed) {
             true => Ok(()),
-            false => Err(Violation("somebody has another's place".to_owned())),
+            false => Err(Violation("an entity has another's place".to_owned())),
         }
     }
 }
 
 impl CustomAlgorithm for StartTime {
-    const ABOUT: &'static str =
-        "Start-time fair queueing: who started first in virtual time is next";
+    const ABOUT: &'static str = "Start-time fair queueing: the earliest virtual start is next";
 
     /// Let v go from v1 to v2 while a flow k is backlogged. Each other flow j sends packets that start in between: at
     /// most `phi_j (v2 - v1)` and the rest of one packet, L_j. Flow k sends at least `phi_k (v2 - v1)` less one packet,

@@ -17,37 +17,38 @@ use crate::machine::read_site;
 use crate::output;
 
 const HELP: &str = "\
-No interface is opened. The MTUs of interfaces on this machine are looked up; for others
-1500 is assumed, and the output says so. Where one of its interfaces is here, so are
-the reasons for which `run` would refuse it: a device that carries no Ethernet frames,
-queues, cores, a missing token file. A warning says where this machine
-bridges or routes between the interfaces, past Fairlane: `run` refuses that too. An error is one sentence with its line and
-column, and the exit status is 2; warnings go to standard error and change nothing.
+`check` opens no interface. It reads the MTUs of interfaces on this machine; for others it
+assumes 1500, and says so. If one of the interfaces exists here, `check` also tests all
+that `run` requires: a device that carries Ethernet frames, queues, cores, a token file. A
+warning reports where this machine bridges or routes between the interfaces, past
+Fairlane: `run` refuses that. An error is one sentence with line and column, and the exit
+status is 2; warnings go to standard error and do not change the exit status.
 
-Where the file names interfaces, a line says what a running daemon adds to every delay, as
-far as it can be said beforehand (docs/operating.md, \"What the daemon adds to a delay\"):
+If the file names interfaces, a line has the delay that a running daemon adds to every
+class, as far as it is known in advance (docs/operating.md, \"What the daemon adds to a
+delay\"):
 
   receive workers   number of receive threads, the most frames they buffer, and within how
                     many forwarding rounds a buffered frame is picked up (if the file says
                     \"auto\": for this machine)
-  transmit queue    the most bytes handed to the interface and not sent, and the time that the
-                    link takes for them
+  transmit queue    the most bytes queued in the interface, and the time that the link takes
+                    to send them
 
 The table has, for each class of each link:
 
-  guaranteed  the least rate that it has while it has something to send, through all
-              levels of the tree; for a class of flows, that of all flows and of each
-  ceiling     the rate that it never exceeds
-  burst       how much it may send at once without a loss to a full queue, in packets of any
-              length; of a class of flows, even if one flow sends all of it
+  guaranteed  the guaranteed rate of a backlogged class, through all levels of the tree;
+              for a class of flows, of all flows together and of each
+  ceiling     the maximum rate
+  burst       bytes that may arrive at once without a drop, in packets of any length; for a
+              class of flows, even if one flow sends them all
   arrival burst, delay
-              the worst-case delay of a packet, whatever the others send, as long as the class
+              the worst-case delay of a packet, regardless of other traffic, while the class
               keeps to its guaranteed rate and this burst (arrival-burst, one longest packet
-              by default); in a class of flows, as long as its flow does. The pipeline, and
-              how late the program wakes up, come on top
-  room        packets for which queue space is reserved
-  bounds      the algorithms from which the delay follows, from the root down; or why
-              there is none
+              by default); in a class of flows, while its flow does. The delay of the
+              pipeline and of late wake-ups is extra
+  room        packets for which buffer space is reserved
+  bounds      the algorithms from which the delay follows, from the root down; or the
+              reason for a missing bound
 
 Examples:
   fairlane check examples/home-gateway.toml
@@ -62,14 +63,14 @@ pub(crate) struct Options {
     /// The site file
     #[arg(value_name = "CONFIG", required_unless_present = "schema")]
     config: Option<PathBuf>,
-    /// Print the JSON Schema of such files instead, with what each key means
+    /// Print the JSON Schema of site files instead, with a description of each key
     #[arg(long, conflicts_with_all = ["config", "json"])]
     schema: bool,
-    /// Say only which class and filter a packet falls into: a line of `tcpdump -n`, or keys, as in
+    /// Print only the class and filter of a packet: a line of `tcpdump -n`, or keys such as
     /// "source=192.0.2.1 destination-port=5060 protocol=udp"
     #[arg(long, conflicts_with = "schema")]
     packet: Option<String>,
-    /// Print the parts of each delay too, and the delay of a packet that arrives at an empty queue of a class that
+    /// Also print the parts of each delay, and the delay of a packet that arrives at an empty queue of a class that
     /// was served ahead of its guaranteed rate
     #[arg(long, conflicts_with_all = ["schema", "packet", "json"])]
     explain: bool,

@@ -29,7 +29,7 @@ pub(crate) fn headline(link: &LinkReport) -> String {
 pub(crate) fn pipeline(terms: &PipelineTerms) -> String {
     let received = match (terms.receive_workers, terms.arrival_rounds) {
         (workers @ 1.., Some(rounds)) => format!(
-            "{workers} receive worker{} hold{} up to {} frames, each taken in within {rounds} rounds;\n  ",
+            "{workers} receive worker{} hold{} up to {} frames, each enqueued within {rounds} rounds;\n  ",
             if workers == 1 { "" } else { "s" },
             if workers == 1 { "s" } else { "" },
             terms.held_frames
@@ -84,13 +84,11 @@ pub(crate) fn parts_of(link: &LinkReport) -> Table {
             Some(flows) => (each(class.depth, flows), flows.guaranteed_bps),
             None => (table::class(class.depth, &class.name), class.guaranteed_bps),
         };
-        if let (Some(rate), Some(burst), Some(delay)) = (rate, class.arrival_burst, class.delay_ns)
-        {
+        if let (Some(rate), Some(burst), Some(delay)) = (rate, class.arrival_burst, class.bound) {
             let own = u64::from(burst) * 8_000_000_000 / rate.max(1);
-            let ahead = class.ahead_delay_ns.unwrap_or(delay);
-            let rest = delay.saturating_sub(own);
-            let times = [own.min(delay), rest, delay, ahead].map(|nanos| Some(Nanos(nanos)));
-            let [own, rest, delay, ahead] = times;
+            let ahead = class.ahead_bound.unwrap_or(delay);
+            let own = Nanos(own).min(delay);
+            let [own, rest, delay, ahead] = [own, delay - own, delay, ahead].map(Some);
             let total = row.port_to_port_ns.map(Nanos);
             let times = [own, rest, delay, rounds, queue, total, ahead];
             let times = times.map(|nanos| nanos.map_or(String::new(), time));
@@ -110,9 +108,9 @@ fn each(depth: usize, flows: &FlowTerms) -> String {
 }
 
 /// Formats a delay bound, and the arrival burst to which it applies.
-fn contract(burst: Option<u32>, delay: Option<u64>) -> [String; 2] {
+fn contract(burst: Option<u32>, delay: Option<Nanos>) -> [String; 2] {
     match (burst, delay) {
-        (Some(burst), Some(delay)) => [format!("{burst}b"), time(Nanos(delay))],
+        (Some(burst), Some(delay)) => [format!("{burst}b"), time(delay)],
         _ => [String::new(), "none".to_owned()],
     }
 }
@@ -144,7 +142,7 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
         // The delay bound of a class with flows is that of a flow.
         let is_of_packets = class.queues && class.each.is_none();
         let [arrivals, delay] = match is_of_packets {
-            true => contract(class.arrival_burst, class.delay_ns),
+            true => contract(class.arrival_burst, class.bound),
             false => [const { String::new() }; 2],
         };
         table.add_row([
@@ -169,7 +167,7 @@ pub(crate) fn table_of(link: &LinkReport) -> Table {
             Cell::new(bounds),
         ]);
         if let Some(flows) = &class.each {
-            let [arrivals, delay] = contract(Some(flows.arrival_burst), flows.delay_ns);
+            let [arrivals, delay] = contract(Some(flows.arrival_burst), flows.bound);
             table.add_row([
                 Cell::new(each(class.depth, flows)),
                 Cell::new(flows.guaranteed_bps.map_or("none".to_owned(), rate)),

@@ -26,64 +26,62 @@ use report::Shown;
 
 const HELP: &str = "\
 Sends the arrivals of a file over a simulated link of rate RATE. The link is never idle
-while anything is queued, and chooses the next packet when it becomes free, among those
-that have arrived by that instant. The same input gives the same output, to the byte. CSV
-files hold whole numbers, but for weights:
+while a packet is queued. When it becomes free it selects the next packet among those that
+have arrived. The same input gives the same output, to the byte. CSV files hold whole
+numbers, except for weights:
 
   FLOWS.csv     flow,weight,max_len                     flows 0, 1, .. with weights from
                                                         1 to 1000000, lengths in bytes.
                                                         With decimal places (2.5) they are
                                                         scaled to the smallest whole ones
-  ARRIVALS.csv  time_ns,flow,len                        in order of time, but for 1 ms
+  ARRIVALS.csv  time_ns,flow,len                        in order of time, to 1 ms
   departures    start_ns,end_ns,flow,len,arrival_ns     in order of service
 
 Time is exact: the end of a packet is the start of its busy period plus all bits sent
 in it over the rate, rounded down once to a nanosecond. Within a busy period a packet
-starts when the one before ends.
+starts when the previous one ends.
 
 Arrivals up to 1 ms out of order, as in captures of a machine with several processors, are
 sorted, and their number is printed on standard error; more than that is an error.
 
 Recorded traffic does not react. At another rate, or with other queues, TCP would have
 sent other packets: a replay shows the order and the delays of exactly this traffic, not
-what TCP would make of the link. For that, `fairlane sim` simulates TCP
+the reaction of TCP to the link. For that, `fairlane sim` simulates TCP
 (traffic = \"tcp\").
 
-Captures are pcap or pcapng files. Flows are numbered as they appear. Without --flows each has
-weight 1 and for max_len its longest packet, so that the capture is read twice, one from
-a pipe by way of a temporary file; with it, row n is for the n-th flow to appear, from 0.
+Captures are pcap or pcapng files. Flows are numbered as they appear. Without --flows each
+has weight 1, and max_len is its longest packet, so the capture is read twice (from a pipe,
+through a temporary file). With --flows, row n is for the n-th flow to appear, from 0.
 Ports count for TCP, UDP, UDP-Lite, DCCP and SCTP; other protocols have port 0. All
-fragments between two addresses are one flow, first fragments included, whatever their
-protocol, as in a site's per = \"5-tuple\". VLAN tags do not count. All that is not IP is
-one flow. The length of a packet is that on the wire, even if less was captured.
+fragments between two addresses are one flow, first fragments included, regardless of
+protocol, as in a site's per = \"5-tuple\". VLAN tags do not count. All frames other than IP
+are one flow. The length of a packet is that on the wire, even if less was captured.
 
-A host captures frames of up to 64 KiB and more, which its hardware cuts (segmentation
-offload). Those longer than --longest, or than a site's link carries, are cut as the
-daemon cuts them, into TCP segments or UDP datagrams that are as long as the link carries;
-a sentence on standard error has their number. A frame that cannot be cut stays as it is
-up to 65535 bytes; longer ones, or with --config those that the link does not carry, are
-dropped, and a sentence has their number too.
+A host with segmentation offload captures frames of 64 KiB and more. Frames longer than
+--longest, or than a site's link carries, are segmented like in the daemon, into TCP
+segments or UDP datagrams of the link's longest length; their number is printed on standard
+error. A frame that cannot be segmented is kept up to 65535 bytes. Longer frames, or with
+--config those above the link's longest length, are dropped, and their number is printed.
 
 Departures are CSV, or a capture if OUT ends in .pcap: the packets in order of service
 with the times at which their transmission ended. OUT appears whole at the end, and not
-at all after an error. What went to standard output before an error stays there: look at
-the exit status.
+at all after an error. Output on standard output before an error stays there: check the
+exit status.
 
-No other packet is dropped, and what is queued is held in memory: arrivals far above RATE
-take some 40 bytes for each packet that waits, its own bytes if OUT is a capture, 60
-with a report, which also takes up to 30 KiB for each flow. A flow can hold 2 GiB of
-packets; more is an error.
+No other packet is dropped, and queued packets are held in memory: arrivals far above RATE
+take some 40 bytes per queued packet, its own bytes if OUT is a capture, 60 with a report,
+which also takes up to 30 KiB per flow. A flow can hold 2 GiB of packets; more is an error.
 
-With --config, the classes of a site's link take the place of flows, and its rate and
-overhead those of the options. Packets of a capture go where the site's filters send them,
-as if they came from the other side of the link; those of CSV say their class in the
-column flow, by its name or its number in the order of the file, from 0, and in a class
-of flows their flow in a fourth column, a number:
+With --config, the classes of a site's link replace the flows, and its rate and overhead
+replace the options. Packets of a capture follow the site's filters, as if received from
+the other side of the link. In CSV the column flow has the class, by its name or its
+number in the order of the file, from 0; in a class of flows a fourth column has the flow,
+a number:
 
   ARRIVALS.csv  time_ns,flow,len[,key]
 
-In departures the flow is the number of the class. The limits of the site count, and its
-queue management: what is dropped does not depart, and is counted in the report, which
+In departures the flow is the number of the class. The limits and the queue management of
+the site apply: dropped packets do not depart, and are counted in the report, which
 has the guaranteed rate of each class, its delays and their bound. Marks are set in the
 packets of captures.
 
@@ -112,7 +110,7 @@ pub(crate) struct Options {
     /// File for the departures [default: standard output, unless --json is given]
     #[arg(short, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Most flows in an aggregate (M), for algorithms whose name ends in +
+    /// Maximum number of flows in an aggregate (M), for algorithms whose name ends in +
     #[arg(
         long,
         value_name = "M",
@@ -121,16 +119,15 @@ pub(crate) struct Options {
         conflicts_with = "config"
     )]
     aggregate: NonZeroU32,
-    /// Quantum of drr in bytes, overhead included: that of the lightest flow, and the others' in
-    /// proportion [default: the least with which each flow's longest packet is sent in one turn]
+    /// Quantum of drr for the lightest flow, in bytes with overhead; others in proportion [default: the
+    /// smallest that sends each flow's longest packet in one turn]
     #[arg(long, value_name = "BYTES", value_parser = quantum, conflicts_with = "config")]
     quantum: Option<Length>,
-    /// Report each flow's delays and how far it fell behind its share, beside the
-    /// algorithm's bounds: on standard output where departures go to OUT, else on
-    /// standard error
+    /// Report delays and lag behind the share of each flow, with the algorithm's bounds: on
+    /// standard output if departures go to OUT, otherwise on standard error
     #[arg(long)]
     report: bool,
-    /// Report as one JSON object on standard output; departures go to OUT, if anywhere
+    /// Report as one JSON object on standard output; departures go to OUT, if it is given
     #[arg(long)]
     json: bool,
 }

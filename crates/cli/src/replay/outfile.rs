@@ -112,7 +112,7 @@ fn remove_on_signal(unfinished: &Unfinished, shown: &str) -> io::Result<()> {
     interrupt::answer(move || {
         let mut slot = lock(&unfinished);
         if slot.take().is_some() {
-            output::aside(format_args!("interrupted, {shown} is as it was"));
+            output::aside(format_args!("interrupted, {shown} is unchanged"));
         }
         std::process::exit(130)
     })

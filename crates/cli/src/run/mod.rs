@@ -74,7 +74,7 @@ pub struct Options {
         value_parser = clap::value_parser!(u32).range(1..=MAX_DATAGRAM as i64)
     )]
     packet: u32,
-    /// Dispatcher threads that send what the arbiter releases; with 0 it sends itself
+    /// Number of dispatcher threads that transmit for the arbiter; with 0 the arbiter transmits
     #[arg(long, value_name = "T", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16))]
     dispatchers: u32,
     /// Pin the arbiter to this core, counted from 0, where it never sleeps
@@ -83,44 +83,44 @@ pub struct Options {
     /// Let other processes attach at this Unix socket, with mailboxes in shared memory
     #[arg(long, value_name = "PATH", requires = "allow")]
     attach: Option<PathBuf>,
-    /// Who may attach (uid=N, gid=N or any) and the weight of each one's flow; may be given
-    /// several times, and the first that matches counts
+    /// Processes that may attach (uid=N, gid=N or any) and the weight of the flow of each; may be
+    /// given several times, and the first match counts
     #[arg(long, value_name = "WHO:WEIGHT", requires = "attach")]
     allow: Vec<Allowed>,
     #[command(flatten)]
     quotas: Quotas,
-    /// Time to run, in seconds; until Ctrl-C without it
+    /// Time to run, in seconds [default: until Ctrl-C]
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
-    /// Address to relay other people's datagrams from [default: 127.0.0.1:7171, or a
+    /// Address to relay datagrams of other programs from [default: 127.0.0.1:7171, or a
     /// free port if that is in use]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// With CONFIG: end with an error when an interface is deleted, instead of waiting until it is back
+    /// With CONFIG: end with an error when an interface is deleted, instead of waiting for its return
     #[arg(long, requires = "config")]
     exit_on_loss: bool,
-    /// With CONFIG: let a second process watch over this one; it kills this one after a second without a
-    /// round, and while this one is gone, it passes frames unshaped and starts it again
+    /// With CONFIG: start a second process as watchdog. It kills this process after a second without a
+    /// round, forwards frames unshaped meanwhile, and starts it again
     #[arg(long, requires = "config", conflicts_with = "exit_on_loss")]
     fail_open: bool,
     /// This is the process that is watched over, with the other behind its standard input
     #[arg(long, requires = "fail_open", hide = true)]
     guarded: bool,
-    /// With CONFIG: take over from the process that runs between the same interfaces, which then ends:
-    /// no frame is lost, and what was changed or granted there goes on
+    /// With CONFIG: take over from the process that runs between the same interfaces, which then ends;
+    /// no frame is lost, and changes and grants stay in force
     #[arg(long, requires = "config", conflicts_with = "fail_open")]
     take_over: bool,
     /// With CONFIG: under overload, drop no frames in the kernel before they are received
     #[arg(long, requires = "config")]
     no_early_drop: bool,
-    /// With CONFIG: give up no capability and no system call once the file is read
+    /// With CONFIG: keep all capabilities and system calls after the file is read
     #[arg(long, requires = "config")]
     keep_privileges: bool,
-    /// With CONFIG: how long to send what is queued after a signal to stop, 0 to 60 s; a second signal
-    /// ends it at once
+    /// With CONFIG: time to send the backlog after a signal to stop, 0 to 60 s; a second signal
+    /// ends the process at once
     #[arg(long, value_name = "S", requires = "config", default_value = "0.5", value_parser = drain)]
     drain: Duration,
-    /// With CONFIG: log events of this level and of more serious ones
+    /// With CONFIG: log events of this level and above
     #[arg(long, value_name = "LEVEL", env = "FAIRLANE_LOG", default_value = "info", value_parser = log::level())]
     log: LevelFilter,
     /// Print one JSON object at the end, and nothing else
@@ -134,15 +134,15 @@ pub struct Options {
     quiet: bool,
 }
 
-/// What all processes together, and those of a user, may take.
+/// Limits on all processes together, and on those of a user.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Quotas {
-    /// Most attached processes of one user at a time [default: a quarter of all, which are 64 for each
-    /// --allow; all of them if each --allow names one user]
+    /// Maximum number of attached processes of one user [default: a quarter of the limit of all (64 for
+    /// each --allow); no limit if each --allow names one user]
     #[arg(long, value_name = "N", requires = "attach", value_parser = clap::value_parser!(u32).range(1..))]
     attach_per_user: Option<u32>,
-    /// Most memory of all attached processes' mailboxes, as in 64mb [default: that of 64 mailboxes for
-    /// each --allow, 2.2mb each]
+    /// Maximum memory of the mailboxes of all attached processes, such as 64mb [default: 64 mailboxes
+    /// of 2.2mb for each --allow]
     #[arg(long, value_name = "SIZE", requires = "attach")]
     attach_memory: Option<Size>,
 }

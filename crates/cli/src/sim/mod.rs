@@ -22,18 +22,18 @@ every machine. An error is one sentence with its line and column, and the exit s
 
 SCENARIO.toml:
 
-  site = \"home.toml\"     the site's file, beside the scenario; or a table with what is in
-                         one: [[site.link]], [[site.link.class]], ..
+  site = \"home.toml\"     the site's file, next to the scenario; or a table with the same
+                         content: [[site.link]], [[site.link.class]], ..
   link = \"up\"            one of its links; the only one if there is one
   seconds = 10           time that is measured [10]
   warm-up = \"1s\"         time before that [0s]
   seed = 1               of all that is random [1]
 
-  [[source]]             who sends:
+  [[source]]             senders:
   class = \"voice\"        to a class by name, each source a flow of its own; or with headers
                          for the site's filters: source, destination (addresses, or
                          prefixes over which equal sources are spread), protocol [udp],
-                         source-port, destination-port (numbers, or ranges likewise), dscp,
+                         source-port, destination-port (numbers, or ranges), dscp,
                          vlan, ingress [the other side], user, group, pid (numbers, of an
                          attached process)
   count = 3              number of equal sources [1]
@@ -41,8 +41,8 @@ SCENARIO.toml:
             \"poisson\"    random, of a mean rate
             \"on-off\"     sends at its rate, then is silent, in turns; both times are Pareto
                          distributed with shape 1.5
-            \"backlogged\" always something to send: as TCP does that is never slowed down
-            \"tcp\"        always something to send, in a closed loop: slow start, then one
+            \"backlogged\" always backlogged, like TCP that is never slowed down
+            \"tcp\"        always backlogged, in a closed loop: slow start, then one
                          packet more each round trip (Reno), half the window after a
                          loss or a mark, a timeout of 200 ms at least
   rate = \"64kbit\"        of each source, overhead included; none if backlogged or tcp
@@ -56,16 +56,16 @@ SCENARIO.toml:
   ecn = true             its packets may be marked instead of dropped [false]
   name = \"calls\"         in the output
 
-A network has in place of `site` and `link`:
+A network has, instead of `site` and `link`:
 
   [[node]]               a host or a router:
   name = \"r0\"
-  algorithm = \"qfq\"      who is next at its output ports: a queue for each source [fifo: one
-                         queue for all]
-  quantum = \"500b\"       of drr: bytes in a turn of the source of the lowest weight [the longest
-                         packets]
-  limit = { packets = 1000, bytes = \"64kb\" }   what may wait at each port [1000 packets];
-                         who holds most gives way, of fifo who comes last
+  algorithm = \"qfq\"      scheduler of its output ports, with a queue for each source [fifo:
+                         one queue for all]
+  quantum = \"500b\"       of drr: bytes per turn of the source of the lowest weight [the longest
+                         packet]
+  limit = { packets = 1000, bytes = \"64kb\" }   limit of each port [1000 packets]; the
+                         longest queue is evicted from, a fifo drops arrivals
 
   [[wire]]               in both directions, an output port at each end:
   from = \"r0\", to = \"r1\"
@@ -73,7 +73,7 @@ A network has in place of `site` and `link`:
   algorithm, quantum, limit   of both ends [the nodes']
   one-way = true         from the first to the second alone [false]
 
-  [[source]]             as above, but for class, headers, rtt and ecn:
+  [[source]]             as above, except class, headers, rtt and ecn:
   from = \"s0\", to = \"k0\"  by the fewest wires
   weight = 4             of each source, at every port; under priority its level, higher first [1]
   length = 1000          a packet's bytes [1500]
@@ -94,7 +94,7 @@ pub(crate) struct Options {
     /// Seconds to simulate, instead of the scenario's
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
-    /// Seed of all that is random, instead of the scenario's
+    /// Random seed, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// The site's link, instead of the scenario's
@@ -126,7 +126,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     output::line(match (&outcome, scenario.link()) {
         (Outcome::Link(outcome), Some(link)) => text(outcome, link),
         (Outcome::Network(outcome), _) => network::text(outcome),
-        (Outcome::Link(_), None) => unreachable!("what a link did, there is a link"),
+        (Outcome::Link(_), None) => unreachable!("a link run has a link"),
     })
 }
 

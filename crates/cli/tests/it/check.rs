@@ -77,7 +77,7 @@ fn json_has_the_same_in_bits_and_nanoseconds() {
             class["guaranteed_bps"].as_u64() >= class["rate_bps"].as_u64(),
             "{class}"
         );
-        assert!(class["delay_ns"].as_u64() > Some(0), "{class}");
+        assert!(class["bound_us"].as_f64() > Some(0.0), "{class}");
     }
 }
 
@@ -141,7 +141,7 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         let mut own = link["classes"].clone();
         let class = own[0].as_object_mut().unwrap();
         let total = class.remove("port_to_port_ns").unwrap();
-        let delay = class["delay_ns"].as_u64().unwrap();
+        let delay = (class["bound_us"].as_f64().unwrap() * 1e3).round() as u64;
         assert_eq!(total.as_u64(), added_to(delay, &link["pipeline"]));
         classes.push(own);
         let text = fairlane(&["check", &path]).success();
@@ -163,7 +163,7 @@ fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of
         );
         let plural = if workers == 1 { " holds" } else { "s hold" };
         let received = rounds.map_or(String::new(), |rounds| {
-            format!("{workers} receive worker{plural} up to {held} frames, each taken in within {rounds} rounds;\n  ")
+            format!("{workers} receive worker{plural} up to {held} frames, each enqueued within {rounds} rounds;\n  ")
         });
         let line = format!(
             "  pipeline, on top of each delay: {received}transmit queue up to {size}, {time} at this rate, less \
@@ -351,7 +351,7 @@ fn one_number_is_the_delay_from_interface_to_interface() {
     let voice = &link["classes"][0];
     // 6,088 us at 2 Mbit/s, two packets at 40, two rounds, and the queue at 1 Gbit/s.
     let delay = 6_088_000 + 2 * 304_400;
-    assert_eq!(voice["delay_ns"].as_u64(), Some(delay));
+    assert_eq!(voice["bound_us"], delay as f64 / 1e3);
     assert_eq!(
         voice["port_to_port_ns"].as_u64(),
         Some(delay + 1_000_000 + bytes * 8)

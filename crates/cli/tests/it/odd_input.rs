@@ -60,7 +60,7 @@ fn a_pipe_is_read_when_somebody_writes_and_that_it_is_waited_for_is_said() {
     let path = path.display();
     assert_eq!(
         finished.stderr,
-        format!("fairlane: {path} is no file: waiting for whoever writes to it\n")
+        format!("fairlane: {path} is not a regular file: waiting for its writer\n")
     );
 }
 

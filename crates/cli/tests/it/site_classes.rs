@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::program::{Pressure, beside_noise};
 use crate::site::{self, FILLED, PATIENCE, Site, bind, class, interfaces, link, up, wire};
 use fairlane_config::Site as Plan;
+use fairlane_control::view::drops;
 use fairlane_netlab::{Echo, Host, Wire};
 use fairlane_testkit::long_tests;
 use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size_force};
@@ -155,8 +156,8 @@ source-port = 1003
         let ratio = three / one / 3.0;
         assert!((0.98..1.02).contains(&ratio), "{backend}: {rates:?}");
         let capped = class(&report, "up", "capped");
-        assert!(capped["throttled"].as_u64() > Some(0), "{capped:#}");
-        assert!(capped["dropped"].as_u64() > Some(0), "{capped:#}");
+        assert!(capped["overlimits"].as_u64() > Some(0), "{capped:#}");
+        assert!(capped["drops"]["full"].as_u64() > Some(0), "{capped:#}");
     }
 }
 
@@ -252,11 +253,7 @@ destination-port = 5004
     });
     let voice = class(&report, "up", "voice");
     let flood = class(&report, "up", "everybody");
-    let lost = |class: &Value| {
-        let count = |key: &str| class[key].as_u64().unwrap();
-        count("dropped") + count("discarded")
-    };
-    assert_eq!(lost(voice), 0, "of {sent}: {voice:#}");
+    assert_eq!(drops(voice), 0, "of {sent}: {voice:#}");
     assert!(
         voice["sent_packets"].as_u64().unwrap() > sent / 2,
         "{voice:#}"
@@ -265,7 +262,7 @@ destination-port = 5004
     let waits = flood["delay_us"]["p50"].as_f64().unwrap();
     let least = pressure.least(1.0, 0.0) * 2_000.0;
     assert!(
-        waits > 100_000.0 && lost(flood) as f64 >= least,
+        waits > 100_000.0 && drops(flood) as f64 >= least,
         "no flood: {flood:#}"
     );
 }
@@ -338,7 +335,7 @@ fn frames_that_no_filter_looks_into_are_counted_and_their_protocol_is_reported()
     assert!(wire.is_through(PATIENCE).unwrap());
     let finished = site.end();
     assert!(finished.status.success(), "{finished:?}");
-    let line = "link up: no filter looks into 150 of ";
+    let line = "link up: filters cannot match 150 of ";
     assert_eq!(finished.stderr.matches(line).count(), 1, "{finished:?}");
     let report: Value = serde_json::from_str(&finished.stdout).unwrap();
     let up = link(&report, "up");
@@ -385,7 +382,7 @@ default = true
     let report = site.stop();
     let marked = class(&report, "up", "marked");
     assert!(marked["marked"].as_u64() > Some(5), "{marked:#}");
-    assert_eq!(marked["discarded"], 0, "{marked:#}");
+    assert_eq!(marked["drops"]["managed"], 0, "{marked:#}");
     // The receiver's kernel has verified each header's checksum.
     assert_eq!(came, 600, "{marked:#}");
 }
@@ -454,7 +451,7 @@ queue = "tail-drop"
     let sent = bulk["sent_packets"].as_u64().unwrap();
     assert!(sent >= 80 && bulk["accepted_packets"] == sent, "{bulk:#}");
     assert_eq!(
-        (&bulk["discarded"], &bulk["dropped"]),
+        (&bulk["drops"]["managed"], &bulk["drops"]["full"]),
         (&0.into(), &0.into())
     );
     assert_eq!(class(&report, "up", "new")["sent_packets"], 0);

@@ -345,5 +345,5 @@ fn what_is_no_request_gets_an_error_or_nothing_and_stops_nobody() {
     );
     assert!(known.starts_with("HTTP/1.1 200 "), "{known}");
     let report = asked.site.stop();
-    assert_eq!(class(&report, "up", "voice")["dropped"], 0);
+    assert_eq!(class(&report, "up", "voice")["drops"]["full"], 0);
 }

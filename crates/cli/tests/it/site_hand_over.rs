@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlane_control::view::drops;
 use fairlane_io::packet::Options;
 use fairlane_io::{Backend, PacketBackend, Waiter, files, socket_of_holder};
 use fairlane_netlab::{Host, Link, Wire};
@@ -251,13 +252,12 @@ fn is_handed_over(more: &str, times: usize) {
     let told = ended.iter().map(|one| {
         let report = report(one);
         let bulk = class(&report, "up", "bulk");
-        let count = |key: &str| bulk[key].as_u64().unwrap();
-        count("dropped") + count("discarded") + count("queued_packets")
+        drops(bulk) + bulk["queued_packets"].as_u64().unwrap()
     });
     let told: u64 = told.sum();
     assert_eq!(bulk.len() as u64 + told, u64::from(load.sent[1]));
     let stood = ended.iter().filter_map(|one| {
-        let (_, told) = one.stderr.split_once("frames stood still for ")?;
+        let (_, told) = one.stderr.split_once("forwarding paused for ")?;
         told.split(' ').next()?.parse().ok()
     });
     let stood: Vec<f64> = stood.collect();
@@ -477,7 +477,7 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
     report(&ended);
     let told = ended
         .stderr
-        .matches("has not taken over: this one goes on")
+        .matches("has not taken over: this process keeps running")
         .count();
     assert!(told >= 3, "{ended:?}");
     report(&asked.site.end());
@@ -547,7 +547,7 @@ fn what_cannot_take_over_or_be_taken_over_is_said_and_goes_on() {
     refused(&site, "site.toml:1:");
     let elsewhere = up("packet", "20mbit").replace("\"outside\"\nb", "\"lo\"\nb");
     fs::write(site.file(), elsewhere).unwrap();
-    refused(&site, "there is nothing to take over");
+    refused(&site, "no handover: no process");
     site.stop();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("site.toml");

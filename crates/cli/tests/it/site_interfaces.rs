@@ -223,13 +223,13 @@ fn an_interface_that_was_deleted_is_used_again_when_it_is_back() {
         let finished = running.finish();
         assert!(finished.status.success(), "{finished:?}");
         for name in NAMES {
-            let gone = format!("{name} is gone: what is to leave by it is dropped until");
+            let gone = format!("{name} is missing: its egress is dropped until");
             assert_eq!(finished.stderr.matches(&gone).count(), 1, "{finished:?}");
             let back = format!("{name} is back\n");
             assert_eq!(finished.stderr.matches(&back).count(), 1, "{finished:?}");
         }
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
-        let away = report["interfaces"][1]["away"].as_u64().unwrap();
+        let away = report["interfaces"][1]["absent_drops"].as_u64().unwrap();
         assert!(away > 0, "{report:#}");
         let up = &report["links"][0];
         let transmitted = up["transmitted"].as_u64().unwrap();

@@ -92,8 +92,8 @@ fn shaping_is_switched_off_and_on_and_nothing_is_lost_or_reordered() {
             .unwrap();
         assert!(passed > 0 && classed > 0, "{passed} and {classed}");
         assert!(passed + classed >= u64::from(sent), "others pass, too");
-        assert_eq!(class(&report, "up", "voice")["dropped"], 0);
-        assert_eq!(class(&report, "up", "voice")["discarded"], 0);
+        assert_eq!(class(&report, "up", "voice")["drops"]["full"], 0);
+        assert_eq!(class(&report, "up", "voice")["drops"]["managed"], 0);
     }
 }
 
@@ -114,7 +114,11 @@ fn what_is_not_shaped_is_faster_than_the_link_and_then_the_link_holds_again() {
     let hosts = (wire.sender(0), wire.receiver());
     // 4.3 Mbit/s.
     numbered(hosts, 1_001, || {
-        let dropped = |state: &Value| class(state, "up", "voice")["dropped"].as_u64().unwrap();
+        let dropped = |state: &Value| {
+            class(state, "up", "voice")["drops"]["full"]
+                .as_u64()
+                .unwrap()
+        };
         until(&asked, |state| dropped(state) > 0);
         asked.json(&["disable", "outside"]);
         let passed = |state: &Value| {
@@ -176,7 +180,7 @@ fn what_is_flushed_is_gone_and_counted_and_what_comes_then_is_not() {
         let state = until(&asked, |state| {
             class(state, "up", "voice")["queued_packets"].as_u64() < Some(20)
         });
-        assert_eq!(class(&state, "up", "voice")["discarded"], all);
+        assert_eq!(class(&state, "up", "voice")["drops"]["managed"], all);
     }
     let words = asked.ctl(&["flush", "web"]).success();
     assert!(words.starts_with("dropped 0 packets"), "{words}");
@@ -328,7 +332,7 @@ fn ends_well(mut live: Live, former: &mut PacketBackend) {
     let outside = &report["interfaces"][1];
     assert_eq!(outside["name"], "spare");
     assert_eq!(outside["attached"], true);
-    let away = outside["away"].as_u64().unwrap();
+    let away = outside["absent_drops"].as_u64().unwrap();
     assert!(away >= 20, "{report:#}");
     let up = &report["links"][0];
     assert_eq!(up["to"], "spare");

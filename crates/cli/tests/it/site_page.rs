@@ -89,6 +89,9 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
     let site = Site::start(&wire, &config(&few(), token.to_str().unwrap()));
     browser.open(PAGE);
     browser.until(&says("#site-words", "connected"));
+    browser.until("document.title === 'site – Fairlane'");
+    browser.until(&says("#links .load", "of 20mbit"));
+    browser.until("document.querySelector('.row .spark .one').getAttribute('d') !== ''");
     browser.until(&says(".row .name", "voice"));
     // A name is shown as text, whatever it contains.
     browser.until(&says(".row .name", HOSTILE));
@@ -105,10 +108,10 @@ fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
     numbered(hosts, 1_001, || {
         browser.until("document.querySelectorAll('#panel .uplot canvas').length === 3");
         // 1,000 datagrams of 500 bytes a second and their headers.
-        browser.until("/Rate: 4\\.\\d+ Mbit/.test(document.querySelector('.plot').ariaLabel)");
+        browser.until("/Rate: 4\\.\\d+mbit/.test(document.querySelector('.plot').ariaLabel)");
         browser.until(&says(
             "#panel .why li",
-            "the ceiling of class 'voice', 4mbit, held",
+            "The ceiling of voice (4mbit) held packets back",
         ));
     });
     // Without a token: an error, and a dialog for it.
@@ -245,14 +248,17 @@ fn what_drops_packets_or_promises_is_asked_twice_and_said() {
 }
 
 fn switch_off_and_on(browser: &mut Browser) {
-    press_called(browser, "Pass unshaped: ");
-    browser.until(&says("#sure-words", "no class has its rate"));
+    press_called(browser, "Stop shaping: ");
+    browser.until(&says(
+        "#sure-words",
+        "rates, ceilings and delay bounds do not apply",
+    ));
     answer(browser, false);
-    press_called(browser, "Pass unshaped: ");
+    press_called(browser, "Stop shaping: ");
     answer(browser, true);
     browser.until(&says("#interfaces .answer", "passes unshaped."));
     browser.until(&says("#interfaces td", "no: switched off"));
-    press_called(browser, "Shape again: ");
+    press_called(browser, "Resume shaping: ");
     browser.until(&says("#interfaces .answer", "is shaped."));
     browser.until(&says("#interfaces td", "yes"));
 }
@@ -262,18 +268,18 @@ fn detach_and_attach(browser: &mut Browser) {
     assert_eq!(browser.value(attaches), false, "nothing is detached");
     press_called(browser, "Detach: ");
     answer(browser, true);
-    browser.until(&says("#interfaces .answer", "was let go of."));
+    browser.until(&says("#interfaces .answer", "is detached."));
     browser.until(&says("#interfaces td", "detached"));
     // Another interface instead: refused with an error.
     browser.until(attaches);
     browser.value("document.querySelector('#interfaces form input').focus()");
     browser.type_text("nowhere0");
     browser.key("Enter");
-    browser.until(&says("#interfaces form .answer", "no promise"));
-    press(browser, "#interfaces form button", "Attach it");
+    browser.until(&says("#interfaces form .answer", "No guarantees"));
+    press(browser, "#interfaces form button", "Attach");
     browser.until(&says("#interfaces form .answer.refused", "Refused: "));
     press_called(browser, "Attach again: ");
-    browser.until(&says("#interfaces .answer", "is used again."));
+    browser.until(&says("#interfaces .answer", "is attached."));
     browser.until(&format!("!({})", says("#interfaces td", "detached")));
     browser.until(&format!("!({attaches})"));
 }

@@ -204,7 +204,7 @@ fn without_a_terminal_or_a_site_it_says_so_and_touches_nothing() {
     let finished = fairlane(&["top", "--socket", "/no/such/socket"]);
     assert_eq!(finished.status.code(), Some(2), "{finished:?}");
     assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
-    for word in ["no terminal", "ctl show", "ctl watch"] {
+    for word in ["not a terminal", "ctl show", "ctl watch"] {
         assert!(finished.stderr.contains(word), "{finished:?}");
     }
     let mut terminal = Terminal::start(Path::new("/no/such/socket"), 80, 24);

@@ -91,8 +91,8 @@ fn a_grant_is_a_class_with_the_promise_that_check_would_print_for_it() {
     let (ours, checked) = (terms(&site, "grant-1"), terms(&written, "grant-1"));
     assert_eq!(ours.guaranteed_bps, Some(3_000_000));
     assert_eq!(
-        (ours.guaranteed_bps, ours.delay_ns),
-        (checked.guaranteed_bps, checked.delay_ns)
+        (ours.guaranteed_bps, ours.bound),
+        (checked.guaranteed_bps, checked.bound)
     );
     // Its reservation is for the requested burst, not for the default one.
     assert!(ours.guaranteed_burst >= Some(10_000) && checked.guaranteed_burst < Some(10_000));
@@ -513,10 +513,7 @@ fn holds(site: &Site, grants: &[Arc<Grant>]) {
             assert!(has.guaranteed_burst >= Some(burst), "{has:?}");
         }
         if let (Some(delay), None) = (grant.terms.delay, grant.terms.burst) {
-            assert!(
-                has.delay_ns.is_some_and(|bound| bound <= delay.0),
-                "{has:?}"
-            );
+            assert!(has.bound.is_some_and(|bound| bound <= delay), "{has:?}");
         }
         assert_eq!(has.parent.as_deref(), grant.parent.as_deref());
     }

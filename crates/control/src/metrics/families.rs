@@ -198,9 +198,9 @@ impl Family {
             Of::Reasons => {
                 let [link, class_name, leaf] = labels;
                 for (reason, count) in [
-                    ("full", class.dropped),
-                    ("managed", class.discarded),
-                    ("early", class.early),
+                    ("full", class.drops.full),
+                    ("managed", class.drops.managed),
+                    ("early", class.drops.early),
                 ] {
                     let labels = [link, class_name, leaf, ("reason", reason)];
                     tell(&labels, Value::Count(count));
@@ -236,7 +236,7 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
 
 /// All metrics, in the order in which they are written.
 pub(super) static FAMILIES: &[Family] = &[
-    family("build_info", Of::Build, "Which Fairlane this is"),
+    family("build_info", Of::Build, "Version of Fairlane"),
     family(
         "cpu_seconds",
         Of::Process(Seconds(|it| it.cpu_seconds)),
@@ -278,64 +278,64 @@ pub(super) static FAMILIES: &[Family] = &[
         "Time since the start",
     ),
     family(
-        "longest_step_seconds",
-        Of::Site(Micros(|it| Some(it.longest_step_us))),
-        "Longest time between two rounds while classes were changed or counted",
+        "forwarding_pause_max_seconds",
+        Of::Site(Micros(|it| Some(it.forwarding_pause_max_us))),
+        "Longest forwarding pause for a configuration change or statistics",
     ),
     family(
-        "longest_step_cpu_seconds",
-        Of::Site(Micros(|it| Some(it.longest_step_cpu_us()))),
-        "Most processor time that the forwarding thread itself took between two rounds for that",
+        "forwarding_pause_cpu_max_seconds",
+        Of::Site(Micros(|it| Some(it.forwarding_pause_cpu_max_us()))),
+        "Most processor time of the forwarding thread in such a pause",
     ),
     family(
         "round_violations",
         Of::Site(Count(|it| it.forwarding.round_violations)),
-        "Rounds of the forwarding thread that took longer than they may",
+        "Rounds of the forwarding thread above the limit (longest-round)",
     ),
     family(
         "rounds",
         Of::Site(Count(|it| it.forwarding.rounds)),
-        "Rounds of the thread that forwards",
+        "Rounds of the forwarding thread",
     ),
     family(
         "scan_mean_seconds",
         Of::Site(Micros(|it| Some(it.forwarding.scan_us?.mean))),
-        "Mean time of a round since the start",
+        "Mean duration of a round since the start",
     ),
     family(
-        "scan_longest_seconds",
+        "scan_max_seconds",
         Of::Site(Micros(|it| Some(it.forwarding.scan_us?.max))),
-        "Longest time of a round since the start",
+        "Longest round since the start",
     ),
     family(
         "delta_a_mean_seconds",
         Of::Site(Micros(|it| Some(it.forwarding.delta_a_us?.mean))),
-        "Mean time from one look at the mailbox of an attached process to the next that found frames",
+        "Mean time between two polls of an attached process's mailbox, if the second found frames",
     ),
     family(
-        "delta_a_longest_seconds",
+        "delta_a_max_seconds",
         Of::Site(Micros(|it| Some(it.forwarding.delta_a_us?.max))),
-        "Longest time from one look at the mailbox of an attached process to the next that found frames",
+        "Longest time between two polls of an attached process's mailbox, if the second found frames",
     ),
     family(
         "release_delay_mean_seconds",
         Of::Site(Micros(|it| Some(it.forwarding.delta_d_us?.mean))),
-        "Mean time from when something may leave to the round that sends it",
+        "Mean time from when a packet is eligible until the round that sends it",
     ),
     family(
-        "release_delay_longest_seconds",
+        "release_delay_max_seconds",
         Of::Site(Micros(|it| Some(it.forwarding.delta_d_us?.max))),
-        "Longest time from when something may leave to the round that sends it",
+        "Longest time from when a packet is eligible until the round that sends it",
     ),
     family(
         "reloads",
         Of::Site(Count(|it| it.reloads.into())),
-        "Times that another configuration took over",
+        "Configurations applied since the start",
     ),
     family(
         "bypasses",
         Of::Site(Gauge(|it| Some(it.bypasses.len() as f64))),
-        "Ways of the machine's kernel past the site",
+        "Kernel paths that bypass the site (bridges, routes)",
     ),
     family(
         "config_last_reload_successful",
@@ -357,102 +357,102 @@ pub(super) static FAMILIES: &[Family] = &[
     family(
         "attached_processes",
         Of::Site(Gauge(|it| Some(it.attached as f64))),
-        "Processes that are attached",
+        "Attached processes",
     ),
     family(
         "interface_lost",
         Of::Interface(Count(|it| it.lost)),
-        "Frames that arrived and were not received: no room, no time, or it was detached or deleted first",
+        "Frames lost before classification: the receive ring was full, or the interface was detached or deleted",
     ),
     family(
         "interface_early_drops",
-        Of::Interface(Count(|it| it.early)),
-        "Frames dropped as they arrived, beyond their classes' share of an overload",
+        Of::Interface(Count(|it| it.early_drops)),
+        "Frames dropped on arrival: their classes exceeded their share of an overload",
     ),
     family(
-        "interface_uncut",
-        Of::Interface(Count(|it| it.uncut)),
-        "Frames left to be cut into segments, which could not be",
+        "interface_gso_drops",
+        Of::Interface(Count(|it| it.gso_drops)),
+        "Frames with offloaded segmentation (GSO) that could not be segmented",
     ),
     family(
         "interface_refused",
         Of::Interface(Count(|it| it.refused)),
-        "Frames that the interface would not send",
+        "Frames that the interface rejected, such as frames above its MTU",
     ),
     family(
-        "interface_away",
-        Of::Interface(Count(|it| it.away)),
-        "Frames dropped while there was no interface of this name",
+        "interface_absent_drops",
+        Of::Interface(Count(|it| it.absent_drops)),
+        "Frames dropped while the interface was missing or detached",
     ),
     family(
         "interface_attached",
         Of::Interface(Gauge(|it| yes(it.attached))),
-        "Whether the interface is used: it was not detached",
+        "Whether the interface is attached",
     ),
     family(
         "link_received_packets",
         Of::Link(Count(|it| it.received_frames)),
-        "Frames that were received for the link",
+        "Frames received for the link",
     ),
     family(
         "link_transmitted_packets",
         Of::Link(Count(|it| it.transmitted)),
-        "Frames that the interface took",
+        "Frames transmitted",
     ),
     family(
         "link_passed_packets",
         Of::Link(Count(|it| it.passed_frames)),
-        "Frames that passed by the classes while the link did not shape",
+        "Frames forwarded unshaped, while shaping was off",
     ),
     family(
         "link_passed_bytes",
         Of::Link(Count(|it| it.passed_bytes)),
-        "Bytes of the frames that passed by the classes, without overhead",
+        "Bytes forwarded unshaped, without overhead",
     ),
     family(
         "link_oversized_packets",
         Of::Link(Count(|it| it.oversized)),
-        "Frames longer than the link can ever carry",
+        "Frames above the link's longest frame",
     ),
     family(
         "link_malformed_packets",
         Of::Link(Count(|it| it.malformed)),
-        "Frames that are not what their headers say",
+        "Frames with malformed headers",
     ),
     family(
         "link_worker_wait_seconds",
         Of::Link(Micros(|it| it.pipeline.waited_us)),
-        "Longest time that a frame has waited with a thread that receives",
+        "Longest time of a frame in a receive worker",
     ),
     family(
         "link_worker_wait_budget_seconds",
         Of::Link(Micros(|it| it.pipeline.arrival_us)),
-        "As many of the longest rounds as a frame may wait there",
+        "Maximum time a frame may wait in a receive worker (round limit x longest round)",
     ),
     family(
         "link_worker_wait_violations",
         Of::Link(Count(|it| it.pipeline.violations)),
-        "Times that frames have waited there, or with a thread that transmits, for more rounds than they may",
+        "Times that a receive or transmit worker exceeded its limit of rounds",
     ),
     family(
         "link_transmit_wait_seconds",
         Of::Link(Micros(|it| it.pipeline.handed_us)),
-        "Longest time that a frame has waited with a thread that transmits",
+        "Longest time of a frame in a transmit worker",
     ),
     family(
         "link_transmit_wait_budget_seconds",
         Of::Link(Micros(|it| it.pipeline.transmit_us)),
-        "As many of the longest rounds of such a thread as a frame may wait there",
+        "Maximum time a frame may wait in a transmit worker (round limit x longest round)",
     ),
     family(
-        "link_transmit_queue_longest_bytes",
+        "link_transmit_queue_max_bytes",
         Of::Link(Gauge(|it| Some(it.pipeline.device_most_bytes as f64))),
-        "Most bytes that the interface, and threads that transmit, have had and not sent",
+        "Most bytes queued in the interface and its transmit workers",
     ),
     family(
         "link_transmit_queue_budget_bytes",
         Of::Link(Gauge(|it| Some(it.pipeline.terms.device_bytes as f64))),
-        "Most bytes that these may have and not have sent",
+        "Limit of bytes queued in the interface and its transmit workers",
     ),
     family(
         "link_unmatched_packets",
@@ -462,12 +462,12 @@ pub(super) static FAMILIES: &[Family] = &[
     family(
         "link_opaque_packets",
         Of::Link(Count(|it| it.opaque_frames)),
-        "Frames of protocols that no filter looks into: neither IP nor link-layer control",
+        "Frames of protocols that filters cannot match: neither IP nor link-layer control",
     ),
     family(
         "link_shaped",
         Of::Link(Gauge(|it| yes(it.shaped))),
-        "Whether the link shapes; else frames pass by its classes",
+        "Whether the link is shaped",
     ),
     family(
         "link_rate_bytes_per_second",
@@ -477,47 +477,42 @@ pub(super) static FAMILIES: &[Family] = &[
     family(
         "link_carried_bytes_per_second",
         Of::Link(Bits(|it| Some(it.recent_bps))),
-        "Rate that the link carried lately, overhead included",
+        "Recent throughput of the link, overhead included",
     ),
     family(
         "class_bytes",
         Of::Class(Count(|it| it.sent_bytes)),
-        "Bytes that left, the link's overhead included",
+        "Bytes sent, with the link's overhead",
     ),
     family(
         "class_packets",
         Of::Class(Count(|it| it.sent_packets)),
-        "Packets that left",
+        "Packets sent",
     ),
     family(
         "class_offered_bytes",
         Of::Class(Count(|it| it.offered_bytes)),
-        "Bytes that arrived, whatever became of them",
+        "Bytes that arrived, sent or not",
     ),
     family(
         "class_offered_packets",
         Of::Class(Count(|it| it.offered_packets)),
-        "Packets that arrived, whatever became of them",
-    ),
-    family(
-        "class_drops",
-        Of::Class(Count(ClassReport::drops)),
-        "Packets that were dropped, for whatever reason",
+        "Packets that arrived, sent or not",
     ),
     family(
         "class_marks",
         Of::Class(Count(|it| it.marked)),
-        "Packets that queue management marked (ECN)",
+        "Packets that queue management marked with ECN CE",
     ),
     family(
         "class_overlimits",
-        Of::Class(Count(|it| it.throttled)),
-        "Times that its ceiling, or one of a flow of it, held packets back",
+        Of::Class(Count(|it| it.overlimits)),
+        "Times that the ceiling of the class, or of one of its flows, delayed packets",
     ),
     family(
         "class_lost_estimate",
         Of::Class(Count(|it| it.lost_estimate)),
-        "Its part of the frames that were lost before they were classified",
+        "Estimated part of the frames lost before classification",
     ),
     family(
         "class_orphan_fragments",
@@ -525,9 +520,9 @@ pub(super) static FAMILIES: &[Family] = &[
         "Fragments whose first fragment was not seen, classified without ports",
     ),
     family(
-        "class_overflowed",
-        Of::Class(Count(|it| it.overflowed)),
-        "Packets for whose flow there was no queue of its own",
+        "class_flow_table_full",
+        Of::Class(Count(|it| it.flow_table_full)),
+        "Packets of flows without their own queue: the flow table was full",
     ),
     family(
         "class_bound_violations",
@@ -537,76 +532,76 @@ pub(super) static FAMILIES: &[Family] = &[
     family(
         "class_nonconforming_packets",
         Of::Class(Count(|it| it.nonconforming_packets)),
-        "Packets that left, and had arrived beyond the guaranteed rate and arrival burst of their class, or flow",
+        "Packets sent that had arrived above the guaranteed rate and arrival burst of their class, or flow",
     ),
     family(
-        "class_tcp_came_again",
-        Of::Class(Count(|it| it.recent.map_or(0, |recent| recent.came_again))),
-        "Segments of TCP that came again, or later than those behind them",
+        "class_tcp_retransmits",
+        Of::Class(Count(|it| it.recent.map_or(0, |recent| recent.retransmits))),
+        "TCP segments retransmitted or received out of order",
     ),
     family(
-        "class_tcp_came_marked",
-        Of::Class(Count(|it| it.recent.map_or(0, |recent| recent.came_marked))),
-        "Segments of TCP that came marked: congestion experienced",
+        "class_tcp_ecn_ce",
+        Of::Class(Count(|it| it.recent.map_or(0, |recent| recent.ecn_ce))),
+        "TCP segments received with ECN CE",
     ),
     family(
         "class_round_trip_seconds",
         Of::Class(Micros(|it| Some(it.recent?.rtt_us?.p50))),
-        "Median round trip of TCP lately, seen in passing: from the class's segment to its acknowledgment",
+        "Recent median TCP round-trip time, measured passively from a segment of the class to its acknowledgment",
     ),
     family(
         "class_backlog_packets",
         Of::Class(Gauge(|it| Some(it.queued_packets as f64))),
-        "Packets that wait",
+        "Queue length in packets",
     ),
     family(
         "class_backlog_bytes",
         Of::Class(Gauge(|it| Some(it.queued_bytes as f64))),
-        "Bytes that wait",
+        "Queue length in bytes",
     ),
     family(
         "class_flows",
         Of::Class(Gauge(|it| Some(it.flows as f64))),
-        "Flows that the class has queues for",
+        "Flows with a queue",
     ),
     family(
         "class_rate_bytes_per_second",
         Of::Class(Bits(|it| Some(it.recent?.sent_bps))),
-        "Rate of what left lately",
+        "Recent throughput of the class",
     ),
     family(
         "class_share_ratio",
         Of::Class(Gauge(|it| Some(it.recent?.share))),
-        "Part of what the link sent lately",
+        "Recent part of the link's throughput",
     ),
     family(
         "class_guaranteed_bytes_per_second",
         Of::Class(Bits(|it| Some(it.terms.guaranteed_bps? as f64))),
-        "Rate that the class has at least while it has something to send",
+        "Guaranteed rate while the class is backlogged",
     ),
     family(
         "class_ceiling_bytes_per_second",
         Of::Class(Bits(|it| Some(it.terms.ceil_bps? as f64))),
-        "Rate that the class never exceeds",
+        "Ceiling of the class",
     ),
     family(
-        "class_worst_delay_seconds",
+        "class_delay_max_seconds",
         Of::Class(Micros(|it| Some(it.delay_us?.max))),
-        "Longest delay of a packet since the start",
+        "Maximum delay of a packet since the start",
     ),
     family(
         "class_delay_bound_seconds",
-        Of::Class(Micros(|it| it.terms.bound_us)),
+        Of::Class(Micros(|it| it.terms.bound_us())),
         "Computed worst-case delay of a packet whose class, or flow, keeps to its guaranteed rate and arrival burst",
     ),
     family(
-        "class_drops_by_reason",
+        "class_drops",
         Of::Reasons,
-        "Packets that were dropped: where the queue was full, by queue management or to make room, or as they arrived under overload",
+        "Packets dropped, by reason: queue full, queue management or eviction, or early drop under overload",
     ),
     family(
         "class_sojourn_seconds",
         Of::Delays,
-        "Time from interface to interface of the packets that left",
+        "Delay from interface to interface of packets sent",
     ),
 ];

@@ -99,7 +99,7 @@ fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
     for line in [
         "fairlane_class_bytes_total{link=\"up\",class=\"voice\",leaf=\"true\"} 4500",
         "fairlane_class_packets_total{link=\"up\",class=\"voice\",leaf=\"true\"} 3",
-        "fairlane_class_drops_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
+        "fairlane_class_drops_total{link=\"up\",class=\"voice\",leaf=\"true\",reason=\"full\"} 0",
         "fairlane_class_marks_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
         "fairlane_class_overlimits_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
         "fairlane_class_bound_violations_total{link=\"up\",class=\"voice\",leaf=\"true\"} 0",
@@ -114,7 +114,7 @@ fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
         "fairlane_link_worker_wait_violations_total{link=\"up\"} 0",
         "fairlane_link_transmit_wait_seconds{link=\"up\"} 0.000125",
         "fairlane_link_transmit_wait_budget_seconds{link=\"up\"} 0.00075",
-        "fairlane_link_transmit_queue_longest_bytes{link=\"up\"} 4608.0",
+        "fairlane_link_transmit_queue_max_bytes{link=\"up\"} 4608.0",
         "fairlane_link_transmit_queue_budget_bytes{link=\"up\"} 262144.0",
     ] {
         let found = text.lines().filter(|&other| other == line).count();
@@ -150,7 +150,7 @@ fn of_the_forwarding_thread_only_what_was_measured_is_told() {
     for (name, value) in [
         ("fairlane_rounds_total", 7.0),
         ("fairlane_scan_mean_seconds", 2.5e-6),
-        ("fairlane_scan_longest_seconds", 4e-5),
+        ("fairlane_scan_max_seconds", 4e-5),
     ] {
         assert_eq!(values[name], value, "{text}");
     }
@@ -616,7 +616,7 @@ fn the_messages_say_what_the_text_says() {
             delayed(&[70, 250, 999, 4_000, 900_000, 7_000_000].map(Nanos::from_micros));
         report.interfaces = ["lan0", "wan0"].map(interface).into();
         report.interfaces[1].lost = 300;
-        report.links[0].classes.make_mut(1).discarded = 1 << 40;
+        report.links[0].classes.make_mut(1).drops.managed = 1 << 40;
         report
     };
     let text = Series::of_text(&told(report(), Format::Plain));

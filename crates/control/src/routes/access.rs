@@ -50,7 +50,7 @@ impl Api {
 pub(super) fn has_one_meaning(parts: &Parts) -> Result<()> {
     for name in [HOST, AUTHORIZATION] {
         if parts.headers.get_all(&name).iter().nth(1).is_some() {
-            let sentence = format!("the header '{name}' came twice: send one");
+            let sentence = format!("header '{name}': sent twice (only one is allowed)");
             return fail(StatusCode::BAD_REQUEST, sentence);
         }
     }

@@ -137,7 +137,7 @@ impl Asked {
             Some((_, Ok(most))) => Ok(Listed::Worst(most)),
             Some((wanted, Err(_))) => {
                 let sentence = format!(
-                    "{EFFECTS}={wanted}: it is how many effects are to be told, from 0, or 'all'"
+                    "{EFFECTS}={wanted}: expected the number of effects to report, from 0, or 'all'"
                 );
                 fail(StatusCode::BAD_REQUEST, sentence)
             }

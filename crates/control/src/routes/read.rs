@@ -1,5 +1,6 @@
 //! Requests that read a site without changing it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use super::answers::{Answer, Failure, JSON, Result, fail, no_store, object, tag,
 use super::asked::Asked;
 use super::{Api, STREAMS, not_here};
 use crate::classify::classify;
+use crate::client::encoded;
 use crate::explain::explain;
 use crate::flows::Question;
 use crate::history::{Span, Told};
@@ -27,6 +29,8 @@ use crate::stream::Events;
 const ROUND: Duration = Duration::from_millis(20);
 /// Time without a round after which the forwarding thread counts as stalled.
 const STALLED: Duration = Duration::from_secs(2);
+/// The header of a stream with the name of the site.
+const SITE: HeaderName = HeaderName::from_static("fairlane-site");
 /// Maximum number of flows in an explanation.
 const TALKERS: usize = 5;
 
@@ -147,7 +151,7 @@ impl Api {
                 Ok(classes) => object(&classes),
                 Err(error) => refused(error.to_string()),
             },
-            _ => refused("packet= is required, and nothing else is allowed".to_owned()),
+            _ => refused("packet= is required (no other parameter is allowed)".to_owned()),
         }
     }
 
@@ -234,6 +238,11 @@ impl Api {
         answer
             .headers_mut()
             .insert(at_once, HeaderValue::from_static("no"));
+        let name = self.file.as_deref().and_then(Path::file_stem);
+        let name = name.map(|name| encoded(&name.to_string_lossy()));
+        if let Some(name) = name.and_then(|name| HeaderValue::try_from(name).ok()) {
+            answer.headers_mut().insert(SITE, name);
+        }
         no_store(&mut answer);
         Ok(answer)
     }
@@ -256,7 +265,7 @@ fn told(report: &Report) -> Result<()> {
         false => Ok(()),
         true => fail(
             StatusCode::SERVICE_UNAVAILABLE,
-            "the site has just started, and has told no state yet: ask again",
+            "no state yet: the site has just started (try again)",
         ),
     }
 }

@@ -241,8 +241,8 @@ impl Api {
             return fail(
                 StatusCode::CONFLICT,
                 format!(
-                    "{} was changed since it was read: reload it, or save with force=true (ctl save \
-                     --force), and what was changed there is lost",
+                    "{} was changed since it was read: reload it, or overwrite those changes with force=true (ctl \
+                     save --force)",
                     file.display()
                 ),
             );
@@ -264,7 +264,8 @@ fn answer(changed: std::result::Result<Changed, Refused>, listed: Listed) -> Res
         Err(refused) => refused,
     };
     let grants: Vec<Ended> = broken_by(&refused).iter().map(Ended::from).collect();
-    let error = format!("{refused}; {BREAK_GRANTS}=true (ctl --break-grants) ends what it breaks");
+    let error =
+        format!("{refused}; {BREAK_GRANTS}=true (ctl --break-grants) revokes the broken grants");
     let body = json!({ "error": error, "grants": grants });
     Ok(text(StatusCode::CONFLICT, JSON, body.to_string()))
 }

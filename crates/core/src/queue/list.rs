@@ -22,7 +22,7 @@ impl Default for PacketList {
 }
 
 /// The rest of a list whose first packet was removed.
-#[must_use = "a list without packets has no last one, and is told so by length()"]
+#[must_use = "a list without packets has no last one, as length() says"]
 pub(crate) struct Rest<'a, P, L = Length> {
     behind: Behind<'a, P, L>,
     tail: &'a mut u32,

@@ -523,7 +523,7 @@ impl<S: Scale> Scheduler for Drr<S> {
             );
             ensure_invariant!(
                 self.unsettled || largest.is_none_or(|largest| largest == self.unit.of),
-                "drr: the unit is of {:?} and nobody else has {largest:?}",
+                "drr: the unit is of {:?} and no other flow has {largest:?}",
                 self.unit.of
             );
             ensure_invariant!(
@@ -535,7 +535,7 @@ impl<S: Scale> Scheduler for Drr<S> {
         let in_round = |link: MaybeEntity| link.get().is_some_and(|id| listed[id.index()]);
         ensure_invariant!(
             in_round(self.first) || (self.active.head == MaybeEntity::NONE && !self.unsettled),
-            "drr: a round begins with {:?}, who has no turn",
+            "drr: a round begins with {:?}, which has no turn",
             self.first
         );
         Ok(())

@@ -179,7 +179,7 @@ impl Scheduler for Fifo {
         let free = &self.places[self.filled..];
         ensure_invariant!(
             free.iter().all(|&place| place == MaybeEntity::NONE),
-            "fifo: a place behind the last packet is somebody's"
+            "fifo: a place behind the last packet is in use"
         );
         for id in self.waiting() {
             ensure_invariant!(

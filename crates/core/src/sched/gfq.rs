@@ -497,7 +497,7 @@ impl Gfq {
             let last = start.advanced(u64::from(used.ilog2()) << i);
             ensure_invariant!(
                 !last.is_after(self.latest_start(i)),
-                "gfq: group {i} has somebody at {last:?}, more than a slot after {now:?}"
+                "gfq: group {i} has a flow at {last:?}, more than a slot after {now:?}"
             );
             // An entity that sent a shorter packet than the announced head, and is late, may finish a slot earlier.
             let late = now.distance_from(finish.advanced(1 << i));
@@ -511,10 +511,7 @@ impl Gfq {
 
     fn check_choice(&self) -> Result<(), Violation> {
         let Some(id) = self.selected.get() else {
-            ensure_invariant!(
-                self.is_idle(),
-                "gfq: nobody is next, and somebody is active"
-            );
+            ensure_invariant!(self.is_idle(), "gfq: no flow is next, and a flow is active");
             return Ok(());
         };
         let (at, stack) = (usize::from(self.group), usize::from(self.stack));
@@ -530,7 +527,7 @@ impl Gfq {
         }
         ensure_invariant!(
             stack == usize::from(group.first_stack()),
-            "gfq: {id:?} is next, and group {at} has somebody earlier"
+            "gfq: {id:?} is next, and group {at} has an earlier flow"
         );
         for i in (0..64).filter(|&i| self.eligible >> i & 1 == 1) {
             ensure_invariant!(

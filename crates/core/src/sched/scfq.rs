@@ -257,12 +257,12 @@ impl<S: Scale> Scheduler for Scfq<S> {
         let first = (self.first.entity != MaybeEntity::NONE).then_some(&self.first);
         ensure_invariant!(
             self.others.is_sorted() && (first.is_some() || self.others.is_empty()),
-            "scfq: the heap is out of order, or nobody is selected"
+            "scfq: the heap is out of order, or no flow is selected"
         );
         for place in first.into_iter().chain(self.others.entries()) {
             let id = place.entity.get().filter(|id| id.index() < entities.len());
             let Some(id) = id else {
-                return Err(Violation("scfq: a place is nobody's".into()));
+                return Err(Violation("scfq: a place belongs to no flow".into()));
             };
             ensure_invariant!(
                 !core::mem::replace(&mut listed[id.index()], true),
@@ -275,7 +275,7 @@ impl<S: Scale> Scheduler for Scfq<S> {
             let start = entities.entity(id).start;
             ensure_invariant!(
                 !start.is_after(self.now) && !start.is_after(place.finish),
-                "scfq: {id:?} goes on from {start:?}, v is {:?}, its tag {:?}",
+                "scfq: {id:?} continues from {start:?}, v is {:?}, its tag {:?}",
                 self.now,
                 place.finish
             );

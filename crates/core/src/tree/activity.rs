@@ -60,7 +60,7 @@ impl<P> Tree<P> {
         }
         let held = self.ceilings.hold(ceiling, now);
         if held {
-            self.count(at, &child, |losses| losses.throttled += 1);
+            self.count(at, &child, |losses| losses.overlimits += 1);
         }
         held
     }
@@ -91,7 +91,7 @@ impl<P> Tree<P> {
         self.root_held |= at == ROOT;
         let class = self.nodes[at as usize].class;
         if let Some(class) = &mut self.classes[class as usize] {
-            class.losses.throttled += 1;
+            class.losses.overlimits += 1;
         }
     }
 

@@ -92,7 +92,7 @@ impl<P> Tree<P> {
             });
             let own = ClassStats {
                 dropped: class.losses.dropped,
-                throttled: class.losses.throttled,
+                overlimits: class.losses.overlimits,
                 ..ClassStats::default()
             };
             ensure_invariant!(
@@ -137,7 +137,7 @@ impl<P> Tree<P> {
                 );
                 ensure_invariant!(
                     flows.tally.is_sound(node.order.slots(), flows.sent),
-                    "the flows of class {number} are told to have sent more than they did"
+                    "the flows of class {number} have sent less than their record says"
                 );
                 let mut with_room = 0;
                 for slot in 0..node.order.slots() {

@@ -269,7 +269,7 @@ impl<P> Tree<P> {
         self.ceilings.charge(ceiling, len, now);
         let held = has_more && self.ceilings.hold(ceiling, now);
         if held {
-            self.count(at, child, |losses| losses.throttled += 1);
+            self.count(at, child, |losses| losses.overlimits += 1);
         }
         held
     }
@@ -292,7 +292,7 @@ impl<P> Tree<P> {
             true => Some(self.ceilings.release_at(self.nodes[ROOT as usize].ceiling)),
             false => self.ceilings.first(),
         };
-        debug_assert!(first.is_some(), "packets wait, and nobody is held");
+        debug_assert!(first.is_some(), "packets are queued, and no class is held");
         Some(first.map_or(Dequeue::Empty, Dequeue::NotBefore))
     }
 }

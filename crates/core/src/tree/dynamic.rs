@@ -65,7 +65,7 @@ pub(super) struct Flows {
     pub changing: Option<Changing>,
     /// The class is about to go: the slots before this one have nothing in other tables any more.
     pub cleared: u32,
-    overflowed: u64,
+    flow_table_full: u64,
     /// The traffic counts of each of them, while they are enabled.
     pub tally: Tally,
 }
@@ -95,7 +95,7 @@ impl Flows {
             lower: config.leaf.room,
             changing: None,
             cleared: 0,
-            overflowed: 0,
+            flow_table_full: 0,
             tally: Tally::default(),
         }
     }
@@ -121,7 +121,7 @@ impl Flows {
         stats.sent = self.sent;
         stats.queued = self.queued;
         stats.flows = self.count();
-        stats.overflowed = self.overflowed;
+        stats.flow_table_full = self.flow_table_full;
     }
 
     /// Reserves space for `flows` flows. The flows are put into a larger table in the order in which they lie in
@@ -306,7 +306,7 @@ impl<P> Tree<P> {
     #[cold]
     fn common_flow(&mut self, at: u32) -> Option<u32> {
         let flows = self.nodes[at as usize].flows.as_mut()?;
-        flows.overflowed += 1;
+        flows.flow_table_full += 1;
         if flows.common != NONE {
             return Some(flows.common);
         }

@@ -33,9 +33,9 @@ pub struct ClassStats {
     pub flows: u64,
     /// Packets that were sent to the common flow of those for which there was no room, accepted
     /// there or not.
-    pub overflowed: u64,
+    pub flow_table_full: u64,
     /// How often a class had something to send and was held back by its ceiling.
-    pub throttled: u64,
+    pub overlimits: u64,
 }
 
 impl ClassStats {
@@ -49,8 +49,8 @@ impl ClassStats {
             discarded: self.discarded.plus(other.discarded),
             marked: self.marked + other.marked,
             flows: self.flows + other.flows,
-            overflowed: self.overflowed + other.overflowed,
-            throttled: self.throttled + other.throttled,
+            flow_table_full: self.flow_table_full + other.flow_table_full,
+            overlimits: self.overlimits + other.overlimits,
         }
     }
 
@@ -65,8 +65,8 @@ impl ClassStats {
             discarded: self.discarded.minus(other.discarded),
             marked: self.marked.saturating_sub(other.marked),
             flows: self.flows.saturating_sub(other.flows),
-            overflowed: self.overflowed.saturating_sub(other.overflowed),
-            throttled: self.throttled.saturating_sub(other.throttled),
+            flow_table_full: self.flow_table_full.saturating_sub(other.flow_table_full),
+            overlimits: self.overlimits.saturating_sub(other.overlimits),
         }
     }
 }
@@ -77,7 +77,7 @@ pub(super) struct Losses {
     pub dropped: Count,
     pub discarded: Count,
     pub marked: u64,
-    pub throttled: u64,
+    pub overlimits: u64,
 }
 
 impl<P> Tree<P> {
@@ -116,7 +116,7 @@ impl<P> Tree<P> {
             dropped: losses.dropped,
             discarded: losses.discarded,
             marked: losses.marked,
-            throttled: losses.throttled,
+            overlimits: losses.overlimits,
             ..ClassStats::default()
         };
         match class.body {

@@ -237,7 +237,7 @@ fn a_class_is_released_at_its_time_and_not_a_nanosecond_earlier() {
     assert_eq!(answer(&mut tree, 7_999_999), Err(Some(8_000_000)));
     assert_eq!(answer(&mut tree, 8_000_000), Ok(1));
     assert_eq!(answer(&mut tree, 8_000_000), Err(Some(16_000_000)));
-    assert_eq!(tree.stats(leaf).unwrap().throttled, 2);
+    assert_eq!(tree.stats(leaf).unwrap().overlimits, 2);
 }
 
 #[test]

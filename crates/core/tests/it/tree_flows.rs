@@ -151,10 +151,10 @@ fn a_flow_that_owes_its_ceiling_something_is_not_forgotten_for_a_new_one() {
     );
     assert_eq!(take(&mut tree, second.0), Some(1));
     // Once it owes nothing, it makes room.
-    let overflowed = |tree: &Tree<u64>| tree.stats(class).unwrap().overflowed;
-    assert_eq!(overflowed(&tree), 1);
+    let flow_table_full = |tree: &Tree<u64>| tree.stats(class).unwrap().flow_table_full;
+    assert_eq!(flow_table_full(&tree), 1);
     put(&mut tree, class, 3, 2 * second.0 + 1);
-    assert_eq!(overflowed(&tree), 1);
+    assert_eq!(flow_table_full(&tree), 1);
 }
 
 #[test]
@@ -198,13 +198,13 @@ fn beyond_the_most_flows_the_longest_idle_one_goes() {
     put(&mut tree, class, 4, 11);
     assert_eq!(count(&tree, class), 3);
     put(&mut tree, class, 3, 12);
-    assert_eq!(tree.stats(class).unwrap().overflowed, 0);
+    assert_eq!(tree.stats(class).unwrap().flow_table_full, 0);
     // All have packets: further arrivals share one more flow.
     for flow in [5, 6, 5] {
         put(&mut tree, class, flow, 13);
     }
     let stats = tree.stats(class).unwrap();
-    assert_eq!((stats.flows, stats.overflowed), (4, 3));
+    assert_eq!((stats.flows, stats.flow_table_full), (4, 3));
     // The common flow has one flow's share, and keeps the order of its packets.
     let mut order = Vec::new();
     while let Some(flow) = take(&mut tree, 20) {
@@ -219,7 +219,7 @@ fn beyond_the_most_flows_the_longest_idle_one_goes() {
     // With room again, 5 has a flow of its own.
     put(&mut tree, class, 5, 30);
     let stats = tree.stats(class).unwrap();
-    assert_eq!((stats.flows, stats.overflowed), (4, 3));
+    assert_eq!((stats.flows, stats.flow_table_full), (4, 3));
     // The common flow never expires, and exists when it is needed again.
     assert_eq!(take(&mut tree, 30), Some(5));
     tree.expire_idle(Nanos(1 << 60));
@@ -229,7 +229,7 @@ fn beyond_the_most_flows_the_longest_idle_one_goes() {
     }
     let stats = tree.stats(class).unwrap();
     assert_eq!(
-        (stats.flows, stats.overflowed, stats.queued.packets),
+        (stats.flows, stats.flow_table_full, stats.queued.packets),
         (4, 5, 5)
     );
 }
@@ -247,7 +247,7 @@ fn an_idle_flow_keeps_its_place_for_its_time_and_no_longer() {
     assert_eq!(take(&mut tree, 10), Some(1));
     let flows = |tree: &Tree<u64>| {
         let stats = tree.stats(class).unwrap();
-        (stats.flows, stats.overflowed)
+        (stats.flows, stats.flow_table_full)
     };
     // Its place is its own for 50 ns after its last packet left: 2 has to share.
     put(&mut tree, class, 2, 59);
@@ -403,7 +403,7 @@ fn thousands_of_flows_come_and_go() {
     }
     assert_eq!(
         count(&tree, class),
-        u64::from(tree.stats(class).unwrap().overflowed > 0)
+        u64::from(tree.stats(class).unwrap().flow_table_full > 0)
     );
     tree.remove(class, |_| panic!("nothing waits")).unwrap();
     tree.invariants().unwrap();

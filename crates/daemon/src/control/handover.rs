@@ -38,8 +38,8 @@ impl Control {
         let site = self.handle.site();
         let why = match &site.interfaces {
             _ if self.is_guarded => {
-                "the process that runs with --fail-open cannot be taken over from: it is started anew \
-                 by the one that watches over it, when it is killed"
+                "cannot take over from a process that runs with --fail-open: its watchdog restarts it \
+                 when it is killed"
             }
             Some(named) if named.backend == Backend::Xdp => {
                 "the backend xdp cannot be handed over: no other process can have its queues while \
@@ -102,7 +102,7 @@ impl Control {
                 give,
             })),
             _ => Err(Error::Conflict(
-                "an interface is away or detached: a site is handed over with both".to_owned(),
+                "an interface is missing or detached: a handover needs both".to_owned(),
             )),
         };
         let refused = told.is_err();

@@ -155,7 +155,7 @@ impl Control {
                 match self.plans.iter().any(|plan| plan.side == side) {
                     true => Ok(Order::Shape(side, *shaped)),
                     false => Err(Error::Conflict(format!(
-                        "nothing that leaves by {} is shaped: no link has to = \"{}\"",
+                        "the egress of {} is not shaped: no link has to = \"{}\"",
                         self.devices[side as usize].name,
                         self.role(side)
                     ))),

@@ -102,7 +102,7 @@ fn who_sends_most_is_told_first_by_what_all_its_packets_have_in_common() {
     let mut rig = Rig::new("per = \"source-ip\"");
     assert_eq!(rig.watch.due(), Nanos::MAX);
     rig.pass(1, 100);
-    assert!(!rig.counts(), "nobody has asked");
+    assert!(!rig.counts(), "no request was made");
     let told = rig.ask();
     let also = rig.ask();
     rig.walk();
@@ -161,14 +161,14 @@ fn what_is_seen_in_passing_is_told_of_its_flow_once() {
         rtt.mean
             .is_some_and(|mean| (22_800.0..23_300.0).contains(&mean))
     );
-    assert_eq!((first.came_again, first.came_marked), (1, 0));
+    assert_eq!((first.retransmits, first.ecn_ce), (1, 0));
     assert!(second.rtt_us.is_none());
-    assert_eq!((second.came_again, second.came_marked), (0, 1));
+    assert_eq!((second.retransmits, second.ecn_ce), (0, 1));
     // Another walk starts from zero.
     rig.pass(1, 1);
     rig.walk();
     let top = rig.ask().try_recv().unwrap();
-    assert!(top.flows[0].rtt_us.is_none() && top.flows[0].came_again == 0);
+    assert!(top.flows[0].rtt_us.is_none() && top.flows[0].retransmits == 0);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn of_a_flood_of_flows_what_is_seen_takes_bounded_room() {
     assert_eq!(passing.len(), PASSED);
     rig.pass(1, 1);
     rig.walk();
-    assert_eq!(told.try_recv().unwrap().flows[0].came_again, 2);
+    assert_eq!(told.try_recv().unwrap().flows[0].retransmits, 2);
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl Handing {
             .all(|&side| bridge.device(side).is_passed())
         {
             // The successor has the former interface, from which no more frames arrive.
-            return Err(io::Error::other("an interface went away meanwhile"));
+            return Err(io::Error::other("an interface was lost meanwhile"));
         }
         let mut told = Told {
             stream: &self.stream,

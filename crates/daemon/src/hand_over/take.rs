@@ -56,7 +56,7 @@ impl Running {
         let path = socket_of_holder(outside)?;
         let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::Missing(format!(
-                "there is nothing to take over: no process that could hand over holds {outside}"
+                "no handover: no process that supports it holds {outside}"
             )),
             _ => Error::System {
                 doing: format!("asking the process that holds {outside}"),
@@ -236,8 +236,7 @@ impl Taking {
             io::Error::new(
                 error.kind(),
                 format!(
-                    "nothing was taken over, and the process that runs goes on unless it has ended: \
-                     {error}"
+                    "no handover; the running process keeps running unless it has ended: {error}"
                 ),
             )
         })?;

@@ -36,7 +36,7 @@ fn is_beyond_its_bound(rig: &mut Rig, seconds: f64) -> bool {
     let report = told(rig, seconds);
     let mut classes = report.classes.iter();
     let class = classes.find(|class| class.terms.default).unwrap();
-    class.recent.as_ref().unwrap().beyond_bound
+    class.recent.as_ref().unwrap().late_packets > 0
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn what_left_before_a_class_was_promised_more_is_within_its_bound() {
 fn a_packet_beyond_rate_and_burst_is_no_violation_however_late_it_is() {
     let text = "[[link.class]]\nname = \"rest\"\nrate = \"8mbit\"\ndefault = true\n";
     let mut rig = Rig::new(&link(text));
-    let bound = rig.plan.terms[0].delay_ns.unwrap();
+    let bound = rig.plan.terms[0].bound.unwrap().0;
     let figures = |rig: &mut Rig, seconds: f64| {
         let report = told(rig, seconds);
         let class = &report.classes[0];

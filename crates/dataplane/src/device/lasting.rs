@@ -699,7 +699,7 @@ mod tests {
     #[test]
     fn what_another_process_was_told_of_is_no_more_what_is_there_once_it_was_lost() {
         with_lasting("passed", 0, |lasting, is_gone, _| {
-            assert!(!lasting.is_passed(), "nobody has asked");
+            assert!(!lasting.is_passed(), "no request was made");
             assert!(lasting.to_pass().unwrap().is_some() && lasting.is_passed());
             is_gone.store(true, Ordering::Relaxed);
             assert_eq!(lasting.receive(&mut Vec::new(), 8).unwrap(), 0);

@@ -166,8 +166,7 @@ impl<D: Device + 'static> Sending<D> {
             }
             Err((error, devices)) => {
                 self.devices = devices;
-                let sentence =
-                    format!("a thread that transmits at {name} cannot be started: {error}");
+                let sentence = format!("cannot start a transmit worker at {name}: {error}");
                 Err(io::Error::new(error.kind(), sentence))
             }
         }

@@ -127,7 +127,7 @@ impl<D: Device + 'static> Backend for Worked<D> {
                 Ok(0)
             }
             At::Workers(_) | At::Lent(..) => self.sender.attend().map(|()| 0),
-            At::Nowhere(_) => Err(io::Error::other("a thread that receives has ended")),
+            At::Nowhere(_) => Err(io::Error::other("a receive worker has ended")),
         }
     }
 
@@ -325,8 +325,7 @@ impl<D: Device + 'static> Device for Worked<D> {
             Err((error, receivers)) => {
                 self.at = At::Here(receivers);
                 let name = &self.name;
-                let sentence =
-                    format!("a thread that receives at {name} cannot be started: {error}");
+                let sentence = format!("cannot start a receive worker at {name}: {error}");
                 Err(io::Error::new(error.kind(), sentence))
             }
         }

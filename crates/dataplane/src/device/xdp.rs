@@ -128,9 +128,9 @@ impl Threads {
     fn told(self) -> String {
         match (self.receive, self.transmit) {
             (0, _) => String::new(),
-            (receive, 0) => format!(" beside what threads that receive ({receive}) hold"),
+            (receive, 0) => format!(" in addition to those of receive workers ({receive})"),
             (receive, transmit) => format!(
-                " beside what threads that receive ({receive}) and transmit ({transmit}) hold"
+                " in addition to those of receive ({receive}) and transmit workers ({transmit})"
             ),
         }
     }
@@ -192,7 +192,7 @@ impl Plan {
     pub(super) fn new(interfaces: &Interfaces, needs: Needs, workers: Threads) -> Result<Plan> {
         if interfaces.near == Near::Nothing {
             return unfit(format!(
-                "with the backend xdp nobody but Fairlane hears {}: name inside or tap in \
+                "with the backend xdp no other program receives from {}: name inside or tap in \
              [interfaces], or use the backend packet",
                 interfaces.outside
             ));
@@ -555,8 +555,8 @@ mod tests {
         assert_eq!(ring(0, 0).unwrap(), (4, 1_024));
         assert_eq!(ring(1, 0).unwrap(), (4, 512));
         for (transmit, most, hold) in [
-            (0, 106_400, "threads that receive (8) hold"),
-            (2, 103_688, "threads that receive (8) and transmit (2) hold"),
+            (0, 106_400, "those of receive workers (8)"),
+            (2, 103_688, "those of receive (8) and transmit workers (2)"),
         ] {
             assert_eq!(
                 ring(8, transmit).unwrap_err().to_string(),

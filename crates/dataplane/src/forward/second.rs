@@ -228,5 +228,5 @@ fn forward(half: &mut Half, clock: &Clock, called: &AtomicBool) -> io::Result<()
 }
 
 fn ended() -> io::Error {
-    io::Error::other("a thread that forwards has ended")
+    io::Error::other("a forwarding thread has ended")
 }

@@ -205,7 +205,7 @@ fn what_was_handed_over_is_in_flight_until_it_has_left_the_device_wherever_it_is
     assert_eq!(
         step.next,
         Next::WhenBackendTakesMore,
-        "nobody tells when it has left"
+        "no completion is reported"
     );
     assert_eq!(handles.unsent().unwrap(), 5 * BYTES, "with the device");
     assert_eq!(handles.transmit(&mut batch).unwrap(), 0);
@@ -392,7 +392,7 @@ fn a_worker_that_panics_ends_what_it_was_to_do_and_holds_up_nobody() {
     sending.start("lan0").unwrap();
     sending.transmit(&mut frames(64, 1, 64)).unwrap();
     until(|| sending.in_flight().is_err());
-    let why = "a thread that transmits has ended";
+    let why = "a transmit worker has ended";
     let mut batch = frames(1, 1, 64);
     assert_eq!(sending.transmit(&mut batch).unwrap_err().to_string(), why);
     sending.rest();
@@ -515,7 +515,7 @@ fn where_a_worker_cannot_start_the_sentence_says_so_and_whoever_has_the_device_t
     };
     let mut sending = Sending::new(devices, Some(&no_room));
     let sentence = sending.start("lan0").unwrap_err().to_string();
-    let begins = "a thread that transmits at lan0 cannot be started: ";
+    let begins = "cannot start a transmit worker at lan0: ";
     assert!(sentence.starts_with(begins), "{sentence}");
     assert_eq!(sending.transmit(&mut frames(4, 1, 64)).unwrap(), 4);
     assert_eq!(heard(&mut from[0]).len(), 4);

@@ -172,7 +172,7 @@ impl Admission {
         let of_user = self.users.get(&uid).map_or(0, |user| user.places);
         if of_class >= offer.class.most_clients {
             return Err(format!(
-                "the class \"{}\" has {of_class} clients already, the most that it may have",
+                "the class \"{}\" has {of_class} clients, its limit",
                 offer.class.name
             ));
         }

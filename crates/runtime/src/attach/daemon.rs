@@ -162,7 +162,7 @@ impl fmt::Display for Refusals {
         write!(f, "a process of uid {uid} may not attach: {sentence}")?;
         match count {
             0 | 1 => Ok(()),
-            _ => write!(f, " ({count} refusals since the last that was told)"),
+            _ => write!(f, " ({count} refusals since the last message)"),
         }
     }
 }

@@ -72,7 +72,7 @@ impl Reply {
 
     /// Returns the reply, or a sentence on why it cannot be understood.
     pub(super) fn read(message: &[u8]) -> Result<Self, String> {
-        let broken = || "what listens there does not speak this protocol".to_owned();
+        let broken = || "the server at this socket uses another protocol".to_owned();
         let (version, mut rest) = read_start(message).ok_or_else(broken)?;
         let verdict = read_number(&mut rest).ok_or_else(broken)?;
         if verdict == REFUSED {

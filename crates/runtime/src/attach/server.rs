@@ -499,7 +499,7 @@ where
             self.deadlines.pop_front();
             let sentence = match self.connections.get(&number).map(|silent| &silent.state) {
                 Some(State::AwaitingHello(_)) => {
-                    format!("no hello came within {:?}", self.hello_timeout)
+                    format!("no hello within {:?}", self.hello_timeout)
                 }
                 Some(State::ToRefuse(sentence, _)) => sentence.clone(),
                 Some(State::Attached { .. }) | None => continue,

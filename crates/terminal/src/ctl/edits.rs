@@ -64,10 +64,10 @@ pub(super) enum Filter {
     Add {
         /// The link
         link: String,
-        /// Keys of the site file and their values: class, and what has to match
+        /// Keys of the site file and their values: class, and conditions
         #[arg(value_name = "KEY=VALUE", required = true)]
         keys: Vec<String>,
-        /// Its place among the link's filters, from 0; after all others without it
+        /// Its position among the link's filters, from 0 [default: the end]
         #[arg(long, value_name = "N")]
         at: Option<usize>,
         #[command(flatten)]
@@ -77,7 +77,7 @@ pub(super) enum Filter {
     Remove {
         /// The link
         link: String,
-        /// Its place among the link's filters, from 0
+        /// Its position among the link's filters, from 0
         number: usize,
         #[command(flatten)]
         change: Change,

@@ -14,7 +14,15 @@ pub(super) fn text(answer: &Json) -> String {
         return format!("no flow sent anything in the last {seconds:.1} s");
     }
     let mut table = table::new([
-        "flow", "class", "offered", "sent", "share", "packets", "rtt", "again", "marked",
+        "flow",
+        "class",
+        "offered",
+        "sent",
+        "share",
+        "packets",
+        "rtt",
+        "retransmits",
+        "CE",
     ]);
     for flow in flows {
         let name = |key: &str| told(&flow[key]);
@@ -27,13 +35,13 @@ pub(super) fn text(answer: &Json) -> String {
             format!("{:.1}%", 100.0 * number("share")),
             flow["packets"].to_string(),
             time(&flow["rtt_us"]["p50"]),
-            flow["came_again"].to_string(),
-            flow["came_marked"].to_string(),
+            flow["retransmits"].to_string(),
+            flow["ecn_ce"].to_string(),
         ]);
     }
     table::fit(&mut table, &[8, 7, 5, 4, 6]);
     format!(
-        "top talkers of the last {seconds:.1} s by offered rate; share: of what the class sent\n{table}"
+        "top talkers of the last {seconds:.1} s by offered rate; share: of the class's throughput\n{table}"
     )
 }
 
@@ -48,7 +56,7 @@ mod tests {
             "offered_packets": 900, "offered_bytes": 1_350_000, "offered_bps": 10_800_000.0,
             "packets": 12, "bytes": 18_000, "bps": 144_000.0, "share": 0.25,
             "rtt_us": { "mean": 21e3, "p50": 20_100.0, "p99": 3e4, "max": 4e4 },
-            "came_again": 3, "came_marked": 0,
+            "retransmits": 3, "ecn_ce": 0,
         });
         let told = text(&serde_json::json!({ "seconds": 1.0, "flows": [flow] }));
         let line = told.lines().find(|line| line.contains("2001:db8::7"));

@@ -15,32 +15,32 @@ const OWN: [&str; 5] = ["rate", "burst", "delay", "parent", "note"];
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Command {
-    /// Ask for a guaranteed rate, burst and delay for a flow, for a time
+    /// Request a guaranteed rate, burst and delay for a flow, for a limited time
     Grant {
         /// The link
         link: String,
-        /// rate, and burst, delay, parent, note; all other keys say which packets are the flow's, as
-        /// a filter's do
+        /// rate, and burst, delay, parent, note; all other keys are conditions on packets, as in a
+        /// filter
         #[arg(value_name = "KEY=VALUE", required = true)]
         keys: Vec<String>,
-        /// How long, from 1s to 30d; it can be renewed
+        /// Lifetime, from 1s to 30d; it can be renewed
         #[arg(long = "for", value_name = "TIME", default_value = "1h")]
         lifetime: String,
-        /// Only print whether it would be granted
+        /// Print the answer without granting
         #[arg(long)]
         dry_run: bool,
     },
-    /// List what is granted
+    /// List the grants
     Grants,
-    /// Extend a grant, from now on
+    /// Renew a grant, from now
     Renew {
         /// Its number
         id: String,
-        /// How long; as long as before without it
+        /// Lifetime [default: as before]
         #[arg(long = "for", value_name = "TIME")]
         lifetime: Option<String>,
     },
-    /// End a grant
+    /// Revoke a grant
     Revoke {
         /// Its number
         id: String,

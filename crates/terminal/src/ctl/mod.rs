@@ -21,17 +21,18 @@ use crate::plain::{plain, told};
 use crate::{classified, output, table};
 
 const HELP: &str = "\
-The site says in [control] where it is asked: by default at /run/fairlane.sock here, so
+The site file has the address of the running site in [control]. The default here is
+/run/fairlane.sock, so these lines in the site file are enough:
 
   [control]
   socket = \"/run/fairlane.sock\"
 
-in the site file is enough. CLASS is a class, or LINK/CLASS where two links have one
-of that name. KEY=VALUE are keys of the site file; KEY= without a value removes one.
+CLASS is a class, or LINK/CLASS if two links have a class of that name. KEY=VALUE are keys
+of the site file; KEY= without a value removes a key.
 
-Each change tells what it does to what every class is promised; with --dry-run it is
-only told. It is checked as a file is, and made between two packets: nothing that
-waits is lost or reordered. `ctl save` writes what runs to the site file.
+Each change prints its effect on the guarantees of every class; with --dry-run nothing is
+applied. A change is checked like a file and applied between two packets, so no queued
+packet is lost or reordered. `ctl save` writes the running configuration to the site file.
 
 Examples:
   fairlane ctl show
@@ -63,16 +64,16 @@ pub struct Options {
     command: Command,
 }
 
-/// What a change shares with the others.
+/// Options of every change.
 #[derive(Clone, Debug, Args)]
 struct Change {
-    /// Only print what the change would do
+    /// Print the effect of the change without applying it
     #[arg(long)]
     dry_run: bool,
-    /// End the grants that it would break, instead of being refused
+    /// Revoke the grants that the change would break, instead of refusing the change
     #[arg(long)]
     break_grants: bool,
-    /// List so many effects, the greatest losses first [default: 20; with --json all]
+    /// List up to N effects, the greatest losses first [default: 20; with --json all]
     #[arg(long, value_name = "N")]
     effects: Option<usize>,
 }
@@ -84,11 +85,11 @@ const ALL: &str = "all";
 
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
-    /// Show the classes: rates, shares, delays beside their bounds, drops
+    /// Show the classes: rates, shares, delays and their bounds, drops
     Show {
         /// Only this class
         class: Option<String>,
-        /// Print in the shape of `tc -s -j class show`
+        /// Print in the format of `tc -s -j class show`
         #[arg(long)]
         tc: bool,
     },
@@ -97,57 +98,57 @@ enum Command {
         /// The class
         class: String,
     },
-    /// Say which class and filter a packet falls into
+    /// Print the class and filter that a packet matches
     Classify(crate::classified::Packet),
-    /// Show the flows that offer most: addresses, subnets, connections, as the classes tell them apart
+    /// Show the top talkers: addresses, subnets or connections, by the flow key of their class
     Flows {
-        /// Only of this class
+        /// Only flows of this class
         class: Option<String>,
-        /// How many at most
+        /// Maximum number of flows
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         top: u16,
     },
     #[command(flatten)]
     Edit(edits::Command),
-    /// Make several changes together, all of them or none: a line each, as after fairlane ctl
+    /// Apply several changes together, all or none: one per line, as after fairlane ctl
     Batch {
-        /// The file; - for standard input. Empty lines and what follows # are passed over
+        /// The file; - for standard input. Empty lines and text after # are ignored
         file: PathBuf,
         #[command(flatten)]
         change: Change,
     },
     #[command(flatten)]
     Grants(grants::Command),
-    /// Stop shaping what leaves by an interface: frames pass as they come
+    /// Stop shaping the egress of an interface: frames pass unshaped
     Disable(operate::Interface),
-    /// Shape again what leaves by an interface
+    /// Resume shaping of the egress of an interface
     Enable(operate::Interface),
-    /// Detach an interface: what is to leave by it is dropped until one is attached
+    /// Detach an interface: its egress is dropped until an interface is attached
     Detach(operate::Interface),
-    /// Attach an interface in the place of one that was detached
+    /// Attach an interface to replace a detached one
     Attach(operate::Attach),
-    /// Drop what waits in a class and below it, or in a link
+    /// Drop the backlog of a class and the classes below it, or of a link
     Flush(operate::Flush),
-    /// Replace the running configuration by another site file, without a restart
+    /// Replace the running configuration with another site file, without a restart
     Apply {
         /// The file; - for standard input
         file: PathBuf,
         #[command(flatten)]
         change: Change,
     },
-    /// Read the site file again, as SIGHUP does; refused if that would lose changes that are not in it
+    /// Reload the site file, as SIGHUP does; refused if unsaved changes would be lost
     Reload {
-        /// Discard changes that are not in the file
+        /// Discard unsaved changes
         #[arg(long)]
         discard: bool,
         #[command(flatten)]
         change: Change,
     },
-    /// Print the configuration that runs
+    /// Print the running configuration
     Config,
-    /// Write the configuration that runs to the site file, comments kept
+    /// Write the running configuration to the site file, keeping comments
     Save {
-        /// Save even if the file was changed since it was read; those changes are lost
+        /// Overwrite the file even if it was changed since it was read
         #[arg(long)]
         force: bool,
     },

@@ -15,27 +15,27 @@ use crate::output;
 const LOOKS: u32 = 5;
 const SOON: Duration = Duration::from_millis(100);
 
-/// Which interface.
+/// An interface.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Interface {
     /// The interface: its name, or its role in the site file (outside, inside)
     interface: String,
 }
 
-/// Which interface, and in which place.
+/// An interface, and the one that it replaces.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Attach {
-    /// The interface that is used from then on
+    /// The interface to attach
     interface: String,
-    /// The place: the name of the one that was detached, or its role (outside, inside); by default
-    /// where one was detached
+    /// The interface to replace: its name, or its role (outside, inside) [default: the detached
+    /// one]
     #[arg(long = "as", value_name = "PLACE")]
     place: Option<String>,
     #[command(flatten)]
     change: Change,
 }
 
-/// What is to be dropped.
+/// The backlog to drop.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Flush {
     /// A link, or a class as CLASS or LINK/CLASS

@@ -1,6 +1,6 @@
 //! The state of a site as a table.
 
-use fairlane_control::view::{Place, classes};
+use fairlane_control::view::{Place, classes, drops};
 use serde_json::Value as Json;
 
 use crate::plain::told;
@@ -72,7 +72,7 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
             time(&class["delay_us"]["max"]),
             bound,
             count("queued_packets").to_string(),
-            (count("dropped") + count("discarded") + count("early")).to_string(),
+            drops(class).to_string(),
             count("marked").to_string(),
             time(&recent["rtt_us"]["p50"]),
         ]);

@@ -84,8 +84,7 @@ impl Ends {
         let is_named = options.inside.is_some() && options.outside.is_some();
         match found.iter().find(|it| it.is_certain()) {
             Some(bypass) if !is_named => bail!(
-                "{bypass}; --tap shapes what a router sends and receives, and --outside with --inside writes a file \
-                 for these two"
+                "{bypass} (use --tap to shape the traffic of a router, or name both with --outside and --inside)"
             ),
             _ => Ok(found.iter().map(|it| format!("warning: {it}")).collect()),
         }

@@ -21,21 +21,20 @@ use interfaces::Machine;
 use text::First;
 
 const HELP: &str = "\
-Looks at the interfaces of this machine, and at where its default route leads, and opens
-and changes nothing. What it takes for outside and inside, and why, is printed: name them
-yourself where that is wrong. The file shapes both directions in four classes, each line of
-it is explained there, and a file that is there already is left alone without --force.
+`init` chooses the interfaces outside and inside by the default route of this machine, and
+prints the choice with the reason. If it is wrong, name the interfaces. `init` opens no
+interface and changes none. The file shapes both directions in four classes and explains
+each line. An existing file is only replaced with --force.
 
-Whether it does anything depends on --rate-up and --rate-down: they should be 90 to 95% of
-the line's rate, as a speed test on an idle line measures it, or as the modem shows it. A
-little below the line's rate packets queue here, where classes decide which packet is next; at
-the line's rate they queue in the modem. They can be set later, in the file or while it runs
-(fairlane ctl link up rate=18mbit).
+Set --rate-up and --rate-down to 90 to 95% of the line's rate, from a speed test on an idle
+line or from the modem. Slightly below the line's rate, packets queue here, where
+classes decide which packet is next; at the line's rate they queue in the modem. You can set
+both later, in the file or while the site runs (fairlane ctl link up rate=18mbit).
 
 Examples:
   fairlane init --rate-up 38mbit --rate-down 235mbit
   fairlane init --outside wan0 --inside lan0 /etc/fairlane/home.toml
-  fairlane init --tap -                  what this machine itself sends; to standard output";
+  fairlane init --tap -                  for the traffic of this machine, to standard output";
 
 /// Options of `fairlane init`.
 #[derive(Clone, Debug, Default, Args)]
@@ -44,23 +43,23 @@ pub struct Options {
     /// The file to write; - for standard output
     #[arg(value_name = "FILE", default_value = "fairlane.toml")]
     file: PathBuf,
-    /// The interface towards the rest of the world [default: the one of the default route]
+    /// The interface towards the Internet [default: the one of the default route]
     #[arg(long, value_name = "NAME", value_parser = interface_name)]
     outside: Option<String>,
     /// The interface towards the machines that share the line [default: another one]
     #[arg(long, value_name = "NAME", value_parser = interface_name)]
     inside: Option<String>,
-    /// Shape what this machine itself sends and receives, through a tap device, instead of what
-    /// passes between two interfaces
+    /// Shape the traffic of this machine itself, through a tap device, instead of traffic between
+    /// two interfaces
     #[arg(long, conflicts_with = "inside")]
     tap: bool,
-    /// Rate towards the rest of the world [default: 20mbit, to be set]
+    /// Rate towards the Internet [default: 20mbit, to be set]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate_up: Option<Rate>,
     /// Rate from there [default: 100mbit, to be set]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate_down: Option<Rate>,
-    /// Replace the file if it is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }
@@ -232,7 +231,7 @@ fn of_rates(given: [Option<Rate>; 2], [up, down]: [Rate; 2]) -> [String; 3] {
             line(down)
         ),
         format!(
-            "{whose} 90 to 95% of what a speed test measures or the modem shows, so that packets queue \
+            "{whose} 90 to 95% of the line's rate (from a speed test or the modem), so that packets queue \
              here and not in the modem"
         ),
         format!("While it runs: fairlane ctl link up rate={up}"),

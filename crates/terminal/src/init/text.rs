@@ -73,8 +73,8 @@ impl First {
         match &self.ends.near {
             Near::Inside(inside) => format!(
                 "{BUMP}[interfaces]\n\
-                 outside = {}   # towards the rest of the world: the modem, say\n\
-                 inside = {}   # towards the machines that share the line",
+                 outside = {}   # towards the Internet, for example the modem\n\
+                 inside = {}   # towards the hosts that share the line",
                 quoted(outside),
                 quoted(inside)
             ),
@@ -93,7 +93,7 @@ impl First {
                 };
                 format!(
                     "{said}{now}[interfaces]\n\
-                     outside = {}   # where what this machine sends leaves\n\
+                     outside = {}   # the interface that this machine sends by\n\
                      tap = \"{TAP}\"   # made by Fairlane; this machine sends there\n\
                      move-addresses = true   # false: move them to {TAP} by hand, once it runs",
                     quoted(outside)
@@ -111,8 +111,8 @@ fn part(rate: Rate, of: u64, parts: u64, most: u64) -> Rate {
 }
 
 const BUMP: &str = "\
-# The two ports that Fairlane stands between: what comes in by one leaves by the other, and while it
-# does not run, nothing passes. They need no addresses, and this machine must not route between them.
+# The two ports that Fairlane bridges: frames received on one leave by the other. While Fairlane does
+# not run, no frame passes. The ports need no addresses, and this machine must not route between them.
 ";
 
 const HOST: &str = "\

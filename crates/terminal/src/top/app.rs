@@ -179,7 +179,7 @@ impl App {
                     Err(Refusal {
                         status: Some(404), ..
                     }) if only.is_none() => {
-                        Reply::Refused("this site tells no top talkers".to_owned())
+                        Reply::Refused("this site does not report top talkers".to_owned())
                     }
                     Err(refusal) => Reply::Refused(refusal.sentence),
                 }

@@ -56,7 +56,7 @@ pub(super) struct Talker {
     /// The median round trip of its TCP in microseconds, if any was seen.
     pub rtt_us: Option<f64>,
     /// TCP segments retransmitted, and marked as congestion experienced.
-    pub again: u64,
+    pub retransmits: u64,
     pub marked: u64,
 }
 
@@ -130,8 +130,8 @@ impl Talker {
             share: flow["share"].as_f64().unwrap_or(0.0),
             packets: count(&flow["packets"]),
             rtt_us: flow["rtt_us"]["p50"].as_f64(),
-            again: count(&flow["came_again"]),
-            marked: count(&flow["came_marked"]),
+            retransmits: count(&flow["retransmits"]),
+            marked: count(&flow["ecn_ce"]),
         });
         talkers.collect()
     }

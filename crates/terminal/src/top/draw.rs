@@ -106,7 +106,7 @@ fn title(pen: &mut Pen<'_>, app: &App, width: u16) {
             None => "nothing comes",
         };
         let text = format!(
-            "! no answer: figures are {} s old{between}{reason}{between}trying again",
+            "! no answer: figures are {} s old{between}{reason}{between}reconnecting",
             age.as_secs()
         );
         pen.over(Rect::new(0, 0, width, 1), Mood::Selected);
@@ -161,7 +161,7 @@ fn interfaces(pen: &mut Pen<'_>, state: &State, (y, width): (u16, u16)) {
     }
     for link in &state.links {
         if let Some(protocol) = &link.opaque_protocol {
-            parts.push(format!("{}: no filter looks into {protocol}", link.name));
+            parts.push(format!("{}: filters cannot match {protocol}", link.name));
             mood = Mood::Warn;
         }
     }
@@ -384,13 +384,16 @@ fn class_detail(link: &Link, class: &Class) -> String {
         None => format!("{}/{}", link.name, class.name),
     }];
     if class.beyond {
-        parts.push("packets recently took longer than the bound".to_owned());
+        parts.push("recent packets exceeded the delay bound".to_owned());
     }
     if class.low {
-        parts.push("less than guaranteed though packets are queued".to_owned());
+        parts.push("less than the guaranteed rate although packets are queued".to_owned());
     }
     if class.held > 0 {
-        parts.push(format!("held by its ceiling {} times recently", class.held));
+        parts.push(format!(
+            "delayed by its ceiling {} times recently",
+            class.held
+        ));
     }
     if let Some(bps) = class.guaranteed_bps {
         parts.push(format!("guaranteed {}", columns::rate(bps)));

@@ -32,12 +32,11 @@ use crate::connection::Connection;
 use crate::interrupt;
 
 const HELP: &str = "\
-The site says in [control] where it is asked, as for `fairlane ctl`. The tree shows each
-class of each link: its rate, its part of the link beside what it is guaranteed, its
-delays beside their bound, what waits and what is dropped. `?` says what keys and signs
-mean. A change, as all others, first tells what it does to what classes are promised.
+The site is found as by `fairlane ctl`. The tree shows each class of each link: rate and
+share with the guarantee, delays with the bound, queue and drops. `?` explains the keys and
+signs. Before a change is applied, its effect on all guarantees is shown.
 
-`fairlane ctl show` prints the same once, `fairlane ctl watch` each state as JSON.";
+`fairlane ctl show` prints the state once, `fairlane ctl watch` each state as JSON.";
 
 /// Interval at which the age of the figures is checked.
 const TICK: Duration = Duration::from_secs(1);
@@ -83,8 +82,8 @@ pub fn run(options: &Options) -> Result<()> {
     let target = options.connection.target()?;
     if !stdout().is_terminal() {
         bail!(
-            "standard output is no terminal: `fairlane ctl show` prints the state once, and \
-             `fairlane ctl watch` each one as it is told"
+            "standard output is not a terminal (`fairlane ctl show` prints the state once, `fairlane ctl \
+             watch` continuously)"
         );
     }
     let variable = |name: &str| std::env::var(name).ok();

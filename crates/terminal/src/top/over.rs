@@ -18,27 +18,27 @@ const TINY: (u16, u16) = (30, 8);
 
 const HELP: &[&str] = &[
     "arrows, PgUp, PgDn, Home, End   select a line (also j, k, g, G)",
-    "Enter, Space       fold or unfold; Left and Right do one of it (also h, l)",
+    "Enter, Space       fold or unfold; Left folds, Right unfolds (also h, l)",
     "-  +               fold all classes, unfold all",
-    "s  S               sort siblings by the next figure; turn the order around",
-    "/                  only classes whose name has a text; Esc shows all again",
+    "s  S               sort siblings by the next column; reverse the order",
+    "/                  filter classes by name; Esc shows all",
     "e                  explain why packets of the selected class are queued or dropped",
     "w  r               change its weight, or its rate (a link's, too): a preview shows the",
     "                   effect on all guarantees, then Enter applies the change",
     "t  T               top talkers: of all classes, or of the selected class or link",
-    "Ctrl-L             draw all anew",
+    "Ctrl-L             redraw",
     "q, Esc, Ctrl-C     end",
     "",
-    "!  packets recently took longer than the bound, though the class kept to its rate",
-    "<  less than guaranteed, though that much was offered and packets are queued",
-    "^  its own ceiling held it recently",
+    "!  recent packets exceeded the delay bound although the class kept to its rate",
+    "<  less than the guaranteed rate, although more was offered and packets are queued",
+    "^  recently delayed by its own ceiling",
     "",
-    "share         the class's part of the link's rate; the mark is what it is guaranteed",
+    "share         the class's part of the link's rate; the mark is the guaranteed rate",
     "p99, max      recent delays; 'worst' is the maximum since the start",
     "bound         delay bound; n/a while the class is above its guarantee",
     "delay/bound   the longest recent delay as a part of the bound",
     "drops/s       packets dropped per second, since the previous state",
-    "A folded line has the signs of all below it.",
+    "A folded line has the signs of all classes below it.",
 ];
 
 /// The lines and their position.
@@ -213,7 +213,15 @@ fn talkers(talkers: &[Talker]) -> Vec<(String, Mood)> {
         return vec![("no flow sends anything".to_owned(), Mood::Plain)];
     }
     let head = [
-        "flow", "offered", "sent", "of class", "packets", "rtt", "again", "marked", "class",
+        "flow",
+        "offered",
+        "sent",
+        "of class",
+        "packets",
+        "rtt",
+        "retransmits",
+        "CE",
+        "class",
     ]
     .map(str::to_owned);
     let rows = talkers.iter().map(|talker| {
@@ -224,7 +232,7 @@ fn talkers(talkers: &[Talker]) -> Vec<(String, Mood)> {
             columns::percent(talker.share),
             columns::count(talker.packets),
             (talker.rtt_us).map_or("-".to_owned(), columns::micros),
-            columns::count(talker.again),
+            columns::count(talker.retransmits),
             columns::count(talker.marked),
             format!("{}/{}", talker.link, talker.class),
         ];

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use fairlane_control::view::drops;
 use serde_json::Value as Json;
 
 use crate::configuration;
@@ -50,7 +51,7 @@ pub(super) struct Link {
     pub oversized: u64,
     /// True if it is shaped; otherwise frames bypass its classes.
     pub shaped: bool,
-    /// The protocol of many of its frames, if no filter looks into it.
+    /// The protocol of many of its frames, if filters cannot match it.
     pub opaque_protocol: Option<String>,
     pub classes: Vec<Class>,
 }
@@ -190,9 +191,11 @@ impl Interface {
         Interface {
             name: text(&told["name"]),
             lost: count(told, "lost"),
-            early: count(told, "early"),
-            recently: count(told, "recently_lost") + count(told, "recently_early"),
-            refused: count(told, "refused") + count(told, "uncut") + count(told, "away"),
+            early: count(told, "early_drops"),
+            recently: count(told, "recent_lost") + count(told, "recent_early_drops"),
+            refused: count(told, "refused")
+                + count(told, "gso_drops")
+                + count(told, "absent_drops"),
             attached: told["attached"] != false,
         }
     }
@@ -276,15 +279,15 @@ impl Class {
             queued_bytes: count(told, "queued_bytes"),
             flows: count(told, "flows"),
             offered_bytes: count(told, "offered_bytes"),
-            dropped: count(told, "dropped") + count(told, "discarded") + count(told, "early"),
+            dropped: drops(told),
             marked: count(told, "marked"),
             // An inner class without a ceiling only sums up the classes below it.
             held: match told["kind"] == "inner" && told["ceil_bps"].is_null() {
                 true => 0,
-                false => count(recent, "throttled"),
+                false => count(recent, "overlimits"),
             },
             violations: count(recent, "violations"),
-            beyond: recent["beyond_bound"] == true,
+            beyond: count(recent, "late_packets") > 0,
             since: None,
             low: false,
             below: Below::default(),

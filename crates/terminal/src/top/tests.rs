@@ -25,11 +25,11 @@ fn class(name: &str, parent: Option<&str>, rate: f64, more: Json) -> Json {
         "name": name, "parent": parent, "kind": "leaf", "weight": 1,
         "guaranteed_bps": 2_000_000, "ceil_bps": null, "bound_us": 9_000.0, "no_bound": null,
         "queued_packets": 0, "queued_bytes": 0, "flows": 0, "offered_bytes": 0,
-        "dropped": 0, "discarded": 0, "early": 0, "marked": 0,
+        "drops": {"full": 0, "managed": 0, "early": 0}, "marked": 0,
         "delay_us": {"p50": 900.0, "p99": 4_000.0, "max": 8_500.0},
         "recent": {
-            "sent_bps": rate, "share": rate / 20e6, "throttled": 0,
-            "beyond_bound": false, "violations": 0,
+            "sent_bps": rate, "share": rate / 20e6, "overlimits": 0,
+            "late_packets": 0, "violations": 0,
             "delay_us": {"p50": 800.0, "p99": 3_000.0, "max": 4_500.0},
         },
     });
@@ -50,8 +50,8 @@ fn site(seconds: f64, classes: Vec<Json>) -> State {
     State::of(&json!({
         "seconds": seconds, "recent_seconds": 1.0,
         "interfaces": [
-            {"name": "lan0", "backend": "xdp", "lost": 0, "recently_lost": 0, "early": 0},
-            {"name": "wan0", "backend": "packet", "lost": 0, "recently_lost": 0, "early": 0},
+            {"name": "lan0", "backend": "xdp", "lost": 0, "recent_lost": 0, "early_drops": 0},
+            {"name": "wan0", "backend": "packet", "lost": 0, "recent_lost": 0, "early_drops": 0},
         ],
         "links": [{
             "name": "up", "to": "wan0", "rate_bps": 20_000_000, "recent_bps": 15e6,
@@ -77,7 +77,7 @@ fn usual(seconds: f64) -> State {
                 "bulk",
                 None,
                 5e6,
-                json!({"dropped": (seconds * 40.0) as u64}),
+                json!({"drops": {"full": (seconds * 40.0) as u64}}),
             ),
         ],
     )
@@ -262,7 +262,7 @@ fn what_is_not_as_promised_is_marked_without_colours_too() {
                     "late",
                     None,
                     1e6,
-                    json!({"recent": {"beyond_bound": true, "violations": 3}}),
+                    json!({"recent": {"late_packets": 3, "violations": 3}}),
                 ),
                 class("inner", None, 1e6, json!({"kind": "inner"})),
                 // 4 Mbit/s are offered, 2 Mbit/s guaranteed, 1 Mbit/s sent.
@@ -289,7 +289,7 @@ fn what_is_not_as_promised_is_marked_without_colours_too() {
                     1e6,
                     json!({
                         "queued_packets": 5, "offered_bytes": (seconds * 5e5) as u64,
-                        "recent": {"throttled": 9},
+                        "recent": {"overlimits": 9},
                     }),
                 ),
             ],
@@ -325,7 +325,7 @@ fn frames_lost_at_an_interface_are_told_and_of_late_alarmingly() {
     let told = |recently: u64| {
         State::of(&json!({
             "seconds": 5.0, "recent_seconds": 1.0, "links": [],
-            "interfaces": [{"name": "lan0", "lost": 1_200, "recently_lost": recently, "early": 7}],
+            "interfaces": [{"name": "lan0", "lost": 1_200, "recent_lost": recently, "early_drops": 7}],
         }))
     };
     let mut app = App::new("here".to_owned());
@@ -574,7 +574,7 @@ fn top_talkers_are_asked_for_with_each_state_and_may_not_be_there() {
     assert_eq!(app.on_state(usual(3_727.0)), None, "one question at a time");
     let flow = json!({
         "link": "up", "class": "web", "flow": "10.0.0.3", "offered_bps": 4e6, "bps": 3e6, "share": 0.5, "packets": 250,
-        "rtt_us": { "mean": 21e3, "p50": 20_100.0, "p99": 3e4, "max": 4e4 }, "came_again": 3,
+        "rtt_us": { "mean": 21e3, "p50": 20_100.0, "p99": 3e4, "max": 4e4 }, "retransmits": 3,
     });
     app.on_answer(first, Ok(json!({"seconds": 1.0, "flows": [flow]})));
     let shown = text(&mut app);
@@ -591,7 +591,11 @@ fn top_talkers_are_asked_for_with_each_state_and_may_not_be_there() {
     app.on_answer(next, Ok(json!({"flows": []})));
     assert!(text(&mut app).contains("no flow sends anything"));
     press(&mut app, KeyCode::Esc);
-    assert_eq!(app.on_state(usual(3_729.0)), None, "nobody looks any more");
+    assert_eq!(
+        app.on_state(usual(3_729.0)),
+        None,
+        "no view is open any more"
+    );
     let refused = |app: &mut App, key, only: Option<Place>, sentence| {
         let (number, what) = asked(press(app, KeyCode::Char(key)));
         assert_eq!(what, Ask::Talkers(only));
@@ -604,7 +608,7 @@ fn top_talkers_are_asked_for_with_each_state_and_may_not_be_there() {
         told
     };
     let missing = refused(&mut app, 't', None, "GET /v1/flows does not exist");
-    assert_eq!(missing, "this site tells no top talkers");
+    assert_eq!(missing, "this site does not report top talkers");
     press(&mut app, KeyCode::Down);
     let voice = ("up".to_owned(), Some("voice".to_owned()));
     let none = refused(&mut app, 'T', Some(voice), "class 'voice' has no flows");
@@ -704,7 +708,7 @@ fn help_is_scrolled_where_it_is_longer_than_the_terminal() {
     press(&mut app, KeyCode::End);
     let last = lines(&mut app, (60, 10), MONOCHROME).join("\n");
     assert!(
-        last.contains("all below it") && !last.contains("more lines below"),
+        last.contains("all classes below it") && !last.contains("more lines below"),
         "{last}"
     );
     press(&mut app, KeyCode::Up);
@@ -720,7 +724,7 @@ fn a_protocol_that_no_filter_looks_into_is_shown() {
     })));
     let lines = lines(&mut app, (80, 24), MONOCHROME);
     assert!(
-        lines[1].starts_with("up: no filter looks into MPLS (0x8847)"),
+        lines[1].starts_with("up: filters cannot match MPLS (0x8847)"),
         "{lines:#?}"
     );
 }

@@ -114,7 +114,7 @@ fn compare() {
         "an admission, by", "fairlane", "firq"
     );
     for tenants in [1, 1000, 100_000] {
-        let what = format!("semaphore and firq-core, nobody waits, {tenants} tenants");
+        let what = format!("semaphore and firq-core, none waiting, {tenants} tenants");
         contend::<free::Ours, free::Theirs>(&what, tenants);
     }
     for tenants in [10, 1000, 100_000] {
@@ -125,7 +125,7 @@ fn compare() {
     contend::<backlog::Ours, backlog::HandedOver>(what, 1000);
     let (mut ours, mut tokio) = (backlog::Ours::new(1000), backlog::first_come(1000));
     beside(
-        "the same beside tokio's own semaphore, which has no order",
+        "the same next to tokio's semaphore, which has no order",
         || rate(0.3, || ours.batch()),
         || rate(0.3, &mut tokio),
     );

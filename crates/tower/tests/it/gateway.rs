@@ -66,7 +66,7 @@ async fn tenants_take_turns_at_the_model_and_permits_last_as_long_as_answers() {
     let answer = ask(to, "flood", 50).await;
     assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
     assert!(
-        answer.contains("2 requests of this tenant wait already"),
+        answer.contains("the limit of 2 waiting requests of this tenant"),
         "{answer}"
     );
     // One more permit goes to another tenant first, although the flood has waited for longer.

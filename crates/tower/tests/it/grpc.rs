@@ -52,7 +52,7 @@ async fn a_refusal_is_a_status_of_the_request_alone() {
     // On the connection on which the tenant's other requests wait.
     let refused = ask(endless.clone(), "flood").await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
-    let says = "1 requests of this tenant wait already";
+    let says = "the limit of 1 waiting requests of this tenant";
     assert!(refused.message().contains(says), "{refused:?}");
     assert_eq!((semaphore.in_flight(), semaphore.waiting()), (1, 1));
     // The model's own status is unchanged.

@@ -196,7 +196,7 @@ fn what_is_refused_says_why() {
     let refused = FairError::Refused(AcquireError::TenantFull { limit: 100 });
     assert_eq!(
         refused.to_string(),
-        "not admitted: 100 requests of this tenant wait already, and no more than that may"
+        "not admitted: the limit of 100 waiting requests of this tenant is reached"
     );
     let failed = FairError::Service(std::io::Error::other("the disk is full").into());
     assert_eq!(failed.to_string(), "the disk is full");

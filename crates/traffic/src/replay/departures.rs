@@ -106,9 +106,9 @@ impl<W: Write> Captured<W> {
 
 impl<W: Write> Departures for Captured<W> {
     fn write(&mut self, departure: &Departure<'_>) -> Result<()> {
-        let seconds = u32::try_from(departure.end / 1_000_000_000).ok().context(
-            "a packet leaves after 2106-02-07, the last day that pcap can tell: take CSV",
-        )?;
+        let seconds = u32::try_from(departure.end / 1_000_000_000)
+            .ok()
+            .context("a packet leaves after 2106-02-07, the end of pcap's time range (use CSV)")?;
         let packet = RawPcapPacket {
             ts_sec: seconds,
             ts_frac: (departure.end % 1_000_000_000) as u32,

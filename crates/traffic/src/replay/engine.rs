@@ -76,8 +76,7 @@ fn departure<'a, Q, O, L: Label, B: Body>(
     let arrival = packet.arrival.to_nanos();
     ensure!(
         end < Nanos::MAX,
-        "the packet of {} that arrives at {} leaves too late for {} ns, the last time that can be \
-         told",
+        "the packet of {} that arrives at {} leaves after {} ns, the end of the time range",
         course.name(packet.flow),
         arrival.0,
         u64::MAX

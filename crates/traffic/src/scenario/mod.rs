@@ -84,7 +84,7 @@ impl Scenario {
             scenario = read(&written, folder, asked, &mut report)?;
         }
         let warnings = report.finish()?;
-        let mut scenario = scenario.expect("what is not a scenario has been reported");
+        let mut scenario = scenario.expect("errors have been reported");
         let own = warnings.iter().map(ToString::to_string);
         scenario.warnings.extend(own);
         Ok(scenario)
@@ -162,7 +162,7 @@ fn read(
     let seed = written.seed.as_ref();
     let seed = seed.and_then(|seed| seed.within("seed", 0..i64::MAX, report));
     if written.source.is_empty() {
-        report.error(&(0..0), "there is no [[source]]: somebody has to send");
+        report.error(&(0..0), "no [[source]] (at least one is required)");
     }
     let plan = plan.filter(|_| report.errors() == before);
     Ok(plan.map(|plan| Scenario {

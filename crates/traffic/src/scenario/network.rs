@@ -295,8 +295,8 @@ impl<'a> Reader<'a> {
             (None, None) => return,
         };
         let sentence = format!(
-            "{key}: packets of {longest} never pass the port from '{from}' to '{to}', whose limit is {most} bytes; \
-             they may have up to that"
+            "{key}: packets of {longest} exceed the limit of the port from '{from}' to '{to}' (at most {most} \
+             bytes)"
         );
         report.error(&at, sentence);
     }

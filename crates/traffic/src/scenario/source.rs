@@ -268,7 +268,7 @@ impl Reader<'_> {
                 };
                 if owned && role != Role::Attached {
                     let sentence = format!(
-                        "ingress '{}': only of attached processes is it known whose they are",
+                        "ingress '{}': user, group and pid are only known of attached processes",
                         text.value()
                     );
                     report.error(&text.span(), sentence);

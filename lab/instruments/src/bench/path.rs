@@ -20,17 +20,17 @@ use crate::machine;
 const HELP: &str = "\
 Each stage of the data path is measured by itself, in memory: receiving (RX), parsing
 and classifying, both ends of the arbiter's mailbox and of a return ring, the arbiter
-with the site's classes (a packet in and a packet out), and transmitting (TX). The ends
-of a mailbox are on two cores where there are two. What one core does if it does all is
-measured in turns there, too: its stages share its caches. Instructions are the
-program's own, where the machine counts them (most virtual machines do not).
+with the site's classes (a packet in and a packet out), and transmitting (TX). On a machine
+with two cores, the ends of a mailbox are on different cores. The stages of a single core,
+which share its caches, are also measured in turns. Instructions are the program's own, if
+the machine counts them (most virtual machines do not).
 
-The model: one core takes what its stages add up to, and hands nothing over. Of more
+The model: the time of one core is the sum of its stages, without mailboxes. Of several
 cores one is the arbiter's (out of the mailbox, decide, into a ring); the others are RX
 workers, one for each queue (out of the return ring, RX, parse+classify, into the
-mailbox), and TX workers (out of a ring, TX, into the return ring), in the numbers that
-carry most. There a stage takes what it takes by itself. Without TX workers the arbiter
-transmits. The slowest of the three limits. What 1 and 2 cores really do is measured, too.
+mailbox), and TX workers (out of a ring, TX, into the return ring), in the numbers with the
+highest throughput. Each stage takes its own time. Without TX workers the arbiter transmits.
+The slowest of the three is the bottleneck. The throughput of 1 and 2 cores is also measured.
 docs/internals/path.md has the assumptions.
 
 Examples:
@@ -258,8 +258,8 @@ fn text(report: &Report) -> Result<String> {
     let lengths = &report.outcome.lengths;
     let of_each = |cell: &dyn Fn(&ByLength) -> String| lengths.iter().map(cell).collect::<Vec<_>>();
     let mut text = format!(
-        "Link {}: {} classes in {} levels, {} filters, {}\n\nNanoseconds a packet, the median and what a tenth of the \
-         rounds were below and above:\n",
+        "Link {}: {} classes in {} levels, {} filters, {}\n\nNanoseconds a packet, with median, 10th and 90th \
+         percentile:\n",
         plain(&report.link),
         report.classes,
         report.levels,
@@ -281,18 +281,18 @@ fn text(report: &Report) -> Result<String> {
     writeln!(text, "{}", by_length(report, "stage", rows))?;
     text += &instructions(report);
     if !report.outcome.two_cores {
-        text += "There is one core: the ends of mailboxes took turns on it, and what it takes to fetch a cache line \
-                 from another core is missing.\n";
+        text += "This machine has one core: the ends of mailboxes took turns on it, so fetching a cache line from \
+                 another core is not included.\n";
     }
 
-    text += "\nMillions of packets a second as predicted, with who limits them, and RX workers + arbiter + TX workers:\n";
+    text += "\nMillions of packets a second as predicted, with the bottleneck, and RX workers + arbiter + TX workers:\n";
     let rows = CORES.iter().enumerate().map(|(at, cores)| {
         let cell = |length: &ByLength| predicted(&length.predictions[at]);
         (cores.to_string(), of_each(&cell))
     });
     writeln!(text, "{}", by_length(report, "cores", rows))?;
 
-    text += "\nMillions of packets a second as measured, and the ratio to what is predicted:\n";
+    text += "\nMillions of packets a second as measured, and the ratio to the prediction:\n";
     let checks = lengths.first().map_or(0, |length| length.checks.len());
     let rows = (0..checks).map(|at| {
         let cell = |length: &ByLength| {

@@ -26,7 +26,7 @@ Ways out in mode pspat:
 Examples:
   fairlane-instruments bench pspat                                  5 clients, QFQ+, no-op transmit
   fairlane-instruments bench pspat --clients 1000 --active 5        most of them silent
-  fairlane-instruments bench pspat --mode lock --clients 2          what it replaces
+  fairlane-instruments bench pspat --mode lock --clients 2          the lock that it replaces
   fairlane-instruments bench pspat --active 0 --victim 100 --sleep  how long a wake-up takes
   fairlane-instruments bench pspat --transmit udp --way dispatchers --dispatchers 1
   fairlane-instruments bench pspat --clients 2 --weights 10,1 --rate 5gbit --mode lock";
@@ -56,10 +56,10 @@ pub(crate) struct Options {
     /// Who decides
     #[arg(long, value_enum, default_value = "pspat")]
     mode: Mode,
-    /// What is done with a released packet
+    /// Use of a released packet
     #[arg(long, value_enum, default_value = "noop")]
     transmit: Transmit,
-    /// Who transmits, in mode pspat [default: clients, or straight with --transmit xdp]
+    /// Transmitting thread, in mode pspat [default: clients, or straight with --transmit xdp]
     #[arg(long, value_enum)]
     way: Option<Way>,
     /// Dispatcher threads, with --way dispatchers; 0 is --way straight
@@ -90,7 +90,7 @@ pub(crate) struct Options {
     /// whatever the limit is
     #[arg(long, value_name = "N", default_value_t = SCAN_LIMIT, value_parser = clap::value_parser!(u32).range(1..))]
     scan_limit: u32,
-    /// Add a client that sends so many packets a second, and measure their delay
+    /// Add a client that sends N packets a second, and measure their delay
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     victim: Option<u32>,
     /// Weight of that client

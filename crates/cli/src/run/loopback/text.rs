@@ -87,7 +87,7 @@ fn flow_table(report: &Report, earlier: &Report, lines: usize) -> Table {
 /// Formats the link's utilization in a sentence.
 fn link_line(report: &Report) -> String {
     format!(
-        "{}: {} of {} used over {:.1} s; shares are of what was carried",
+        "{}: {} of {} used over {:.1} s; shares are of the throughput",
         report.alg,
         percent(report.link.utilisation),
         figures::rate(report.link.rate_bps),

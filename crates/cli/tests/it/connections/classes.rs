@@ -86,7 +86,7 @@ destination-port = {}
         for number in 0..ceilings.len() {
             let class = site::class(&report, "up", &format!("class-{number}"));
             // The ceiling limited it, and nothing else.
-            assert!(class["throttled"].as_u64() > Some(100), "{class:#}");
+            assert!(class["overlimits"].as_u64() > Some(100), "{class:#}");
         }
     }
 }
@@ -159,7 +159,7 @@ fn bound(config: &str, name: &str) -> Duration {
     let checked: Value = serde_json::from_str(&checked).unwrap();
     let classes = checked["links"][0]["classes"].as_array().unwrap();
     let class = classes.iter().find(|class| class["name"] == name).unwrap();
-    Duration::from_nanos(class["delay_ns"].as_u64().unwrap())
+    Duration::from_secs_f64(class["bound_us"].as_f64().unwrap() / 1e6)
 }
 
 /// Returns the round-trip times of small datagrams, one every few milliseconds, sorted. Lost ones are left out.
@@ -204,7 +204,7 @@ fn a_ping_in_a_class_of_its_own_stays_within_its_bound_on_a_saturated_link() {
         let report = site.stop();
         let ping = site::class(&report, "up", "ping");
         assert_eq!(
-            (&ping["dropped"], &ping["discarded"]),
+            (&ping["drops"]["full"], &ping["drops"]["managed"]),
             (&0.into(), &0.into()),
             "{ping:#}"
         );

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::program::Pressure;
 use crate::site::{BACKENDS, FILLED, Site, class, interfaces, wire};
+use fairlane_control::view::drops;
 use fairlane_netlab::{Flow, Transfer, Wire, iperf_is_installed, or_skip};
 use serde_json::Value;
 
@@ -119,8 +120,7 @@ fn with_ecn_packets_are_marked_instead_of_dropped() {
                         .unwrap();
                 }
                 let (transfer, class, pressure) = bulk(&wire, &config(backend, queue));
-                let lost =
-                    class["dropped"].as_u64().unwrap() + class["discarded"].as_u64().unwrap();
+                let lost = drops(&class);
                 (
                     transfer,
                     class["marked"].as_u64().unwrap(),

@@ -41,7 +41,7 @@ fn round_trips_and_retransmissions_are_those_of_iperf3() {
             (seen / said - 1.0).abs() <= most,
             "{packets} packets: {seen} us seen, iperf3 says {said}, up to {most} allowed"
         );
-        let again = bulk["came_again"].as_u64().unwrap();
+        let again = bulk["retransmits"].as_u64().unwrap();
         let (least, most) = (
             transfer.retransmits * 9 / 10,
             transfer.retransmits * 11 / 10,
@@ -54,7 +54,7 @@ fn round_trips_and_retransmissions_are_those_of_iperf3() {
         // The reverse direction has only acknowledgments, and iperf3's control messages, which may be retransmitted if
         // they are late.
         let back = &class(&report, "down", "default")["recent"];
-        let again = back["came_again"].as_f64().unwrap();
+        let again = back["retransmits"].as_f64().unwrap();
         assert!(again <= pressure.most(0.0, 10.0), "{back:#}");
     }
 }

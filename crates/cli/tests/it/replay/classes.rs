@@ -2,6 +2,7 @@
 
 use super::captures::{capture, ethernet, header, ipv4, udp};
 use super::*;
+use fairlane_control::view::drops;
 use serde_json::Value;
 
 /// Two agencies, one after the other in the file, followed by their classes.
@@ -106,7 +107,7 @@ fn what_the_limits_refuse_does_not_depart_and_is_counted() {
     let report = report(&folder, "@a.csv -o @out.csv");
     let rest = class(&report, "x-rest");
     assert_eq!(
-        (&rest["sent_packets"], &rest["dropped"]),
+        (&rest["sent_packets"], &rest["drops"]["full"]),
         (&5.into(), &15.into())
     );
     assert_eq!(class(&report, "X")["sent_packets"], 5);
@@ -143,7 +144,7 @@ fn packets_of_a_capture_go_where_the_filters_send_them() {
     assert_eq!(flows, [2, 3, 3, 4, 4]);
     let finished = folder.replay(&format!("{CONFIG} @in.pcap --json"));
     let report: Value = serde_json::from_str(&finished.stdout).unwrap();
-    assert_eq!(class(&report, "y-users")["dropped"], 1);
+    assert_eq!(class(&report, "y-users")["drops"]["full"], 1);
     assert_eq!(
         (&report["malformed"], &report["unmatched"]),
         (&1.into(), &1.into())
@@ -203,11 +204,11 @@ fn fragments_go_where_the_first_of_their_datagram_went() {
     let report = report(&folder, "@in.pcap");
     let (voice, rest) = (class(&report, "voice"), class(&report, "rest"));
     assert_eq!(
-        (&voice["sent_packets"], &voice["dropped"]),
+        (&voice["sent_packets"], &voice["drops"]["full"]),
         (&500.into(), &0.into())
     );
     assert_eq!(voice["orphan_fragments"], 0);
-    assert!(rest["dropped"].as_u64() > Some(250), "{rest:#}");
+    assert!(rest["drops"]["full"].as_u64() > Some(250), "{rest:#}");
     assert_eq!(rest["orphan_fragments"], 2);
 }
 
@@ -252,8 +253,8 @@ fn marks_are_in_the_capture_of_what_left() {
     let a = class(&report, "a");
     assert!(marked > 3, "{a}");
     assert_eq!(a["marked"], marked);
-    assert!(a["discarded"].as_u64() > Some(3), "{a}");
-    assert_eq!(a["discarded"].as_u64().unwrap() + left, 800);
+    assert!(a["drops"]["managed"].as_u64() > Some(3), "{a}");
+    assert_eq!(a["drops"]["managed"].as_u64().unwrap() + left, 800);
 }
 
 #[test]
@@ -376,8 +377,7 @@ impl<'a> Beside<'a> {
         let report = report(&folder, &format!("--link {} @a.csv", self.link));
         ["voice", self.flooded].map(|name| {
             let class = class(&report, name);
-            let lost = |key: &str| class[key].as_u64().unwrap();
-            (lost("sent_packets"), lost("dropped") + lost("discarded"))
+            (class["sent_packets"].as_u64().unwrap(), drops(class))
         })
     }
 }

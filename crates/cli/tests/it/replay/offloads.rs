@@ -209,7 +209,7 @@ fn frames_that_cannot_be_cut_are_counted_and_said() {
         (&1.into(), &3.into())
     );
     let dropped: u64 = (through["classes"].as_array().unwrap().iter())
-        .map(|class| class["dropped"].as_u64().unwrap())
+        .map(|class| class["drops"]["full"].as_u64().unwrap())
         .sum();
     assert_eq!(dropped, 3, "{through}");
     let says = "fairlane: dropped packets (longer than the link carries, and not plain TCP or UDP that can \

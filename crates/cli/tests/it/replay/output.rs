@@ -78,7 +78,7 @@ fn an_interrupted_replay_leaves_nothing() {
         assert_eq!(finished.status.code(), Some(130), "{finished:?}");
         assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
         assert!(
-            finished.stderr.contains("out.csv is as it was"),
+            finished.stderr.contains("out.csv is unchanged"),
             "{finished:?}"
         );
         assert_eq!(folder.names(), ["arrivals.csv", "flows.csv", "out.csv"]);

@@ -225,10 +225,10 @@ fn what_is_wrong_with_a_network_is_named() {
 fn packets_that_never_pass_a_port_are_named() {
     let narrow = ROW.replace("\"3ms\" }", "\"3ms\", limit = { bytes = \"1000b\" } }");
     for (length, words) in [
-        ("", "to 'b': packets of 1500 bytes never pass"),
+        ("", "to 'b': packets of 1500 bytes exceed"),
         (
             "length = 1001",
-            "length '1001': packets of 1001 bytes never",
+            "length '1001': packets of 1001 bytes exceed",
         ),
         (
             "length = \"64-1200\"",
@@ -237,7 +237,7 @@ fn packets_that_never_pass_a_port_are_named() {
     ] {
         let sound = source(&format!("traffic = \"cbr\"\nrate = \"1mbit\"\n{length}"));
         let line = if length.is_empty() { 8 } else { 11 };
-        let port = "the port from 'r' to 'b', whose limit is 1000 bytes";
+        let port = "the port from 'r' to 'b' (at most 1000 bytes)";
         refuses(
             &format!("{narrow}{sound}"),
             &[(&format!("scenario.toml:{line}"), &[words, port])],

@@ -124,7 +124,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
             let waits = |aggregate: &Aggregate<_>| aggregate.place.circle.head != MaybeEntity::NONE;
             ensure_invariant!(
                 self.now.slack < 0 && !self.aggregates.iter().any(waits),
-                "plus: nobody is in service while somebody waits"
+                "plus: no aggregate is in service while one is backlogged"
             );
             return Ok(());
         };
@@ -139,7 +139,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         );
         ensure_invariant!(
             (0..=spent).contains(&self.told),
-            "plus: of {spent} bytes {} were told",
+            "plus: of {spent} bytes {} were reported",
             self.told
         );
         let selected = self.algorithm.select(self.aggregates.as_slice());

@@ -20,7 +20,7 @@ impl<S: Scale> Qfq<S> {
         );
         ensure_invariant!(
             backlogged == 0 || self.er != 0,
-            "qfq: nobody is eligible while groups {backlogged:x} are backlogged"
+            "qfq: no flow is eligible while groups {backlogged:x} are backlogged"
         );
         let lowest = self.er.trailing_zeros() % 64;
         let first = lowest * SLOTS + self.groups[lowest as usize].first_bucket() as u32;

@@ -102,7 +102,7 @@ impl<const LATE: bool> SKps<LATE> {
             self.first
         );
         if occupied.is_empty() {
-            ensure_invariant!(self.first == NOBODY, "s-kps: nobody is selected");
+            ensure_invariant!(self.first == NOBODY, "s-kps: no flow is selected");
             return Ok(());
         }
         if self.held {

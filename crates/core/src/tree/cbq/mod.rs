@@ -111,7 +111,7 @@ struct Counts {
     discarded: Count,
     marked: u64,
     /// Times it was suspended.
-    throttled: u64,
+    overlimits: u64,
     /// Packets it sent on unused rate of a class above.
     borrowed: u64,
 }
@@ -187,7 +187,7 @@ impl Class {
             dropped: counts.dropped,
             discarded: counts.discarded,
             marked: counts.marked,
-            throttled: counts.throttled,
+            overlimits: counts.overlimits,
             ..ClassStats::default()
         }
     }
@@ -594,7 +594,7 @@ impl Counts {
             dropped: self.dropped.plus(other.dropped),
             discarded: self.discarded.plus(other.discarded),
             marked: self.marked + other.marked,
-            throttled: self.throttled + other.throttled,
+            overlimits: self.overlimits + other.overlimits,
             borrowed: self.borrowed + other.borrowed,
         }
     }

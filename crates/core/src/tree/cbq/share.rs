@@ -82,7 +82,7 @@ impl<P> Cbq<P> {
                 May::Sleep(until) => {
                     self.rings[priority].pop_front();
                     let here = &mut self.classes[class as usize];
-                    here.counts.throttled += 1;
+                    here.counts.overlimits += 1;
                     here.leaf.stand(Place::Asleep);
                     self.sleepers.push(class, now, until);
                     continue;

@@ -75,7 +75,7 @@ fn a_class_borrows_what_its_sibling_leaves_and_not_if_it_may_not() {
         let expected = if borrow { 2000 } else { 500 };
         assert!(sent.abs_diff(expected) < 60, "{sent} of {expected}");
         assert_eq!(run.cbq.borrowed(busy).unwrap() > 0, borrow);
-        assert!(run.cbq.stats(busy).unwrap().throttled > 0);
+        assert!(run.cbq.stats(busy).unwrap().overlimits > 0);
     }
 }
 

@@ -20,7 +20,7 @@ fn packets_given_out_at_once_leave_one_after_another() {
             ));
         }
     }
-    assert_eq!(run.cbq.stats(class).unwrap().throttled, 0);
+    assert_eq!(run.cbq.stats(class).unwrap().overlimits, 0);
 }
 
 #[test]

@@ -625,8 +625,11 @@ impl Pair {
         }
         // But that a ceiling may hold it from now on.
         let alike = |stats: Option<ClassStats>| {
-            let throttled = 0;
-            stats.map(|stats| ClassStats { throttled, ..stats })
+            let overlimits = 0;
+            stats.map(|stats| ClassStats {
+                overlimits,
+                ..stats
+            })
         };
         let after = self.real.stats(id);
         assert_eq!(alike(after), alike(before), "a move changes no count");

@@ -152,7 +152,7 @@ fn where_a_worker_cannot_start_the_sentence_says_so_and_no_device_is_lost() {
     let mut worked = Worked::new("lan0", vec![sender], fan(2, 1), &no_room);
     let sentence = worked.start().unwrap_err().to_string();
     assert!(
-        sentence.starts_with("a thread that receives at lan0 cannot be started: "),
+        sentence.starts_with("cannot start a receive worker at lan0: "),
         "{sentence}"
     );
     let mut frames = Vec::new();
