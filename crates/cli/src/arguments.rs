@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_names_who_and_a_weight() {
+    fn a_rule_names_clients_and_a_weight() {
         let Allowed(rule) = "uid=1000:4".parse().unwrap();
         assert_eq!((&*rule.who.to_string(), rule.weight.get()), ("uid=1000", 4));
         for (text, names) in [

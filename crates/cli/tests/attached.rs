@@ -129,7 +129,7 @@ fn attach_at(socket: &Path, processes: usize) -> String {
 }
 
 #[test]
-fn who_may_not_attach_is_told_of_in_one_line_a_report() {
+fn refused_clients_are_logged_once_per_report() {
     let Some(wire) = wire("a line on refusals", 1) else {
         return;
     };
@@ -153,7 +153,7 @@ fn who_may_not_attach_is_told_of_in_one_line_a_report() {
 }
 
 #[test]
-fn bridged_voice_loses_nothing_beside_processes_that_push_as_fast_as_they_can() {
+fn guaranteed_class_drops_nothing_under_flooding_clients() {
     let Some(wire) = wire("voice beside attached processes", 1) else {
         return;
     };

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_answer_has_who_loses_most_and_how_many_there_are() {
+    fn shortened_answer_has_the_greatest_losses_and_the_count() {
         let terms = teller();
         let effect = |before, after| Effect {
             link: "up".into(),
@@ -407,7 +407,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_told_of_the_worst_is_what_all_of_them_say(
+        fn greatest_losses_equal_the_full_answer(
             figures in prop::collection::vec((promised(), promised()), 0..40),
             most in 0..45usize,
         ) {
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn the_effect_on_every_promise_is_told() {
+    fn change_reports_its_effect_on_every_guarantee() {
         let before = site(
             "[[link.class]]\nname = \"voice\"\nrate = \"2mbit\"\n[[link.class]]\nname = \"web\"\n\
              default = true\n[[link.class]]\nname = \"old\"\n",

@@ -660,7 +660,7 @@ class = "web"
     }
 
     #[test]
-    fn a_class_comes_and_goes_with_its_filters() {
+    fn class_is_added_and_removed_with_its_filters() {
         let class = keys(json!({"name": "bulk", "limit": {"packets": 50}}));
         let mut site = Document::new(SITE).unwrap();
         site.add_class("up", &class).unwrap();
@@ -736,7 +736,7 @@ class = "web"
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_one_sentence() {
+    fn impossible_options_are_refused() {
         let none = Keys::new();
         let refused = |edit: &dyn Fn(&mut Document) -> Result<()>| {
             edited(SITE, edit).unwrap_err().to_string()

@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_granted_to_anybody_is_refused_in_a_sentence() {
+    fn impossible_grant_is_refused_with_a_sentence() {
         let filter = json!({"pid": 7});
         for (request, names) in [
             (json!({"rate": "2mbit"}), "filter"),

@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_what_is_new_gets_no_more() {
+    fn history_since_a_time_has_only_new_steps() {
         let mut told = States::new();
         for second in 2..=11 {
             told.at(second.into(), 125_000, 0);
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_unknown_before_it_came_and_forgotten_when_it_went() {
+    fn history_covers_only_the_lifetime_of_a_class() {
         let mut told = States::new();
         let with = |told: &mut States, change: &dyn Fn(&mut Vec<ClassReport>)| {
             let classes = &mut told.report.links[0].classes;
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_is_counted_anew_sends_less_than_nothing_in_no_second() {
+    fn history_has_no_negative_rate_after_a_counter_reset() {
         let mut told = States::new();
         told.at(2.0, 125_000, 3);
         let class = told.report.links[0].classes.make_mut(0);
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_ago_for_seconds_is_told_by_the_minute_and_then_by_the_quarter_of_a_day() {
+    fn history_falls_back_to_minutes_and_quarter_days() {
         let mut told = States::new();
         // Budgets for a few hundred seconds and a few tens of minutes.
         told.history = History::within(|_| [6_000, 600, 6_000]);
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_time_without_states_it_begins_anew() {
+    fn history_restarts_after_a_gap() {
         let mut told = States::new();
         told.at(2.0, 125_000, 0);
         told.at(10_000.0, 125_000, 0);

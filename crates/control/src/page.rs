@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_of_anybody_else_and_nothing_stands_inline() {
+    fn page_loads_only_its_own_assets_without_inline_code() {
         for asset in &ASSETS {
             let text = content(asset);
             let text = match asset.path.starts_with("uplot/") {

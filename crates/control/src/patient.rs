@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_little_now_and_then_is_waited_for_no_longer_than_who_takes_nothing() {
+    fn slow_readers_have_one_total_time_limit() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         // Paused time advances only when all tasks are idle.
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();

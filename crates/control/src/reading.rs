@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_comes_whole_in_pieces_and_is_let_go_of_with_its_last_reader() {
+    fn text_is_read_in_pieces_and_freed_with_its_last_reader() {
         let retained = Arc::<Retained>::default();
         for bytes in [PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 1] {
             let whole = text(bytes);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn of_more_than_there_is_room_for_the_oldest_goes_and_its_readers_are_told() {
+    fn oldest_text_is_evicted_and_its_readers_get_an_error() {
         let retained = Arc::new(Retained::within(4 * PIECE));
         let read = |bytes| Text::of(&retained, text(bytes), Bytes::clone);
         let (mut oldest, mut older) = (read(2 * PIECE), read(2 * PIECE));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_that_are_told_to_the_end_end_there_though_their_state_is_retained_no_longer() {
+    fn metrics_answer_completes_after_its_state_is_evicted() {
         for retains_to_the_end in [true, false] {
             let retained = Arc::new(Retained::within(PIECE));
             let mut metrics = Reading {

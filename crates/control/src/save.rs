@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_takes_nobodys_place() {
+    fn save_replaces_no_unrelated_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         create(&path("new.toml"), "text").unwrap();

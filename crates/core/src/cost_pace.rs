@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_nobodys_and_the_end_of_time_is_the_last() {
+    fn idle_time_gives_no_credit() {
         let mut slow = pace(1, 1_000);
         slow.charge(Nanos(5_000), Cost::<Units>::clamped(2));
         assert_eq!(slow.free_at(), Nanos(7_000));

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_top_is_whoever_holds_most_whatever_was_known_before() {
+    fn top_is_the_flow_with_the_largest_excess() {
         let mut state = 7u64;
         let mut below = |end: u64| {
             state = state

@@ -107,7 +107,7 @@ fn it_hears_everything_once_and_in_order() {
 }
 
 #[test]
-fn it_hears_that_the_daemon_lives_as_long_as_it_makes_progress() {
+fn watchdog_notification_follows_progress() {
     let hears = Hears::new();
     let watchdog = Duration::from_millis(200);
     let manager = Manager::at(hears.path.as_os_str(), Some(watchdog)).unwrap();

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn who_loses_everything_tries_ever_more_seldom_and_comes_back() {
+    fn tcp_backs_off_exponentially_and_recovers() {
         let mut sender = Sender::new(Tcp {
             rtt: RTT,
             window: 100,

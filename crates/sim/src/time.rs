@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nanoseconds_are_rounded_down_and_end_at_the_last_that_can_be_told() {
+    fn nanoseconds_round_down_and_saturate() {
         let most = u128::from(u64::MAX) * 1_000;
         for bits in 0..80 {
             for picos in [(1u128 << bits) - 1, 1 << bits, (1 << bits) + 999] {

@@ -334,7 +334,7 @@ fn a_request_that_goes_away_changes_nothing_whenever_it_goes() {
 
 /// The first request of a tenant has a place in the order, at its own cost, which stays unchanged.
 #[test]
-fn behind_a_request_that_goes_away_nobody_of_its_tenant_is_later_than_if_it_had_stayed() {
+fn cancelled_request_delays_no_request_of_its_tenant() {
     let (gone, stays) = (order(Some((0, 1000)), true), order(Some((0, 1000)), false));
     assert_eq!((gone.len(), stays.len()), (6, 7));
     let places = |order: &[(u8, u32)]| {
@@ -349,7 +349,7 @@ fn behind_a_request_that_goes_away_nobody_of_its_tenant_is_later_than_if_it_had_
 
 /// A request that is cancelled with an uncollected permit is refunded its cost, except for the minimum cost.
 #[test]
-fn a_permit_that_nobody_collected_costs_one_unit() {
+fn uncollected_permit_costs_one_unit() {
     let semaphore = FairSemaphore::new(Limits::permits(1));
     let out = semaphore.try_acquire(0, cost(5)).unwrap();
     let request = Request::waiting(&semaphore, 1, 1000);
@@ -399,7 +399,7 @@ fn a_correction_is_charged_for_as_far_as_there_are_costs_and_the_rest_is_kept() 
 }
 
 #[test]
-fn who_is_forgotten_owes_nothing_however_much_it_was() {
+fn forgotten_tenant_has_no_debt() {
     let semaphore = FairSemaphore::new(Limits {
         tenants: 1,
         ..Limits::permits(2)

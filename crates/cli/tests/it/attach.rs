@@ -142,7 +142,7 @@ fn a_user_and_all_together_get_the_places_and_the_memory_that_were_asked_for() {
 }
 
 #[test]
-fn a_process_without_a_rule_is_refused_in_a_sentence() {
+fn process_without_a_rule_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("link.sock");
     let running = run(&path, &["uid=4294967294:1"]);

@@ -89,7 +89,7 @@ fn added_to(delay: u64, pipeline: &serde_json::Value) -> Option<u64> {
 }
 
 #[test]
-fn what_a_daemon_adds_to_every_delay_is_told_beside_the_delays_and_is_in_none_of_them() {
+fn check_reports_pipeline_delay_apart_from_delay_bounds() {
     let site = |interfaces: &str| {
         format!(
             "{interfaces}[[link]]\nname = 'up'\nto = 'outside'\nrate = '1gbit'\n\
@@ -192,7 +192,7 @@ fn told_of(key: &str) -> (serde_json::Value, String) {
 }
 
 #[test]
-fn where_each_link_has_an_arbiter_of_its_own_that_is_told() {
+fn check_reports_one_arbiter_per_link() {
     for (arbiters, is_told) in [(1, false), (2, true)] {
         let (pipeline, text) = told_of(&format!("arbiters = {arbiters}"));
         assert_eq!(pipeline["arbiters"], arbiters);
@@ -203,7 +203,7 @@ fn where_each_link_has_an_arbiter_of_its_own_that_is_told() {
 }
 
 #[test]
-fn what_threads_that_transmit_add_to_a_delay_is_told_and_the_transmit_queue_stays_what_it_is() {
+fn check_reports_transmit_workers_and_an_unchanged_transmit_queue() {
     let (without, text) = told_of("");
     assert!(!text.contains("transmit worker"), "{text}");
     assert_eq!(without["transmit_workers"], 0);

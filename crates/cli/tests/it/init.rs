@@ -149,7 +149,7 @@ fn what_is_no_rate_or_no_name_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn one_interface_or_none_is_told_what_to_do() {
+fn init_with_one_interface_or_none_suggests_what_to_do() {
     let Some((none, _)) = with_interfaces("a machine without interfaces", &[]) else {
         return;
     };

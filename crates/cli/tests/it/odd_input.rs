@@ -23,7 +23,7 @@ fn refuses(path: &str, sentence: &str) {
 }
 
 #[test]
-fn what_is_no_file_of_text_is_refused_with_one_sentence() {
+fn file_that_is_not_text_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("site.toml");
     let name = path.to_str().unwrap();
@@ -46,7 +46,7 @@ fn what_is_no_file_of_text_is_refused_with_one_sentence() {
 }
 
 #[test]
-fn a_pipe_is_read_when_somebody_writes_and_that_it_is_waited_for_is_said() {
+fn reading_a_pipe_waits_for_its_writer_and_logs_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -115,7 +115,7 @@ fn where_nothing_can_be_said_the_status_says_it() {
 }
 
 #[test]
-fn who_may_open_next_to_nothing_is_told_what_was_being_opened() {
+fn file_descriptor_limit_error_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("link.sock");
     let run = ["run", "--seconds", "0.1", "--listen", "127.0.0.1:0"];

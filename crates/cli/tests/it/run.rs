@@ -480,7 +480,7 @@ fn without_a_terminal_it_prints_plain_lines_and_the_first_teaches() {
 }
 
 #[test]
-fn it_ends_quietly_when_nobody_reads_any_more() {
+fn run_ends_quietly_when_its_output_is_closed() {
     let turn = turn();
     let program = env!("CARGO_BIN_EXE_fairlane");
     // There is no time limit: only the closed output ends it.

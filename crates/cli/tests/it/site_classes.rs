@@ -162,7 +162,7 @@ source-port = 1003
 }
 
 #[test]
-fn a_ping_in_a_class_of_its_own_stays_within_its_bound() {
+fn ping_stays_within_the_delay_bound_of_its_class() {
     let Some(wire) = wire("a ping in a class of its own", 1) else {
         return;
     };
@@ -212,7 +212,7 @@ destination-port = 7777
 }
 
 #[test]
-fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
+fn guaranteed_class_drops_nothing_under_a_dozen_floods() {
     let Some(wire) = wire("voice beside a dozen flows", 1) else {
         return;
     };
@@ -314,7 +314,7 @@ family = "ipv4"
 }
 
 #[test]
-fn frames_that_no_filter_looks_into_are_counted_and_their_protocol_is_reported() {
+fn frames_of_opaque_protocols_are_counted_and_reported() {
     let Some(wire) = wire("an opaque protocol", 1) else {
         return;
     };
@@ -388,7 +388,7 @@ default = true
 }
 
 #[test]
-fn a_file_read_again_takes_over_and_keeps_what_is_queued() {
+fn reload_keeps_queued_packets() {
     let Some(wire) = wire("a file read again", 1) else {
         return;
     };

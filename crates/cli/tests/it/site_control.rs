@@ -183,7 +183,7 @@ pub(crate) fn exchanged(mut stream: impl Read + Write, request: impl AsRef<[u8]>
 }
 
 #[test]
-fn of_many_effects_those_that_lose_most_are_told_and_all_are_counted() {
+fn change_lists_the_greatest_losses_and_counts_all_effects() {
     let Some(wire) = wire("effects of a change", 1) else {
         return;
     };
@@ -311,7 +311,7 @@ fn a_change_says_what_it_does_and_is_made_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_is_refused_is_told_in_a_sentence_and_changes_nothing() {
+fn refused_request_changes_nothing_and_gives_a_sentence() {
     let Some(wire) = wire("changes that are refused", 1) else {
         return;
     };
@@ -342,7 +342,7 @@ fn what_is_refused_is_told_in_a_sentence_and_changes_nothing() {
 }
 
 #[test]
-fn what_runs_is_told_in_words_and_in_the_shape_of_tc() {
+fn ctl_show_prints_a_table_and_tc_json() {
     let Some(wire) = wire("a site that is asked", 1) else {
         return;
     };
@@ -390,7 +390,7 @@ fn what_runs_is_told_in_words_and_in_the_shape_of_tc() {
 }
 
 #[test]
-fn a_class_that_waits_for_its_ceiling_is_told_so() {
+fn explain_names_the_ceiling_that_delays_a_class() {
     let Some(wire) = wire("a class that waits", 1) else {
         return;
     };
@@ -498,7 +498,7 @@ impl Asked {
 }
 
 #[test]
-fn of_a_full_link_it_is_told_who_sends_beside_a_class_and_beside_those_above_it() {
+fn explain_of_a_full_link_names_active_siblings() {
     let Some(wire) = wire("a full link", 1) else {
         return;
     };
@@ -546,7 +546,7 @@ fn of_a_full_link_it_is_told_who_sends_beside_a_class_and_beside_those_above_it(
 }
 
 #[test]
-fn changes_lose_nothing_and_change_no_order() {
+fn changes_lose_and_reorder_nothing() {
     let Some(wire) = wire("changes while frames pass", 1) else {
         return;
     };
@@ -590,7 +590,7 @@ pub(crate) fn write_token(file: &Path, token: &str) {
 }
 
 #[test]
-fn over_http_whoever_has_no_token_changes_nothing() {
+fn http_change_without_token_is_refused() {
     let Some(wire) = wire("a site behind a token", 1) else {
         return;
     };
@@ -650,7 +650,7 @@ fn over_http_whoever_has_no_token_changes_nothing() {
 }
 
 #[test]
-fn whoever_is_slow_or_says_too_much_keeps_nobody_up() {
+fn slow_and_oversized_requests_delay_no_other_client() {
     let Some(wire) = wire("clients that are slow", 1) else {
         return;
     };
@@ -711,7 +711,7 @@ impl Asked {
 }
 
 #[test]
-fn whoever_watches_is_told_of_the_end() {
+fn watch_reports_the_end_of_the_daemon() {
     let Some(wire) = wire("a site that ends", 1) else {
         return;
     };
@@ -740,7 +740,7 @@ fn waits_for_no_pipe(asked: &Asked) {
 }
 
 #[test]
-fn nobody_writes_over_what_he_has_not_read() {
+fn save_refuses_to_overwrite_unseen_edits() {
     let Some(wire) = wire("changes of two at once", 1) else {
         return;
     };

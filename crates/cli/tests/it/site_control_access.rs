@@ -94,7 +94,7 @@ impl<'a> Served<'a> {
 }
 
 #[test]
-fn with_a_read_token_nobody_reads_over_http_who_has_none() {
+fn http_read_without_read_token_is_refused() {
     let Some(wire) = wire("a site behind two tokens", 1) else {
         return;
     };
@@ -152,7 +152,7 @@ fn with_a_read_token_nobody_reads_over_http_who_has_none() {
 }
 
 #[test]
-fn with_a_read_token_alone_nobody_changes_anything_over_http() {
+fn http_change_with_only_a_read_token_is_refused() {
     let Some(wire) = wire("a site to be read", 1) else {
         return;
     };
@@ -203,7 +203,7 @@ fn is_answered_for_another(program: &Path, socket: &Path, group: u32) -> bool {
 }
 
 #[test]
-fn the_socket_is_for_those_whom_its_mode_lets() {
+fn socket_mode_decides_which_users_connect() {
     let Some(wire) = wire("a socket's mode", 1) else {
         return;
     };

@@ -218,7 +218,7 @@ fn all_is_told(report: &Value, sent: u64) {
 }
 
 #[test]
-fn voice_loses_nothing_to_a_flood_that_overflows_the_ring_and_a_flood_is_counted() {
+fn early_drop_protects_voice_from_a_ring_overflow() {
     let cores = thread::available_parallelism().unwrap().get();
     let workers = "[workers]\nreceive = 2\n";
     let alone = BACKENDS.map(|backend| (backend, ""));
@@ -266,7 +266,7 @@ fn voice_loses_nothing_to_a_flood_that_overflows_the_ring_and_a_flood_is_counted
 }
 
 #[test]
-fn without_early_drop_the_same_flood_takes_voice_with_it() {
+fn without_early_drop_the_flood_also_drops_voice() {
     let Some(wire) = wire("a flood and voice without early drop", 1) else {
         return;
     };
@@ -282,7 +282,7 @@ fn without_early_drop_the_same_flood_takes_voice_with_it() {
 }
 
 #[test]
-fn an_overload_is_told_in_a_sentence_with_classes_and_what_to_do() {
+fn overload_note_names_classes_and_remedies() {
     let Some(wire) = wire("what is said of an overload", 1) else {
         return;
     };

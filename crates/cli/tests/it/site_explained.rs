@@ -55,7 +55,7 @@ fn says(told: &Value, key: &str, words: &str) -> bool {
 }
 
 #[test]
-fn a_class_above_its_guarantee_has_no_bound_and_is_told_why() {
+fn explain_says_that_the_bound_does_not_apply_above_the_guarantee() {
     let Some(wire) = wire("a class above its guarantee", 1) else {
         return;
     };

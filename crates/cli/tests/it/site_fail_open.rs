@@ -101,7 +101,7 @@ fn assert_passed(backend: &str, (numbers, sent): (&[u32], u32), most_gap: f64, m
 }
 
 #[test]
-fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
+fn fail_open_forwards_frames_and_restarts_a_killed_daemon() {
     let Some(wire) = wire("a daemon that is killed", 1) else {
         return;
     };
@@ -164,7 +164,7 @@ fn until_it_shapes(wire: &Wire, socket: &Path, backend: &str) {
 const HANG_MS: f64 = 1_200.0;
 
 #[test]
-fn frames_pass_soon_after_the_daemon_was_stopped_and_are_shaped_again() {
+fn watchdog_kills_a_stalled_daemon_and_shaping_resumes() {
     let test = "a daemon that is stopped";
     let Some(wire) = or_skip(test, Wire::with_queues(1, 1_500, 2)) else {
         return;
@@ -226,7 +226,7 @@ fn it_is_stopped(wire: &Wire, backend: &str, workers: &str) {
 }
 
 #[test]
-fn a_stopped_daemon_that_is_told_to_end_ends() {
+fn watchdog_ends_a_stopped_daemon_on_sigterm() {
     let Some(wire) = wire("a stopped daemon that is told to end", 1) else {
         return;
     };
@@ -243,7 +243,7 @@ fn a_stopped_daemon_that_is_told_to_end_ends() {
 }
 
 #[test]
-fn frames_pass_unshaped_for_as_long_as_the_daemon_cannot_start() {
+fn fail_open_forwards_unshaped_while_the_daemon_cannot_start() {
     let test = "a daemon that does not come back";
     let Some(wire) = or_skip(test, Wire::with_queues(1, 1_500, 2)) else {
         return;
@@ -321,7 +321,7 @@ fn what_cannot_fail_open_is_said_at_the_start() {
 }
 
 #[test]
-fn a_file_behind_two_hyphens_is_shaped_and_watched_over() {
+fn fail_open_accepts_a_file_after_two_hyphens() {
     let Some(wire) = wire("a file behind two hyphens", 1) else {
         return;
     };

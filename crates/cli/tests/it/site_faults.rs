@@ -135,7 +135,7 @@ fn connects(path: &Path) -> Option<UnixStream> {
 }
 
 #[test]
-fn thousands_who_connect_and_say_little_take_bounded_memory_and_stop_nobody() {
+fn thousands_of_idle_connections_use_bounded_memory() {
     let Some(wire) = wire("thousands of connections", 1) else {
         return;
     };
@@ -201,7 +201,7 @@ fn is_whole(stream: UnixStream) -> bool {
 }
 
 #[test]
-fn who_reads_a_large_state_slowly_takes_bounded_memory_and_keeps_nobody_from_it() {
+fn slow_reader_of_a_large_state_uses_bounded_memory() {
     let count = if long_tests() { 120 } else { 48 };
     let Some(wire) = wire("slow readers of a large state", 1) else {
         return;
@@ -315,7 +315,7 @@ fn malformed() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_no_request_gets_an_error_or_nothing_and_stops_nobody() {
+fn malformed_requests_get_an_error_and_stop_no_client() {
     let Some(wire) = wire("requests that are none", 1) else {
         return;
     };

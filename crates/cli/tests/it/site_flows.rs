@@ -110,7 +110,7 @@ fn told_together(wire: &Wire, asked: &Asked) -> (Value, String) {
 }
 
 #[test]
-fn who_sends_most_is_named_with_his_rate() {
+fn top_talkers_have_names_and_rates() {
     let Some(wire) = wire("three who send at rates of their own", 3) else {
         return;
     };
@@ -148,7 +148,7 @@ fn who_sends_most_is_named_with_his_rate() {
 }
 
 #[test]
-fn no_flow_has_the_name_of_another_whatever_tells_them_apart() {
+fn flows_have_distinct_names_for_every_flow_key() {
     let Some(wire) = wire("flows that are told apart otherwise", 3) else {
         return;
     };

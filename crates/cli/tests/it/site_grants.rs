@@ -62,7 +62,7 @@ fn checked(text: &str, name: &str) -> Value {
 }
 
 #[test]
-fn a_flow_that_is_granted_a_rate_has_a_class_with_the_bound_that_check_computes() {
+fn grant_has_the_delay_bound_that_check_computes() {
     let Some(wire) = wire("a site that grants", 1) else {
         return;
     };
@@ -112,7 +112,7 @@ fn a_flow_that_is_granted_a_rate_has_a_class_with_the_bound_that_check_computes(
 }
 
 #[test]
-fn packets_of_a_granted_flow_are_measured_beside_its_promise_until_it_ends() {
+fn grant_reports_measurements_next_to_its_guarantee() {
     let Some(wire) = wire("a flow that was granted", 1) else {
         return;
     };
@@ -174,7 +174,7 @@ fn packets_of_a_granted_flow_are_measured_beside_its_promise_until_it_ends() {
 }
 
 #[test]
-fn who_is_refused_is_told_the_best_that_could_be_had_and_has_it_if_he_asks() {
+fn refused_grant_offers_the_best_alternative() {
     let Some(wire) = wire("a site that refuses", 1) else {
         return;
     };
@@ -262,7 +262,7 @@ fn granted(asked: &Asked, seconds: u64, port: u16) -> Value {
 }
 
 #[test]
-fn a_grant_ends_when_its_time_is_over_unless_it_is_renewed() {
+fn grant_expires_unless_renewed() {
     let Some(wire) = wire("grants that end", 1) else {
         return;
     };
@@ -313,7 +313,7 @@ fn a_grant_ends_when_its_time_is_over_unless_it_is_renewed() {
 }
 
 #[test]
-fn what_would_break_a_grant_is_refused_and_names_it() {
+fn change_that_breaks_a_grant_is_refused() {
     let Some(wire) = wire("changes that would break grants", 1) else {
         return;
     };

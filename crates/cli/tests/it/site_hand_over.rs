@@ -147,7 +147,7 @@ fn numbers_of(load: &Load, port: u16) -> Vec<u32> {
 }
 
 #[test]
-fn a_loaded_link_is_handed_over_again_and_again_and_nothing_is_lost_or_out_of_order() {
+fn handover_under_load_loses_and_reorders_nothing() {
     is_handed_over("", 5);
 }
 
@@ -278,7 +278,7 @@ fn is_handed_over(more: &str, times: usize) {
 }
 
 #[test]
-fn what_was_changed_granted_and_disabled_goes_on_and_who_asks_is_answered() {
+fn handover_keeps_changes_grants_and_disabled_shaping() {
     let Some(wire) = wire("a site that was changed and is handed over", 1) else {
         return;
     };
@@ -484,7 +484,7 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
 }
 
 #[test]
-fn what_cannot_take_over_or_be_taken_over_is_said_and_goes_on() {
+fn refused_handover_leaves_the_running_daemon() {
     let Some(wire) = wire("a site that is not handed over", 1) else {
         return;
     };

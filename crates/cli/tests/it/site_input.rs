@@ -49,7 +49,7 @@ fn a_contradiction_is_refused_with_its_place() {
 }
 
 #[test]
-fn an_interface_whose_host_would_hear_nothing_more_is_refused() {
+fn interface_with_the_hosts_addresses_is_refused() {
     let alone =
         "[interfaces]\noutside = \"lo\"\nbackend = \"xdp\"\n[attach]\nsocket = \"/tmp/x.sock\"\n";
     let (finished, _folder) = run(&[alone, LINK].concat());
@@ -257,7 +257,7 @@ fn an_interface_that_goes_away_ends_the_run_with_a_sentence_and_the_report() {
 }
 
 #[test]
-fn a_file_read_again_is_taken_over_though_nobody_hears_of_it() {
+fn reload_succeeds_without_a_log_reader() {
     let Some(wire) = wire("a file read again unheard", 1) else {
         return;
     };
@@ -304,7 +304,7 @@ fn to_everybody() -> Vec<u8> {
 }
 
 #[test]
-fn processes_alone_need_no_interface_inside_and_keep_nobody_awake() {
+fn attached_processes_need_no_inside_interface() {
     let Some(wire) = wire("processes alone", 1) else {
         return;
     };

@@ -124,7 +124,7 @@ fn in_middle(line: &Line, program: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn a_second_program_on_the_same_interfaces_is_refused_and_the_first_goes_on() {
+fn second_daemon_on_the_same_interfaces_is_refused() {
     let Some(line) = Line::new("a second program", 1_500) else {
         return;
     };
@@ -190,7 +190,7 @@ fn receive_offloads_that_a_killed_program_left_off_are_on_after_the_next() {
 }
 
 #[test]
-fn an_interface_that_was_deleted_is_used_again_when_it_is_back() {
+fn deleted_interface_is_used_again_when_restored() {
     let usual = sites().into_iter().map(|site| (site, 1_500));
     // The driver does not accept such long frames for AF_XDP.
     let generic = sites()
@@ -239,7 +239,7 @@ fn an_interface_that_was_deleted_is_used_again_when_it_is_back() {
 }
 
 #[test]
-fn an_interface_that_comes_back_with_fewer_queues_has_no_more_workers_than_these() {
+fn restored_interface_with_fewer_queues_has_fewer_workers() {
     let test = "an interface that comes back with fewer queues";
     if thread::available_parallelism().unwrap().get() < 2 {
         return skip_unsupported(test, "one core");
@@ -286,7 +286,7 @@ fn an_interface_that_comes_back_with_fewer_queues_has_no_more_workers_than_these
 }
 
 #[test]
-fn who_does_not_want_to_wait_for_an_interface_is_told_that_it_is_gone() {
+fn exit_on_loss_ends_the_run_when_an_interface_is_lost() {
     for site in sites() {
         let Some(line) = Line::new("an interface that goes", 1_500) else {
             return;

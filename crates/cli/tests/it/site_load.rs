@@ -190,7 +190,7 @@ fn with_most_mb<T>(process: u32, work: impl FnOnce() -> T) -> (T, u64) {
 }
 
 #[test]
-fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
+fn thousands_of_changes_lose_and_reorder_nothing() {
     let Some(wire) = wire("thousands of changes", 1) else {
         return;
     };

@@ -23,7 +23,7 @@ default = true
 const MANY: u32 = 15;
 
 #[test]
-fn what_waits_in_a_class_that_moves_or_goes_leaves_in_order_and_as_that_class() {
+fn backlog_of_a_moved_or_removed_class_leaves_in_order() {
     let Some(wire) = wire("classes that move and go", 1) else {
         return;
     };

@@ -41,7 +41,7 @@ fn until(asked: &Asked, meant: impl Fn(&Value) -> bool) -> Value {
 }
 
 #[test]
-fn shaping_is_switched_off_and_on_and_nothing_is_lost_or_reordered() {
+fn turning_shaping_off_and_on_loses_and_reorders_nothing() {
     let Some(wire) = wire("a site that is switched off and on", 1) else {
         return;
     };
@@ -153,7 +153,7 @@ fn what_is_not_shaped_is_faster_than_the_link_and_then_the_link_holds_again() {
 }
 
 #[test]
-fn what_is_flushed_is_gone_and_counted_and_what_comes_then_is_not() {
+fn flush_drops_and_counts_the_backlog_only() {
     let Some(wire) = wire("a class that is flushed", 1) else {
         return;
     };
@@ -272,7 +272,7 @@ fn spare(line: &Line) -> PacketBackend {
 }
 
 #[test]
-fn an_interface_is_let_go_of_for_another_program_and_another_takes_its_place() {
+fn detached_interface_is_replaced_by_another() {
     for backend in BACKENDS {
         let Some(line) = Line::new("interfaces attached and detached", 1_500) else {
             return;

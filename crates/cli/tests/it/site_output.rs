@@ -207,7 +207,7 @@ fn what_matters_less_than_asked_for_is_not_logged() {
 }
 
 #[test]
-fn a_full_pipe_holds_up_whoever_prints_and_nobody_else() {
+fn full_pipe_delays_only_the_printing_thread() {
     let Some(wire) = wire("a full pipe", 1) else {
         return;
     };
@@ -261,7 +261,7 @@ fn a_pipe_that_fills_while_frames_pass_stops_neither_them_nor_the_end() {
 }
 
 #[test]
-fn a_reader_that_went_away_ends_no_run() {
+fn closed_reader_does_not_end_the_run() {
     let Some(wire) = wire("a reader that went away", 1) else {
         return;
     };
@@ -297,7 +297,7 @@ fn what_cannot_be_printed_is_said_at_the_end_and_ends_nothing_before() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
+fn unreadable_file_on_reload_changes_nothing() {
     let Some(wire) = wire("a file without an end", 1) else {
         return;
     };

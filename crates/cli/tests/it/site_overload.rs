@@ -54,7 +54,7 @@ fn count(report: &Value, key: &str) -> u64 {
 }
 
 #[test]
-fn the_delay_of_a_frame_counts_from_when_it_came_to_the_interface() {
+fn delay_starts_at_arrival_at_the_interface() {
     let Some(wire) = wire("the delay from the interface on", 1) else {
         return;
     };
@@ -80,7 +80,7 @@ fn the_delay_of_a_frame_counts_from_when_it_came_to_the_interface() {
 }
 
 #[test]
-fn what_came_while_it_did_not_run_was_received_or_is_counted_as_lost() {
+fn arrivals_during_a_stall_are_received_or_counted_as_lost() {
     const FRAMES: usize = 30_000;
     let Some(wire) = wire("what was received or lost", 1) else {
         return;
@@ -119,7 +119,7 @@ fn what_came_while_it_did_not_run_was_received_or_is_counted_as_lost() {
 }
 
 #[test]
-fn what_comes_while_it_does_not_run_waits_for_it() {
+fn arrivals_during_a_stall_are_queued_in_the_ring() {
     let Some(wire) = wire("what waits for it", 1) else {
         return;
     };

@@ -79,7 +79,7 @@ fn give_token(browser: &mut Browser) {
 }
 
 #[test]
-fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
+fn page_shows_the_site_and_previews_changes() {
     let Some((wire, mut browser)) = browsing("the page of a site") else {
         return;
     };

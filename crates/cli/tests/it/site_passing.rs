@@ -155,7 +155,7 @@ default = true
 
 /// With default offload settings: arriving frames are neither segmented nor checksummed.
 #[test]
-fn what_hosts_leave_to_hardware_is_done_before_it_leaves() {
+fn offloaded_checksums_and_segmentation_are_done_in_software() {
     let made = || {
         let middle = Namespace::new()?;
         let hosts = [Namespace::new()?, Namespace::new()?];

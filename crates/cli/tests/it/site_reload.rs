@@ -162,7 +162,7 @@ fn config(backend: &str, classes: usize, variant: usize) -> String {
 }
 
 #[test]
-fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
+fn storm_of_reloads_loses_and_reorders_nothing() {
     let Some(wire) = wire("a storm of reloads", 1) else {
         return;
     };
@@ -220,7 +220,7 @@ fn rounds() -> Option<usize> {
 /// The figures of many classes are those of an optimised build, by
 /// `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli --test it site_reload -- --nocapture`.
 #[test]
-fn reloads_one_after_another_lose_nothing_and_change_no_order() {
+fn consecutive_reloads_lose_and_reorder_nothing() {
     let Some(wire) = wire("reloads in a row", 1) else {
         return;
     };

@@ -174,7 +174,7 @@ impl Thread {
 const BEAT: &str = "WATCHDOG=1\n";
 
 #[test]
-fn a_manager_hears_when_it_is_ready_reads_its_file_again_and_ends() {
+fn service_manager_is_notified_of_ready_reload_and_stop() {
     let Some(wire) = wire("what a manager hears", 1) else {
         return;
     };
@@ -209,7 +209,7 @@ fn a_manager_hears_when_it_is_ready_reads_its_file_again_and_ends() {
 }
 
 #[test]
-fn a_manager_hears_of_the_process_that_takes_over_and_not_of_an_end() {
+fn service_manager_is_notified_of_the_handover_successor() {
     let Some(wire) = wire("a manager and a hand-over", 1) else {
         return;
     };
@@ -259,7 +259,7 @@ fn a_manager_hears_of_the_process_that_takes_over_and_not_of_an_end() {
 }
 
 #[test]
-fn a_manager_hears_that_it_lives_while_it_makes_rounds_and_only_then() {
+fn service_manager_watchdog_is_notified_only_while_rounds_are_made() {
     let Some(wire) = wire("what a watchdog hears", 1) else {
         return;
     };
@@ -348,7 +348,7 @@ fn hear(heard: &UdpSocket, datagrams: usize) {
 const FIFO: &str = "[[link.class]]\nname = \"all\"\ndefault = true\nqueue = \"tail-drop\"\n";
 
 #[test]
-fn what_is_queued_when_it_is_told_to_stop_is_sent_at_the_pace_of_the_link() {
+fn drain_sends_the_backlog_at_the_rate_of_the_link() {
     let Some(wire) = wire("what is queued at the end", 1) else {
         return;
     };
@@ -375,7 +375,7 @@ fn what_is_queued_when_it_is_told_to_stop_is_sent_at_the_pace_of_the_link() {
 const MANY: usize = 900;
 
 #[test]
-fn it_sends_what_is_queued_for_no_longer_than_it_may_and_tells_what_is_left() {
+fn drain_stops_at_its_time_limit_and_reports_the_rest() {
     let Some(wire) = wire("what is left at the end", 1) else {
         return;
     };
@@ -394,7 +394,7 @@ fn it_sends_what_is_queued_for_no_longer_than_it_may_and_tells_what_is_left() {
 }
 
 #[test]
-fn told_twice_it_ends_at_once_and_says_in_words_what_is_left() {
+fn second_signal_ends_the_drain_and_reports_the_backlog() {
     let Some(wire) = wire("a second signal", 1) else {
         return;
     };

@@ -39,7 +39,7 @@ fn metric(asked: &Asked, name: &str) -> f64 {
 }
 
 #[test]
-fn unsaved_changes_are_counted_and_a_reload_keeps_them_unless_told_to_discard() {
+fn reload_keeps_unsaved_changes_unless_discarded() {
     let Some(wire) = wire("changes that are not in the file", 1) else {
         return;
     };

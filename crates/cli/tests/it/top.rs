@@ -218,7 +218,7 @@ fn without_a_terminal_or_a_site_it_says_so_and_touches_nothing() {
 }
 
 #[test]
-fn a_site_is_watched_and_changed_and_comes_back() {
+fn top_reconnects_after_a_restart() {
     let Some(wire) = wire("a site on a terminal", 1) else {
         return;
     };

@@ -197,7 +197,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 
 proptest! {
     #[test]
-    fn a_draft_comes_to_what_the_whole_text_comes_to(
+    fn draft_equals_the_parsed_text(
         changes in prop::collection::vec(prop::collection::vec(edit(), 1..4), 1..12),
     ) {
         let mut text: Arc<str> = site().into();

@@ -135,7 +135,7 @@ fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
 }
 
 #[test]
-fn of_the_forwarding_thread_only_what_was_measured_is_told() {
+fn forwarding_metrics_omit_missing_measurements() {
     let mut report = report();
     report.forwarding = ForwardingReport {
         rounds: 7,
@@ -335,7 +335,7 @@ fn queries(dashboard: &serde_json::Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_dashboard_tells_instances_apart_and_reads_both_kinds_of_histograms() {
+fn dashboard_selects_instances_and_both_kinds_of_histograms() {
     let dashboard = include_str!("../../../../examples/grafana/fairlane.json");
     let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
     let queries = queries(&dashboard);
@@ -407,7 +407,7 @@ fn what_is_made_is_never_in_memory_at_once_however_many_classes_there_are() {
 }
 
 #[test]
-fn who_asks_gets_what_he_likes_best() {
+fn accept_header_selects_the_preferred_format() {
     let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
     for (accept, format) in [
         ("", Format::Plain),

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn unasked_a_dry_run_tells_all_and_a_change_that_was_made_a_hundred() {
+    fn dry_run_lists_all_effects_and_a_change_a_hundred() {
         for (listed, applied, effects, expected) in [
             (Listed::AsUsual, false, 101, 101),
             (Listed::AsUsual, true, 100, 100),

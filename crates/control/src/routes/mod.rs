@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_by_another_method_is_told_which_there_are() {
+    fn unsupported_method_lists_the_allowed_ones() {
         for (method, path, allow) in [
             ("PUT", "/v1/state", "GET, HEAD"),
             ("DELETE", "/v1/config", "GET, HEAD, PUT"),

@@ -238,7 +238,7 @@ fn rounding_allows_for_the_error_of_a_share_and_little_more() {
 }
 
 #[test]
-fn who_has_no_guarantee() {
+fn classes_without_a_guarantee() {
     assert_eq!((fifo(), sfq()), (None, None));
     let transmit = Transmit::Queue(100);
     assert_eq!(strict_priority(1, length(L), transmit), None);

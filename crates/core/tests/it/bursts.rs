@@ -153,7 +153,7 @@ fn a_burst_of_a_tree_ends_where_nobody_may_send() {
 }
 
 #[test]
-fn who_asks_is_told_how_long_a_packet_waited() {
+fn dequeue_reports_the_sojourn_time() {
     let (mut tree, held, flows) = with_ceiling();
     let came = Nanos::from_millis(3);
     tree.enqueue(held, 0, length(1000), 1, came).unwrap();

@@ -58,7 +58,7 @@ fn packets_go_in_and_come_out_of_both() {
 }
 
 #[test]
-fn who_is_unknown_loses_nothing() {
+fn unknown_class_loses_nothing() {
     for (mut queues, leaf) in both() {
         queues
             .enqueue(leaf, 0, length(1000), 7, NOW, |_| {})

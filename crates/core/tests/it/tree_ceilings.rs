@@ -250,7 +250,7 @@ fn a_held_class_whose_ceiling_goes_is_free_at_once() {
 }
 
 #[test]
-fn a_held_class_goes_on_owing_in_bytes_when_its_rate_changes() {
+fn held_class_keeps_its_debt_in_bytes_across_a_rate_change() {
     let (mut tree, leaf) = held();
     // A quarter of the thousand bytes is paid by then; the rest takes a tenth of the time.
     let config = class(ceiling(10_000_000, 1500));
@@ -268,7 +268,7 @@ fn a_held_class_goes_on_owing_in_bytes_when_its_rate_changes() {
 }
 
 #[test]
-fn a_held_class_can_be_removed_and_nobody_waits_for_it() {
+fn held_class_can_be_removed() {
     let (mut tree, leaf) = held();
     let mut gone = Vec::new();
     tree.remove(leaf, |discarded| gone.push(discarded.payload))

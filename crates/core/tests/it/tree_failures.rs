@@ -223,7 +223,7 @@ fn a_tree_that_is_emptied_under_its_places_is_empty_at_the_next_dequeue() {
 
 /// A class becomes idle once, whatever removed its packets.
 #[test]
-fn a_class_flushed_while_it_waits_is_passed_over_once_and_stalls_nobody() {
+fn flushed_class_is_skipped_once() {
     for algorithm in of_any_class() {
         let mut tree: Tree<u32> = tree(algorithm);
         let inner: Vec<ClassId> = (0..4)

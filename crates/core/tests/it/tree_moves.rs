@@ -100,7 +100,7 @@ fn flows_and_classes_leave_in_the_order_that_they_had_wherever_the_class_above_t
 }
 
 #[test]
-fn who_moves_has_neither_credit_nor_debt_among_its_new_siblings() {
+fn moved_class_has_neither_credit_nor_debt() {
     for &algorithm in Algorithm::ALL {
         if algorithm.follows_packets() || !matches!(algorithm.sharing(), Sharing::Weights) {
             continue;
@@ -137,7 +137,7 @@ fn held() -> ClassConfig {
 }
 
 #[test]
-fn whom_a_ceiling_holds_it_holds_until_the_same_time_below_another() {
+fn moved_class_stays_held_by_its_ceiling() {
     let kinds: [Making; 3] = [
         |tree, home| [tree.add_leaf(home, held(), LeafConfig::default()).unwrap(); 2],
         |tree, home| {
@@ -170,7 +170,7 @@ fn whom_a_ceiling_holds_it_holds_until_the_same_time_below_another() {
 }
 
 #[test]
-fn who_sent_more_than_the_ceiling_that_it_gets_allows_is_held_where_it_comes_to() {
+fn moved_class_is_held_by_its_new_ceiling() {
     let (mut tree, [_, here, there]) = with_homes([Algorithm::Drr, Algorithm::Qfq]);
     let moves = tree.add_leaf(here, held(), LeafConfig::default()).unwrap();
     (0..2).for_each(|number| put(&mut tree, moves, number));
@@ -200,7 +200,7 @@ fn who_sent_more_than_the_ceiling_that_it_gets_allows_is_held_where_it_comes_to(
 }
 
 #[test]
-fn queue_management_goes_on_as_it_was() {
+fn move_keeps_the_state_of_queue_management() {
     let red = RedConfig::new(RedParameters {
         min: 2,
         max: 9,
@@ -239,7 +239,7 @@ fn queue_management_goes_on_as_it_was() {
 }
 
 #[test]
-fn below_an_order_of_packets_who_comes_is_behind_all_that_wait_there() {
+fn moved_class_is_queued_behind_the_backlog_of_fifo() {
     let fifo = [Algorithm::Fifo; 2];
     let (mut tree, [_, here, there]) = with_homes(fifo);
     let [stays, moves, waits] = [here, here, there].map(|home| leaf(&mut tree, home));

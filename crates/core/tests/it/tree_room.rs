@@ -124,7 +124,7 @@ fn own_room_is_lent_and_given_back_at_once() {
 }
 
 #[test]
-fn of_those_beyond_their_own_whoever_is_furthest_gives_way() {
+fn eviction_selects_the_largest_excess() {
     let mut tree = link(Algorithm::Drr, 60);
     let [one, two, three] =
         [2, 12, 4].map(|own| tree.add_leaf(ClassId::ROOT, class(1), leaf(own)).unwrap());
@@ -179,7 +179,7 @@ fn a_packet_longer_than_those_that_give_way_takes_as_many_as_it_needs() {
 
 /// The algorithm was given the first packet's length.
 #[test]
-fn whoever_gives_way_keeps_his_place_and_his_head() {
+fn eviction_keeps_the_flows_place_and_head() {
     for algorithm in of_any_class() {
         let mut tree = link(algorithm, 10);
         let [flood, other] =
@@ -311,7 +311,7 @@ fn codel_drops_nothing_within_a_reservation() {
 }
 
 #[test]
-fn a_flow_within_its_own_loses_nothing_beside_flooders_of_its_class() {
+fn flow_within_its_reservation_drops_nothing_under_floods() {
     let mut tree = link(Algorithm::Qfq, 200);
     let config = hosts(1 << 16, room(100, 150_000), room(5, 7_500));
     let class = tree.add_flows(ClassId::ROOT, class(1), config).unwrap();
@@ -482,7 +482,7 @@ fn a_leaf_keeps_the_room_that_it_had_until_it_was_empty_once() {
 }
 
 #[test]
-fn room_that_is_kept_beyond_what_is_due_goes_when_somebody_needs_it() {
+fn unused_reservation_is_released_on_demand() {
     let mut tree = link(Algorithm::Drr, 20);
     let [one, two] = [10, 8].map(|own| tree.add_leaf(ClassId::ROOT, class(1), leaf(own)).unwrap());
     for own in [one, two] {

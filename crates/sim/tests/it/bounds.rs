@@ -97,7 +97,7 @@ bounded! {
 /// weight that the others bring counts from its next place on. By then it may be late by
 /// two slots; at eight times the weight this would be far more than V has allowed for.
 #[test]
-fn aggregates_that_grow_while_they_wait_hold_nobody_up() {
+fn growing_aggregates_delay_no_other_flow() {
     let longest = length(65_535);
     let plans = scenario::half(1001, longest).into_iter().map(|config| {
         // A service takes just less than a slot.

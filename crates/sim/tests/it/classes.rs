@@ -103,7 +103,7 @@ fn a_queue_that_says_not_before_is_asked_at_that_time() {
 }
 
 #[test]
-fn a_source_sends_in_its_spans_and_begins_anew_in_each() {
+fn source_restarts_in_each_span() {
     let mut tree = tree();
     let class = leaf(&mut tree, None, LeafConfig::default());
     for (traffic, expected) in [

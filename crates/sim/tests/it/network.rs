@@ -121,7 +121,7 @@ fn the_way_with_the_fewest_wires_is_taken_and_of_two_the_first() {
 }
 
 #[test]
-fn a_wire_that_is_laid_later_is_for_who_comes_later() {
+fn later_wire_serves_later_flows() {
     // A millisecond for the packet, and one for the wire.
     let any = wire(8_000_000, 1_000, Algorithm::Fifo, 9);
     let mut network = row(&[any, any], 1);
@@ -210,7 +210,7 @@ fn nothing_is_lost_but_what_is_said_to_be() {
 }
 
 #[test]
-fn a_port_gives_each_flow_its_share_and_takes_from_who_holds_most() {
+fn port_shares_fairly_and_evicts_the_longest_queue() {
     let mut network = row(
         &[
             wire(1_000_000_000, 10, Algorithm::Qfq, 100),
@@ -262,7 +262,7 @@ fn strict_priority_goes_by_weight() {
 }
 
 #[test]
-fn under_fifo_who_comes_last_is_not_accepted() {
+fn fifo_port_drops_arrivals_at_its_limit() {
     let wires = [wire(8_000_000, 10, Algorithm::Fifo, 5)];
     let mut network = row(&wires, 3);
     // Ten at once: all of them arrive before the first is sent, and five may wait.
@@ -281,7 +281,7 @@ fn under_fifo_who_comes_last_is_not_accepted() {
 }
 
 #[test]
-fn a_closed_loop_fills_a_path_and_hears_of_it_after_both_ways() {
+fn closed_loop_fills_a_path_with_a_full_round_trip() {
     // 2 ms there, 2 ms back, and 0.1 + 1 ms of transmission.
     let wires = [
         wire(80_000_000, 1_000, Algorithm::Fifo, 100),

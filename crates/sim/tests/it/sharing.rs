@@ -105,7 +105,7 @@ fn with_cbq_and_equal_priorities_each_class_is_near_its_share() {
 }
 
 #[test]
-fn in_a_class_tree_the_sum_of_each_agency_is_constant_whoever_is_idle() {
+fn agency_throughput_is_constant_when_classes_idle() {
     for algorithm in [
         Algorithm::Qfq,
         Algorithm::QfqPlus(const { std::num::NonZeroU32::new(8).unwrap() }),

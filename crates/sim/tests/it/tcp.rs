@@ -206,7 +206,7 @@ fn the_same_sources_send_the_same() {
 }
 
 #[test]
-fn who_is_shut_out_comes_back_when_there_is_room() {
+fn starved_tcp_recovers_when_space_is_available() {
     // Of two packets that wait, the one source always takes both.
     let fate = run(&[room(2)], &[(0, 5, 50, false), (0, 5, 50, false)]);
     assert!(fate.sent.iter().all(|&sent| sent > 1_000), "{fate:?}");

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_told_with_what_it_has() {
+    fn grant_is_printed_with_its_guarantees() {
         let grant = json!({
             "id": 7, "link": "up", "rate_bps": 2_000_000, "burst": 10_240, "delay_us": 20_000.0,
             "reserved_bps": 2_500_000, "expires_in_s": 600.0, "lifetime_s": 600.0,

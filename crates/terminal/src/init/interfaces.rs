@@ -291,7 +291,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_sys_tells_of_another_namespace_is_not_taken_for_ours() {
+    fn sysfs_of_another_namespace_is_ignored() {
         let files = Files::new();
         files.port("eth0", &[("wireless/status", "")]);
         files.write("proc/net/dev", "  other: 0 0\n");
@@ -324,7 +324,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_has_nothing() {
+    fn machine_without_sysfs_has_no_interfaces() {
         let empty = tempfile::tempdir().unwrap();
         let machine = Machine::below(empty.path());
         assert!(machine.interfaces.is_empty() && machine.default_route.is_none());

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_tells_its_part_and_its_mark_at_any_width() {
+    fn bar_shows_share_and_mark_at_any_width() {
         let bar = |width, part, tick, unicode| {
             let look = Look {
                 colours: false,

@@ -183,7 +183,7 @@ fn the_tree_stands_in_80_columns() {
 }
 
 #[test]
-fn wide_terminals_tell_more() {
+fn wide_terminals_show_more_columns() {
     let mut app = app();
     let at = |app: &mut App, width| lines(app, (width, 50), MONOCHROME)[2].clone();
     let wide = at(&mut app, 200);
@@ -321,7 +321,7 @@ fn what_is_not_as_promised_is_marked_without_colours_too() {
 }
 
 #[test]
-fn frames_lost_at_an_interface_are_told_and_of_late_alarmingly() {
+fn interface_losses_are_shown_and_recent_ones_alarm() {
     let told = |recently: u64| {
         State::of(&json!({
             "seconds": 5.0, "recent_seconds": 1.0, "links": [],
@@ -459,7 +459,7 @@ fn the_selected_line_is_seen_however_low_the_terminal() {
 }
 
 #[test]
-fn a_change_is_looked_at_first_and_made_by_a_second_enter() {
+fn change_is_previewed_and_applied_by_a_second_enter() {
     let mut app = app();
     press(&mut app, KeyCode::Down);
     press(&mut app, KeyCode::Char('w'));
@@ -499,7 +499,7 @@ fn a_change_is_looked_at_first_and_made_by_a_second_enter() {
 }
 
 #[test]
-fn a_refused_change_is_told_in_its_sentence_and_can_be_mended() {
+fn refused_change_shows_its_reason_and_can_be_edited() {
     let mut app = app();
     press(&mut app, KeyCode::Char('w'));
     assert!(text(&mut app).contains("a link has no weight"));
@@ -716,7 +716,7 @@ fn help_is_scrolled_where_it_is_longer_than_the_terminal() {
 }
 
 #[test]
-fn a_protocol_that_no_filter_looks_into_is_shown() {
+fn opaque_protocol_is_shown() {
     let mut app = App::new("here".to_owned());
     app.on_state(State::of(&json!({
         "interfaces": [{"name": "lan0"}, {"name": "wan0"}],
@@ -730,7 +730,7 @@ fn a_protocol_that_no_filter_looks_into_is_shown() {
 }
 
 #[test]
-fn a_link_that_is_not_shaped_and_an_interface_that_is_not_used_are_told() {
+fn unshaped_link_and_detached_interface_are_shown() {
     let mut app = App::new("here".to_owned());
     app.on_state(State::of(&json!({
         "interfaces": [{"name": "lan0", "lost": 3}, {"name": "wan0", "attached": false}],

@@ -46,7 +46,7 @@ fn one_of_each_tenant_waits_however_many_others_do() {
 }
 
 #[test]
-fn where_none_may_wait_in_all_one_of_each_tenant_does_and_where_none_of_a_tenant_may_nobody() {
+fn waiting_limits_of_zero() {
     let limits = Limits {
         waiting: 0,
         ..Limits::permits(0)
@@ -66,7 +66,7 @@ fn where_none_may_wait_in_all_one_of_each_tenant_does_and_where_none_of_a_tenant
 }
 
 #[test]
-fn nobody_estimates_more_than_the_limit_and_the_truth_may_be_more() {
+fn estimate_is_limited_and_actual_cost_is_not() {
     let most = Cost::new(400).unwrap();
     let semaphore = FairSemaphore::new(Limits {
         estimate: most,

@@ -95,7 +95,7 @@ fn by_weight(seed: u64, costs: Costs, semaphore: FairSemaphore<u32>) {
 }
 
 #[test]
-fn who_always_waits_is_served_by_weight_to_within_a_request_of_each_whoever_else_asks() {
+fn backlogged_tenants_share_by_weight() {
     for seed in 0..15 {
         by_weight(seed, SMALL, FairSemaphore::new(Limits::permits(PERMITS)));
     }
@@ -114,7 +114,7 @@ fn shares_are_as_exact_whatever_requests_cost_and_however_many_are_remembered() 
 }
 
 #[test]
-fn before_a_quiet_tenant_each_other_has_two_requests_beside_its_share_at_most() {
+fn quiet_tenant_waits_for_at_most_two_requests_of_each_other() {
     let (mut waited, mut dearest) = (0, 0f64);
     for seed in 0..10 {
         let mut random = SmallRng::seed_from_u64(1000 + seed);
@@ -171,7 +171,7 @@ fn wrong_estimates_are_put_right() {
 
 /// One tenant overestimates its requests a hundredfold while it is alone, and then estimates exactly.
 #[test]
-fn who_estimates_too_high_wins_an_estimate_more_than_he_has_requests_under_way_at_most() {
+fn overestimating_tenant_gains_a_bounded_amount() {
     let (said, estimate, true_cost) = (1000, 400, 10);
     let semaphore = FairSemaphore::new(Limits {
         estimate: Cost::new(estimate).unwrap(),
@@ -220,7 +220,7 @@ fn a_weight_may_change_while_its_tenant_waits() {
 
 /// Two tenants always wait for the only permit; the second is idle for a while.
 #[test]
-fn a_tenant_that_comes_back_saved_nothing_up_and_owes_what_it_owed() {
+fn returning_tenant_has_no_credit_and_keeps_its_debt() {
     let mut simulation = Simulation::new(FairSemaphore::new(Limits::permits(1)));
     let always = |until| source(Asks::Always(3), (10, 10), until);
     simulation.tenant(always(900_000), 1);
@@ -239,7 +239,7 @@ fn a_tenant_that_comes_back_saved_nothing_up_and_owes_what_it_owed() {
 
 /// One sends expensive requests, one at a time, and has none waiting while it is served. The other one always waits.
 #[test]
-fn who_was_served_ahead_of_others_does_not_shed_it_by_going_away() {
+fn tenant_keeps_its_debt_when_it_leaves() {
     let mut simulation = Simulation::new(FairSemaphore::new(Limits::permits(1)));
     simulation.tenant(source(Asks::Always(3), (10, 10), 2_000_000), 1);
     simulation.tenant(source(Asks::Always(1), (1000, 1000), 2_000_000), 2);

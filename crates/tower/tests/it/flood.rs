@@ -55,7 +55,7 @@ fn quiet(admitted: &[Record]) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn a_quiet_tenant_is_done_as_soon_beside_a_flood_as_alone() {
+fn quiet_tenant_latency_is_unaffected_by_a_flood() {
     let (waits_alone, alone) = quiet(&run(false, u16::MAX));
     assert_eq!(p99(waits_alone), 0);
     let flooded = run(true, u16::MAX);
@@ -77,7 +77,7 @@ fn a_quiet_tenant_is_done_as_soon_beside_a_flood_as_alone() {
 }
 
 #[test]
-fn where_a_tenant_may_not_have_all_permits_a_quiet_one_does_not_wait_beside_a_flood() {
+fn quiet_tenant_does_not_wait_when_permits_are_limited_per_tenant() {
     let (waits, _) = quiet(&run(true, PERMITS as u16 - 4));
     assert!(waits.len() > 300);
     assert_eq!(p99(waits), 0);

@@ -72,7 +72,7 @@ fn in_spite<R>(semaphore: &FairSemaphore<Key>, panics: &mut u32, act: impl Fn() 
 }
 
 #[test]
-fn who_comes_where_a_key_panics_leaves_no_trace() {
+fn panic_in_a_key_leaves_no_state() {
     let semaphore = semaphore(Limits {
         tenants: 40,
         ..Limits::permits(3)
@@ -104,7 +104,7 @@ fn look(acquire: &mut Acquire<Key>) -> Poll<bool> {
 }
 
 #[test]
-fn who_waits_is_served_whoever_panics_meanwhile() {
+fn waiting_request_is_served_after_a_panic() {
     let semaphore = semaphore(Limits::permits(1));
     let out = semaphore.try_acquire(Key(0), Cost::ONE).unwrap();
     let mut panics = 0;

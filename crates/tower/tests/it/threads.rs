@@ -32,7 +32,7 @@ const THREADS: usize = 8;
 const EACH: usize = 2000;
 
 #[test]
-fn a_storm_of_threads_loses_no_permit_and_leaves_nobody_asleep() {
+fn storm_of_threads_loses_no_permit_and_no_wakeup() {
     let semaphore = FairSemaphore::new(Limits {
         permits_per_tenant: 2,
         ..Limits::permits(PERMITS)
@@ -73,7 +73,7 @@ fn a_storm_of_threads_loses_no_permit_and_leaves_nobody_asleep() {
 }
 
 #[test]
-fn closing_wakes_all_who_wait() {
+fn close_wakes_all_waiting_requests() {
     let semaphore = FairSemaphore::new(Limits::permits(1));
     let out = semaphore.try_acquire(0, Cost::ONE).unwrap();
     thread::scope(|scope| {

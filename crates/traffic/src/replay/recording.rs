@@ -145,7 +145,7 @@ mod tests {
     use crate::replay::by_flow::{Flow, rows};
 
     #[test]
-    fn replayed_again_the_delays_of_all_are_told_and_none_of_each_are_kept() {
+    fn second_replay_reports_delays_of_all_flows() {
         let flows = [Flow {
             weight: Weight::ONE,
             max_len: Length::MAX,

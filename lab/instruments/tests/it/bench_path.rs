@@ -139,7 +139,7 @@ fn tables_say_the_same_without_json() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_sentence() {
+fn impossible_options_are_refused() {
     let site = example("home-gateway.toml");
     for (arguments, names) in [
         (&["-n", "0"][..], "-n"),

@@ -43,7 +43,7 @@ fn refusal(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn every_mode_tells_decisions_and_shares() {
+fn every_mode_reports_decisions_and_shares() {
     for (mode, way) in [
         ("pspat", "clients"),
         ("pspat", "straight"),
@@ -212,7 +212,7 @@ fn without_privilege_af_xdp_is_refused_in_a_sentence_and_else_it_sends() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_sentence() {
+fn impossible_options_are_refused() {
     for (arguments, names) in [
         (&["--mailbox", "100"][..], "power of two"),
         (&["--mailbox", "0"], "power of two"),

@@ -180,7 +180,7 @@ fn most(trips: &[Duration]) -> Duration {
 }
 
 #[test]
-fn a_ping_in_a_class_of_its_own_stays_within_its_bound_on_a_saturated_link() {
+fn ping_stays_within_the_delay_bound_on_a_saturated_link() {
     let Some(wire) = tcp_wire("a ping in a class of its own", 2) else {
         return;
     };

@@ -279,7 +279,7 @@ fn a_packet_captured_in_part_counts_as_on_the_wire_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_departure_that_pcap_cannot_tell_is_refused() {
+fn departure_beyond_the_pcap_time_range_is_rejected() {
     let folder = Folder::new();
     let last = u64::from(u32::MAX) * 1_000_000_000 + 999_999_999;
     folder.write("in.pcap", capture(header(), &[(last, 42, udp(1, 5))]));

@@ -383,7 +383,7 @@ impl<'a> Beside<'a> {
 }
 
 #[test]
-fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
+fn guaranteed_class_drops_nothing_under_a_dozen_floods() {
     // 4,000 packets of voice, none of which may be lost to the flood.
     let dozen = |number| 1 + number % 12;
     let [voice, flood] = Beside::readme(&readme()).voice(4_000, 1500, dozen);
@@ -399,7 +399,7 @@ fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
 }
 
 #[test]
-fn calls_lose_nothing_in_the_example_of_a_home_beside_a_dozen_flows_that_fill_it() {
+fn home_example_voice_drops_nothing_under_a_dozen_floods() {
     let site = include_str!("../../../../../examples/home-gateway.toml");
     // The direction with a class of few flows is included.
     for (link, flooded, port, packets) in [
@@ -443,7 +443,7 @@ fn call_next_to_a_flood(site: &str) -> (usize, u64) {
 }
 
 #[test]
-fn one_host_cannot_ruin_the_voice_class_of_the_first_site_file() {
+fn one_host_cannot_starve_the_voice_class_of_the_init_file() {
     let named = [
         "--outside",
         "out%d",
@@ -469,7 +469,7 @@ fn one_host_cannot_ruin_the_voice_class_of_the_first_site_file() {
 }
 
 #[test]
-fn voice_loses_nothing_beside_spoofed_sources() {
+fn guaranteed_class_drops_nothing_under_spoofed_sources() {
     let limits = "per = \"source-ip\"\nlimit = { packets = 100 }";
     for site in [readme(), readme().replace("per = \"source-ip\"", limits)] {
         let [voice, flood] = Beside::readme(&site).voice(1_000, 60, |number| 1 + number * 7_919);

@@ -52,7 +52,7 @@ fn is_that_of(row: &Value, replayed: &Value) {
 }
 
 #[test]
-fn each_row_is_what_a_replay_reports_and_who_is_least_behind_comes_first() {
+fn compare_rows_equal_replay_reports_sorted_by_lag() {
     let folder = Folder::new();
     busy(&folder, 10);
     let options = "--overhead 24 --aggregate 4";
@@ -287,7 +287,7 @@ fn the_table_has_what_a_packet_costs_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused_in_one_sentence() {
+fn incomparable_input_is_refused() {
     let folder = Folder::with_flows();
     folder.write("site.toml", SITE);
     folder.write("arrivals.csv", "time_ns,flow,len\n0,0,1\n");

@@ -87,7 +87,7 @@ fn an_interrupted_replay_leaves_nothing() {
 }
 
 #[test]
-fn a_reader_who_leaves_is_no_error() {
+fn closed_output_pipe_is_no_error() {
     let folder = Folder::with_flows();
     let many = "0,0,100\n".repeat(100_000);
     folder.write("arrivals.csv", format!("time_ns,flow,len\n{many}"));

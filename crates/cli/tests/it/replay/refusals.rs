@@ -83,7 +83,7 @@ fn a_bad_row_after_many_good_ones_leaves_no_output() {
 }
 
 #[test]
-fn a_departure_that_no_number_can_tell_is_refused() {
+fn departure_beyond_the_time_range_is_rejected() {
     let folder = Folder::with_flows();
     let last = u64::MAX;
     folder.write("arrivals.csv", format!("time_ns,flow,len\n{last},1,1\n"));

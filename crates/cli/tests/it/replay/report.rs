@@ -234,7 +234,7 @@ fn priority_reports_a_bound_for_the_highest_level_alone() {
 }
 
 #[test]
-fn what_is_measured_keeps_to_the_bounds() {
+fn measured_delays_stay_within_bounds() {
     let folder = Folder::new();
     busy(&folder, 10);
     for alg in algorithms() {

@@ -253,7 +253,7 @@ fn packets_that_never_pass_a_port_are_named() {
 }
 
 #[test]
-fn who_cannot_be_reached_is_named() {
+fn unreachable_destination_is_named() {
     let cbr = source("traffic = \"cbr\"\nrate = \"1mbit\"");
     let tcp = source("traffic = \"tcp\"");
     let wire = |from, to, keys: &str| {

@@ -218,7 +218,7 @@ fn what_is_offered_was_sent_or_dropped_or_waits() {
 }
 
 #[test]
-fn an_interrupted_run_shows_how_far_it_came() {
+fn interrupted_run_reports_its_progress() {
     let folder = Folder::new();
     let scenario = [
         "seconds = 1e6\n",

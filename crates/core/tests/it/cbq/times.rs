@@ -53,7 +53,7 @@ fn after_a_silence_a_class_sends_its_largest_burst_and_then_its_rate() {
 }
 
 #[test]
-fn a_suspended_class_goes_on_at_the_time_that_was_told() {
+fn suspended_class_resumes_at_the_reported_time() {
     let mut run = Run::new();
     let class = leaf(&mut run.cbq, ROOT, bounded(1));
     run.fill(class, 100);
