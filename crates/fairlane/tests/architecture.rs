@@ -613,6 +613,46 @@ fn theorems_that_the_page_of_proofs_names_are_there() {
     assert!(named.len() > 10, "the page is read: {named:?}");
 }
 
+/// Each row of docs/internals/promises.md names tests and metrics.
+#[test]
+fn promises_have_tests_and_metrics() {
+    let page = read(&crates().join("../docs/internals/promises.md"));
+    let ours = [sources(&crates()), sources(&crates().join("../capi"))].concat();
+    let functions = functions(&ours);
+    let families = ours
+        .iter()
+        .find(|path| path.ends_with("metrics/families.rs"));
+    let families = read(families.expect("the metrics have a file"));
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
+    let rows: Vec<_> = cells
+        .filter(|row| !["promise", "---"].contains(&row[1]))
+        .collect();
+    for row in &rows {
+        let [_, promise, tests, metrics, _] = row[..] else {
+            panic!("a row has three cells: {row:?}");
+        };
+        let tests = code_spans(tests);
+        assert!(!tests.is_empty(), "{promise}: no test");
+        for test in tests {
+            assert!(
+                functions.contains(&test),
+                "{promise}: there is no test `{test}`"
+            );
+        }
+        let metrics = match metrics {
+            "–" => Vec::new(),
+            named => code_spans(named),
+        };
+        for metric in metrics {
+            let name = metric.strip_suffix("_total").unwrap_or(&metric);
+            let is_there = families.contains(&format!("\"{name}\""));
+            assert!(is_there, "{promise}: there is no metric `{metric}`");
+        }
+    }
+    assert!(rows.len() > 30, "the page is read: {} rows", rows.len());
+}
+
 #[test]
 fn files_and_tests_that_pages_name_are_there() {
     let root = crates().join("..");
