@@ -145,7 +145,7 @@ fn refused_clients_are_logged_once_per_report() {
     let finished = site.end();
     drop(client);
     let said = "a process of uid 0 may not attach: uid 0 has 1 processes attached or about to be, \
-                the most that one user may have (3 refusals since the last that was told)";
+                the most that one user may have (3 refusals since the last message)";
     let lines = finished.stderr.lines();
     let told: Vec<&str> = lines.filter(|line| line.contains("attach")).collect();
     assert_eq!(told.len(), 1, "{}", finished.stderr);

@@ -491,7 +491,7 @@ impl Asked {
         for (key, name) in [("scan_us", "scan"), ("delta_d_us", "release_delay")] {
             let [mean, max] = ["mean", "max"].map(|of| forwarding[key][of].as_f64().unwrap());
             assert!(0.0 < mean && mean < max, "{forwarding}");
-            assert!(metrics.contains(&format!("\nfairlane_{name}_longest_seconds ")));
+            assert!(metrics.contains(&format!("\nfairlane_{name}_max_seconds ")));
         }
         assert!(!metrics.contains("\nfairlane_delta_a_"), "{metrics}");
     }

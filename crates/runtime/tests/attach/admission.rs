@@ -81,7 +81,7 @@ fn a_class_takes_as_many_clients_as_it_may() {
     let _clients = [daemon.connect(), daemon.connect()];
     assert_eq!(
         daemon.refusal(),
-        "the daemon refused: the class \"few\" has 2 clients already, the most that it may have"
+        "the daemon refused: the class \"few\" has 2 clients, its limit"
     );
 }
 
@@ -140,7 +140,7 @@ fn a_connection_that_says_nothing_is_told_so_and_closed() {
     let start = Instant::now();
     let silent = dial(&daemon.path.get());
     let (message, _) = receive(&silent);
-    assert_eq!(sentence(&message), "no hello came within 50ms");
+    assert_eq!(sentence(&message), "no hello within 50ms");
     assert!(start.elapsed() >= Duration::from_millis(40));
     assert_eq!(receive(&silent).0, b"");
     // Its place is free again.

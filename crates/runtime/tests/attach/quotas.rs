@@ -127,7 +127,7 @@ fn a_user_whose_connections_say_nothing_keeps_no_other_user_out() {
     assert_eq!(
         told.to_string(),
         "a process of uid 65534 may not attach: uid 65534 has 4 processes attached or about to be, \
-         the most that one user may have (28 refusals since the last that was told)"
+         the most that one user may have (28 refusals since the last message)"
     );
     assert_eq!(daemon.attach().take_refusals(), None, "it is told once");
     let mine: Vec<_> = (0..4).map(|_| daemon.connect()).collect();
@@ -162,7 +162,7 @@ fn silent_connections_of_a_user_count_like_clients_and_for_the_timeout_only() {
         )
     );
     for socket in &silent {
-        assert_eq!(sentence(&receive(socket).0), "no hello came within 300ms");
+        assert_eq!(sentence(&receive(socket).0), "no hello within 300ms");
     }
     let _clients = [daemon.connect(), daemon.connect()];
 }

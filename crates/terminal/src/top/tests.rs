@@ -10,11 +10,11 @@ use serde_json::{Value as Json, json};
 use super::app::{Action, App, Mode, Reply, Stage};
 use super::ask::{Ask, Refusal};
 use super::draw;
-use super::look::Look;
+use super::look::TerminalStyle;
 use super::rows::Place;
 use super::state::State;
 
-const MONOCHROME: Look = Look {
+const MONOCHROME: TerminalStyle = TerminalStyle {
     colours: false,
     unicode: true,
 };
@@ -90,7 +90,7 @@ fn app() -> App {
 }
 
 /// Returns the lines of a terminal of this size.
-fn lines(app: &mut App, (width, height): (u16, u16), look: Look) -> Vec<String> {
+fn lines(app: &mut App, (width, height): (u16, u16), look: TerminalStyle) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let drawn = terminal.draw(|frame| {
         let (height, most_scroll) = draw::sizes(app, frame.area());
@@ -227,7 +227,7 @@ fn no_terminal_is_too_small_and_none_too_large() {
     for app in &mut apps {
         for width in [1, 2, 3, 5, 13, 20, 29, 30, 31, 79, 80, 111, 200, 400] {
             for height in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 24, 50] {
-                let lines = lines(app, (width, height), Look::default());
+                let lines = lines(app, (width, height), TerminalStyle::default());
                 assert_eq!(lines.len(), usize::from(height));
             }
         }
@@ -579,8 +579,9 @@ fn top_talkers_are_asked_for_with_each_state_and_may_not_be_there() {
     app.on_answer(first, Ok(json!({"seconds": 1.0, "flows": [flow]})));
     let shown = text(&mut app);
     assert!(
-        shown
-            .contains("10.0.0.3  4mbit    3mbit  50.0%     250      20.1ms  3      0       up/web"),
+        shown.contains(
+            "10.0.0.3  4mbit    3mbit  50.0%     250      20.1ms  3            0   up/web"
+        ),
         "{shown}"
     );
     let (next, _) = asked(app.on_state(usual(3_728.0)));
@@ -649,7 +650,7 @@ fn names_of_classes_do_nothing_to_the_terminal() {
         Ask::Explain(("up".to_owned(), Some(hostile.to_owned())))
     );
     app.on_answer(number, Ok(json!({"because": ["\u{1b}[2J\u{9b}2J gone"]})));
-    let shown = lines(&mut app, (200, 50), Look::default()).join("");
+    let shown = lines(&mut app, (200, 50), TerminalStyle::default()).join("");
     assert!(shown.contains("a\u{fffd}]0;pwned"), "{shown}");
     assert!(
         shown.contains("gone") && !shown.contains(char::is_control),
@@ -675,7 +676,7 @@ fn any_answer_is_shown_as_far_as_it_goes() {
         app.on_state(State::of(&told));
         press(&mut app, KeyCode::End);
         for width in [20, 80, 200] {
-            lines(&mut app, (width, 24), Look::default());
+            lines(&mut app, (width, 24), TerminalStyle::default());
         }
     }
 }
