@@ -32,12 +32,12 @@ pub struct Changed {
     pub warnings: Vec<String>,
     /// The grants that the change ends, or would end, because it was allowed to break them.
     #[serde(rename = "ended_grants")]
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedGrant>,
 }
 
 /// A grant that a change breaks.
 #[derive(Clone, Debug, Serialize)]
-pub struct Ended {
+pub struct EndedGrant {
     /// Its link.
     pub link: String,
     /// Its class: `grant-` and its number.
@@ -46,9 +46,9 @@ pub struct Ended {
     pub reason: String,
 }
 
-impl From<&Broken> for Ended {
-    fn from(broken: &Broken) -> Ended {
-        Ended {
+impl From<&Broken> for EndedGrant {
+    fn from(broken: &Broken) -> EndedGrant {
+        EndedGrant {
             link: broken.grant.link.clone(),
             class: broken.grant.name.clone(),
             reason: broken.reason.clone(),

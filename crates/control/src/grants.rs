@@ -43,7 +43,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct Grants {
     site: Handle,
     drafts: Arc<Drafts>,
-    held: Mutex<Held>,
+    held: Mutex<GrantTable>,
     /// Serializes granting, revoking and breaking changes.
     turn: Mutex<()>,
     /// Signals that the earliest expiry may have changed.
@@ -51,7 +51,7 @@ pub(crate) struct Grants {
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct GrantTable {
     /// The last number assigned.
     last: u64,
     all: BTreeMap<u64, One>,
@@ -261,17 +261,17 @@ impl Grants {
     }
 
     /// Returns all grants for a successor process, once a request in progress has completed.
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn kept(&self) -> GrantRecords {
         let _turn = lock(&self.turn);
         let held = lock(&self.held);
-        Kept {
+        GrantRecords {
             last: held.last,
             all: held.all.iter().map(KeptGrant::of).collect(),
         }
     }
 
     /// Adopts the grants of a predecessor process. The site already has them.
-    pub(crate) fn go_on_with(&self, kept: Kept) {
+    pub(crate) fn go_on_with(&self, kept: GrantRecords) {
         let now = Instant::now();
         let mut held = lock(&self.held);
         held.last = kept.last;
@@ -576,7 +576,7 @@ impl Grants {
 
 /// All grants, as handed over from one process to another.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct GrantRecords {
     last: u64,
     all: Vec<KeptGrant>,
 }
@@ -600,7 +600,7 @@ struct KeptGrant {
     had: Had,
 }
 
-impl Kept {
+impl GrantRecords {
     /// Returns the grants that the site adopts.
     pub(crate) fn grants(&self) -> Vec<Arc<Grant>> {
         self.all.iter().map(|one| Arc::new(one.grant())).collect()

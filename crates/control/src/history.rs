@@ -54,7 +54,7 @@ pub(crate) enum Span {
 
 /// The history of a class, one value per step in each series; null if unknown.
 #[derive(Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct HistorySteps {
     /// Length of a step in seconds.
     step_s: u64,
     /// Start of the first step, in seconds since 1970.
@@ -283,7 +283,13 @@ impl History {
 
     /// Returns the history of a class from `since`, or from its start; `None` if there is no such class. O(steps), and
     /// [a search](find) in the row of each.
-    fn told(&self, link: &str, class: &str, span: Span, since: Option<i64>) -> Option<Told> {
+    fn told(
+        &self,
+        link: &str,
+        class: &str,
+        span: Span,
+        since: Option<i64>,
+    ) -> Option<HistorySteps> {
         let link = self.links.iter().find(|known| &*known.name == link)?;
         let class = (link.classes.iter()).find(|known| &*known.name == class)?;
         let kind = span as usize;
@@ -297,10 +303,10 @@ impl History {
         let first = since.map_or(0, |since| since.saturating_sub(self.epoch).max(0));
         let first = (first as u64).div_ceil(step).clamp(oldest, rows.end());
         let begins = |at: u64| self.epoch + (at * step) as i64;
-        let mut told = Told {
+        let mut told = HistorySteps {
             start: begins(first),
             exact_from: begins(first.max(rows.first())),
-            ..Told::nothing(span)
+            ..HistorySteps::nothing(span)
         };
         for at in first..rows.end() {
             let is_known = (at + 1) * step > class.born;
@@ -329,12 +335,12 @@ impl History {
     }
 }
 
-impl Told {
+impl HistorySteps {
     /// Returns a history without any step.
-    pub(crate) fn nothing(span: Span) -> Told {
-        Told {
+    pub(crate) fn nothing(span: Span) -> HistorySteps {
+        HistorySteps {
             step_s: STEPS[span as usize],
-            ..Told::default()
+            ..HistorySteps::default()
         }
     }
 
@@ -351,9 +357,9 @@ impl Told {
 
 /// A history that one task records while others query it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept(Arc<Mutex<History>>);
+pub(crate) struct SharedHistory(Arc<Mutex<History>>);
 
-impl Kept {
+impl SharedHistory {
     /// Records all states until the stream ends.
     pub(crate) async fn follow(self, mut states: States) {
         while states.changed().await.is_ok() {
@@ -372,7 +378,7 @@ impl Kept {
         class: &str,
         span: Span,
         since: Option<i64>,
-    ) -> Option<Told> {
+    ) -> Option<HistorySteps> {
         let history = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         history.told(link, class, span, since)
     }
@@ -437,7 +443,7 @@ mod tests {
             self.report.links[0].classes[class].terms.name.to_string()
         }
 
-        fn told(&self, span: Span, since: Option<i64>) -> Told {
+        fn told(&self, span: Span, since: Option<i64>) -> HistorySteps {
             let name = self.name(0);
             self.history.told("up", &name, span, since).unwrap()
         }

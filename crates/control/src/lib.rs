@@ -32,7 +32,7 @@ mod stream;
 mod token;
 pub mod view;
 
-pub use change::{Changed, Effect, Ended, Refused, change};
+pub use change::{Changed, Effect, EndedGrant, Refused, change};
 pub use classify::{PacketClass, classify};
 pub use client::{Client, ClientError, Target, encoded};
 pub use document::{Document, EditError, FilterText, Keys, value_of};

@@ -24,9 +24,9 @@ const RETAINED: usize = 64 << 20;
 /// The error that cuts an answer short.
 #[derive(Debug, thiserror::Error)]
 #[error("it was read too slowly: others are read by now")]
-pub(crate) struct Gone;
+pub(crate) struct Evicted;
 
-pub(crate) type Read = UnsyncBoxBody<Bytes, Gone>;
+pub(crate) type Read = UnsyncBoxBody<Bytes, Evicted>;
 
 /// The content of an answer.
 #[derive(Debug)]
@@ -96,8 +96,8 @@ impl Retained {
     }
 
     /// Retains an entry for one more reader. O(retained entries).
-    pub(crate) fn lend<T: Weighed>(self: &Arc<Self>, thing: Arc<T>) -> Lent<T> {
-        let lent = Lent {
+    pub(crate) fn lend<T: Weighed>(self: &Arc<Self>, thing: Arc<T>) -> EntryRef<T> {
+        let lent = EntryRef {
             thing: Arc::downgrade(&thing),
             retained: Arc::clone(self),
         };
@@ -132,18 +132,18 @@ impl Retained {
 
 /// A reader's reference to an entry, valid while that is retained.
 #[derive(Debug)]
-pub(crate) struct Lent<T: Weighed> {
+pub(crate) struct EntryRef<T: Weighed> {
     thing: Weak<T>,
     retained: Arc<Retained>,
 }
 
-impl<T: Weighed> Lent<T> {
-    pub(crate) fn get(&self) -> Result<Arc<T>, Gone> {
-        self.thing.upgrade().ok_or(Gone)
+impl<T: Weighed> EntryRef<T> {
+    pub(crate) fn get(&self) -> Result<Arc<T>, Evicted> {
+        self.thing.upgrade().ok_or(Evicted)
     }
 }
 
-impl<T: Weighed> Drop for Lent<T> {
+impl<T: Weighed> Drop for EntryRef<T> {
     fn drop(&mut self) {
         drop(std::mem::take(&mut self.thing));
         self.retained.tidy_up();
@@ -167,13 +167,13 @@ pub(crate) trait Telling<T>: Unpin {
 /// A body whose pieces are produced from a retained entry.
 #[derive(Debug)]
 pub(crate) struct Reading<T: Weighed, P> {
-    of: Lent<T>,
+    of: EntryRef<T>,
     telling: P,
 }
 
 impl<T: Weighed, P: Telling<T>> Reading<T, P> {
     /// Returns the next piece; `None` at the end.
-    pub(crate) fn piece(&mut self) -> Option<Result<Bytes, Gone>> {
+    pub(crate) fn piece(&mut self) -> Option<Result<Bytes, Evicted>> {
         if self.telling.is_told() {
             return None;
         }
@@ -186,12 +186,12 @@ impl<T: Weighed, P: Telling<T>> Reading<T, P> {
 
 impl<T: Weighed, P: Telling<T>> Body for Reading<T, P> {
     type Data = Bytes;
-    type Error = Gone;
+    type Error = Evicted;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Gone>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Evicted>>> {
         Poll::Ready(self.piece().map(|piece| piece.map(Frame::data)))
     }
 
@@ -205,11 +205,11 @@ impl<T: Weighed, P: Telling<T>> Body for Reading<T, P> {
 }
 
 /// A body of a text that is complete from the start.
-pub(crate) type Text<T> = Reading<T, Part<T>>;
+pub(crate) type Text<T> = Reading<T, TextRest<T>>;
 
 /// The rest of a text.
 #[derive(Debug)]
-pub(crate) struct Part<T> {
+pub(crate) struct TextRest<T> {
     text: fn(&T) -> Bytes,
     at: usize,
     end: usize,
@@ -221,12 +221,12 @@ impl<T: Weighed> Text<T> {
         let end = text(&thing).len();
         Reading {
             of: retained.lend(thing),
-            telling: Part { text, at: 0, end },
+            telling: TextRest { text, at: 0, end },
         }
     }
 }
 
-impl<T> Telling<T> for Part<T> {
+impl<T> Telling<T> for TextRest<T> {
     /// Copies the piece, so that the whole text is not kept alive by a reader of one piece.
     fn piece(&mut self, of: &T) -> Option<Bytes> {
         let end = self.end.min(self.at + PIECE);

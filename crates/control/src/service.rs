@@ -24,8 +24,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::grants::{Grants, Kept};
-use crate::history::Kept as History;
+use crate::grants::{GrantRecords, Grants};
+use crate::history::SharedHistory;
 use crate::patient::Patient;
 use crate::reading::PIECE;
 use crate::routes::{Access, Api};
@@ -79,15 +79,15 @@ struct ToHandOver {
 /// The grants and sockets that a service inherits from another process.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    kept: Kept,
+    kept: GrantRecords,
     unix: Option<OwnedFd>,
     http: Option<OwnedFd>,
 }
 
 /// The handover state in its encoded form.
 #[derive(Default, Serialize, Deserialize)]
-struct Told {
-    kept: Kept,
+struct HandoverState {
+    kept: GrantRecords,
     unix: bool,
     http: bool,
 }
@@ -103,7 +103,7 @@ impl Inherited {
             return Ok(Inherited::default());
         }
         let told = serde_json::from_str(&beside.text).map_err(io::Error::from);
-        let told: Told = told.map_err(doing("taking over the control interface"))?;
+        let told: HandoverState = told.map_err(doing("taking over the control interface"))?;
         let mut files = beside.files.into_iter();
         Ok(Inherited {
             unix: files.next().filter(|_| told.unix),
@@ -168,7 +168,7 @@ impl Service {
             .transpose()
             .map_err(doing("starting the control interface"))?;
         let (reports, states) = watch::channel(Arc::default());
-        let history = History::default();
+        let history = SharedHistory::default();
         let noting = history.clone().follow(states.clone());
         let mut told = states.clone();
         let api = Arc::new(Api::new(site, states, history, file, tokens));
@@ -228,7 +228,7 @@ impl Service {
         let to_hand_over = self.to_hand_over.clone();
         move || {
             let ToHandOver { grants, unix, http } = &to_hand_over;
-            let told = Told {
+            let told = HandoverState {
                 kept: grants.kept(),
                 unix: unix.is_some(),
                 http: http.is_some(),

@@ -10,7 +10,7 @@ use fairlane_daemon::Report;
 use hyper::body::{Body, Frame};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::reading::{Gone, Retained, Text, Weighed};
+use crate::reading::{Evicted, Retained, Text, Weighed};
 
 /// The states of a site.
 pub(crate) type States = watch::Receiver<Arc<State>>;
@@ -105,12 +105,12 @@ async fn changed(mut states: States) -> Option<States> {
 
 impl Body for Stream {
     type Data = Bytes;
-    type Error = Gone;
+    type Error = Evicted;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Gone>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Evicted>>> {
         loop {
             if let Some(piece) = self.event.as_mut().and_then(Text::piece) {
                 return Poll::Ready(Some(piece.map(Frame::data)));

@@ -118,29 +118,22 @@ const OF_THE_FIELD: &[&str] = &[
 const TO_RENAME: &[&str] = &[
     "Account",
     "Answer",
-    "Asked",
     "Attach",
     "Classified",
     "Ended",
     "Ending",
-    "Ends",
     "Event",
-    "Exit",
     "Family",
     "Found",
-    "Gone",
     "Handle",
-    "Held",
     "Inner",
     "Kept",
     "Known",
     "Label",
     "Ledger",
     "Left",
-    "Lent",
     "Limit",
     "Line",
-    "Listed",
     "Listener",
     "Look",
     "Memory",
@@ -161,7 +154,6 @@ const TO_RENAME: &[&str] = &[
     "Reading",
     "Record",
     "Request",
-    "Room",
     "Row",
     "Search",
     "Served",
@@ -602,7 +594,10 @@ fn types() -> BTreeMap<String, BTreeSet<String>> {
     let crates = fs::read_dir(root().join("crates"))
         .unwrap()
         .map(|entry| entry.unwrap().path());
-    let outside = ["capi", "python"].map(|name| root().join(name));
+    let lab = fs::read_dir(root().join("lab"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let outside = lab.chain(["capi", "python"].map(|name| root().join(name)));
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for folder in crates.chain(outside) {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();

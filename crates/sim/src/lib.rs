@@ -191,7 +191,7 @@ pub use delay::{DelayMeter, Delays};
 pub use fairlane_core::tree::ClassFlow;
 pub use gps::{FluidFinish, Gps, LagMeter};
 pub use link::{Link, Sent, TransmitQueue};
-pub use network::{Carried, Network, NetworkError, PortCount, Way, Wire};
+pub use network::{Carried, FlowPath, Network, NetworkError, PortCount, Wire};
 pub use observer::{Completion, Moment, Now, Observer};
 pub use queue::{Flows, Label, Next, PacketInfo, Queue, Waiting};
 pub use senders::{SourcePlan, Tag};

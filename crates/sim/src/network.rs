@@ -32,7 +32,7 @@ pub struct Wire {
 
 /// The endpoints of a flow, and its weight at every port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct FlowPath {
     /// The node that sends.
     pub from: u16,
     /// The node that receives.
@@ -134,7 +134,7 @@ pub struct PortCount {
 /// ```
 /// use fairlane_core::{Length, SchedulerLimits, Weight, sched::Algorithm};
 /// use fairlane_sim::{
-///     Carried, Lengths, Network, NetworkError, Picos, PortCount, SourcePlan, Traffic, Way, Wire,
+///     Carried, Lengths, Network, NetworkError, Picos, PortCount, SourcePlan, Traffic, FlowPath, Wire,
 /// };
 ///
 /// let mut network = Network::new(3, 1);
@@ -149,7 +149,7 @@ pub struct PortCount {
 ///
 /// // A packet of a millisecond, alone: stored and forwarded.
 /// let len = Length::new(1000).unwrap();
-/// let way = Way { from: 0, to: 2, weight: Weight::ONE };
+/// let way = FlowPath { from: 0, to: 2, weight: Weight::ONE };
 /// let lone = Traffic::Trace(vec![(Picos::ZERO, len)]);
 /// network.add_source(SourcePlan::new(way, lone, Lengths::Fixed(len)), 0)?;
 /// network.run_until(Picos::from_millis(100));
@@ -229,8 +229,12 @@ impl Network {
     /// # Errors
     ///
     /// No wires lead where it sends to, or, where it is in a closed loop, back; or there can be no such source.
-    pub fn add_source(&mut self, plan: SourcePlan<Way>, group: usize) -> Result<(), NetworkError> {
-        let (Way { from, to, weight }, mut plan) = plan.split();
+    pub fn add_source(
+        &mut self,
+        plan: SourcePlan<FlowPath>,
+        group: usize,
+    ) -> Result<(), NetworkError> {
+        let (FlowPath { from, to, weight }, mut plan) = plan.split();
         Source::new(plan.traffic.clone(), plan.lengths.clone(), 0)?;
         let route = self.known_route(from, to)?;
         if let Some(tcp) = &mut plan.tcp {

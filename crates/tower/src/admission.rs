@@ -2,7 +2,7 @@
 //! caller does that after it has released the lock.
 
 use crate::tenants::{Index, Order, Tenants, entity};
-use crate::waiters::{Ends, Look, Waiters};
+use crate::waiters::{ListEnds, PollResult, Waiters};
 use crate::{AcquireError, Cost, Limits};
 use fairlane_core::scheduler::{Scheduler, Share};
 use fairlane_core::{Charge, Weight};
@@ -231,7 +231,7 @@ impl<K> Admission<K> {
 
     /// Polls a request that did not get its permit at once: it has one, or the semaphore is closed, or `waker` is woken
     /// when either happens. Drop the result without the lock.
-    pub(crate) fn look(&mut self, slot: u32, waker: &Waker) -> Look {
+    pub(crate) fn look(&mut self, slot: u32, waker: &Waker) -> PollResult {
         self.waiters.look(slot, waker)
     }
 
@@ -274,7 +274,7 @@ impl<K> Admission<K> {
             woken.add(waker);
             let tenant = &mut self.tenants[index];
             if std::mem::take(&mut tenant.waiting) > 0 {
-                tenant.ends = Ends::EMPTY;
+                tenant.ends = ListEnds::EMPTY;
                 self.rest(index);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::admission::{Admission, Entered, Keys, Woken};
 use crate::tenants::Index;
-use crate::waiters::Look;
+use crate::waiters::PollResult;
 use crate::{AcquireError, Cost};
 use fairlane_core::Weight;
 use fairlane_core::scheduler::MAX_ENTITIES;
@@ -294,9 +294,9 @@ impl<K: Hash + Eq> Future for Acquire<K> {
             Progress::Waits(slot) => {
                 let found = shared.lock().look(slot, cx.waker());
                 match found {
-                    Look::Waiting(_before) => return Poll::Pending,
-                    Look::Granted(index, cost) => Ok((index, cost)),
-                    Look::Closed => Err(AcquireError::Closed),
+                    PollResult::Waiting(_before) => return Poll::Pending,
+                    PollResult::Granted(index, cost) => Ok((index, cost)),
+                    PollResult::Closed => Err(AcquireError::Closed),
                 }
             }
             _ => match std::mem::replace(&mut this.progress, Progress::Done) {

@@ -1,6 +1,6 @@
 //! Tenants by key, each in 48 bytes plus those of its key beyond eight, and the order in which idle tenants expire.
 
-use crate::waiters::{Ends, NONE, make_room};
+use crate::waiters::{ListEnds, NONE, make_room};
 use crate::{AcquireError, Cost};
 use fairlane_core::Weight;
 use fairlane_core::sched::{Costs, Wf2qPlus};
@@ -17,7 +17,7 @@ type State = <Order as Scheduler>::Entity;
 pub(crate) struct Tenant<K, S = State> {
     state: S,
     /// Its queue; its neighbours in the list of idle tenants while it is idle.
-    pub(crate) ends: Ends,
+    pub(crate) ends: ListEnds,
     /// The outstanding corrections to charge; negative, to deduct. At the end of its range ([`MOST`]), the rest is
     /// stored separately.
     account: i32,
@@ -72,7 +72,7 @@ pub(crate) struct Tenants<K> {
     by_key: HashTable<Index>,
     most: u32,
     /// Idle tenants: `first` has been idle for longest.
-    idle: Ends,
+    idle: ListEnds,
     /// The excess of accounts that are at the end of their range.
     beyond: BTreeMap<Index, i64>,
     /// Weights that were set one by one.
@@ -100,7 +100,7 @@ impl<K> Tenants<K> {
             table: Vec::new(),
             by_key: HashTable::new(),
             most,
-            idle: Ends::EMPTY,
+            idle: ListEnds::EMPTY,
             beyond: BTreeMap::new(),
             weights: HashTable::new(),
         }
@@ -165,7 +165,7 @@ impl<K> Tenants<K> {
     /// Appends a tenant, which is in no list, to the list of idle ones. O(1).
     pub(crate) fn rest(&mut self, index: Index) {
         let last = std::mem::replace(&mut self.idle.last, index);
-        self[index].ends = Ends {
+        self[index].ends = ListEnds {
             first: last,
             last: NONE,
         };
@@ -177,10 +177,10 @@ impl<K> Tenants<K> {
 
     /// Removes a tenant from the list of idle ones: it has an empty queue. O(1).
     pub(crate) fn wake(&mut self, index: Index) {
-        let Ends {
+        let ListEnds {
             first: older,
             last: newer,
-        } = std::mem::replace(&mut self[index].ends, Ends::EMPTY);
+        } = std::mem::replace(&mut self[index].ends, ListEnds::EMPTY);
         match self.table.get_mut(older as usize) {
             Some(older) => older.ends.last = newer,
             None => self.idle.first = newer,
@@ -274,7 +274,7 @@ impl<K: Eq> Tenants<K> {
     ) -> Index {
         let tenant = Tenant {
             state: State::default(),
-            ends: Ends::EMPTY,
+            ends: ListEnds::EMPTY,
             account: 0,
             waiting: 0,
             in_flight: 0,

@@ -8,13 +8,13 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// The first and the last of a list, or [`NONE`] twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ends {
+pub(crate) struct ListEnds {
     pub(crate) first: u32,
     pub(crate) last: u32,
 }
 
-impl Ends {
-    pub(crate) const EMPTY: Ends = Ends {
+impl ListEnds {
+    pub(crate) const EMPTY: ListEnds = ListEnds {
         first: NONE,
         last: NONE,
     };
@@ -46,7 +46,7 @@ enum Stage {
 }
 
 /// The result of polling a request. Unless it still waits, its slot is free afterwards.
-pub(crate) enum Look {
+pub(crate) enum PollResult {
     /// It waits. Drop a replaced waker after the lock is released.
     Waiting(Option<Waker>),
     /// It has the permit of this tenant, at this cost.
@@ -82,7 +82,13 @@ impl Waiters {
     }
 
     /// Appends a request to a queue, and returns its slot. O(1) amortised.
-    pub(crate) fn push(&mut self, queue: &mut Ends, tenant: u32, cost: Cost, waker: Waker) -> u32 {
+    pub(crate) fn push(
+        &mut self,
+        queue: &mut ListEnds,
+        tenant: u32,
+        cost: Cost,
+        waker: Waker,
+    ) -> u32 {
         let taken = Slot {
             next: NONE,
             before: queue.last,
@@ -111,7 +117,7 @@ impl Waiters {
     }
 
     /// Returns the cost of the first request of a queue. O(1).
-    pub(crate) fn first_cost(&self, queue: Ends) -> Option<Cost> {
+    pub(crate) fn first_cost(&self, queue: ListEnds) -> Option<Cost> {
         self.slots.get(queue.first as usize).map(|slot| slot.cost)
     }
 
@@ -124,7 +130,7 @@ impl Waiters {
     }
 
     /// Removes a request from any place of a queue. O(1).
-    fn unlink(&mut self, queue: &mut Ends, slot: u32) {
+    fn unlink(&mut self, queue: &mut ListEnds, slot: u32) {
         let Slot { next, before, .. } = self.slots[slot as usize];
         match self.slots.get_mut(before as usize) {
             Some(slot) => slot.next = next,
@@ -137,7 +143,7 @@ impl Waiters {
     }
 
     /// Grants a permit to the first request of a queue, and returns its cost and waker. O(1).
-    pub(crate) fn grant_first(&mut self, queue: &mut Ends) -> Option<(Cost, Waker)> {
+    pub(crate) fn grant_first(&mut self, queue: &mut ListEnds) -> Option<(Cost, Waker)> {
         let slot = queue.first;
         let cost = self.first_cost(*queue)?;
         self.unlink(queue, slot);
@@ -146,13 +152,13 @@ impl Waiters {
 
     /// Removes a request that waits in this queue and frees its slot. Drop the returned waker after the lock is
     /// released. O(1).
-    pub(crate) fn withdraw(&mut self, queue: &mut Ends, slot: u32) -> Option<Waker> {
+    pub(crate) fn withdraw(&mut self, queue: &mut ListEnds, slot: u32) -> Option<Waker> {
         self.unlink(queue, slot);
         self.release(slot)
     }
 
     /// Polls a request, which `waker` wakes from now on. O(1).
-    pub(crate) fn look(&mut self, slot: u32, waker: &Waker) -> Look {
+    pub(crate) fn look(&mut self, slot: u32, waker: &Waker) -> PollResult {
         let Slot {
             tenant,
             cost,
@@ -160,13 +166,13 @@ impl Waiters {
             ..
         } = self.slots[slot as usize];
         let found = match stage {
-            Stage::Waiting(known) if known.will_wake(waker) => return Look::Waiting(None),
+            Stage::Waiting(known) if known.will_wake(waker) => return PollResult::Waiting(None),
             Stage::Waiting(known) => {
                 let known = std::mem::replace(known, waker.clone());
-                return Look::Waiting(Some(known));
+                return PollResult::Waiting(Some(known));
             }
-            Stage::Granted => Look::Granted(tenant, cost),
-            Stage::Free | Stage::Closed => Look::Closed,
+            Stage::Granted => PollResult::Granted(tenant, cost),
+            Stage::Free | Stage::Closed => PollResult::Closed,
         };
         self.release(slot);
         found
@@ -210,7 +216,7 @@ impl Waiters {
 
     /// Returns the requests of a queue from first to last.
     #[cfg(test)]
-    pub(crate) fn queue(&self, queue: Ends) -> Vec<u32> {
+    pub(crate) fn queue(&self, queue: ListEnds) -> Vec<u32> {
         let slot = |at: u32| self.slots.get(at as usize).map(|_| at);
         let queued =
             std::iter::successors(slot(queue.first), |&at| slot(self.slots[at as usize].next));

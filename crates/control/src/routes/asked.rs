@@ -23,7 +23,7 @@ pub(super) const EFFECTS: &str = "effects";
 
 /// The effects of a change to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listed {
+pub(super) enum EffectLimit {
     /// All effects of a dry run; of an applied change at most [`UNASKED`].
     AsUsual,
     All,
@@ -34,21 +34,21 @@ pub(super) enum Listed {
 /// Maximum number of effects listed for an applied change by default: those with the largest loss.
 const UNASKED: usize = 100;
 
-impl Listed {
+impl EffectLimit {
     /// Removes the other effects.
     pub(super) fn shorten(self, changed: &mut Changed) {
         match self {
-            Listed::AsUsual if changed.applied && changed.effects.len() > UNASKED => {
+            EffectLimit::AsUsual if changed.applied && changed.effects.len() > UNASKED => {
                 changed.shorten(UNASKED);
             }
-            Listed::AsUsual | Listed::All => {}
-            Listed::Worst(most) => changed.shorten(most),
+            EffectLimit::AsUsual | EffectLimit::All => {}
+            EffectLimit::Worst(most) => changed.shorten(most),
         }
     }
 }
 
 /// A request without its body.
-pub(super) struct Asked {
+pub(super) struct ParsedRequest {
     pub(super) method: Method,
     /// The segments of its path, decoded.
     pub(super) path: Vec<String>,
@@ -57,8 +57,8 @@ pub(super) struct Asked {
     pub(super) format: Format,
 }
 
-impl Asked {
-    pub(super) fn of(parts: &Parts) -> Result<Asked> {
+impl ParsedRequest {
+    pub(super) fn of(parts: &Parts) -> Result<ParsedRequest> {
         let mut path = Vec::new();
         for part in parts.uri.path().split('/').filter(|part| !part.is_empty()) {
             match percent_decode_str(part).decode_utf8() {
@@ -70,7 +70,7 @@ impl Asked {
         let query = form_urlencoded::parse(query.as_bytes()).into_owned();
         let accept = parts.headers.get(ACCEPT);
         let accept = accept.and_then(|accept| accept.to_str().ok()).unwrap_or("");
-        Ok(Asked {
+        Ok(ParsedRequest {
             method: parts.method.clone(),
             path,
             query: query.collect(),
@@ -121,20 +121,20 @@ impl Asked {
     }
 
     /// Returns whether a change is a dry run, whether it may break grants, and which of its effects to list.
-    pub(super) fn change(&self, also: &[&str]) -> Result<(bool, bool, Listed)> {
+    pub(super) fn change(&self, also: &[&str]) -> Result<(bool, bool, EffectLimit)> {
         let dry = self.is_dry(&[&[BREAK_GRANTS, EFFECTS], also].concat())?;
         Ok((dry, self.breaks()?, self.listed()?))
     }
 
     /// Returns the effects of a change to list.
-    pub(super) fn listed(&self) -> Result<Listed> {
+    pub(super) fn listed(&self) -> Result<EffectLimit> {
         match self
             .parameter(EFFECTS)
             .map(|wanted| (wanted, wanted.parse()))
         {
-            None => Ok(Listed::AsUsual),
-            Some(("all", _)) => Ok(Listed::All),
-            Some((_, Ok(most))) => Ok(Listed::Worst(most)),
+            None => Ok(EffectLimit::AsUsual),
+            Some(("all", _)) => Ok(EffectLimit::All),
+            Some((_, Ok(most))) => Ok(EffectLimit::Worst(most)),
             Some((wanted, Err(_))) => {
                 let sentence = format!(
                     "{EFFECTS}={wanted}: expected the number of effects to report, from 0, or 'all'"
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     /// Returns how many of `effects` effects are listed, and whether they keep the order of the file.
-    fn told(listed: Listed, applied: bool, effects: usize) -> (usize, bool) {
+    fn told(listed: EffectLimit, applied: bool, effects: usize) -> (usize, bool) {
         let effect = |at: usize| Effect {
             link: format!("{at}").into(),
             before: None,
@@ -214,12 +214,12 @@ mod tests {
     #[test]
     fn dry_run_lists_all_effects_and_a_change_a_hundred() {
         for (listed, applied, effects, expected) in [
-            (Listed::AsUsual, false, 101, 101),
-            (Listed::AsUsual, true, 100, 100),
-            (Listed::AsUsual, true, 101, 100),
-            (Listed::All, true, 101, 101),
-            (Listed::Worst(7), true, 101, 7),
-            (Listed::Worst(7), false, 3, 3),
+            (EffectLimit::AsUsual, false, 101, 101),
+            (EffectLimit::AsUsual, true, 100, 100),
+            (EffectLimit::AsUsual, true, 101, 100),
+            (EffectLimit::All, true, 101, 101),
+            (EffectLimit::Worst(7), true, 101, 7),
+            (EffectLimit::Worst(7), false, 3, 3),
         ] {
             let told = told(listed, applied, effects);
             assert_eq!(told, (expected, true), "{listed:?} {applied} {effects}");

@@ -22,11 +22,11 @@ pub(crate) use access::Access;
 use access::{from_loopback, has_one_meaning};
 pub(crate) use answers::{Answer, tag, text};
 use answers::{Failure, Result, fail, refusal};
-use asked::{Asked, whole};
+use asked::{ParsedRequest, whole};
 
 use crate::draft::Drafts;
 use crate::grants::Grants;
-use crate::history::Kept;
+use crate::history::SharedHistory;
 use crate::page;
 use crate::reading::{Read, Retained};
 use crate::stream::States;
@@ -83,7 +83,7 @@ pub(crate) struct Api {
     grants: Arc<Grants>,
     drafts: Arc<Drafts>,
     states: States,
-    history: Kept,
+    history: SharedHistory,
     file: Option<PathBuf>,
     token: Option<Token>,
     read_token: Option<Token>,
@@ -100,7 +100,7 @@ impl Api {
     pub(crate) fn new(
         site: Handle,
         states: States,
-        history: Kept,
+        history: SharedHistory,
         file: Option<PathBuf>,
         [token, read_token]: [Option<Token>; 2],
     ) -> Api {
@@ -159,7 +159,7 @@ impl Api {
     ) -> Result<Answer> {
         let (parts, body) = request.into_parts();
         has_one_meaning(&parts)?;
-        let asked = Asked::of(&parts)?;
+        let asked = ParsedRequest::of(&parts)?;
         let reads = parts.method == Method::GET || parts.method == Method::HEAD;
         if access == Access::Http {
             from_loopback(&parts)?;
@@ -206,7 +206,7 @@ fn methods(path: &[impl AsRef<str>]) -> Option<&'static [&'static str]> {
 }
 
 /// Returns true if the path has the requested method.
-fn is_there(asked: &Asked) -> bool {
+fn is_there(asked: &ParsedRequest) -> bool {
     let method = match asked.method {
         Method::HEAD => Method::GET.as_str(),
         _ => asked.method.as_str(),
@@ -219,7 +219,7 @@ fn allowed(methods: &[&str]) -> String {
     methods.join(", ").replace("GET", "GET, HEAD")
 }
 
-fn not_here(asked: &Asked) -> Result<Answer> {
+fn not_here(asked: &ParsedRequest) -> Result<Answer> {
     let (method, path) = (&asked.method, asked.path.join("/"));
     let of_page = || page::asset(&asked.path).map(|_| &["GET"][..]);
     if let Some(methods) = methods(&asked.path).or_else(of_page) {
@@ -275,7 +275,7 @@ mod tests {
         ] {
             let request = Request::builder().method(method).uri(path);
             let (parts, ()) = request.body(()).unwrap().into_parts();
-            let answer = not_here(&Asked::of(&parts).unwrap()).unwrap();
+            let answer = not_here(&ParsedRequest::of(&parts).unwrap()).unwrap();
             assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
             assert_eq!(answer.headers()[ALLOW], allow, "{method} {path}");
         }

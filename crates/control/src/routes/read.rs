@@ -14,13 +14,13 @@ use tokio::time::{sleep, timeout};
 
 use super::access::Access;
 use super::answers::{Answer, Failure, JSON, Result, fail, no_store, object, tag, text, with};
-use super::asked::Asked;
+use super::asked::ParsedRequest;
 use super::{Api, STREAMS, not_here};
 use crate::classify::classify;
 use crate::client::encoded;
 use crate::explain::explain;
 use crate::flows::Question;
-use crate::history::{Span, Told};
+use crate::history::{HistorySteps, Span};
 use crate::reading::Content;
 use crate::service::PATIENCE;
 use crate::stream::Events;
@@ -40,12 +40,12 @@ struct HistoryOf<'a> {
     link: &'a str,
     class: &'a str,
     #[serde(flatten)]
-    told: Told,
+    told: HistorySteps,
 }
 
 impl Api {
     /// Answers a request that changes nothing.
-    pub(super) async fn read(&self, asked: &Asked, access: Access) -> Result<Answer> {
+    pub(super) async fn read(&self, asked: &ParsedRequest, access: Access) -> Result<Answer> {
         match &asked.path[..] {
             [v1, flows] if v1 == "v1" && flows == "flows" => self.flows(asked).await,
             [v1, links, link, classes, class, explain]
@@ -58,7 +58,7 @@ impl Api {
     }
 
     /// Answers from data at hand, without waiting.
-    fn read_at_once(&self, asked: &Asked, access: Access) -> Result<Answer> {
+    fn read_at_once(&self, asked: &ParsedRequest, access: Access) -> Result<Answer> {
         let state = Arc::clone(&self.states.borrow());
         let report = &*state.report;
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
@@ -144,7 +144,7 @@ impl Api {
     }
 
     /// Returns the class of a packet in each link.
-    fn classify(&self, asked: &Asked) -> Result<Answer> {
+    fn classify(&self, asked: &ParsedRequest) -> Result<Answer> {
         let refused = |sentence: String| fail(StatusCode::BAD_REQUEST, sentence);
         match &asked.query[..] {
             [(key, packet)] if key == "packet" => match classify(&self.site.site(), packet) {
@@ -176,7 +176,7 @@ impl Api {
     }
 
     /// Answers a request for top talkers.
-    async fn flows(&self, asked: &Asked) -> Result<Answer> {
+    async fn flows(&self, asked: &ParsedRequest) -> Result<Answer> {
         let question = Question::of(&asked.query);
         let question = question.map_err(|wrong| Failure(StatusCode::BAD_REQUEST, wrong))?;
         let state = Arc::clone(&self.states.borrow());
@@ -186,7 +186,7 @@ impl Api {
     }
 
     /// Returns the history of a class, for the last hour or week.
-    fn history(&self, asked: &Asked, report: &Report) -> Result<Answer> {
+    fn history(&self, asked: &ParsedRequest, report: &Report) -> Result<Answer> {
         let refused = |sentence: String| fail(StatusCode::BAD_REQUEST, sentence);
         let (mut link, mut class, mut span, mut since) = (None, None, Span::Hour, None);
         for (key, value) in &asked.query {
@@ -218,7 +218,7 @@ impl Api {
             link,
             class,
             // A class that is new in this state is not recorded yet.
-            told: told.unwrap_or_else(|| Told::nothing(span)),
+            told: told.unwrap_or_else(|| HistorySteps::nothing(span)),
         })
     }
 

@@ -13,9 +13,11 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::answers::{Answer, Failure, JSON, Result, fail, object, tag, text};
-use super::asked::{Asked, BREAK_GRANTS, DISCARD, EFFECTS, Listed};
+use super::asked::{BREAK_GRANTS, DISCARD, EFFECTS, EffectLimit, ParsedRequest};
 use super::{Api, not_here};
-use crate::change::{ATTEMPTS, Changed, Ended, Refused, beside, broken_by, change_beside, replace};
+use crate::change::{
+    ATTEMPTS, Changed, EndedGrant, Refused, beside, broken_by, change_beside, replace,
+};
 use crate::edit::{Edit, Edits, keys};
 use crate::grants::{Wanted, refusal};
 use crate::operate;
@@ -26,7 +28,7 @@ impl Api {
     /// running configuration.
     pub(super) async fn change(
         self: Arc<Self>,
-        asked: Asked,
+        asked: ParsedRequest,
         body: Bytes,
         if_match: Option<Vec<u8>>,
     ) -> Result<Answer> {
@@ -51,7 +53,7 @@ impl Api {
     }
 
     /// Makes a change and returns its result.
-    fn write(&self, asked: &Asked, body: &[u8], if_match: Option<&[u8]>) -> Result<Answer> {
+    fn write(&self, asked: &ParsedRequest, body: &[u8], if_match: Option<&[u8]>) -> Result<Answer> {
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let edit = |edits: &Edits| {
             let also = match path.last() {
@@ -115,7 +117,7 @@ impl Api {
     }
 
     /// Grants, renews and revokes.
-    fn write_grants(&self, asked: &Asked, path: &[&str], body: &[u8]) -> Result<Answer> {
+    fn write_grants(&self, asked: &ParsedRequest, path: &[&str], body: &[u8]) -> Result<Answer> {
         match (&asked.method, path) {
             (&Method::POST, ["v1", "links", link, "grants"]) => {
                 let wanted = Wanted::of(keys(body)?)?;
@@ -145,7 +147,7 @@ impl Api {
     }
 
     /// Performs operations that are not changes of the configuration, or not only that.
-    fn operate(&self, asked: &Asked, path: &[&str], body: &[u8]) -> Result<Answer> {
+    fn operate(&self, asked: &ParsedRequest, path: &[&str], body: &[u8]) -> Result<Answer> {
         match (&asked.method, path) {
             (&Method::PUT, ["v1", "interfaces", interface, "shaping"]) => {
                 asked.has_no_parameters()?;
@@ -174,7 +176,12 @@ impl Api {
     }
 
     /// Applies another configuration; with `if_match`, only if that tag is of the running one.
-    fn go_on_as(&self, asked: &Asked, source: &Source, if_match: Option<&[u8]>) -> Result<Answer> {
+    fn go_on_as(
+        &self,
+        asked: &ParsedRequest,
+        source: &Source,
+        if_match: Option<&[u8]>,
+    ) -> Result<Answer> {
         let also: &[&str] = match source {
             Source::Text(_) => &[],
             _ => &[DISCARD],
@@ -203,7 +210,7 @@ impl Api {
     }
 
     /// Writes the running configuration to its file.
-    fn save(&self, asked: &Asked, file: &Path) -> Result<Answer> {
+    fn save(&self, asked: &ParsedRequest, file: &Path) -> Result<Answer> {
         let mut force = false;
         for (key, value) in &asked.query {
             match (key.as_str(), value.as_str()) {
@@ -254,7 +261,7 @@ impl Api {
 }
 
 /// Returns the answer to a change with the selected effects, or the grants because of which it was rejected.
-fn answer(changed: std::result::Result<Changed, Refused>, listed: Listed) -> Result<Answer> {
+fn answer(changed: std::result::Result<Changed, Refused>, listed: EffectLimit) -> Result<Answer> {
     let refused = match changed {
         Ok(mut changed) => {
             listed.shorten(&mut changed);
@@ -263,7 +270,7 @@ fn answer(changed: std::result::Result<Changed, Refused>, listed: Listed) -> Res
         Err(refused) if broken_by(&refused).is_empty() => return Err(refused.into()),
         Err(refused) => refused,
     };
-    let grants: Vec<Ended> = broken_by(&refused).iter().map(Ended::from).collect();
+    let grants: Vec<EndedGrant> = broken_by(&refused).iter().map(EndedGrant::from).collect();
     let error =
         format!("{refused}; {BREAK_GRANTS}=true (ctl --break-grants) revokes the broken grants");
     let body = json!({ "error": error, "grants": grants });

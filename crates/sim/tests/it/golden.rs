@@ -5,7 +5,7 @@
 use crate::support::{length, rate};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::{SchedulerLimits, Weight};
-use fairlane_sim::{Lengths, Network, Picos, Source, SourcePlan, Traffic, Way, Wire};
+use fairlane_sim::{FlowPath, Lengths, Network, Picos, Source, SourcePlan, Traffic, Wire};
 
 /// Returns the time in picoseconds and the length of some packets of a source, and a digest of
 /// 10,000.
@@ -74,7 +74,7 @@ fn a_network_does_what_it_always_did() {
     }
     for group in 0..2 {
         for traffic in [on_off(), Traffic::Poisson(rate(3_000_000))] {
-            let way = Way {
+            let way = FlowPath {
                 from: group,
                 to: 2,
                 weight: Weight::ONE,

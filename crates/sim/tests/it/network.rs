@@ -5,7 +5,7 @@ use fairlane_core::bounds::{Head, Service, Siblings, Transmit, end_to_end};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::{Limits, Nanos, SchedulerLimits, Weight};
 use fairlane_sim::{
-    Carried, Lengths, Network, NetworkError, Picos, SourcePlan, Tcp, Traffic, Way, Wire,
+    Carried, FlowPath, Lengths, Network, NetworkError, Picos, SourcePlan, Tcp, Traffic, Wire,
 };
 
 fn wire(bps: u64, delay_us: u64, algorithm: Algorithm, packets: u32) -> Wire {
@@ -20,12 +20,12 @@ fn wire(bps: u64, delay_us: u64, algorithm: Algorithm, packets: u32) -> Wire {
     }
 }
 
-fn way(from: u16, to: u16, weight: u32) -> Way {
+fn way(from: u16, to: u16, weight: u32) -> FlowPath {
     let weight = Weight::new(weight).unwrap();
-    Way { from, to, weight }
+    FlowPath { from, to, weight }
 }
 
-fn source(way: Way, traffic: Traffic, bytes: u32) -> SourcePlan<Way> {
+fn source(way: FlowPath, traffic: Traffic, bytes: u32) -> SourcePlan<FlowPath> {
     SourcePlan::new(way, traffic, Lengths::Fixed(length(bytes)))
 }
 

@@ -97,7 +97,7 @@ struct Line {
 }
 
 /// The request for a change.
-pub(super) struct Asked {
+pub(super) struct EditRequest {
     pub(super) method: Method,
     /// The segments of its path.
     path: Vec<String>,
@@ -106,7 +106,7 @@ pub(super) struct Asked {
     at: Option<usize>,
 }
 
-impl Asked {
+impl EditRequest {
     /// Returns its path and query.
     pub(super) fn url(&self) -> String {
         let parts = self.path.iter().map(|part| format!("/{}", encoded(part)));
@@ -148,7 +148,7 @@ impl Command {
     }
 
     /// Returns the request for this edit; `place` resolves a class that may be given without its link.
-    pub(super) fn asked(&self, place: impl FnOnce(&str) -> Result<Place>) -> Result<Asked> {
+    pub(super) fn asked(&self, place: impl FnOnce(&str) -> Result<Place>) -> Result<EditRequest> {
         let of = |link: &str, more: &[&str]| {
             let parts = ["v1", "links", link].into_iter();
             parts
@@ -193,7 +193,7 @@ impl Command {
                 (Method::DELETE, path, Map::new(), None)
             }
         };
-        Ok(Asked {
+        Ok(EditRequest {
             method,
             path,
             keys,
@@ -209,13 +209,13 @@ pub(super) fn together(lines: &str, places: &[Place]) -> Result<Json> {
     let mut steps = Vec::new();
     for (number, line) in (1..).zip(lines.lines()) {
         let step = step(line, &mut places).with_context(|| format!("line {number}"))?;
-        steps.extend(step.map(Asked::step));
+        steps.extend(step.map(EditRequest::step));
     }
     Ok(steps.into())
 }
 
 /// Parses a line; `None` if it is empty.
-fn step(line: &str, places: &mut Vec<Place>) -> Result<Option<Asked>> {
+fn step(line: &str, places: &mut Vec<Place>) -> Result<Option<EditRequest>> {
     let Some(words) = shlex::split(line) else {
         bail!("a quotation mark has no other");
     };

@@ -9,7 +9,7 @@ use super::interfaces::{Interface, Machine};
 
 /// The interfaces of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct SiteInterfaces {
     pub(super) outside: String,
     pub(super) near: Near,
 }
@@ -26,9 +26,12 @@ pub(super) enum Near {
 /// Advice for machines without two suitable interfaces.
 const DEMONSTRATION: &str = "`fairlane run` without a file is a demonstration that needs none";
 
-impl Ends {
+impl SiteInterfaces {
     /// Selects the interfaces from the options, then from the machine, and returns them with reasons.
-    pub(super) fn choose(options: &Options, machine: &Machine) -> Result<(Ends, Vec<String>)> {
+    pub(super) fn choose(
+        options: &Options,
+        machine: &Machine,
+    ) -> Result<(SiteInterfaces, Vec<String>)> {
         let mut words = Vec::new();
         let outside = match &options.outside {
             Some(name) => {
@@ -43,7 +46,7 @@ impl Ends {
         };
         if options.tap {
             let near = Near::Tap;
-            return Ok((Ends { outside, near }, words));
+            return Ok((SiteInterfaces { outside, near }, words));
         }
         let inside = match &options.inside {
             Some(name) => {
@@ -60,11 +63,11 @@ impl Ends {
             bail!("{outside:?} is outside already: the two sides are two interfaces");
         }
         let near = Near::Inside(inside);
-        Ok((Ends { outside, near }, words))
+        Ok((SiteInterfaces { outside, near }, words))
     }
 }
 
-impl Ends {
+impl SiteInterfaces {
     /// Returns warnings about paths through this machine's kernel that bypass the site. They are errors if the program
     /// chose the interfaces.
     pub(super) fn bypasses(&self, options: &Options) -> Result<Vec<String>> {
@@ -200,7 +203,7 @@ mod tests {
     }
 
     fn chosen(options: &Options, files: &Files) -> (String, String) {
-        let (ends, _) = Ends::choose(options, &files.machine()).unwrap();
+        let (ends, _) = SiteInterfaces::choose(options, &files.machine()).unwrap();
         let Near::Inside(inside) = ends.near else {
             panic!("{ends:?}");
         };
@@ -212,7 +215,7 @@ mod tests {
     }
 
     fn refused(options: &Options, files: &Files) -> String {
-        let sentence = Ends::choose(options, &files.machine())
+        let sentence = SiteInterfaces::choose(options, &files.machine())
             .unwrap_err()
             .to_string();
         assert!(!sentence.contains('\n'), "{sentence}");
@@ -234,7 +237,7 @@ mod tests {
         let files = machine(&["eth0", "eth1", "eth2"]);
         files.port("eth3", &[("device/vendor", ""), ("carrier", "0")]);
         files.route("eth0", "00000000", 0);
-        let (_, words) = Ends::choose(&none, &files.machine()).unwrap();
+        let (_, words) = SiteInterfaces::choose(&none, &files.machine()).unwrap();
         let words = words.join("\n");
         for part in ["\"eth0\" (1gbit)", "default route", "guess", "eth2", "eth3"] {
             assert!(words.contains(part), "{words}");
@@ -250,10 +253,10 @@ mod tests {
         };
         assert_eq!(chosen(&options, &files), pair("eth1", "eth0"));
         options.outside = Some("ppp0".to_owned());
-        let (_, words) = Ends::choose(&options, &files.machine()).unwrap();
+        let (_, words) = SiteInterfaces::choose(&options, &files.machine()).unwrap();
         assert_eq!(words, ["warning: there is no interface \"ppp0\" here"]);
         options.outside = Some("lo".to_owned());
-        let (_, words) = Ends::choose(&options, &files.machine()).unwrap();
+        let (_, words) = SiteInterfaces::choose(&options, &files.machine()).unwrap();
         assert_eq!(words, ["warning: \"lo\" is the loopback"]);
         options.outside = Some("eth0".to_owned());
         assert!(refused(&options, &files).contains("\"eth0\" is outside already"));
@@ -280,7 +283,7 @@ mod tests {
             tap: true,
             ..Options::default()
         };
-        let (ends, _) = Ends::choose(&tap, &one.machine()).unwrap();
+        let (ends, _) = SiteInterfaces::choose(&tap, &one.machine()).unwrap();
         assert_eq!((&*ends.outside, ends.near), ("eth0", Near::Tap));
     }
 }

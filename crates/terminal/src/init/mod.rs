@@ -16,7 +16,7 @@ use fairlane_core::Rate;
 use fairlane_daemon::{addresses, gateways};
 
 use crate::{figures, output};
-use ends::{Ends, Near};
+use ends::{Near, SiteInterfaces};
 use interfaces::Machine;
 use text::First;
 
@@ -91,7 +91,7 @@ fn rate(text: &str) -> Result<Rate> {
 pub fn run(options: &Options) -> Result<()> {
     let to_stdout = options.file.as_os_str() == "-";
     let machine = Machine::look();
-    let (ends, mut found) = Ends::choose(options, &machine)?;
+    let (ends, mut found) = SiteInterfaces::choose(options, &machine)?;
     found.extend(ends.bypasses(options)?);
     let given = [options.rate_up, options.rate_down];
     let [up, down] = [0, 1].map(|side| given[side].unwrap_or(EXAMPLES[side]));
@@ -141,7 +141,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Returns the addresses and gateways that move to a tap device, one per line.
-fn known(ends: &Ends) -> Vec<String> {
+fn known(ends: &SiteInterfaces) -> Vec<String> {
     if ends.near != Near::Tap {
         return Vec::new();
     }
@@ -290,7 +290,7 @@ mod tests {
         files.port("wan0", &[("device/vendor", ""), ("speed", "100")]);
         files.port("lan0", &[("device/vendor", ""), ("speed", "10")]);
         let machine = files.machine();
-        let (ends, _) = Ends::choose(&Options::default(), &machine).unwrap();
+        let (ends, _) = SiteInterfaces::choose(&Options::default(), &machine).unwrap();
         let [up, down] = ["200mbit", "20mbit"].map(|rate| rate.parse().unwrap());
         let warned = beyond(
             &First {

@@ -2,7 +2,7 @@
 
 use fairlane_core::Rate;
 
-use super::ends::{Ends, Near};
+use super::ends::{Near, SiteInterfaces};
 
 /// The tap device of a first site.
 pub(super) const TAP: &str = "fair0";
@@ -15,7 +15,7 @@ const FIRST: &str = include_str!("first.toml");
 /// The contents of a first site file.
 #[derive(Clone, Debug)]
 pub(super) struct First {
-    pub(super) ends: Ends,
+    pub(super) ends: SiteInterfaces,
     /// Addresses and gateways of the outside interface, one per line.
     pub(super) known: Vec<String>,
     /// Rates of the egress at `outside` and at the other side.
@@ -139,7 +139,7 @@ mod tests {
 
     fn first(outside: &str, near: Near, up: &str, down: &str) -> First {
         First {
-            ends: Ends {
+            ends: SiteInterfaces {
                 outside: outside.to_owned(),
                 near,
             },

@@ -5,7 +5,7 @@ use ratatui_core::terminal::Frame;
 
 use super::app::{App, Mode, name};
 use super::columns::{self, Figure, Fitting, SIGNS, fitting};
-use super::look::{Look, Mood, Pen, wrapped};
+use super::look::{Mood, Pen, TerminalStyle, wrapped};
 use super::over::Over;
 use super::rows::{Fold, Row};
 use super::state::{Class, Link, State};
@@ -53,7 +53,7 @@ pub(super) fn sizes(app: &App, area: Rect) -> (usize, usize) {
 }
 
 /// Draws the display.
-pub(super) fn draw(frame: &mut Frame<'_>, app: &App, look: Look) {
+pub(super) fn draw(frame: &mut Frame<'_>, app: &App, look: TerminalStyle) {
     let area = frame.area();
     let lines = Lines::of(area);
     let mut pen = Pen {

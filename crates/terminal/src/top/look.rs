@@ -29,15 +29,15 @@ pub(super) enum Mood {
 
 /// The capabilities of the terminal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct TerminalStyle {
     pub colours: bool,
     /// Characters beyond ASCII.
     pub unicode: bool,
 }
 
-impl Default for Look {
-    fn default() -> Look {
-        Look {
+impl Default for TerminalStyle {
+    fn default() -> TerminalStyle {
+        TerminalStyle {
             colours: true,
             unicode: true,
         }
@@ -83,12 +83,12 @@ const ASCII: Signs = Signs {
     down: "|",
 };
 
-impl Look {
+impl TerminalStyle {
     /// Reads the environment: `NO_COLOR`, and the first variable that names the encoding.
-    pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> Look {
+    pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> TerminalStyle {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
-        Look {
+        TerminalStyle {
             colours: set("NO_COLOR").is_none(),
             unicode: locale.is_none_or(|locale| {
                 let locale = locale.to_lowercase();
@@ -126,7 +126,7 @@ impl Look {
 /// Draws within the bounds of a terminal.
 pub(super) struct Pen<'a> {
     pub buffer: &'a mut Buffer,
-    pub look: Look,
+    pub look: TerminalStyle,
 }
 
 impl Pen<'_> {
@@ -245,7 +245,7 @@ fn put(lines: &mut [String], letters: Vec<char>) {
 mod tests {
     use super::*;
 
-    fn drawn(width: u16, look: Look, draw: impl FnOnce(&mut Pen<'_>)) -> String {
+    fn drawn(width: u16, look: TerminalStyle, draw: impl FnOnce(&mut Pen<'_>)) -> String {
         let mut buffer = Buffer::empty(Rect::new(0, 0, width, 1));
         draw(&mut Pen {
             buffer: &mut buffer,
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn bar_shows_share_and_mark_at_any_width() {
         let bar = |width, part, tick, unicode| {
-            let look = Look {
+            let look = TerminalStyle {
                 colours: false,
                 unicode,
             };
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn text_is_cut_where_its_cells_end_and_nothing_is_written_beside_the_terminal() {
-        let look = Look::default();
+        let look = TerminalStyle::default();
         assert_eq!(
             drawn(6, look, |pen| pen.cut((0, 0), 5, "abcdef", Mood::Plain)),
             "abcd… "
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn the_environment_says_whether_there_are_colours_and_which_letters() {
         let look = |variables: &[(&str, &str)]| {
-            let look = Look::of(|name| {
+            let look = TerminalStyle::of(|name| {
                 let found = variables.iter().find(|(other, _)| *other == name);
                 found.map(|(_, value)| (*value).to_owned())
             });

@@ -25,7 +25,7 @@ use serde_json::Value as Json;
 
 use self::app::{Action, App};
 use self::ask::{Ask, Refusal, Request};
-use self::look::Look;
+use self::look::TerminalStyle;
 use self::screen::Screen;
 use self::state::State;
 use crate::connection::Connection;
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<()> {
     show(
         &mut screen,
         &mut app,
-        Look::of(variable),
+        TerminalStyle::of(variable),
         &news,
         |request| {
             // The answering thread lives as long as the program.
@@ -150,7 +150,7 @@ fn start(
 fn show(
     screen: &mut Screen,
     app: &mut App,
-    look: Look,
+    look: TerminalStyle,
     news: &Receiver<News>,
     ask: impl Fn(Request),
 ) -> Result<()> {

@@ -20,7 +20,7 @@ use super::by_flow::Flow;
 use super::capture::Packets;
 use super::csv;
 use super::departures::Departures;
-use super::engine::{self, Course};
+use super::engine::{self, ReplayStage};
 use super::framing::View;
 use super::in_order::Disorder;
 use super::recording::Recording;
@@ -349,7 +349,7 @@ struct Through<'a> {
 
 type LinkServer<B> = Server<Discipline<Waiting<ClassFlow, B>>, Ledger, ClassFlow, B>;
 
-impl<B: Body> Course<Discipline<Waiting<ClassFlow, B>>, Ledger, ClassFlow, B> for Through<'_> {
+impl<B: Body> ReplayStage<Discipline<Waiting<ClassFlow, B>>, Ledger, ClassFlow, B> for Through<'_> {
     fn overhead(&self) -> u32 {
         self.link.overhead
     }

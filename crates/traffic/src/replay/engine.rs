@@ -8,7 +8,7 @@ use super::arrivals::{Arrival, Arrivals, Body};
 use super::departures::{Departure, Departures};
 
 /// The stage before the link: flows, or the classes of a site.
-pub(super) trait Course<Q, O, L, B> {
+pub(super) trait ReplayStage<Q, O, L, B> {
     /// Returns the overhead in bytes per packet on the link.
     fn overhead(&self) -> u32;
 
@@ -26,7 +26,7 @@ pub(super) trait Course<Q, O, L, B> {
 /// the backlog and the number of flows, not on the number of packets.
 pub(super) fn replay<Q, O, L, B>(
     server: &mut Server<Q, O, L, B>,
-    course: &mut impl Course<Q, O, L, B>,
+    course: &mut impl ReplayStage<Q, O, L, B>,
     arrivals: &mut (impl Arrivals<L, B> + ?Sized),
     departures: &mut (impl Departures + ?Sized),
 ) -> Result<Picos>
@@ -67,7 +67,7 @@ where
 }
 
 fn departure<'a, Q, O, L: Label, B: Body>(
-    course: &impl Course<Q, O, L, B>,
+    course: &impl ReplayStage<Q, O, L, B>,
     sent: &Completion<L>,
     body: &'a B,
 ) -> Result<Departure<'a>> {

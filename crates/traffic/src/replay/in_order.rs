@@ -16,8 +16,8 @@ pub(super) struct Late(pub u64);
 /// Arrivals of the last [`WINDOW`], and the number that were out of order. Simultaneous ones keep their order.
 pub(super) struct InOrder<T> {
     /// Those that were no earlier than all before them, in this order.
-    in_time: VecDeque<Waiting<T>>,
-    late: BinaryHeap<Reverse<Waiting<T>>>,
+    in_time: VecDeque<Unordered<T>>,
+    late: BinaryHeap<Reverse<Unordered<T>>>,
     latest: u64,
     ended: bool,
     pub disorder: Disorder,
@@ -34,33 +34,33 @@ pub struct Disorder {
     pub most: u64,
 }
 
-struct Waiting<T> {
+struct Unordered<T> {
     time: u64,
     number: u64,
     arrival: T,
 }
 
-impl<T> Waiting<T> {
+impl<T> Unordered<T> {
     fn place(&self) -> (u64, u64) {
         (self.time, self.number)
     }
 }
 
-impl<T> PartialEq for Waiting<T> {
+impl<T> PartialEq for Unordered<T> {
     fn eq(&self, other: &Self) -> bool {
         self.place() == other.place()
     }
 }
 
-impl<T> Eq for Waiting<T> {}
+impl<T> Eq for Unordered<T> {}
 
-impl<T> PartialOrd for Waiting<T> {
+impl<T> PartialOrd for Unordered<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Waiting<T> {
+impl<T> Ord for Unordered<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.place().cmp(&other.place())
     }
@@ -83,7 +83,7 @@ impl<T> InOrder<T> {
         if early > WINDOW {
             return Err(Late(self.latest));
         }
-        let waiting = Waiting {
+        let waiting = Unordered {
             time,
             number: self.disorder.of,
             arrival,

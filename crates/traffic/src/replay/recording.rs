@@ -6,7 +6,7 @@ use anyhow::Result;
 use fairlane_core::FlowId;
 
 use super::arrivals::{Arrival, Arrivals};
-use super::by_flow::{self, Found, Report, Setup};
+use super::by_flow::{self, ObservedFlows, Report, Setup};
 use super::in_order::Disorder;
 
 /// Packets between two progress reports of a replay.
@@ -14,7 +14,7 @@ const STEP: usize = 4096;
 
 /// A packet that arrives.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct RecordedPacket {
     time: u64,
     flow: u32,
     len: u32,
@@ -24,7 +24,7 @@ struct Held {
 #[derive(Clone, Debug)]
 pub struct Recording {
     name: String,
-    held: Vec<Held>,
+    held: Vec<RecordedPacket>,
     left_out: u64,
 }
 
@@ -43,7 +43,7 @@ impl Recording {
         let (mut held, mut left_out) = (Vec::new(), 0);
         while let Some(arrival) = arrivals.next()? {
             match flow(&arrival) {
-                Some(flow) => held.push(Held {
+                Some(flow) => held.push(RecordedPacket {
                     time: arrival.time,
                     flow,
                     len: arrival.len,
@@ -77,8 +77,8 @@ impl Recording {
     }
 
     /// Returns the flows of these arrivals if none are declared. O(arrivals).
-    pub fn found(&self) -> Found {
-        let mut found = Found::default();
+    pub fn found(&self) -> ObservedFlows {
+        let mut found = ObservedFlows::default();
         for held in &self.held {
             found.add(held.flow, held.len);
         }
@@ -105,13 +105,13 @@ impl Recording {
 /// The arrivals once more.
 struct Again<'a> {
     name: &'a str,
-    rest: Iter<'a, Held>,
+    rest: Iter<'a, RecordedPacket>,
     left: &'a mut dyn FnMut(usize),
 }
 
 impl Arrivals<FlowId, ()> for Again<'_> {
     fn next(&mut self) -> Result<Option<Arrival<FlowId, ()>>> {
-        let Some(&Held { time, flow, len }) = self.rest.next() else {
+        let Some(&RecordedPacket { time, flow, len }) = self.rest.next() else {
             return Ok(None);
         };
         if self.rest.len().is_multiple_of(STEP) {

@@ -7,7 +7,7 @@ use fairlane_config::{At, Report, Size, Text, Time, algorithms, suggestion};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::units::MAX_WEIGHT;
 use fairlane_core::{Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
-use fairlane_sim::{Network, NetworkError, Picos, Way, Wire};
+use fairlane_sim::{FlowPath, Network, NetworkError, Picos, Wire};
 
 use super::sends::{Form, Sends};
 use super::written;
@@ -44,7 +44,7 @@ pub(crate) struct Node {
 /// A source, or several alike.
 pub(crate) struct Flows {
     pub sends: Sends,
-    pub way: Way,
+    pub way: FlowPath,
 }
 
 impl Plan {
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
             longest: Length::MAX,
             round: Some(round),
         };
-        let way = Way {
+        let way = FlowPath {
             from: places.0?,
             to: places.1?,
             weight: Weight::new(weight?)?,
@@ -271,7 +271,7 @@ impl<'a> Reader<'a> {
     fn pass(
         &self,
         sends: &Sends,
-        way: Way,
+        way: FlowPath,
         source: &written::Source,
         network: Option<&Network>,
         report: &mut Report,

@@ -10,11 +10,11 @@ use super::{Plan, Scenario};
 
 /// A simulation of a scenario.
 pub struct Run<'a> {
-    course: Course<'a>,
+    course: AnyRun<'a>,
     seed: u64,
 }
 
-enum Course<'a> {
+enum AnyRun<'a> {
     Link(Box<LinkRun<'a>>),
     Network(Box<NetworkRun<'a>>),
 }
@@ -31,10 +31,10 @@ impl<'a> Run<'a> {
         let course = match &scenario.plan {
             Plan::Link(link, sources) => {
                 let run = LinkRun::new(link, sources, seed, (begin, end), drawn)?;
-                Course::Link(Box::new(run))
+                AnyRun::Link(Box::new(run))
             }
             Plan::Network(plan) => {
-                Course::Network(Box::new(NetworkRun::new(plan, seed, begin, end)?))
+                AnyRun::Network(Box::new(NetworkRun::new(plan, seed, begin, end)?))
             }
         };
         Ok(Run { course, seed })
@@ -48,24 +48,24 @@ impl<'a> Run<'a> {
     /// The same, while both return true: `still`, which must be cheap, is called at every event.
     pub fn run_while(&mut self, go_on: impl FnMut(f64) -> bool, still: impl FnMut() -> bool) {
         match &mut self.course {
-            Course::Link(run) => run.run_while(go_on, still),
-            Course::Network(run) => run.run_while(go_on, still),
+            AnyRun::Link(run) => run.run_while(go_on, still),
+            AnyRun::Network(run) => run.run_while(go_on, still),
         }
     }
 
     /// Returns the result; `scenario` is the scenario's name in the report.
     pub fn outcome(&self, scenario: String) -> Outcome {
         match &self.course {
-            Course::Link(run) => Outcome::Link(run.outcome(scenario, self.seed)),
-            Course::Network(run) => Outcome::Network(run.outcome(scenario, self.seed)),
+            AnyRun::Link(run) => Outcome::Link(run.outcome(scenario, self.seed)),
+            AnyRun::Network(run) => Outcome::Network(run.outcome(scenario, self.seed)),
         }
     }
 
     /// Returns the data kept for drawing, for a link.
     pub fn rates(&self) -> Option<Rates> {
         match &self.course {
-            Course::Link(run) => run.rates(),
-            Course::Network(_) => None,
+            AnyRun::Link(run) => run.rates(),
+            AnyRun::Network(_) => None,
         }
     }
 }

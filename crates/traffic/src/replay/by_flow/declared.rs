@@ -22,9 +22,9 @@ pub struct Flow {
 
 /// The flows of arrivals that declare none, by number: each of weight 1 and up to its longest packet.
 #[derive(Clone, Debug, Default)]
-pub struct Found(Vec<u32>);
+pub struct ObservedFlows(Vec<u32>);
 
-impl Found {
+impl ObservedFlows {
     /// Adds a packet of `len` bytes, without overhead, of the flow with this number. O(1) amortised.
     pub fn add(&mut self, flow: u32, len: u32) {
         let flow = flow as usize;

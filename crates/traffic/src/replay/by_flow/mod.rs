@@ -17,12 +17,12 @@ use fairlane_sim::{Observer, Picos, Server, TransmitQueue, Waiting};
 use super::arrivals::{Arrival, Arrivals, Body, Listed};
 use super::csv;
 use super::departures::{Departures, Unwritten};
-use super::engine::{self, Course};
+use super::engine::{self, ReplayStage};
 use declared::check_length;
 use report::meters;
 
 pub use captured::Capture;
-pub use declared::{Flow, Found, read as read_flows};
+pub use declared::{Flow, ObservedFlows, read as read_flows};
 pub use fairlane_classify::Per;
 pub use report::{FlowReport, Report};
 
@@ -131,7 +131,7 @@ struct Through {
     overhead: u32,
 }
 
-impl<O: Observer, B: Body + Send> Course<AnyScheduler<Waiting<FlowId, B>>, O, FlowId, B>
+impl<O: Observer, B: Body + Send> ReplayStage<AnyScheduler<Waiting<FlowId, B>>, O, FlowId, B>
     for Through
 {
     fn overhead(&self) -> u32 {
