@@ -155,7 +155,9 @@ const TO_RENAME: &[&str] = &[
     "Record",
     "Request",
     "Row",
+    "Running",
     "Search",
+    "Seen",
     "Served",
     "Shared",
     "Side",
@@ -178,6 +180,7 @@ const TO_RENAME: &[&str] = &[
     "Way",
     "Whole",
     "Words",
+    "Work",
 ];
 
 fn root() -> PathBuf {
