@@ -99,6 +99,7 @@ pub struct Origin {
 
 impl Origin {
     /// The `ingress` of packets from a process instead of an interface.
+    #[doc(hidden)]
     pub const ATTACHED: u16 = u16::MAX;
 }
 

@@ -73,14 +73,19 @@ pub struct Found(u8);
 
 impl Found {
     /// It matches a filter, or is link-layer control that has a class.
+    #[doc(hidden)]
     pub const FILTER: Found = Found(0);
     /// It matches none, or is longer than the class of its filter allows.
+    #[doc(hidden)]
     pub const NO_FILTER: Found = Found(1);
     /// It cannot be read.
+    #[doc(hidden)]
     pub const UNREADABLE: Found = Found(2);
     /// It is a fragment, which has the class and flow of the first fragment of its datagram, whatever filters say.
+    #[doc(hidden)]
     pub const FRAGMENT: Found = Found(4);
     /// It is of a protocol that no filter looks into: neither IP nor link-layer control.
+    #[doc(hidden)]
     pub const OPAQUE: Found = Found(8);
     /// Bits that it takes.
     pub const BITS: u32 = 4;
@@ -100,12 +105,14 @@ impl Found {
 
     /// As a number of [`BITS`](Self::BITS) bits.
     #[inline]
+    #[doc(hidden)]
     pub fn to_bits(self) -> u8 {
         self.0
     }
 
     /// Reads such a number; of a larger one the lowest bits count.
     #[inline]
+    #[doc(hidden)]
     pub fn from_bits(bits: u8) -> Found {
         Found(bits & ((1 << Self::BITS) - 1))
     }
@@ -170,6 +177,7 @@ impl LinkClassifier {
 
     /// The same, but [link-layer control](Headers::link_control) goes to the class at this place, whatever
     /// filter it matches.
+    #[doc(hidden)]
     pub fn with_link_control(self, place: Option<u32>) -> LinkClassifier {
         LinkClassifier {
             link_control: place,
@@ -179,6 +187,7 @@ impl LinkClassifier {
 
     /// The same, but a packet of more bytes than its class allows, by place, goes to the default class, as if it
     /// matched no filter.
+    #[doc(hidden)]
     pub fn with_longest(self, longest: impl IntoIterator<Item = u32>) -> LinkClassifier {
         let classes = self.classes.into_iter().zip(longest);
         let classes = classes.map(|(target, longest)| Target { longest, ..target });
@@ -194,6 +203,7 @@ impl LinkClassifier {
     }
 
     /// The same filters for queues that know the classes by other numbers. O(classes).
+    #[doc(hidden)]
     pub fn renumber(&mut self, classes: &[ClassId]) {
         for (target, &id) in self.classes.iter_mut().zip(classes) {
             target.class = id;
@@ -205,6 +215,7 @@ impl LinkClassifier {
 
     /// Returns whether fragments go where the first one of their datagram went: filters ask for
     /// ports.
+    #[doc(hidden)]
     pub fn follows_fragments(&self) -> bool {
         self.rules.asks_ports()
     }
@@ -436,6 +447,7 @@ impl LinkClassifier {
 
     /// Packets so far of protocols that no filter looks into: neither IP nor link-layer control; and the type in the
     /// Ethernet header of most recent ones.
+    #[doc(hidden)]
     pub fn opaque(&self) -> (u64, u16) {
         (self.opaque.packets, self.opaque.ethertype)
     }
@@ -443,6 +455,7 @@ impl LinkClassifier {
     /// Takes the classes that orphans went to since the last time, once for each of them: later fragments of datagrams
     /// of which no first fragment is known. 256 are noted at most.
     #[inline]
+    #[doc(hidden)]
     pub fn take_orphans(&mut self) -> impl Iterator<Item = ClassId> {
         self.orphans.drain(..)
     }
@@ -453,6 +466,7 @@ impl LinkClassifier {
     }
 
     /// Packets so far that could be read and matched no filter.
+    #[doc(hidden)]
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }

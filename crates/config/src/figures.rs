@@ -26,6 +26,7 @@ pub fn time(nanos: Nanos) -> String {
 }
 
 /// Returns a time in microseconds, as reports have it, in the format of [`time`].
+#[doc(hidden)]
 pub fn micros(micros: f64) -> String {
     time_of(micros * 1e3)
 }

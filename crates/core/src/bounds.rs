@@ -426,6 +426,7 @@ impl Terms {
     }
 
     /// L_k / phi: the link's work during one packet service time of the flow.
+    #[doc(hidden)]
     pub fn packet_service(&self) -> Work {
         Work(self.length() * self.weight_sum as f64 / f64::from(self.weight.get()))
     }

@@ -76,6 +76,7 @@ macro_rules! of_any {
 impl<P> Discipline<P> {
     /// Continues the change that [`Tree::begin_change_of_flows`] began, examining no more than `left` flows, which are
     /// subtracted from it. Returns whether the change is complete, as it is for a class without flows. O(`left`).
+    #[doc(hidden)]
     pub fn go_on_changing(&mut self, id: ClassId, left: &mut usize, now: Nanos) -> bool {
         match self {
             Discipline::Tree(tree) => tree.go_on_changing(id, left, now),
@@ -89,6 +90,7 @@ impl<P> Discipline<P> {
     /// # Errors
     ///
     /// There are classes below it, or it is unknown; the link is one of CBQ.
+    #[doc(hidden)]
     pub fn go_on_removing(
         &mut self,
         id: ClassId,
@@ -104,6 +106,7 @@ impl<P> Discipline<P> {
     /// Removes packets from a class's own queues, in order, examining no more than `left` packets and flows, which are
     /// subtracted from it; `from` is 0 at first and holds the position to continue from. Returns whether none is left,
     /// also if there is no such class. O(`left`).
+    #[doc(hidden)]
     pub fn take_out(
         &mut self,
         id: ClassId,
@@ -134,6 +137,7 @@ impl<P> Discipline<P> {
 
     /// Counts arrivals and departures of each flow of a class in this table, or stops counting: as
     /// [`Tree::tally_flows`]. O(1).
+    #[doc(hidden)]
     pub fn tally_flows(&mut self, id: ClassId, table: Option<Vec<FlowCount>>) -> Vec<FlowCount> {
         match self {
             Discipline::Tree(tree) => tree.tally_flows(id, table),
@@ -142,6 +146,7 @@ impl<P> Discipline<P> {
     }
 
     /// Returns whether the traffic of each flow of a class is counted. O(1).
+    #[doc(hidden)]
     pub fn is_tallied(&self, id: ClassId) -> bool {
         match self {
             Discipline::Tree(tree) => tree.is_tallied(id),
@@ -151,6 +156,7 @@ impl<P> Discipline<P> {
 
     /// Reports arrivals and departures of each flow of a class since its last report: as [`Tree::take_tally`].
     /// O(`left`).
+    #[doc(hidden)]
     pub fn take_tally(
         &mut self,
         id: ClassId,

@@ -50,9 +50,11 @@ pub mod cost;
 mod cost_pace;
 mod discipline;
 mod grow;
+#[doc(hidden)]
 pub mod leaky_bucket;
 mod packet;
 mod packet_scheduler;
+#[doc(hidden)]
 pub mod queue;
 #[doc(hidden)]
 pub mod random;

@@ -46,6 +46,7 @@ impl Room {
     };
 
     /// Returns how many times `each` fits into it; 0 where nothing is kept for each.
+    #[doc(hidden)]
     pub fn divided_by(self, each: Room) -> u32 {
         let times = |whole: u32, part: u32| whole.checked_div(part);
         let packets = times(self.packets, each.packets);

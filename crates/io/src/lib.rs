@@ -53,14 +53,11 @@
 //! reports the accepted packets and the next call reports the error. One bad packet never delays those behind it, and
 //! every drop is counted.
 //!
-//! # Other modules
+//! # For the daemon only
 //!
-//! On Linux, `SharedMemory` is memory shared by two processes, and `PeerCredentials` identifies the peer of a Unix
-//! socket: both serve clients in other processes. `early` drops excess traffic in the kernel when more arrives than is
-//! received. `segment` segments frames that a sender on the same machine left to hardware, and `checksum` completes
-//! their checksums. `network` lists the kernel's own paths between two interfaces. `Hold` keeps other instances of this
-//! program off an interface, and keeps device and kernel from coalescing received frames that nothing would segment
-//! again.
+//! Items without a page of their own serve Fairlane's other crates, and change with them: on Linux, early drop in the
+//! kernel (`early`), segmentation and checksums that senders left to hardware (`segment`, `checksum`), the kernel's own
+//! paths between two interfaces (`network`), memory shared with another process, and the hold on an interface (`Hold`).
 //!
 //! # Example
 //!
@@ -93,15 +90,19 @@ mod backend;
 mod bpf;
 #[cfg(target_os = "linux")]
 mod budget;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub mod checksum;
 mod datagram;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub mod early;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub mod files;
 #[cfg(target_os = "linux")]
 mod hold;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub mod interface;
 mod kept;
@@ -110,10 +111,12 @@ mod listener;
 pub mod memory;
 #[cfg(target_os = "linux")]
 mod moved;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub mod network;
 #[cfg(target_os = "linux")]
 pub mod packet;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub mod segment;
 #[cfg(target_os = "linux")]
@@ -141,20 +144,29 @@ pub use backend::{Backend, ByteLen};
 #[cfg(target_os = "linux")]
 pub use budget::Budget;
 pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub use early::EarlyDrop;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub use hold::{Hold, socket_of_holder};
+#[doc(hidden)]
 pub use kept::{KeptBytes, Lent, Owed};
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub use listener::{BindError, Carries, Listener};
 pub use memory::MemoryBackend;
 #[cfg(target_os = "linux")]
 pub use packet::PacketBackend;
 #[cfg(target_os = "linux")]
-pub use shared_memory::{PeerCredentials, SharedMemory};
+pub use shared_memory::PeerCredentials;
+#[doc(hidden)]
+#[cfg(target_os = "linux")]
+pub use shared_memory::SharedMemory;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub use sys::heap::{give_back_unused, keep_little_unused};
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub use sys::umask::with_umask;
 #[cfg(target_os = "linux")]
@@ -163,7 +175,8 @@ pub use tun::TunBackend;
 pub use udp::UdpBackend;
 #[cfg(target_os = "linux")]
 pub use wait::Waiter;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
-pub use xdp::{
-    OwedFrames, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions, XdpReceiver, XdpSender,
-};
+pub use xdp::{OwedFrames, XdpReceiver, XdpSender};
+#[cfg(target_os = "linux")]
+pub use xdp::{Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions};

@@ -131,6 +131,7 @@ use crate::sys::bpf::Heard;
 use crate::sys::interface::{Interface, LinkState};
 pub use crate::sys::packet::Shape;
 use crate::sys::packet::{self, HandOver, Hears, Ring};
+#[doc(hidden)]
 pub use crate::unsummed::{PacketFrame, Unsummed};
 use crate::waits::{Look, Waits};
 use crate::{Arrival, Backend, Budget, sys, verdict};
@@ -170,6 +171,7 @@ impl Default for Options {
 
 /// State by which another process continues with the sockets of a backend, from its current position.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Sockets {
     /// The transmit socket.
     pub sender: OwnedFd,
@@ -181,6 +183,7 @@ pub struct Sockets {
 
 /// A backend's position in the ring: frames from there on have not been received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Position {
     /// A block of the ring.
     pub block: usize,
@@ -377,6 +380,7 @@ impl<F> PacketBackend<F> {
     /// # Errors
     ///
     /// An error message: there is no such interface, or the sockets have another type.
+    #[doc(hidden)]
     pub fn from_sockets(name: &str, budget: Budget, sockets: Sockets) -> io::Result<Self> {
         let explained = |error| explain(name, error);
         let interface = Interface::find(name).map_err(explained)?;
@@ -410,6 +414,7 @@ impl<F> PacketBackend<F> {
     }
 
     /// The next frame that it receives is the one there. A position that is none is not taken.
+    #[doc(hidden)]
     pub fn go_on_from(&mut self, position: Position) {
         self.ring.go_on_from((position.block, position.at));
     }
@@ -492,11 +497,13 @@ impl<F> PacketBackend<F> {
 
     /// Returns the number of received frames that were dropped since this backend was made because they need
     /// segmentation and cannot be segmented: tunnels, most likely. See [`segment`].
+    #[doc(hidden)]
     pub fn uncut(&self) -> u64 {
         self.cutter.uncut()
     }
 
     /// Returns whether a quarter of the ring is full: more arrives than is received, or reception was paused. O(1).
+    #[doc(hidden)]
     pub fn is_filling(&self) -> bool {
         self.ring.is_filling()
     }
@@ -722,6 +729,7 @@ fn place_size(mtu: usize) -> usize {
 ///
 /// assert_eq!([60, 1_514].map(kernel_memory), [896, 2_304]);
 /// ```
+#[doc(hidden)]
 pub fn kernel_memory(length: usize) -> u64 {
     const RESERVED: usize = 128;
     const SHARED: usize = 320;

@@ -149,10 +149,14 @@ use crate::early::Gate;
 use crate::sys::interface::Interface;
 use crate::{Arrival, Backend, Budget};
 
+#[doc(hidden)]
 pub use receiver::XdpReceiver;
+#[doc(hidden)]
 pub use sender::XdpSender;
 
-pub use crate::sys::umem::{OwedFrames, Umem, XdpFrame};
+#[doc(hidden)]
+pub use crate::sys::umem::OwedFrames;
+pub use crate::sys::umem::{Umem, XdpFrame};
 
 /// How a backend and the device exchange packets, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -351,6 +355,7 @@ impl XdpBackend {
 
     /// Returns whether at one of the queues a quarter of the receive frames are full: more arrives than is received, or
     /// reception was paused. O(queues).
+    #[doc(hidden)]
     pub fn is_filling(&self) -> bool {
         self.receiver.is_filling()
     }
@@ -364,6 +369,7 @@ impl XdpBackend {
     /// Returns by how many queues of the interface it can transmit, once it is [split](Self::split): as many of those
     /// that it receives from as there are transmit queues, and at least 1. A backend of a single queue sends nothing if
     /// there is no such transmit queue. O(1).
+    #[doc(hidden)]
     pub fn tx_queues(&self) -> usize {
         1 + self.beside.len()
     }

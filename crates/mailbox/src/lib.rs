@@ -101,7 +101,9 @@ pub mod bell;
 #[expect(unsafe_code, reason = "takes values out of the slots")]
 mod consumer;
 mod error;
+#[doc(hidden)]
 pub mod free;
+#[doc(hidden)]
 pub mod memo;
 #[cfg_attr(
     all(target_arch = "x86_64", not(loom), not(miri)),
@@ -114,6 +116,7 @@ mod prefetch;
 #[expect(unsafe_code, reason = "puts values into the slots")]
 mod producer;
 mod room;
+#[doc(hidden)]
 pub mod shared;
 #[expect(unsafe_code, reason = "owns the slots' memory")]
 mod slots;
@@ -121,9 +124,11 @@ mod sync;
 
 pub use consumer::Consumer;
 pub use error::{CapacityError, Full};
+#[doc(hidden)]
 pub use prefetch::prefetch;
 pub use producer::Producer;
 pub use room::Room;
+#[doc(hidden)]
 pub use slots::{most_waiting, slots_per_block, slots_per_line};
 
 use slots::Shared;

@@ -273,6 +273,7 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Arbiter<Q, R, P> {
     /// # Errors
     ///
     /// This flow and those of all allowed clients would exceed the largest number of flows.
+    #[doc(hidden)]
     pub fn open_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
         if self.own_flows + self.config.max_clients >= MAX_ENTITIES {
             return Err(ChangeError::TooManyFlows);

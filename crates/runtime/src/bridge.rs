@@ -508,6 +508,7 @@ where
     }
 
     /// Takes back, in order, the frames that were to leave by this device next and that it has not taken.
+    #[doc(hidden)]
     pub fn take_back(&mut self, leaves_by: Side) -> VecDeque<F> {
         match &mut self.ways[leaves_by.index()] {
             Way::Shaped(arbiter, ..) => arbiter.release_mut().take_back(),

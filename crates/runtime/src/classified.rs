@@ -227,6 +227,7 @@ impl<P, C, K> Classified<P, C, K> {
     }
 
     /// Returns the classifier, mutably: changes apply to later arrivals.
+    #[doc(hidden)]
     pub fn classifier_mut(&mut self) -> &mut K {
         &mut self.classify
     }
@@ -240,6 +241,7 @@ where
 {
     /// Returns the classes, to change or to exchange: whatever leaves them otherwise than by
     /// [`dequeue`](Queue::dequeue) is given to [`adopt`](Self::adopt).
+    #[doc(hidden)]
     pub fn classes_mut(&mut self) -> &mut C {
         &mut self.classes
     }
@@ -247,6 +249,7 @@ where
     /// Queues a packet that was taken out of classes, these or others, where `to` says by the class that it was in.
     /// One that is rejected there, or evicted, is discarded, and counted.
     #[inline]
+    #[doc(hidden)]
     pub fn adopt(
         &mut self,
         taken: tree::Discarded<FromPort<P>>,
@@ -296,6 +299,7 @@ where
     /// Classifies up to `most` of the held packets, plus as many as have arrived since the last call, so that it
     /// finishes however fast they arrive. Returns whether none is left, which ends the hold. O(`most`), plus the cost
     /// that the others would have had on arrival.
+    #[doc(hidden)]
     pub fn go_on(&mut self, most: usize, now: Nanos) -> bool {
         let came = self.came.replace(0).unwrap_or(0);
         for _ in 0..most + came {
@@ -316,6 +320,7 @@ where
     ///
     /// The packet is returned with the reason, and is counted.
     #[inline]
+    #[doc(hidden)]
     pub fn enqueue_by(
         &mut self,
         flow: FlowId,

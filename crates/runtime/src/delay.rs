@@ -32,6 +32,7 @@ impl Spans {
     }
 
     /// Adds the records of `others`. O(1).
+    #[doc(hidden)]
     pub fn merge(&mut self, others: Spans) {
         self.count += others.count;
         self.total = self.total.saturating_add(others.total);

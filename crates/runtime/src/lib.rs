@@ -87,6 +87,7 @@ mod arbiter;
 mod async_client;
 #[cfg(target_os = "linux")]
 pub mod attach;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 pub mod bridge;
 mod classified;
@@ -118,6 +119,7 @@ pub use driver::{Idling, Next, Step, Steps, drive};
 pub use fairlane_mailbox::bell::Woken;
 pub use inbox::Source;
 pub use link::{Link, Pacer};
+#[doc(hidden)]
 pub use pace::{Opening, Pace};
 pub use queue::Queue;
 pub use registrar::{RegisterError, Registrar, Remote};

@@ -88,18 +88,21 @@ impl Pacer {
     }
 
     /// Returns when all that was released will have been carried.
+    #[doc(hidden)]
     pub fn idle_at(&self) -> Nanos {
         self.released.empty_at()
     }
 
     /// Returns whether a packet may be released at `now`.
     #[inline]
+    #[doc(hidden)]
     pub fn may_release(&self, now: Nanos) -> bool {
         self.idle_at() <= now
     }
 
     /// Idle time further back than the link makes up for is lost.
     #[inline]
+    #[doc(hidden)]
     pub fn forget_before(&mut self, now: Nanos) {
         self.idled(now - self.link.catch_up);
     }

@@ -198,6 +198,7 @@ impl<P: Send> Registrar<P> {
 
     /// Registers a client whose mailbox is of another kind. Packets from [`Source::pop`] go to a flow of its
     /// own; its lengths already include the link's overhead ([`Link::carried`]).
+    #[doc(hidden)]
     pub fn register_source(
         &self,
         config: FlowConfig,

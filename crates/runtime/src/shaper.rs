@@ -303,12 +303,14 @@ impl<Q: Queue, R> Shaper<Q, R> {
 
     /// Marks the link as busy until `time` with packets that others have released to it, if that is
     /// later than its own.
+    #[doc(hidden)]
     pub fn set_busy_until(&mut self, time: Nanos) {
         self.pace.idled(time);
     }
 
     /// Returns when the link will have carried all that was released. Later than now while a packet
     /// is on its way.
+    #[doc(hidden)]
     pub fn idle_at(&self) -> Nanos {
         self.pace.idle_at()
     }
@@ -327,6 +329,7 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
 
     /// Returns whether packets pass by the queue, without a pace.
     #[inline]
+    #[doc(hidden)]
     pub fn is_open(&self) -> bool {
         self.open
     }
@@ -343,6 +346,7 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
 
     /// Reports that a packet that the queue had accepted was removed, and will not be sent: its client
     /// learns it in the next step.
+    #[doc(hidden)]
     pub fn tell_discarded(&mut self, flow: FlowId) {
         self.discarded.push(flow);
     }
@@ -353,6 +357,7 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
     }
 
     /// Returns the queue, mutably. The caller must leave its flows alone.
+    #[doc(hidden)]
     pub fn queue_mut(&mut self) -> &mut Q {
         &mut self.queue
     }
@@ -373,6 +378,7 @@ impl<Q: Queue, R, P: Pace> Shaper<Q, R, P> {
     }
 
     /// Returns the output, mutably.
+    #[doc(hidden)]
     pub fn release_mut(&mut self) -> &mut R {
         &mut self.release
     }
@@ -396,6 +402,7 @@ where
     ///
     /// The packet is returned with the reason, and the queue has counted it.
     #[inline]
+    #[doc(hidden)]
     pub fn enqueue_by(
         &mut self,
         flow: FlowId,
@@ -417,6 +424,7 @@ impl<Q: Queue, B: Backend, P> Shaper<Q, Straight<B>, P> {
     }
 
     /// Returns the backend, mutably.
+    #[doc(hidden)]
     pub fn backend_mut(&mut self) -> &mut B {
         self.release.backend_mut()
     }

@@ -175,10 +175,12 @@ mod network;
 mod observer;
 mod queue;
 mod random;
+#[doc(hidden)]
 pub mod scenario;
 mod senders;
 mod server;
 mod share;
+#[doc(hidden)]
 pub mod sharing;
 mod simulation;
 mod source;

@@ -165,6 +165,7 @@ impl<P> Link<P> {
 
     /// Returns whether a packet of `len` would be taken. An idle link takes any. O(1).
     #[inline]
+    #[doc(hidden)]
     pub fn has_room(&self, len: Length) -> bool {
         match (self.packets.len(), self.capacity) {
             (0, _) => true,
@@ -204,11 +205,13 @@ impl<P> Link<P> {
 
     /// Returns the last packet, if it is still here. O(1).
     #[inline]
+    #[doc(hidden)]
     pub fn newest(&self) -> Option<&P> {
         self.packets.back().map(|(_, payload)| payload)
     }
 
     /// Returns all packets here, in order.
+    #[doc(hidden)]
     pub fn payloads_mut(&mut self) -> impl Iterator<Item = &mut P> {
         self.packets.iter_mut().map(|(_, payload)| payload)
     }

@@ -267,6 +267,7 @@ impl Network {
 
     /// The same, as long as `go_on` returns true, which is called at every event; returns whether it reached
     /// `until`. Where it did not, the clock is at the last event.
+    #[doc(hidden)]
     pub fn run_until_while(&mut self, until: Picos, mut go_on: impl FnMut() -> bool) -> bool {
         self.senders.any().run_until(until, &mut go_on)
     }

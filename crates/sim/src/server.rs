@@ -154,6 +154,7 @@ where
     }
 
     /// Returns the queue, mutably: it is asked again.
+    #[doc(hidden)]
     pub fn queue_mut(&mut self) -> &mut Q {
         self.unsettle();
         &mut self.queue
@@ -244,6 +245,7 @@ where
 
     /// Processes one event before `to`; `None` if there is none.
     #[inline]
+    #[doc(hidden)]
     pub fn step_before(&mut self, to: Picos) -> Option<Step<'_, L, B>> {
         let at = self.next_event().filter(|&at| at < to)?;
         Some(self.step_at(at))

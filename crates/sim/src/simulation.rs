@@ -173,6 +173,7 @@ impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
     /// The same, as long as `go_on` returns true, which is called at every event: returns the
     /// server, and whether the run came to its end. If it did not, the server is in its state at
     /// that moment, and its observer saw no end.
+    #[doc(hidden)]
     pub fn run_while(
         mut self,
         until: Picos,
@@ -269,6 +270,7 @@ impl<Q: ClassQueue<ClassPacket>, O: Observer<ClassFlow>> Simulation<Q, O, ClassF
 
     /// The same, as long as `go_on` returns true, which is called at every event; returns whether it
     /// reached `until`. Where it did not, the clock is at the last event.
+    #[doc(hidden)]
     pub fn run_until_while(&mut self, until: Picos, mut go_on: impl FnMut() -> bool) -> bool {
         self.senders.any().run_until(until, &mut go_on)
     }
@@ -297,6 +299,7 @@ where
     }
 
     /// Returns the queue, mutably, for changes between two runs.
+    #[doc(hidden)]
     pub fn queue_mut(&mut self) -> &mut Q {
         self.senders.carrier.server.queue_mut()
     }

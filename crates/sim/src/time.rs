@@ -122,6 +122,7 @@ impl Work {
     pub const ZERO: Work = Work(0);
 
     /// Returns the work of `bits` bits.
+    #[doc(hidden)]
     pub const fn from_bits(bits: u128) -> Work {
         Work(bits * PICOS_PER_SECOND as u128)
     }
@@ -144,6 +145,7 @@ impl Work {
     }
 
     /// In bits, rounded.
+    #[doc(hidden)]
     pub fn as_bits_f64(self) -> f64 {
         self.0 as f64 / PICOS_PER_SECOND as f64
     }

@@ -6,14 +6,21 @@ mod adversary;
 mod broken;
 mod conformance;
 mod fairness;
+#[doc(hidden)]
 pub mod flows;
 mod form;
+#[doc(hidden)]
 pub mod meter;
+#[doc(hidden)]
 pub mod model;
+#[doc(hidden)]
 pub mod numbers;
+#[doc(hidden)]
 pub mod operations;
+#[doc(hidden)]
 pub mod scale;
 mod statements;
+#[doc(hidden)]
 pub mod tape;
 
 pub use adversary::{Adversary, Index, Nearest};

@@ -202,6 +202,7 @@ impl Service {
     /// time at which no packet of the level or above it was queued or on the wire: at most a packet from below was. All
     /// that is sent since is of the level or above, and the class enqueued its part since. So the
     /// service is not [strict](Self::is_strict), and holds as [WF2Q](Self#wf2q)'s does.
+    #[doc(hidden)]
     pub fn of_level(rate: Rate, below: Option<Length>, bps: u64, burst: u64) -> Option<Service> {
         let mut link = Service::of_link(rate, below.unwrap_or(Length::MAX));
         if below.is_none() {
@@ -351,6 +352,7 @@ impl Service {
 
     /// Returns the least burst of a ceiling of `rate` that leaves a child of this class, with packets up to `longest`
     /// and bursts of one, its [`conforming_delay`](Self::conforming_delay), where it keeps to the ceiling too.
+    #[doc(hidden)]
     pub fn conforming_burst(self, share: f64, wfi: Wfi, rate: Rate, longest: Length) -> u32 {
         let (ceiling, longest) = (rate.bps() as f64 / 8.0, f64::from(longest.get()));
         let late = self.first.time(wfi.latency.bytes());

@@ -85,6 +85,7 @@ impl Service {
 
     /// Returns the longest burst with which [`room`](Service::room) needs no more than this; `None` where it is not
     /// enough without any.
+    #[doc(hidden)]
     pub fn burst_within(self, room: Room, shortest: Length) -> Option<u64> {
         let packets = (u64::from(room.packets) + 1) * u64::from(shortest.get()) - 1;
         let bytes = packets.min(room.bytes.into());

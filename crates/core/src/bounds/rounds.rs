@@ -27,6 +27,7 @@ impl Round {
     }
 
     /// Returns the same for flows given with their number. O(entries).
+    #[doc(hidden)]
     pub fn of_many(
         flows: impl IntoIterator<Item = (Weight, impl Into<Charge>, u32)>,
     ) -> Option<Round> {

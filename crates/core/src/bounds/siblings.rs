@@ -76,6 +76,7 @@ impl Siblings {
     /// The same, with bounds that hold for a child of this share whatever numbers the weights are:
     /// slots are powers of two, and where between two of them a child's is may be another matter once
     /// there are other children.
+    #[doc(hidden)]
     pub fn whatever_weights(self) -> Siblings {
         Siblings {
             slot: Slot::Loose,

@@ -131,6 +131,7 @@ impl Gfq {
     }
 
     /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
+    #[doc(hidden)]
     pub fn starting_at(now: VirtualTime) -> Self {
         Gfq {
             members: Members::starting_at(now),
@@ -148,6 +149,7 @@ impl Gfq {
 
     /// V, the system virtual time.
     #[inline]
+    #[doc(hidden)]
     pub fn virtual_time(&self) -> VirtualTime {
         self.members.clock.now()
     }

@@ -93,6 +93,7 @@ impl Qfq {
     }
 
     /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
+    #[doc(hidden)]
     pub fn starting_at(now: VirtualTime) -> Self {
         Self::from_time(now)
     }
@@ -125,6 +126,7 @@ impl<S: Scale> Qfq<S> {
 
     /// V, the system virtual time.
     #[inline]
+    #[doc(hidden)]
     pub fn virtual_time(&self) -> VirtualTime {
         self.members.clock.now()
     }

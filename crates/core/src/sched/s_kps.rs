@@ -370,6 +370,7 @@ impl SKps {
     }
 
     /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
+    #[doc(hidden)]
     pub fn starting_at(now: VirtualTime) -> Self {
         Self::from_time(now)
     }
@@ -396,6 +397,7 @@ impl<const LATE: bool> SKps<LATE> {
 
     /// V, the system virtual time.
     #[inline]
+    #[doc(hidden)]
     pub fn virtual_time(&self) -> VirtualTime {
         self.members.clock.now()
     }

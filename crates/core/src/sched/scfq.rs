@@ -111,6 +111,7 @@ impl Scfq {
     }
 
     /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
+    #[doc(hidden)]
     pub fn starting_at(now: VirtualTime) -> Self {
         Scfq {
             now,
@@ -129,6 +130,7 @@ impl Scfq<Costs> {
 impl<S: Scale> Scfq<S> {
     /// Returns v, the tag of the packet sent last.
     #[inline]
+    #[doc(hidden)]
     pub fn virtual_time(&self) -> VirtualTime {
         self.now
     }

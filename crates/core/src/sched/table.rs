@@ -170,6 +170,7 @@ impl Algorithm {
     /// assert_eq!(of_eight.without_aggregates_of_one(), of_eight);
     /// ```
     #[must_use]
+    #[doc(hidden)]
     pub const fn without_aggregates_of_one(self) -> Algorithm {
         match self {
             Algorithm::QfqPlus(NonZeroU32::MIN) => Algorithm::Qfq,

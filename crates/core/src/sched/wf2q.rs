@@ -142,6 +142,7 @@ impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
     }
 
     /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before its timestamps wrap.
+    #[doc(hidden)]
     pub fn starting_at(now: VirtualTime) -> Self {
         ByFluid {
             fluid: Fluid::starting_at(now),
@@ -151,6 +152,7 @@ impl<const ELIGIBLE: bool> ByFluid<ELIGIBLE> {
 
     /// V, the virtual time of GPS.
     #[inline]
+    #[doc(hidden)]
     pub fn virtual_time(&self) -> VirtualTime {
         self.fluid.now()
     }

@@ -85,6 +85,7 @@ impl Wf2qPlus {
     }
 
     /// Creates a scheduler whose virtual time starts at `now`: at any point, also shortly before it wraps.
+    #[doc(hidden)]
     pub fn starting_at(now: VirtualTime) -> Self {
         Wf2qPlus {
             clock: VirtualClock::starting_at(now),
@@ -104,6 +105,7 @@ impl Wf2qPlus<Costs> {
 impl<S: Scale> Wf2qPlus<S> {
     /// V, the system virtual time.
     #[inline]
+    #[doc(hidden)]
     pub fn virtual_time(&self) -> VirtualTime {
         self.clock.now()
     }

@@ -106,6 +106,7 @@ impl<P> Tree<P> {
 
     /// Releases up to `most` classes and flows that ceilings hold, and cancels their debt; returns their number. For
     /// callers that empty the tree without the pace of a link. O(log n) for each.
+    #[doc(hidden)]
     pub fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
         let mut freed = 0;
         while freed < most

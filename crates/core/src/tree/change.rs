@@ -91,6 +91,7 @@ impl<P> Tree<P> {
     /// it keeps its former ones, as long as it is within that reservation and no other class needs the difference. So a
     /// leaf that stayed within its guarantee continues to. O(1), and O(leaves that keep such a reservation) where space
     /// is short.
+    #[doc(hidden)]
     pub fn change_leaf_when_empty(
         &mut self,
         id: ClassId,
@@ -284,6 +285,7 @@ impl<P> Tree<P> {
     /// out](Self::take_out) before. Frees nothing large: that is left to the caller in the [remains](Removed::remains).
     /// O(`left`), plus the cost of [`remove`](Self::remove) if packets are queued or the parent's algorithm follows
     /// them.
+    #[doc(hidden)]
     pub fn go_on_removing(
         &mut self,
         id: ClassId,
@@ -414,6 +416,7 @@ impl<P> Tree<P> {
     ///
     /// For a class that is emptied in steps: nothing else may be removed from it before the last step, since its parent
     /// has been given a head that no longer exists.
+    #[doc(hidden)]
     pub fn take_out(
         &mut self,
         id: ClassId,

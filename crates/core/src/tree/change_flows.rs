@@ -60,6 +60,7 @@ impl<P> Tree<P> {
 
     /// Begins the same change: [`go_on_changing`](Self::go_on_changing) must follow, until it is done; packets may come
     /// and go in between. O(1); O(flows) if their limits change, plus the rest of an earlier change.
+    #[doc(hidden)]
     pub fn begin_change_of_flows(
         &mut self,
         id: ClassId,
@@ -126,6 +127,7 @@ impl<P> Tree<P> {
 
     /// Continues the change of a class of flows, examining no more than `left` flows, which are subtracted from it.
     /// Returns whether the change is complete. O(`left`).
+    #[doc(hidden)]
     pub fn go_on_changing(&mut self, id: ClassId, left: &mut usize, now: Nanos) -> bool {
         let Ok(Body::Flows { node: at }) = self.class(id).map(|class| class.body) else {
             return true;

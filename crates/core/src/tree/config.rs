@@ -163,6 +163,7 @@ impl FlowsConfig {
     }
 
     /// Returns how many flows have room of their own at a time.
+    #[doc(hidden)]
     pub fn roomy(&self) -> u32 {
         let each = self.leaf.room.within(self.leaf.limits);
         self.room.divided_by(each).min(self.most.saturating_add(1))

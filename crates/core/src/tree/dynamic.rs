@@ -221,6 +221,7 @@ impl Flows {
 
 impl<P> Tree<P> {
     /// Reserves space for `flows` flows of a class of flows.
+    #[doc(hidden)]
     pub fn reserve_flows(&mut self, class: ClassId, flows: usize) {
         if let Some(super::Place { node, slot: NONE }) = self.places.get(class.index()).copied()
             && let Some(node) = self.nodes.get_mut(node as usize)

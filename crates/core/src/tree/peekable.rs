@@ -77,6 +77,7 @@ impl<P, Q: ClassQueue<P>> Peekable<P, Q> {
     }
 
     /// The queues, to change.
+    #[doc(hidden)]
     pub fn queue_mut(&mut self) -> &mut Q {
         &mut self.queue
     }

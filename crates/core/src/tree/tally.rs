@@ -31,6 +31,7 @@ use super::{Body, ClassId, Tree};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct FlowCount {
     /// Arrivals, whether they were queued or dropped.
     pub offered: Count,
@@ -96,6 +97,7 @@ impl<P> Tree<P> {
     /// with the flows where it is too small; or stops it. The first walk of [`take_tally`](Self::take_tally) starts the
     /// counts of each flow that it reaches. Returns the former table, or `table` if there is no such class of flows, so
     /// that the caller can free it when it has time. O(1).
+    #[doc(hidden)]
     pub fn tally_flows(&mut self, class: ClassId, table: Option<Vec<FlowCount>>) -> Vec<FlowCount> {
         let on = table.is_some();
         let mut counts = table.unwrap_or_default();
@@ -107,6 +109,7 @@ impl<P> Tree<P> {
     }
 
     /// Returns whether the traffic of each flow of this class is counted.
+    #[doc(hidden)]
     pub fn is_tallied(&self, class: ClassId) -> bool {
         let Ok(Body::Flows { node }) = self.class(class).map(|class| class.body) else {
             return false;
@@ -121,6 +124,7 @@ impl<P> Tree<P> {
     /// reached the end. O(`left`).
     ///
     /// A flow that has packets all the time is reported exactly once in a walk, whatever flows come and go in between.
+    #[doc(hidden)]
     pub fn take_tally(
         &mut self,
         class: ClassId,

@@ -7,7 +7,7 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{
     Attribute, Fields, FnArg, Generics, ImplItem, Item, ItemImpl, Meta, Pat, Signature, TraitItem,
-    Type, TypeParamBound,
+    Type, TypeParamBound, Visibility,
 };
 
 use crate::source::{Found, Source, attributes, is_public, is_there, visible};
@@ -75,13 +75,13 @@ impl Public {
             };
             let path = format!("{path}::{ident}");
             match item {
-                _ if !is_public(visibility) => {}
-                Item::Mod(of) if is_hidden(&of.attrs) => {}
+                _ if !is_shown(visibility, attributes(item)) => {}
                 Item::Mod(_) => self.walk(source, module.children[&ident.to_string()], &path),
                 _ => self.add((number, place), path),
             }
         }
-        for import in module.imports.iter().filter(|import| import.is_public) {
+        let imports = module.imports.iter();
+        for import in imports.filter(|import| import.is_public && !is_hidden(&import.attributes)) {
             let path = format!("{path}::{}", import.name);
             let found = source.resolve(number, &import.path);
             if found.is_empty() {
@@ -96,7 +96,11 @@ impl Public {
             for found in found {
                 match found {
                     Found::Module(number) => self.walk(source, number, &path),
-                    Found::Item(module, place) => self.add((module, place), path.clone()),
+                    Found::Item(module, place) => {
+                        if !is_hidden(attributes(&source.modules[module].items[place])) {
+                            self.add((module, place), path.clone());
+                        }
+                    }
                 }
             }
         }
@@ -129,6 +133,11 @@ fn has(attributes: &[Attribute], word: &str) -> bool {
 /// Whether it is for this workspace's crates only.
 fn is_hidden(attributes: &[Attribute]) -> bool {
     has(attributes, "doc(hidden)")
+}
+
+/// Whether the documentation shows it.
+fn is_shown(visibility: &Visibility, attributes: &[Attribute]) -> bool {
+    is_public(visibility) && is_there(attributes) && !is_hidden(attributes)
 }
 
 /// Returns the implementations for and by a public item: lines below it.
@@ -207,14 +216,14 @@ fn head(block: &ItemImpl) -> String {
 
 /// Returns the public items of an `impl`: functions and constants, or a trait's types.
 fn inside(block: &ItemImpl) -> Vec<String> {
-    let own = |visibility| block.trait_.is_none() && is_public(visibility);
+    let own = |visibility, attributes| block.trait_.is_none() && is_shown(visibility, attributes);
     let lines = block.items.iter().filter_map(|item| match item {
-        ImplItem::Fn(item) if own(&item.vis) && is_there(&item.attrs) => Some(format!(
+        ImplItem::Fn(item) if own(&item.vis, &item.attrs) => Some(format!(
             "pub {}{}",
             text(signature(&item.sig)),
             condition(&item.attrs)
         )),
-        ImplItem::Const(item) if own(&item.vis) => {
+        ImplItem::Const(item) if own(&item.vis, &item.attrs) => {
             Some(format!("pub const {}: {}", item.ident, text(&item.ty)))
         }
         ImplItem::Type(item) => Some(format!("type {} = {}", item.ident, text(&item.ty))),
@@ -355,11 +364,14 @@ fn fields(fields: &Fields) -> Vec<String> {
             Some(name) => name.to_string(),
             None => number.to_string(),
         };
-        if is_public(&field.vis) && is_there(&field.attrs) {
+        if is_shown(&field.vis, &field.attrs) {
             lines.push(format!("    pub {name}: {}", text(&field.ty)));
         }
     }
-    if fields.iter().any(|field| !is_public(&field.vis)) {
+    if fields
+        .iter()
+        .any(|field| !is_public(&field.vis) || is_hidden(&field.attrs))
+    {
         lines.push("    ..".to_owned());
     }
     lines

@@ -216,6 +216,7 @@ impl Umem {
     }
 
     /// Returns whether its frames are [unaligned](Self::unaligned).
+    #[doc(hidden)]
     pub fn is_unaligned(&self) -> bool {
         !self.layout().is_aligned()
     }
@@ -227,6 +228,7 @@ impl Umem {
 
     /// Returns how many frames are free. While other threads take and give, of a moment ago. Those that
     /// a thread [keeps](OwedFrames) are not. O(1).
+    #[doc(hidden)]
     pub fn free_frames(&self) -> u32 {
         let shared = self.shared();
         let held = (shared.alive.load(Ordering::Relaxed) % HANDLE) as u32;
@@ -462,6 +464,7 @@ impl XdpFrame {
     /// Detects whether the packet's sender, on the same machine, left its checksum to hardware, as [its field
     /// shows](crate::checksum::unsummed): a backend that transmits the packet then leaves it so if the kernel can be
     /// asked to compute it, and computes it otherwise. O(1).
+    #[doc(hidden)]
     pub fn find_unsummed(&mut self) {
         let Some(lacks) = checksum::unsummed(self.bytes()) else {
             return;

@@ -121,6 +121,7 @@ impl XdpReceiver {
 
     /// Returns whether at one of its queues a quarter of the frames that may be received into is full.
     /// O(queues).
+    #[doc(hidden)]
     pub fn is_filling(&self) -> bool {
         self.sockets.iter().any(Receiving::is_filling)
     }

@@ -73,6 +73,7 @@ impl XdpSender {
 
     /// Frames that were transmitted and that the device has not taken up, as where its link was down since. Where they
     /// are copied they go nowhere if this is dropped, together with what receives. O(1).
+    #[doc(hidden)]
     pub fn untaken(&self) -> u32 {
         self.socket.pending()
     }

@@ -12,9 +12,11 @@ use super::mapping::{Class, Mapping};
 use crate::link::Link;
 
 /// Connections that will be rejected and may still wait for their hello, at a time.
+#[doc(hidden)]
 pub const MOST_PENDING_REFUSALS: usize = 64;
 
 /// Those of them that are of one user.
+#[doc(hidden)]
 pub const MOST_PENDING_REFUSALS_OF_A_USER: usize = 8;
 
 /// The grant for every client of a class.

@@ -143,6 +143,7 @@ pub struct Attached {
 
 /// Rejected connections since the last query.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Refusals {
     /// How many.
     pub count: u64,
@@ -301,6 +302,7 @@ impl Attach {
     /// Returns the rejections since the last call, for a log: one line a call, so the caller bounds its rate,
     /// whatever clients do. Takes the lock that a rejection takes.
     #[must_use]
+    #[doc(hidden)]
     pub fn take_refusals(&self) -> Option<Refusals> {
         self.status.refusals().take()
     }

@@ -161,6 +161,7 @@ impl Mapping {
 
     /// Returns the class of a process, if a rule gives it one.
     #[must_use]
+    #[doc(hidden)]
     pub fn class_of(&self, peer: PeerCredentials) -> Option<&Class> {
         Some(&self.classes[self.class_number(peer)?])
     }

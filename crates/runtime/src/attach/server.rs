@@ -26,6 +26,7 @@ use crate::registrar::{Registrar, Remote};
 
 /// Rings of one client, or new connections, that are handled in a [`PERIOD`]. An arbiter that spins
 /// before it sleeps goes to doze less often than that.
+#[doc(hidden)]
 pub const RINGS_PER_PERIOD: u32 = 256;
 
 /// The time over which [`RINGS_PER_PERIOD`] is counted.

@@ -17,6 +17,7 @@ use crate::link::Link;
 
 /// Slots with an impossible length that a client may leave before it is cut off. A client that
 /// keeps to the protocol leaves none.
+#[doc(hidden)]
 pub const MOST_MALFORMED: u64 = 16;
 
 /// The receiving end of a client's mailbox, and the conversion of its packets.

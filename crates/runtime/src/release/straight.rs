@@ -46,6 +46,7 @@ impl<B: Backend> Straight<B> {
     }
 
     /// Takes back, in order, the packets that the backend has not accepted.
+    #[doc(hidden)]
     pub fn take_back(&mut self) -> VecDeque<B::Tx> {
         std::mem::take(&mut self.batch)
     }
@@ -56,6 +57,7 @@ impl<B: Backend> Straight<B> {
     }
 
     /// Returns the backend, mutably.
+    #[doc(hidden)]
     pub fn backend_mut(&mut self) -> &mut B {
         &mut self.backend
     }

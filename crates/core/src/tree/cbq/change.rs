@@ -118,6 +118,7 @@ impl<P> Cbq<P> {
 
     /// Discards the first packets of a leaf in order, `left` of them at most, which are taken off
     /// it. Returns whether it has no others. O(`left`).
+    #[doc(hidden)]
     pub fn take_out(
         &mut self,
         id: ClassId,

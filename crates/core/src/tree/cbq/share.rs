@@ -152,6 +152,7 @@ impl<P> Cbq<P> {
 
     /// Releases up to `most` suspended classes, and cancels their debt; returns their number. For callers that empty
     /// the queues without the pace of a link. O(log n) for each.
+    #[doc(hidden)]
     pub fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
         let mut freed = 0;
         while freed < most

@@ -168,6 +168,7 @@ pub(super) unsafe fn take(shared: NonNull<Shared>, max: usize, each: impl FnMut(
 
 impl XdpFrame {
     /// Frames that a thread keeps at most.
+    #[doc(hidden)]
     pub const MOST_KEPT: usize = 512;
 
     /// Keeps the frame, without its packet, for later takers on this thread: a receiving backend, or
