@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use fairlane_classify::Rule;
 
-use crate::read::kept_for;
+use crate::reservation::kept_for;
 use crate::site::{Class, ClassKind, Link, LinkAlgorithm};
 
 /// The changes that turn a running link into another one, class by class.

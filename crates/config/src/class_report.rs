@@ -48,6 +48,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use fairlane_core::sched::{Algorithm, Sharing};
@@ -153,8 +154,14 @@ impl ClassTerms {
 
     /// Returns the same; pieces without a change are shared with the former list.
     pub fn after(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
-        let terms = link.found.terms.get_or_init(|| terms_of(link, former));
-        terms.clone()
+        let report = &link.found.report;
+        report.get_or_init(|| Box::new(terms_of(link, former)));
+        ClassTerms::known(link).cloned().unwrap_or_default()
+    }
+
+    /// Returns the terms of a link whose terms were computed before.
+    fn known(link: &Link) -> Option<&List<ClassTerms>> {
+        link.found.report.get()?.downcast_ref()
     }
 
     /// Returns the terms of a class without regard to its siblings.
@@ -223,6 +230,14 @@ impl Words {
     }
 }
 
+/// Returns the indices of the classes that may differ from those of the link with these terms, in order; `None` if that
+/// is unknown.
+fn differs_from_those<'a>(link: &'a Link, terms: &List<ClassTerms>) -> Option<&'a [Range<usize>]> {
+    let other = link.former()?;
+    let known = ClassTerms::known(&other)?;
+    known.is(terms).then(|| link.differs_from(&other))?
+}
+
 fn terms_of(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
     let guarantees = link.kept_guarantees();
     let mut words = Words::default();
@@ -237,7 +252,7 @@ fn terms_of(link: &Link, former: &List<ClassTerms>) -> List<ClassTerms> {
             ..ClassTerms::alone(class, &guarantees[at], &mut words)
         }
     };
-    if let Some(but) = link.differs_from_those(former) {
+    if let Some(but) = differs_from_those(link, former) {
         let mut all = former.clone();
         for at in but.iter().cloned().flatten() {
             let parent = link.classes[at].parent;

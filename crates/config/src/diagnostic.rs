@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::panic::Location;
 
-use crate::grants::Broken;
+use crate::grant::Broken;
 
 /// A sentence about a place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

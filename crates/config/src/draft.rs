@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 
 use crate::diagnostic::Report;
 use crate::file::{Class, File, Filter, Link};
-use crate::grants::{Grant, NotGranted};
+use crate::grant::Grant;
+use crate::grants::NotGranted;
 use crate::parse::parse;
 use crate::read::{Reading, admit, site_again, together};
 use crate::site::{MtuOf, Site};

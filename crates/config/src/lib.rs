@@ -177,14 +177,18 @@ mod diagnostic;
 mod draft;
 pub mod figures;
 mod file;
+mod grant;
 mod grants;
 mod guarantee;
 pub mod link_report;
 mod list;
+mod load;
 mod packet;
 mod parse;
 mod read;
+mod reservation;
 mod schema;
+mod services;
 mod shares;
 mod site;
 mod text;
@@ -195,16 +199,18 @@ mod written;
 pub use change::Steps;
 pub use diagnostic::{Diagnostic, Report, SiteError, nearest, suggestion};
 pub use draft::{Draft, Table};
-pub use grants::{Broken, Grant, NotGranted, Offer, Terms};
+pub use grant::{Broken, Grant, Offer, Terms};
+pub use grants::NotGranted;
 pub use guarantee::{Each, Guarantee, NoGuarantee};
 pub use list::{Elements, List, Shared};
+pub use load::Tables;
 pub use packet::{Classified, ClassifiedBy, DescribedPacket, ParsePacketError};
 pub use parse::parse;
 pub use read::{INTERFACE_NAME, XDP_MOST_WAITING, is_interface_name};
 pub use schema::schema;
 pub use site::{
     Attach, Backend, Ceiling, Class, ClassKind, Control, Flows, Interfaces, Link, LinkAlgorithm,
-    LongestBy, MtuOf, Near, Queue, Role, Site, Tables, Workers,
+    LongestBy, MtuOf, Near, Queue, Role, Site, Workers,
 };
 pub use text::{MAX_FILE, read as read_text, read_regular as read_regular_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};

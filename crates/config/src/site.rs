@@ -1,9 +1,10 @@
 //! A site configuration that has been validated.
 
+use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
 use fairlane_classify::{Origin, Per, Rule};
@@ -13,14 +14,11 @@ pub use fairlane_core::tree::Ceiling;
 use fairlane_core::{Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 
 use fairlane_core::sched::Algorithm;
-use serde::Deserialize;
 
-use crate::class_report::ClassTerms;
-use crate::diagnostic::{Diagnostic, Report, SiteError};
-use crate::grants::Grant;
+use crate::diagnostic::Diagnostic;
+use crate::grant::Grant;
 use crate::guarantee::Guarantee;
 use crate::list::List;
-use crate::{draft, file, parse, read, text};
 
 /// Looks up the MTU, in bytes, of the interface with the given name on the machine that the file is for. Returns `None`
 /// if there is no such interface.
@@ -49,9 +47,6 @@ use crate::{draft, file, parse, read, text};
 /// ```
 pub type MtuOf<'a> = &'a dyn Fn(&str) -> Option<u32>;
 
-/// No MTU is known.
-const UNKNOWN: MtuOf<'static> = &|_| None;
-
 /// The contents of one site file, validated: every value is in range and consistent with the others.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -74,108 +69,6 @@ pub struct Site {
 }
 
 impl Site {
-    /// Reads a file of at most [`MAX_FILE`](crate::MAX_FILE) bytes, without knowledge of the machine's interfaces.
-    pub fn read(path: &Path) -> Result<Site, SiteError> {
-        Site::read_for(path, UNKNOWN)
-    }
-
-    /// Reads a file the same way, for a machine with these interfaces.
-    pub fn read_for(path: &Path, mtu: MtuOf<'_>) -> Result<Site, SiteError> {
-        Site::parse_for(&text::read(path)?, &path.display().to_string(), mtu)
-    }
-
-    /// Reads a file again without blocking: only a regular file, because reading a pipe, for example, might never
-    /// return. The given grants stay in force.
-    pub fn read_again(
-        path: &Path,
-        mtu: MtuOf<'_>,
-        grants: &[Arc<Grant>],
-    ) -> Result<Site, SiteError> {
-        let name = path.display().to_string();
-        Site::parse_beside(&text::read_regular(path)?, &name, mtu, grants)
-    }
-
-    /// Parses `text`, which errors call `name`. O(n log n) in its classes and filters, plus the cost of
-    /// [`Classifier::unreachable`](fairlane_classify::Classifier::unreachable).
-    pub fn parse(text: &str, name: &str) -> Result<Site, SiteError> {
-        Site::parse_for(text, name, UNKNOWN)
-    }
-
-    /// Parses `text` the same way, for a machine with these interfaces.
-    pub fn parse_for(text: &str, name: &str, mtu: MtuOf<'_>) -> Result<Site, SiteError> {
-        Site::parse_beside(text, name, mtu, &[])
-    }
-
-    /// Reads `text` the same way, keeping these grants. The text must also be valid without them, so that each grant
-    /// can end.
-    pub fn parse_beside(
-        text: &str,
-        name: &str,
-        mtu: MtuOf<'_>,
-        grants: &[Arc<Grant>],
-    ) -> Result<Site, SiteError> {
-        if grants.is_empty() {
-            // If there is nothing to report, parse table by table: the complete set of tables takes too much memory.
-            let mut site = match draft::sound(text, mtu) {
-                Some(site) => site,
-                None => Site::tables_of(text, name, mtu)?.0,
-            };
-            site.gather_names();
-            return Ok(site);
-        }
-        let (site, mut tables) = Site::tables_of(text, name, mtu)?;
-        let together = read::together(&mut tables.0, &site, &[], mtu, grants);
-        let together = together.map_err(|broken| SiteError::Grants {
-            file: name.to_owned(),
-            broken,
-        })?;
-        Ok(Site {
-            text: site.text,
-            warnings: site.warnings,
-            ..together
-        })
-    }
-
-    /// Allocates the names of classes again after the other memory used for reading has been freed. Names allocated in
-    /// between would keep their pages from being returned to the system.
-    fn gather_names(&mut self) {
-        for link in self.links.iter_mut().filter_map(Arc::get_mut) {
-            // All are allocated before the first is freed, since the next one would take its place.
-            let names: Vec<Arc<str>> = (link.classes.iter())
-                .map(|class| Arc::from(&*class.name))
-                .collect();
-            for (at, name) in names.into_iter().enumerate() {
-                link.classes.make_mut(at).name = name;
-            }
-        }
-    }
-
-    /// Parses a text and returns its contents together with its tables.
-    pub(crate) fn tables_of(
-        text: &str,
-        name: &str,
-        mtu: MtuOf<'_>,
-    ) -> Result<(Site, Tables), SiteError> {
-        let mut report = Report::new(name, text);
-        let tables: Option<Tables> = parse::parse(text, &mut report);
-        let site = (tables.as_ref()).and_then(|tables| read::site(&tables.0, mtu, &mut report));
-        let warnings = report.finish()?;
-        let (site, tables) = site
-            .zip(tables)
-            .expect("what is not a site has been reported");
-        let site = Site {
-            text: text.into(),
-            warnings,
-            ..site
-        };
-        Ok((site, tables))
-    }
-
-    /// Returns the site that these tables describe, without the warnings, or reports the errors.
-    pub fn of(tables: &Tables, report: &mut Report) -> Option<Site> {
-        read::site(&tables.0, UNKNOWN, report)
-    }
-
     /// Returns the link with this name.
     pub fn link(&self, name: &str) -> Option<&Link> {
         let mut links = self.links.iter();
@@ -193,41 +86,6 @@ impl Site {
         })
     }
 }
-
-/// The tables of a site's file as they were written, to be a part of another file.
-///
-/// ```
-/// use fairlane_config::{Report, Site, Tables};
-/// use serde::Deserialize;
-///
-/// #[derive(Deserialize)]
-/// struct Experiment {
-///     seconds: u32,
-///     site: Tables,
-/// }
-///
-/// let text = r#"
-/// seconds = 5
-///
-/// [[site.link]]
-/// name = "up"
-/// to = "outside"
-/// rate = "10mbit"
-///
-/// [[site.link.class]]
-/// name = "all"
-/// default = true
-/// "#;
-/// let experiment: Experiment = toml::from_str(text)?;
-/// let mut report = Report::new("experiment.toml", text);
-/// let site = Site::of(&experiment.site, &mut report);
-/// report.finish()?;
-/// assert_eq!(site.ok_or("no site")?.links[0].name, "up");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub struct Tables(pub(crate) file::File);
 
 /// The interfaces that Fairlane stands between.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -442,8 +300,9 @@ pub struct Link {
 pub(crate) struct Found {
     pub(crate) guarantees: OnceLock<List<Guarantee>>,
     /// The total buffer reservation of all classes: packets and bytes.
-    kept: OnceLock<(u64, u64)>,
-    pub(crate) terms: OnceLock<List<ClassTerms>>,
+    pub(crate) kept: OnceLock<(u64, u64)>,
+    /// A report on the classes, whose type is defined above this module.
+    pub(crate) report: OnceLock<Box<dyn Any + Send + Sync>>,
     /// Another link with the same classes, except for some.
     like: Option<Like>,
 }
@@ -454,7 +313,7 @@ impl Found {
         Found {
             guarantees: OnceLock::from(guarantees),
             kept: OnceLock::from(kept),
-            terms: OnceLock::new(),
+            report: OnceLock::new(),
             like,
         }
     }
@@ -499,6 +358,11 @@ pub(crate) fn shortest(longest: Length, overhead: u32) -> Length {
 }
 
 impl Link {
+    /// Returns the link that this one is derived from, if it still exists.
+    pub(crate) fn former(&self) -> Option<Arc<Link>> {
+        self.found.like.as_ref()?.link.upgrade()
+    }
+
     /// Returns the indices of the classes that may differ from those in the other link, in order; `None` if that is
     /// unknown.
     pub(crate) fn differs_from(&self, other: &Link) -> Option<&[Range<usize>]> {
@@ -540,22 +404,10 @@ impl Link {
             && (rules, classes) == (&other.rules, &other.classes)
     }
 
-    /// Returns the same for the link of these terms.
-    pub(crate) fn differs_from_those(&self, terms: &List<ClassTerms>) -> Option<&[Range<usize>]> {
-        let other = self.found.like.as_ref()?.link.upgrade()?;
-        let known = other.found.terms.get()?;
-        known.is(terms).then(|| self.differs_from(&other))?
-    }
-
     /// Returns the least length that a packet counts for where a buffer reservation is in packets: the shortest
     /// Ethernet frame, overhead included.
     pub fn shortest(&self) -> Length {
         shortest(self.longest, self.overhead)
-    }
-
-    /// Returns the total buffer reservation of all classes: packets and bytes.
-    pub fn kept(&self) -> (u64, u64) {
-        *(self.found.kept).get_or_init(|| read::kept(&self.classes))
     }
 }
 

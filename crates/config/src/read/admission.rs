@@ -6,13 +6,15 @@ use std::sync::Arc;
 use fairlane_classify::Classifier;
 use fairlane_core::{Nanos, Rate};
 
-use super::Surroundings;
 use super::again::Reading;
 use super::grants::{Trial, Written, class, fits, kept, rules};
+use super::surroundings::Surroundings;
 use crate::file;
-use crate::grants::{Grant, NotGranted, Offer, Terms, rounded};
-use crate::guarantee::{Guarantee, Hold};
+use crate::grant::{Grant, Offer, Terms, rounded};
+use crate::grants::NotGranted;
+use crate::guarantee::Guarantee;
 use crate::list::List;
+use crate::services::Hold;
 use crate::site::{Link, MtuOf, Role, Site};
 
 /// The class that stands for all siblings that may be added later: no file is likely to have one of this name.

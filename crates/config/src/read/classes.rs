@@ -8,7 +8,6 @@ use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::tree::cbq;
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
-use super::Names;
 use super::above::Above;
 use super::again::{Reading, Same};
 use super::entitlements::Basis;
@@ -16,13 +15,14 @@ use super::family::{DEFAULT, Family, Tree};
 use super::link_control::LinkControl;
 use super::longest;
 use super::queue::{self, DEFAULT_ALGORITHM};
-use super::rooms::kept;
 use super::settle::{self, Owner, Settled};
+use super::words::Names;
 use crate::algorithms;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::Guarantee;
 use crate::list::List;
+use crate::reservation::kept;
 use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm};
 use crate::units::Time;
 use crate::written::{At, Text};
@@ -72,13 +72,14 @@ pub(super) fn read(
     report: &mut Report,
 ) -> Option<Classes> {
     let before = report.errors();
-    if former.is_none_or(|former| former.family_of(link).is_none()) {
+    let family = former.and_then(|former| former.family_of(link));
+    if family.is_none() {
         let mut names = Names::new("class");
         for at in link.class.iter() {
             names.insert(&at.value().name, report);
         }
     }
-    let tree = Tree::of(link, former, report)?;
+    let tree = Tree::of(link, family, report)?;
     let lengths = (longest, shortest);
     let former = former.filter(|former| former.is_alike(algorithm, (longest, shortest), link));
     let (alone, known) = alone(&tree, link, lengths, algorithm, (former, named), report);

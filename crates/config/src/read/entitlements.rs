@@ -9,7 +9,8 @@ use fairlane_core::sched::{Algorithm, Sharing};
 
 use crate::diagnostic::Report;
 use crate::file;
-use crate::guarantee::{Guarantee, NoGuarantee, Served, Top, walk};
+use crate::guarantee::{Guarantee, NoGuarantee};
+use crate::services::{Served, Top, walk};
 use crate::shares::{Claim, divide, scale};
 use crate::site::{Class, ClassKind, LinkAlgorithm};
 use crate::units::Size;

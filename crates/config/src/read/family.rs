@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::again::Reading;
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
 
@@ -38,14 +37,15 @@ impl Deref for Tree<'_> {
 }
 
 impl<'a> Tree<'a> {
-    /// Builds the tree of classes with distinct names; the previous tree, if all names and parents are the same.
+    /// Builds the tree of classes with distinct names. `family` is known if all names and parents are those of an
+    /// earlier read.
     pub(super) fn of(
         link: &'a file::Link,
-        former: Option<&Reading>,
+        family: Option<Arc<Family>>,
         report: &mut Report,
     ) -> Option<Tree<'a>> {
         let written: Vec<_> = link.class.iter().map(|at| at.value()).collect();
-        if let Some(family) = former.and_then(|former| former.family_of(link)) {
+        if let Some(family) = family {
             return Some(Tree { written, family });
         }
         Tree::anew(written, report)

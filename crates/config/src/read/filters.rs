@@ -10,7 +10,8 @@ use nix::unistd::{Group, User};
 
 use super::again::{Reading, Same};
 use super::classes::Classes;
-use super::{Surroundings, word};
+use super::surroundings::Surroundings;
+use super::words::word;
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
 use crate::list::List;

@@ -8,13 +8,17 @@ use fairlane_core::Rate;
 use fairlane_core::sched::Sharing;
 
 use super::again::Reading;
-use super::{Surroundings, filters, site_again, unfiltered};
+use super::filters;
+use super::link::unfiltered;
+use super::surroundings::Surroundings;
+use super::whole::site_again;
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
-use crate::grants::{Broken, Grant};
-use crate::guarantee::{Guarantee, Hold};
+use crate::grant::{Broken, Grant};
+use crate::guarantee::Guarantee;
 use crate::list::List;
 use crate::parse::parse;
+use crate::services::Hold;
 use crate::site::{ClassKind, Found, Link, LinkAlgorithm, MtuOf, Role, Site};
 use crate::written::At;
 
@@ -62,18 +66,6 @@ fn filter(class: &str, keys: &str) -> Result<Arc<At<file::Filter>>, String> {
         priority: Some(Box::new(At::made(i64::from(i32::MAX).into()))),
         ..filter
     }))
-}
-
-impl Surroundings<'_> {
-    /// Returns those of a valid site.
-    pub(super) fn of<'a>(site: &'a Site, mtu: MtuOf<'a>) -> Surroundings<'a> {
-        Surroundings {
-            interfaces: site.interfaces.as_ref().map(Some),
-            attach: site.attach.is_some(),
-            mtu,
-            running: &site.links,
-        }
-    }
 }
 
 /// Checks whether a grant can be part of a link at all, and has filters that can match some packets; returns the reason

@@ -7,9 +7,9 @@ use fairlane_core::room::Room;
 use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::{Length, Limits, Nanos, Rate, Weight};
 
-use super::Surroundings;
 use super::family::Tree;
 use super::queue::MOST;
+use super::surroundings::Surroundings;
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
 use crate::site::{

@@ -3,7 +3,7 @@
 use fairlane_core::Length;
 use fairlane_core::units::MAX_LENGTH;
 
-use super::Surroundings;
+use super::surroundings::Surroundings;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::site::{Interfaces, LongestBy, Near, Role, SHORTEST_FRAME};

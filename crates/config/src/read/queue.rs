@@ -8,7 +8,7 @@ use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Nanos};
 
 use super::above::Above;
-use super::{unknown, word};
+use super::words::{unknown, word};
 use crate::algorithms;
 use crate::diagnostic::Report;
 use crate::file;

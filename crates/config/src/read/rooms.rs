@@ -6,7 +6,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fairlane_core::aqm::AqmConfig;
 use fairlane_core::bounds::Service;
 use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
@@ -15,7 +14,8 @@ use super::queue::{self, MOST};
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::{Guarantee, NoGuarantee};
-use crate::site::{Class, ClassKind, Flows, Link, Queue};
+use crate::reservation::{held, kept_for};
+use crate::site::{Class, ClassKind, Link, Queue};
 use crate::units::Size;
 use crate::written::At;
 
@@ -233,32 +233,6 @@ fn of_one_flow(room: Room) -> Room {
     }
 }
 
-/// Returns the part of a class's reservation in which no packet is dropped, even if all of them belong to one flow.
-fn held(flows: &Flows) -> Room {
-    let room = flows.room.within(flows.queue.limits);
-    let Room { packets, bytes } = flows.aqm_floor;
-    match flows.queue.aqm {
-        AqmConfig::Codel(_) => room.within(Limits { packets, bytes }),
-        _ => room,
-    }
-}
-
-/// Returns the reservation of a class: packets and bytes.
-pub(crate) fn kept_for(class: &Class) -> (u64, u64) {
-    let room = match &class.kind {
-        ClassKind::Inner(_) => Room::NONE,
-        ClassKind::Leaf(queue) => queue.room,
-        ClassKind::Flows(flows) => flows.room,
-    };
-    (room.packets.into(), room.bytes.into())
-}
-
-/// Returns the sum of the reservations of classes: packets and bytes.
-pub(crate) fn kept<'a>(classes: impl IntoIterator<Item = &'a Class>) -> (u64, u64) {
-    let each = classes.into_iter().map(kept_for);
-    each.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
-}
-
 /// Returns the largest reservation, in packets, of each class without a configured one for which all classes together
 /// have at most `most`, and the number of classes with larger ones. `None` if the configured reservations exceed `most`
 /// by themselves.
@@ -353,24 +327,5 @@ impl Written {
             bytes,
             per_flow: Limits::NONE,
         })
-    }
-}
-
-/// Adds the guarantees that depend on the class's buffer reservation.
-pub(crate) fn grant(guarantee: &mut Guarantee, kind: &ClassKind, shortest: Length) {
-    let fits = |service: Result<Service, NoGuarantee>, queue: &Queue, room| match queue.aqm {
-        // It drops packets of a class that keeps to its guaranteed rate, too.
-        AqmConfig::Red(_) => None,
-        _ => service.ok()?.burst_within(room, shortest),
-    };
-    match kind {
-        ClassKind::Inner(_) => {}
-        ClassKind::Leaf(queue) => guarantee.burst = fits(guarantee.service, queue, queue.room),
-        ClassKind::Flows(flows) => {
-            guarantee.burst = fits(guarantee.service, &flows.queue, held(flows));
-            if let Some(each) = &mut guarantee.each {
-                each.burst = fits(each.service, &flows.queue, flows.queue.room);
-            }
-        }
     }
 }

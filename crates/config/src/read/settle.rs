@@ -13,8 +13,9 @@ use super::family::Tree;
 use super::rooms::Rooms;
 use crate::diagnostic::Report;
 use crate::file;
-use crate::guarantee::{Guarantee, Top, granted};
+use crate::guarantee::Guarantee;
 use crate::list::List;
+use crate::services::{Top, granted};
 use crate::site::{Class, ClassKind, LinkAlgorithm};
 
 /// Classes, parents first, settled among their siblings.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use fairlane_core::random::splitmix64;
 
 use crate::class_report::ClassTerms;
-use crate::guarantee::{Guarantee, Hold};
+use crate::guarantee::Guarantee;
 use crate::list::PIECE;
+use crate::services::Hold;
 use crate::{Draft, Link, Site, Table};
 
 /// Classes and their parents, three levels of them; the last one is the default.
