@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fairlane_config::{Control, Grant};
-use fairlane_daemon::{Beside, Handle, Report};
+use fairlane_daemon::{Handle, HandoverExtra, Report};
 use fairlane_io::{BindError, Carries, Listener};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -98,7 +98,7 @@ impl Inherited {
     /// # Errors
     ///
     /// The text or the files are not those of a service.
-    pub fn of(beside: Beside) -> Result<Inherited, ServeError> {
+    pub fn of(beside: HandoverExtra) -> Result<Inherited, ServeError> {
         if beside.text.is_empty() {
             return Ok(Inherited::default());
         }
@@ -224,7 +224,7 @@ impl Service {
     }
 
     /// Returns a function that any thread may call for the state of a handover.
-    pub fn to_hand_over(&self) -> impl Fn() -> io::Result<Beside> + Send + use<> {
+    pub fn to_hand_over(&self) -> impl Fn() -> io::Result<HandoverExtra> + Send + use<> {
         let to_hand_over = self.to_hand_over.clone();
         move || {
             let ToHandOver { grants, unix, http } = &to_hand_over;
@@ -234,7 +234,7 @@ impl Service {
                 http: http.is_some(),
             };
             let files = unix.iter().chain(http).map(|file| file.try_clone());
-            Ok(Beside {
+            Ok(HandoverExtra {
                 text: serde_json::to_string(&told)?,
                 files: files.collect::<io::Result<_>>()?,
             })

@@ -29,7 +29,7 @@ use fairlane_dataplane::error::Context;
 use fairlane_dataplane::passing::FINDINGS;
 use fairlane_dataplane::plan::{Next, Plan, Running};
 use fairlane_dataplane::work::{Adding, Counting, Draining, Taking};
-use state::{Asked, Asker, Control, LastReload};
+use state::{Asker, Control, LastReload, PendingRequest};
 
 /// The result of a run.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Outcome {
     pub report: Arc<Report>,
     /// Why it ended before it was to end.
     pub result: Result<()>,
-    /// Another process [took over](crate::Daemon::take_over), and forwards now.
+    /// Another process [took over](crate::Daemon::begin_change), and forwards now.
     pub handed_over: bool,
 }
 
@@ -66,7 +66,7 @@ const IDLE: Duration = Duration::from_millis(200);
 const CHANGED: Nanos = Nanos::from_millis(100);
 
 /// The part of the time that reporting may take under frequent changes, which wait meanwhile.
-const TELLING: u64 = 10;
+const REPORT_SHARE: u64 = 10;
 
 /// Maximum time for which a configuration waits until classes that it removes have drained.
 const DRAIN: Nanos = Nanos::from_millis(250);
@@ -189,7 +189,7 @@ impl Control {
                     self.opened(opened);
                     None
                 }
-                Ok(Event::Give(answer)) => {
+                Ok(Event::ExportState(answer)) => {
                     self.give(answer);
                     None
                 }
@@ -206,7 +206,7 @@ impl Control {
                 Err(RecvTimeoutError::Disconnected) => return None,
             };
             self.answered(report);
-            if let Asked::Nothing = self.state.asked {
+            if let PendingRequest::Nothing = self.state.pending {
                 // Independent of the report interval, since findings are queued in little space.
                 self.count_findings();
             }
@@ -224,8 +224,8 @@ impl Control {
 
     /// Returns the longest time to wait for an event.
     fn patience(&self) -> Duration {
-        match self.state.asked {
-            Asked::Nothing => {
+        match self.state.pending {
+            PendingRequest::Nothing => {
                 let due = self.due().min(self.state.flows.due());
                 match self.state.draining.is_some() {
                     true => LOOK,
@@ -320,10 +320,10 @@ impl Control {
                 let prepared = Prepared { site, links };
                 match &asker.attach {
                     Some((side, name)) => self.open_for(prepared, *side, name.clone()),
-                    None => self.go_on_as(prepared),
+                    None => self.apply_links(prepared),
                 }
                 self.state.request = Some(asker);
-                self.taken_over();
+                self.finish_change();
             }
             Err(error) => self.refuse(asker, error),
         }
@@ -352,13 +352,13 @@ impl Control {
     }
 
     /// Applies the links of a site.
-    pub(crate) fn go_on_as(&mut self, prepared: Prepared) {
+    pub(crate) fn apply_links(&mut self, prepared: Prepared) {
         self.state.next = Some(prepared.site);
         self.state.waiting = prepared.links.into();
     }
 
     /// Reports the change once all links of the new site are applied.
-    pub(crate) fn taken_over(&mut self) {
+    pub(crate) fn finish_change(&mut self) {
         // Links that need nothing of the forwarding thread are skipped.
         while self.state.waiting.front().is_some_and(Next::is_same) {
             if let Some(next) = self.state.waiting.pop_front()
@@ -370,8 +370,11 @@ impl Control {
         if self.state.waiting.is_empty()
             && self.state.draining.is_none()
             && !matches!(
-                self.state.asked,
-                Asked::Drained(_) | Asked::Classes(_) | Asked::Parameters(_) | Asked::Plan(_)
+                self.state.pending,
+                PendingRequest::Drained(_)
+                    | PendingRequest::Classes(_)
+                    | PendingRequest::Parameters(_)
+                    | PendingRequest::Plan(_)
             )
             && let Some(site) = self.state.next.take()
             && let Some(asker) = self.state.request.take()
@@ -399,16 +402,16 @@ impl Control {
 
     /// Sends the forwarding thread the next request, if the last one is done.
     fn ask(&mut self) {
-        if !matches!(self.state.asked, Asked::Nothing) {
+        if !matches!(self.state.pending, PendingRequest::Nothing) {
             return;
         }
         if let Some((draining, next)) = self.state.draining.take() {
             if self.clock.now().since(self.state.ordered) >= Nanos::from(LOOK) {
-                return self.look_at(draining, next);
+                return self.poll_draining(draining, next);
             }
             self.state.draining = Some((draining, next));
         } else if let Some(next) = self.state.waiting.pop_front() {
-            return self.take_over(next);
+            return self.begin_change(next);
         }
         if self.order_of_stage() {
             return;
@@ -418,11 +421,11 @@ impl Control {
         }
         let now = self.clock.now();
         if now >= self.due() {
-            self.state.asked = Asked::Counts;
+            self.state.pending = PendingRequest::Counts;
             return self.order(Order::Count(Box::new(self.counting())));
         }
         if now >= self.state.flows.due() {
-            self.state.asked = Asked::Flows;
+            self.state.pending = PendingRequest::Flows;
             let walking = self.state.flows.walk(&self.plans, now);
             return self.order(Order::Walk(Box::new(walking)));
         }
@@ -432,7 +435,7 @@ impl Control {
     /// Returns when the next report is due: soon after a change.
     fn due(&self) -> Nanos {
         let interval = match self.state.changed {
-            true => self.interval.min(CHANGED.max(self.state.telling)),
+            true => self.interval.min(CHANGED.max(self.state.report_interval)),
             false => self.interval,
         };
         self.state.told + interval
@@ -446,46 +449,46 @@ impl Control {
     }
 
     /// Applies a link once the classes that it removes have drained.
-    fn take_over(&mut self, next: Next) {
+    fn begin_change(&mut self, next: Next) {
         let until = self.clock.now() + DRAIN;
         let plan = self.plan_mut(next.side);
         let draining = plan.and_then(|plan| plan.draining(&next, until));
         match draining {
-            Some(draining) => self.look_at(Box::new(draining), Box::new(next)),
-            None => self.go_over(next),
+            Some(draining) => self.poll_draining(Box::new(draining), Box::new(next)),
+            None => self.order_change(next),
         }
     }
 
-    fn look_at(&mut self, draining: Box<Draining>, next: Box<Next>) {
-        self.state.asked = Asked::Drained(next);
+    fn poll_draining(&mut self, draining: Box<Draining>, next: Box<Next>) {
+        self.state.pending = PendingRequest::Drained(next);
         self.order(Order::Drain(draining));
     }
 
     /// Handles a poll of draining classes: removes them, or polls again.
     fn drained(&mut self, draining: Box<Draining>, next: Box<Next>) {
         if draining.is_done() || self.clock.now() >= draining.until {
-            self.go_over(*next);
+            self.order_change(*next);
         } else {
             self.state.draining = Some((draining, next));
         }
     }
 
-    fn go_over(&mut self, next: Next) {
+    fn order_change(&mut self, next: Next) {
         let Some(plan) = self.plan_mut(next.side) else {
             return;
         };
         if let Some(changing) = plan.changing(&next) {
-            self.state.asked = Asked::Parameters(Box::new(next));
+            self.state.pending = PendingRequest::Parameters(Box::new(next));
             return self.order(Order::Take(Box::new(changing)));
         }
         match plan.adding(&next) {
             Some(adding) => {
-                self.state.asked = Asked::Classes(Box::new(next));
+                self.state.pending = PendingRequest::Classes(Box::new(next));
                 self.order(Order::Add(Box::new(adding)));
             }
             None => {
                 let (taking, after) = plan.taking(next, None);
-                self.state.asked = Asked::Plan(Box::new(after));
+                self.state.pending = PendingRequest::Plan(Box::new(after));
                 self.order(Order::Take(Box::new(taking)));
             }
         }
@@ -496,7 +499,7 @@ impl Control {
         while let Some(answer) = self.answers.pop() {
             match (
                 answer,
-                std::mem::replace(&mut self.state.asked, Asked::Nothing),
+                std::mem::replace(&mut self.state.pending, PendingRequest::Nothing),
             ) {
                 (Order::Count(counting), _) => {
                     // It forwards.
@@ -510,25 +513,29 @@ impl Control {
                     self.tell(*counting);
                     report(&self.state.report);
                     let took = self.clock.now().since(began);
-                    self.state.telling = Nanos(took.0.saturating_mul(TELLING));
+                    self.state.report_interval = Nanos(took.0.saturating_mul(REPORT_SHARE));
                     self.tidy_up();
                 }
                 (Order::Walk(walking), _) => {
                     self.count_findings();
                     self.state.flows.walked(*walking, &self.plans);
                 }
-                (Order::Drain(draining), Asked::Drained(next)) => self.drained(draining, next),
-                (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
-                (Order::Take(taking), Asked::Parameters(next)) => {
+                (Order::Drain(draining), PendingRequest::Drained(next)) => {
+                    self.drained(draining, next)
+                }
+                (Order::Add(adding), PendingRequest::Classes(next)) => self.added(*adding, *next),
+                (Order::Take(taking), PendingRequest::Parameters(next)) => {
                     self.changed(taking.error.is_some(), *next);
                 }
-                (Order::Take(taking), Asked::Plan(plan)) => self.taken(&taking, *plan),
-                (Order::Give(give), Asked::Give(answer)) => self.gave(*give, &answer),
-                (Order::HandOver(handing), Asked::HandOver(answer)) => {
+                (Order::Take(taking), PendingRequest::Plan(plan)) => self.taken(&taking, *plan),
+                (Order::ExportState(give), PendingRequest::ExportState(answer)) => {
+                    self.device_state_reported(*give, &answer)
+                }
+                (Order::HandOver(handing), PendingRequest::HandOver(answer)) => {
                     self.handed_over(*handing, &answer);
                 }
-                (order, Asked::Task(waiting)) => self.task_done(order, waiting),
-                (Order::Exchange(side, _), Asked::Attach(interface)) => {
+                (order, PendingRequest::Task(waiting)) => self.task_done(order, waiting),
+                (Order::Exchange(side, _), PendingRequest::Attach(interface)) => {
                     self.attached(side, interface);
                 }
                 // No other requests return here.
@@ -542,11 +549,11 @@ impl Control {
         let (next, ids) = match error {
             None => (next, Some(ids)),
             // The classes added so far are dropped with the former queues.
-            Some(_) => (next.made_anew(), None),
+            Some(_) => (next.rebuilt(), None),
         };
         if let Some(plan) = self.plan_mut(next.side) {
             let (taking, after) = plan.taking(next, ids);
-            self.state.asked = Asked::Plan(Box::new(after));
+            self.state.pending = PendingRequest::Plan(Box::new(after));
             self.order(Order::Take(Box::new(taking)));
         }
     }
@@ -558,15 +565,15 @@ impl Control {
         };
         plan.describe(next);
         let again = refused.then(|| plan.running());
-        self.take_anew(again);
-        self.taken_over();
+        self.rebuild(again);
+        self.finish_change();
     }
 
     /// Rebuilds all classes from the file if one of them differs from it.
-    fn take_anew(&mut self, running: Option<Running>) {
+    fn rebuild(&mut self, running: Option<Running>) {
         if let Some(running) = running {
             let link = Arc::clone(&running.link);
-            let next = running.becomes(link).made_anew();
+            let next = running.becomes(link).rebuilt();
             self.state.waiting.push_front(next);
         }
     }
@@ -585,8 +592,8 @@ impl Control {
         let again = taking.error.is_some().then(|| after.running());
         after.findings = plan.findings.take();
         *plan = after;
-        self.take_anew(again);
-        self.taken_over();
+        self.rebuild(again);
+        self.finish_change();
     }
 
     /// Gives free memory back: reading or comparing a configuration takes several times the memory that is kept of it.

@@ -21,8 +21,8 @@ use crate::bypass::{self, NetworkWatch};
 use crate::control::Outcome;
 use crate::control::state::{Control, State};
 use crate::error::{Error, Result, unfit};
-use crate::hand_over::give::Beside;
-use crate::hand_over::take::{Parts, Running, Taking};
+use crate::hand_over::give::HandoverExtra;
+use crate::hand_over::take::{Parts, Running, Takeover};
 use crate::handle::{Ended, Event, Handle};
 use crate::notice::{Notice, Notify, logged};
 use crate::offer::{self, Offer};
@@ -44,7 +44,7 @@ use fairlane_dataplane::note::SharedFilters;
 use fairlane_dataplane::passing::{Findings, Watch, watches};
 use fairlane_dataplane::pipeline::Pipeline;
 use fairlane_dataplane::plan::Plan;
-use fairlane_dataplane::unshaped::{forget_arrived, hear};
+use fairlane_dataplane::unshaped::{drop_arrived, hear};
 
 /// How a site is run.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub struct Options {
     pub drain: Duration,
     /// Whether it receives nothing until [`Daemon::hear`]: for a process that takes over from one that forwards and
     /// restarts it. No third process can [take over](Daemon::take_over) from it.
-    pub deaf: bool,
+    pub start_paused: bool,
 }
 
 impl Default for Options {
@@ -75,7 +75,7 @@ impl Default for Options {
             on_loss: OnLoss::Wait,
             early_drop: true,
             drain: Duration::from_millis(500),
-            deaf: false,
+            start_paused: false,
         }
     }
 }
@@ -87,7 +87,7 @@ pub struct Daemon {
     events: Receiver<Event>,
     forwarding: Forwarding<Order>,
     /// Takes over from a process that forwards until then.
-    taking: Option<Taking>,
+    taking: Option<Takeover>,
     bridge: SiteBridge,
     time: Option<Duration>,
     /// Where it can be asked to hand over.
@@ -96,7 +96,7 @@ pub struct Daemon {
 }
 
 /// Reports state that others hand over in addition to the site.
-type BesideIt = Box<dyn Fn() -> io::Result<Beside> + Send>;
+type BesideIt = Box<dyn Fn() -> io::Result<HandoverExtra> + Send>;
 
 impl Daemon {
     /// Opens the interfaces of a site, and the socket where processes attach. `notify` is called for each event on the
@@ -127,12 +127,12 @@ impl Daemon {
             false => [None, None],
         };
         let clock = Clock::start();
-        let worker_options = worker_options(&site, clock, options.deaf)?;
+        let worker_options = worker_options(&site, clock, options.start_paused)?;
         let needs = Needs::of(&site);
         let opened = open::open(
             interfaces,
             needs,
-            (options.on_loss, options.deaf),
+            (options.on_loss, options.start_paused),
             &of_devices(&notify),
             &ports,
             &worker_options,
@@ -181,7 +181,7 @@ impl Daemon {
             took,
         } = running.parts()?;
         let worker_options = worker_options(&site, clock, true)?;
-        let opened = open::go_on_with(
+        let opened = open::adopt(
             names,
             devices,
             options.on_loss,
@@ -268,7 +268,7 @@ impl Daemon {
             pipeline,
             keepers,
             detached: [false; 2],
-            is_guarded: options.deaf,
+            is_guarded: options.start_paused,
             plans,
             orders,
             answers: done,
@@ -282,13 +282,13 @@ impl Daemon {
             bridge,
             time: options.time,
             listener,
-            beside: Box::new(|| Ok(Beside::default())),
+            beside: Box::new(|| Ok(HandoverExtra::default())),
         })
     }
 
     /// Registers state to hand over in addition to the site. `beside` is called on a thread of its own, once nothing
     /// changes any more.
-    pub fn hands_over(&mut self, beside: impl Fn() -> io::Result<Beside> + Send + 'static) {
+    pub fn hands_over(&mut self, beside: impl Fn() -> io::Result<HandoverExtra> + Send + 'static) {
         self.beside = Box::new(beside);
     }
 
@@ -309,7 +309,7 @@ impl Daemon {
         self.control.plans.iter().map(|plan| &*plan.link)
     }
 
-    /// Starts to receive, if it was [deaf](Options::deaf).
+    /// Starts to receive, if it was [start_paused](Options::start_paused).
     ///
     /// # Errors
     ///
@@ -334,8 +334,8 @@ impl Daemon {
     /// # Errors
     ///
     /// An interface cannot be used.
-    pub fn forget_arrived(&mut self) -> Result<()> {
-        Ok(forget_arrived(&mut self.bridge)?)
+    pub fn drop_arrived(&mut self) -> Result<()> {
+        Ok(drop_arrived(&mut self.bridge)?)
     }
 
     /// Returns the site that it runs.
@@ -395,7 +395,7 @@ struct Base {
     filters: AllFilters,
     clock: Clock,
     listener: Option<Listener>,
-    taking: Option<Taking>,
+    taking: Option<Takeover>,
 }
 
 /// Converts an error that cannot occur, so that its text is kept in any case.

@@ -60,7 +60,7 @@ pub(crate) enum Answer {
 }
 
 /// The running site; its files follow. They are, for each device, its transmit and receive sockets and its note, if
-/// any; the socket for requests to hand over; and [other state](Beside).
+/// any; the socket for requests to hand over; and [other state](HandoverExtra).
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Given {
     pub(crate) pid: u32,
@@ -129,14 +129,14 @@ pub(crate) fn timed<T>(make: impl Fn(Nanos) -> T) -> (T, Nanos) {
     (made, at)
 }
 
-pub(crate) fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+pub(crate) fn send_message(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(what)?;
     let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&length.to_be_bytes())?;
     stream.write_all(&text)
 }
 
-pub(crate) fn hear<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<T> {
+pub(crate) fn receive_message<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<T> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length);
@@ -151,7 +151,7 @@ pub(crate) fn hear<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<T
 
 /// State of a direction: its transmit and receive positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stand {
+struct DirectionState {
     position: Position,
     /// The link is busy with sent packets until then.
     busy_until: Nanos,
@@ -159,7 +159,7 @@ struct Stand {
     is_open: bool,
 }
 
-impl Stand {
+impl DirectionState {
     const BYTES: usize = 25;
 
     fn encode(self, into: &mut Vec<u8>) {
@@ -170,13 +170,13 @@ impl Stand {
         into.push(self.is_open.into());
     }
 
-    fn decode(bytes: &[u8; Stand::BYTES]) -> Stand {
+    fn decode(bytes: &[u8; DirectionState::BYTES]) -> DirectionState {
         let number = |at: usize| {
             let bytes = bytes[at..at + 8].try_into();
             u64::from_be_bytes(bytes.expect("eight bytes"))
         };
         let place = |number| usize::try_from(number).unwrap_or(usize::MAX);
-        Stand {
+        DirectionState {
             position: Position {
                 block: place(number(0)),
                 at: place(number(8)),
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_heard() {
-        let stand = Stand {
+        let stand = DirectionState {
             position: Position {
                 block: 127,
                 at: 1_600,
@@ -251,7 +251,7 @@ mod tests {
         };
         let mut bytes = Vec::new();
         stand.encode(&mut bytes);
-        assert_eq!(Stand::decode(&bytes.try_into().unwrap()), stand);
+        assert_eq!(DirectionState::decode(&bytes.try_into().unwrap()), stand);
         let header = Header {
             leaves_by: Side::Right,
             came: Came {
@@ -267,15 +267,15 @@ mod tests {
     #[test]
     fn a_message_that_cannot_be_is_refused_before_it_is_held() {
         let (near, far) = UnixStream::pair().unwrap();
-        say(&near, &Hello { version: 7, pid: 1 }).unwrap();
-        assert_eq!(hear::<Hello>(&far).unwrap().version, 7);
+        send_message(&near, &Hello { version: 7, pid: 1 }).unwrap();
+        assert_eq!(receive_message::<Hello>(&far).unwrap().version, 7);
         (&near).write_all(&u32::MAX.to_be_bytes()).unwrap();
-        let refused = hear::<Hello>(&far).unwrap_err();
+        let refused = receive_message::<Hello>(&far).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         (&near).write_all(b"\0\0\0\x02[]").unwrap();
-        assert!(hear::<Hello>(&far).is_err());
+        assert!(receive_message::<Hello>(&far).is_err());
         (&near).write_all(b"\0\0\0\x09[]").unwrap();
         drop(near);
-        assert!(hear::<Hello>(&far).is_err());
+        assert!(receive_message::<Hello>(&far).is_err());
     }
 }

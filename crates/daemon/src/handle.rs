@@ -12,7 +12,7 @@ use fairlane_core::Count;
 
 use crate::error::{Error, Result};
 use crate::flows::{Hear, TopFlows};
-use crate::hand_over::give::{Gave, Handing};
+use crate::hand_over::give::{SiteState, Transferring};
 use crate::reload::{Prepared, Source};
 use fairlane_dataplane::bridge::SiteBridge;
 use fairlane_dataplane::device::Opened;
@@ -34,9 +34,9 @@ pub(crate) enum Event {
     /// The interface that a new configuration names was opened, or could not be.
     Opened(Result<Box<Opened>>),
     /// Another process is about to take over and asks for the interfaces and state.
-    Give(SyncSender<Result<Box<Gave>>>),
+    ExportState(SyncSender<Result<Box<SiteState>>>),
     /// The other process is ready to take over.
-    HandOver(Box<Handing>, SyncSender<Result<u64>>),
+    HandOver(Box<Transferring>, SyncSender<Result<u64>>),
     /// The other process does not take over after all.
     Keep(u32),
     /// The forwarding thread has ended.

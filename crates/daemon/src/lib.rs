@@ -57,7 +57,7 @@ pub use fairlane_dataplane::steps::StepReport;
 pub use fairlane_dataplane::{RoundWatch, fits_here, pipeline_terms};
 pub use fairlane_io::interface::{addresses, gateways};
 pub use flows::{FlowReport, TopFlows};
-pub use hand_over::give::Beside;
+pub use hand_over::give::HandoverExtra;
 pub use hand_over::take::Running;
 pub use handle::{Attaching, Handle};
 pub use notice::Notice;

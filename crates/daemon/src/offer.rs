@@ -15,8 +15,10 @@ use fairlane_io::{Carries, Listener, Waiter, files, socket_of_holder};
 use fairlane_runtime::Clock;
 
 use crate::error::{Error, Result};
-use crate::hand_over::give::{Beside, Gave, Give, Handing};
-use crate::hand_over::{Answer, Given, Hello, READY, SILENCE, VERSION, hear, say, timed};
+use crate::hand_over::give::{DeviceState, HandoverExtra, SiteState, Transferring};
+use crate::hand_over::{
+    Answer, Given, Hello, READY, SILENCE, VERSION, receive_message, send_message, timed,
+};
 use crate::handle::{Event, Handle};
 use fairlane_dataplane::error::Context;
 use fairlane_dataplane::stop::Stop;
@@ -56,7 +58,7 @@ impl Offer {
         listener: Listener,
         site: Handle,
         clock: Clock,
-        beside: impl Fn() -> io::Result<Beside> + Send + 'static,
+        beside: impl Fn() -> io::Result<HandoverExtra> + Send + 'static,
     ) -> Result<Offer> {
         let (bell, rung) = UnixStream::pair().doing("making a socket pair")?;
         let offering = Offering {
@@ -80,7 +82,7 @@ struct Offering {
     events: Sender<Event>,
     stop: Arc<Stop>,
     clock: Clock,
-    beside: Box<dyn Fn() -> io::Result<Beside> + Send>,
+    beside: Box<dyn Fn() -> io::Result<HandoverExtra> + Send>,
     rung: UnixStream,
 }
 
@@ -125,7 +127,7 @@ impl Offering {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(SILENCE))?;
         stream.set_write_timeout(Some(SILENCE))?;
-        let hello: Hello = hear(&stream)?;
+        let hello: Hello = receive_message(&stream)?;
         let given = match hello.version {
             VERSION => self.given(listener),
             other => Err(Error::Unfit(format!(
@@ -134,9 +136,11 @@ impl Offering {
             ))),
         };
         let told = match given {
-            Ok((given, files)) => say(&stream, &Answer::Given(Box::new(given)))
+            Ok((given, files)) => send_message(&stream, &Answer::Given(Box::new(given)))
                 .and_then(|()| files::send(&stream, &files)),
-            Err(error) => return say(&stream, &Answer::Refused(error.to_string())).map(|()| false),
+            Err(error) => {
+                return send_message(&stream, &Answer::Refused(error.to_string())).map(|()| false);
+            }
         };
         let ready = told.and_then(|()| self.is_ready(&stream, waiter));
         if !matches!(ready, Ok(true)) {
@@ -145,7 +149,7 @@ impl Offering {
             return Ok(false);
         }
         let (answer, answered) = sync_channel(1);
-        let handing = Handing {
+        let handing = Transferring {
             stream,
             to: hello.pid,
             stop: Arc::clone(&self.stop),
@@ -158,9 +162,9 @@ impl Offering {
     /// Returns the running site with its files. Nothing changes after this.
     fn given(&self, listener: &Listener) -> Result<(Given, Vec<OwnedFd>)> {
         let (answer, answered) = sync_channel(1);
-        let asked = self.events.send(Event::Give(answer));
+        let asked = self.events.send(Event::ExportState(answer));
         asked.map_err(|_| Error::Ended)?;
-        let Gave { site, file, give } = *answered.recv().unwrap_or(Err(Error::Ended))?;
+        let SiteState { site, file, give } = *answered.recv().unwrap_or(Err(Error::Ended))?;
         let packed = self.pack(&site, &file, give, listener);
         if packed.is_err() {
             let _ = self.events.send(Event::Keep(0));
@@ -172,7 +176,7 @@ impl Offering {
         &self,
         site: &Site,
         (file, unsaved): &(Arc<str>, u64),
-        give: Give,
+        give: DeviceState,
         listener: &Listener,
     ) -> Result<(Given, Vec<OwnedFd>)> {
         let beside = (self.beside)().doing("handing over the control interface")?;

@@ -3,7 +3,7 @@
 use fairlane_core::Nanos;
 use fairlane_runtime::bridge::Side;
 
-use crate::hand_over::give::{Give, Handing};
+use crate::hand_over::give::{DeviceState, Transferring};
 use fairlane_dataplane::bridge::SiteBridge;
 use fairlane_dataplane::device::Opened;
 use fairlane_dataplane::steps::{StepKind, Work};
@@ -29,9 +29,9 @@ pub(crate) enum Order {
     /// Exchange the interface on a side for another, or for none; then the former one.
     Exchange(Side, Box<Option<Opened>>),
     /// Report the state that another process needs to continue with the devices.
-    Give(Box<Give>),
+    ExportState(Box<DeviceState>),
     /// Hand over to that process.
-    HandOver(Box<Handing>),
+    HandOver(Box<Transferring>),
 }
 
 impl Work for Order {
@@ -44,7 +44,7 @@ impl Work for Order {
             Order::Shape(..) => StepKind::Shape,
             Order::Flush(_) => StepKind::Flush,
             Order::Exchange(..) => StepKind::Attach,
-            Order::Give(_) | Order::HandOver(_) => StepKind::HandOver,
+            Order::ExportState(_) | Order::HandOver(_) => StepKind::HandOver,
         }
     }
 
@@ -76,7 +76,7 @@ impl Work for Order {
                 bridge.device_mut(*side).exchange(opened);
                 true
             }
-            Order::Give(give) => {
+            Order::ExportState(give) => {
                 give.step(bridge);
                 true
             }

@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::frame::Frame;
 use crate::note::ClassifiedFrame;
 use crate::threads::Bell;
-use crate::waits::{Look, Waits};
+use crate::waits::{Poll, Waits};
 
 /// A way for frames in and out that can be waited for.
 pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
@@ -52,7 +52,7 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Whether no other receiver hears the frames that this device hears.
-    fn hears_alone(&self) -> bool {
+    fn is_sole_receiver(&self) -> bool {
         false
     }
 
@@ -62,7 +62,7 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     fn end(&mut self) -> u64 {
         // A device that is gone receives nothing in any case.
         let _ = self.hear(false);
-        forget(self, 1).0
+        drop_frames(self, 1).0
     }
 
     /// Returns the number of frames given to it for transmission that the kernel has not taken: they are lost once it
@@ -91,12 +91,12 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Returns the state that another process needs to continue with the device, if the device supports that.
-    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+    fn export(&self) -> io::Result<Option<ExportedDevice>> {
         Ok(None)
     }
 
-    /// Whether the device is still the one that another process received from [`to_pass`](Self::to_pass).
-    fn is_passed(&self) -> bool {
+    /// Whether the device is still the one that another process received from [`export`](Self::export).
+    fn is_exported(&self) -> bool {
         true
     }
 
@@ -119,7 +119,7 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Continues from the position that another process has reached.
-    fn go_on_from(&mut self, position: Position) {
+    fn resume_from(&mut self, position: Position) {
         let _ = position;
     }
 
@@ -134,7 +134,7 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Continues transmitting the frames it was given, while its receive side is lent. Called in every round then.
-    fn attend(&mut self) -> io::Result<()> {
+    fn poll_transmit(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -149,10 +149,10 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Returns emptied buffers to its workers.
-    fn give_back(&mut self) {}
+    fn return_buffers(&mut self) {}
 
     /// Starts a round: polls its workers' mailboxes.
-    fn look(&mut self, look: Look) {
+    fn look(&mut self, look: Poll) {
         let _ = look;
     }
 
@@ -167,26 +167,26 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Whether no frame is queued at those threads, so that the descriptor signals the next one.
-    fn may_wait(&mut self) -> bool {
+    fn arm_wakeup(&mut self) -> bool {
         true
     }
 
     /// Whether its receive side may be [lent](Self::lend) now.
-    fn may_lend(&self) -> bool {
+    fn can_lend(&self) -> bool {
         false
     }
 
     /// Lends out its receive side, if permitted. From then on no frame arrives here, and only transmission may be
-    /// requested until [`have_back`](Self::have_back).
+    /// requested until [`reclaim`](Self::reclaim).
     fn lend(&mut self) -> Option<Lent> {
         None
     }
 
     /// Receives again: the lent part was dropped.
-    fn have_back(&mut self) {}
+    fn reclaim(&mut self) {}
 
     /// Whether the lent part must be returned first, because the interface is gone.
-    fn is_to_go_home(&self) -> bool {
+    fn must_return(&self) -> bool {
         false
     }
 }
@@ -199,33 +199,33 @@ pub struct Lent {
     pub bell: Arc<Bell>,
 }
 
-/// Most batches that are forgotten at once: more than any ring holds.
-const MOST_FORGOTTEN: usize = 1 << 14;
+/// Most batches that are dropped at once: more than any ring holds.
+const MOST_DROPPED_BATCHES: usize = 1 << 14;
 
 /// Receives and drops the frames that have arrived at a device, until a batch has fewer than `least` frames. Returns
 /// the number of frames, and the result.
-pub fn forget<D: Backend<Rx = Frame> + ?Sized>(
+pub fn drop_frames<D: Backend<Rx = Frame> + ?Sized>(
     device: &mut D,
     least: usize,
 ) -> (u64, io::Result<()>) {
-    let (mut arrived, mut forgotten) = (Vec::new(), 0);
-    for _ in 0..MOST_FORGOTTEN {
+    let (mut arrived, mut dropped) = (Vec::new(), 0);
+    for _ in 0..MOST_DROPPED_BATCHES {
         match device.receive(&mut arrived, BATCH) {
             Ok(came) => {
-                forgotten += came as u64;
+                dropped += came as u64;
                 if came < least {
                     break;
                 }
             }
-            Err(error) => return (forgotten, Err(error)),
+            Err(error) => return (dropped, Err(error)),
         }
         arrived.clear();
     }
-    (forgotten, Ok(()))
+    (dropped, Ok(()))
 }
 
 /// The state that another process needs to continue with a device.
-pub struct ToPass {
+pub struct ExportedDevice {
     pub sockets: Sockets,
     /// The file in which the holder notes changes of the interface's settings.
     pub note: Option<File>,
@@ -351,9 +351,9 @@ impl Device for PacketBackend<Frame> {
         "packet".to_owned()
     }
 
-    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+    fn export(&self) -> io::Result<Option<ExportedDevice>> {
         let sockets = self.sockets()?;
-        Ok(sockets.map(|sockets| ToPass {
+        Ok(sockets.map(|sockets| ExportedDevice {
             sockets,
             note: None,
         }))
@@ -367,7 +367,7 @@ impl Device for PacketBackend<Frame> {
         PacketBackend::position(self)
     }
 
-    fn go_on_from(&mut self, position: Position) {
+    fn resume_from(&mut self, position: Position) {
         PacketBackend::go_on_from(self, position);
     }
 }

@@ -103,7 +103,7 @@ impl Port {
     }
 
     /// Installs the same tables again.
-    pub fn put_again(&self) {
+    pub fn reinstall(&self) {
         self.change(|_| ());
     }
 

@@ -10,7 +10,7 @@ use crate::early::Guard;
 use crate::rounds::RoundCount;
 use crate::steps::{Longest, StepKind, Work};
 use crate::stop::Stop;
-use crate::threads::before_all_others;
+use crate::threads::raise_priority;
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
 use fairlane_runtime::bridge::Side;
@@ -53,7 +53,7 @@ pub struct Forwarding<W> {
 
 impl<W: Work> Forwarding<W> {
     /// Forwards until `end`, or until it is stopped and has sent the backlog, with [raised
-    /// priority](before_all_others). Completes the orders received by then. Calls `begin` before its own devices
+    /// priority](raise_priority). Completes the orders received by then. Calls `begin` before its own devices
     /// receive.
     pub fn run(
         mut self,
@@ -61,7 +61,7 @@ impl<W: Work> Forwarding<W> {
         end: Nanos,
         begin: impl FnOnce(&mut SiteBridge, &Clock) -> io::Result<()>,
     ) -> io::Result<()> {
-        before_all_others();
+        raise_priority();
         // Before taking anything from another process, which continues if this fails.
         let mut second = match self.has_second {
             true => Some(Second::start(self.clock, self.clock.now())?),
@@ -122,7 +122,7 @@ impl<W: Work> Forwarding<W> {
                         answer(&mut self.answers, doing.take());
                     }
                 }
-                now < end && goes_on(&self.stop, bridge, now, &mut draining)
+                now < end && continues(&self.stop, bridge, now, &mut draining)
             },
         );
         self.rounds.ended();
@@ -150,7 +150,12 @@ pub fn start_workers(bridge: &mut SiteBridge) -> io::Result<()> {
 
 /// Returns whether there is another round: until stopped, and then while packets are queued and time remains, which
 /// ends at `draining`.
-fn goes_on(stop: &Stop, bridge: &mut SiteBridge, now: Nanos, draining: &mut Option<Nanos>) -> bool {
+fn continues(
+    stop: &Stop,
+    bridge: &mut SiteBridge,
+    now: Nanos,
+    draining: &mut Option<Nanos>,
+) -> bool {
     if !stop.is_asked() {
         return true;
     }

@@ -396,7 +396,7 @@ impl Meter {
 
     /// Returns the delays since the last read and adds them to `told`. The buckets count only to 2^32, so it must be
     /// read within that many packets, and by one reader, which passes the result on. O(allocated buckets).
-    pub fn read(&self, told: &mut Told) -> Delays {
+    pub fn read(&self, told: &mut ReadTotals) -> Delays {
         let mut noted = self.notes.take();
         noted.sort_unstable();
         let noted = noted.chunk_by(PartialEq::eq);
@@ -438,7 +438,7 @@ impl Meter {
 
 /// The totals that a reader has read from a meter.
 #[derive(Clone, Default)]
-pub struct Told {
+pub struct ReadTotals {
     /// All since the start.
     pub delays: Arc<Delays>,
     /// Those of them in the meter's buckets.

@@ -37,7 +37,7 @@ pub struct Account {
     pub excused: u64,
     /// Dropped before it was received.
     pub early: Early,
-    pub told: Told,
+    pub told: LastReport,
     pub passing: Passing,
 }
 
@@ -90,13 +90,13 @@ impl Passing {
 
 /// State of a class, including its descendants, as last reported.
 #[derive(Clone, Default)]
-pub struct Told {
+pub struct LastReport {
     /// `None` before the first report.
     pub report: Option<Shared<ClassReport>>,
-    pub delays: meter::Told,
+    pub delays: meter::ReadTotals,
 }
 
-impl Told {
+impl LastReport {
     /// Returns a figure of the report; 0 before the first.
     pub fn figure(&self, of: fn(&ClassReport) -> u64) -> u64 {
         self.report.as_deref().map_or(0, of)
@@ -238,7 +238,7 @@ impl Next {
     }
 
     /// Rebuilds all queues, after a change was rejected that should not have been.
-    pub fn made_anew(mut self) -> Next {
+    pub fn rebuilt(mut self) -> Next {
         let filters = self.filters();
         Next {
             how: How::Anew(Box::new(self.link.discipline())),
@@ -371,9 +371,9 @@ impl Plan {
     }
 
     /// Installs the early-drop tables again, after others were installed where frames arrive.
-    pub fn put_again(&self) {
+    pub fn reinstall(&self) {
         if let Some(port) = &self.port {
-            port.put_again();
+            port.reinstall();
         }
     }
 

@@ -94,7 +94,7 @@ impl Rig {
     }
 
     /// Switches to another link, as the control thread does. Returns the time of each step.
-    pub fn go_on_as(&mut self, link: &Arc<Link>) -> Vec<u64> {
+    pub fn apply(&mut self, link: &Arc<Link>) -> Vec<u64> {
         let next = self.plan.running().becomes(Arc::clone(link));
         if let Some(mut changing) = self.plan.changing(&next) {
             let all = ran(|| changing.step(&mut self.arbiter, Nanos::ZERO));

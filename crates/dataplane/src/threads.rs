@@ -16,7 +16,7 @@ const FIRST: i32 = -20;
 
 /// Raises the calling thread's priority above that of other programs, if that is permitted. Not a real-time policy: a
 /// flood must not lock out everything else.
-pub fn before_all_others() {
+pub fn raise_priority() {
     let _ = setpriority_process(None, FIRST);
 }
 

@@ -27,8 +27,8 @@ use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_co
 
 use crate::device::Device;
 use crate::frame::{Emptied, Frame, OwedRoom};
-use crate::threads::{Bell, before_all_others, lock, thread_for};
-use crate::waits::{Look, Looks, Marks, Waits};
+use crate::threads::{Bell, lock, raise_priority, thread_for};
+use crate::waits::{Marks, Poll, WaitMeter, Waits};
 
 /// Places of a worker's mailbox. The budget has space for few more even of the shortest frames.
 pub const SLOTS: usize = 256;
@@ -63,7 +63,7 @@ pub struct TransmitOptions {
 /// Counts that a worker publishes. Only the worker writes them, once per batch.
 #[derive(Default)]
 #[repr(align(64))]
-struct Told {
+struct TransmitCounts {
     /// Budget that the worker held and has released.
     gone: AtomicU64,
     /// Frames that its device has taken, less those that [the kernel has not](Device::untaken): modulo 2^64, as a former
@@ -80,8 +80,8 @@ struct Told {
     beyond: AtomicU64,
 }
 
-impl Told {
-    fn tell_waits(&self, waits: Waits) {
+impl TransmitCounts {
+    fn publish_waits(&self, waits: Waits) {
         let words = [
             (&self.longest_round, waits.longest_round.0),
             (&self.rounds, waits.rounds as u64),
@@ -107,12 +107,12 @@ impl Told {
 /// Number of frames ever put into the mailbox. The forwarding thread writes it, once per batch.
 #[derive(Default)]
 #[repr(align(64))]
-struct Handed(AtomicU64);
+struct HandedCount(AtomicU64);
 
 /// State shared by a worker and the forwarding thread, in addition to the two mailboxes.
 struct Shared {
-    handed: Handed,
-    told: Told,
+    handed: HandedCount,
+    told: TransmitCounts,
     /// The worker waits for frames here.
     frames: Room,
     /// Asks the worker to send its frames and end.
@@ -132,21 +132,21 @@ impl Drop for Ending {
 }
 
 /// A transmit device without a worker, and the frames of its last worker that it has not taken, oldest first.
-pub struct Idle<D> {
+pub struct IdleSender<D> {
     pub device: D,
     pub left: VecDeque<Frame>,
 }
 
-impl<D> Idle<D> {
-    pub fn new(device: D) -> Idle<D> {
-        Idle {
+impl<D> IdleSender<D> {
+    pub fn new(device: D) -> IdleSender<D> {
+        IdleSender {
             device,
             left: VecDeque::new(),
         }
     }
 }
 
-impl<D: Backend> Idle<D> {
+impl<D: Backend> IdleSender<D> {
     /// Returns the budget used by the remaining frames and by those that the device holds.
     fn has(&self, cost: fn(usize) -> u64) -> u64 {
         // A device that cannot report is gone.
@@ -172,9 +172,9 @@ struct Transmitter<D> {
     shared: Arc<Shared>,
     waker: Waker,
     waiter: Waiter,
-    looks: Looks,
+    meter: WaitMeter,
     marks: Marks,
-    told_waits: Waits,
+    published_waits: Waits,
     /// It has waited since the last step.
     has_waited: bool,
 }
@@ -187,10 +187,10 @@ struct Ends {
 }
 
 /// The remains of a worker that has ended: its device with the frames not yet taken, and the mailbox.
-struct Left<D> {
-    idle: Idle<D>,
+struct EndedTransmitter<D> {
+    idle: IdleSender<D>,
     frames: Consumer<Frame>,
-    /// Frames that the device has taken, modulo 2^64, as [`Told::sent`] counts them.
+    /// Frames that the device has taken, modulo 2^64, as [`TransmitCounts::sent`] counts them.
     taken: u64,
 }
 
@@ -205,7 +205,7 @@ struct TransmitHandle<D> {
     handed: u64,
     known: u64,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Option<Left<D>>>>,
+    thread: Option<JoinHandle<Option<EndedTransmitter<D>>>>,
 }
 
 /// The forwarding thread's handle of the transmit workers at an interface. Dropping it ends them and waits for their
@@ -222,13 +222,13 @@ pub struct TransmitHandles<D> {
 }
 
 /// Creates the two ends of a worker's shared state, with mailboxes of `slots` places.
-fn meet<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
+fn connect<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
     let never = |error| io::Error::other(format!("{error}"));
     let (frames, to_send) = mailbox(slots).map_err(never)?;
     let (giving, back) = mailbox(slots).map_err(never)?;
     let shared = Arc::new(Shared {
-        handed: Handed::default(),
-        told: Told::default(),
+        handed: HandedCount::default(),
+        told: TransmitCounts::default(),
         frames: Room::new(),
         stop: AtomicBool::new(false),
         bell: Arc::new(Bell::new()?),
@@ -254,14 +254,14 @@ fn meet<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
 
 impl<D: Device> Transmitter<D> {
     /// Creates a worker that first sends the frames that its predecessor left.
-    fn new(idle: Idle<D>, cost: fn(usize) -> u64, ends: Ends) -> Transmitter<D> {
+    fn new(idle: IdleSender<D>, cost: fn(usize) -> u64, ends: Ends) -> Transmitter<D> {
         let Ends {
             frames,
             back,
             shared,
         } = ends;
         let taken = idle.has(cost);
-        let Idle { device, left } = idle;
+        let IdleSender { device, left } = idle;
         let sent = 0_u64.wrapping_sub(device.untaken());
         shared.told.sent.store(sent, Ordering::Relaxed);
         Transmitter {
@@ -277,17 +277,17 @@ impl<D: Device> Transmitter<D> {
             waker: Waker::from(Arc::clone(&shared.bell)),
             shared,
             waiter: Waiter::new(),
-            looks: Looks::within(ROUNDS),
+            meter: WaitMeter::within(ROUNDS),
             marks: Marks::default(),
-            told_waits: Waits::default(),
+            published_waits: Waits::default(),
             has_waited: false,
         }
     }
 
     /// Transmits until it is stopped and has sent as many of its frames as the device takes, or until the device is
     /// gone.
-    fn run(mut self, clock: &Clock, core: Option<usize>) -> Left<D> {
-        before_all_others();
+    fn run(mut self, clock: &Clock, core: Option<usize>) -> EndedTransmitter<D> {
+        raise_priority();
         if let Some(core) = core {
             // The core existed when the site was opened; if it does not any more, any other will do.
             let _ = pin_to_core(core);
@@ -308,11 +308,11 @@ impl<D: Device> Transmitter<D> {
         shared.told.sent.store(known, Ordering::Relaxed);
         *lock(&shared.failed) = outcome.err();
         drop(ending);
-        let idle = Idle {
+        let idle = IdleSender {
             device,
             left: batch,
         };
-        Left {
+        EndedTransmitter {
             idle,
             frames,
             // The next owner of the device asks it for the frames that the kernel has not taken.
@@ -340,17 +340,17 @@ impl<D: Device> Transmitter<D> {
 
     /// Starts a step: notes the backlog, and how long the frames that the last step took have waited.
     fn look(&mut self, now: Nanos) {
-        let seen = self.looks.look(Look {
+        let seen = self.meter.look(Poll {
             now,
             has_waited: std::mem::take(&mut self.has_waited),
             takes_all: self.batch.is_empty(),
         });
         let handed = self.shared.handed.0.load(Ordering::Acquire);
-        self.looks.see(&mut self.marks, handed, seen);
-        let waits = self.looks.waits();
-        if waits != self.told_waits {
-            self.told_waits = waits;
-            self.shared.told.tell_waits(waits);
+        self.meter.see(&mut self.marks, handed, seen);
+        let waits = self.meter.waits();
+        if waits != self.published_waits {
+            self.published_waits = waits;
+            self.shared.told.publish_waits(waits);
         }
     }
 
@@ -485,8 +485,8 @@ impl<D> TransmitHandle<D> {
 
     /// Waits for the end of a worker that was asked to [stop](Self::stop). Returns its device with the frames not sent,
     /// and the number of frames that the device has taken, or `None` if the worker has panicked.
-    fn end(mut self) -> Option<(Idle<D>, u64)> {
-        let Left {
+    fn end(mut self) -> Option<(IdleSender<D>, u64)> {
+        let EndedTransmitter {
             mut idle,
             mut frames,
             taken,
@@ -510,23 +510,23 @@ impl<D: Device + 'static> TransmitHandles<D> {
     /// Starts a worker for each of the devices, all of the interface `name`. If one cannot start, none does, and the
     /// devices are returned.
     pub fn start(
-        devices: Vec<Idle<D>>,
+        devices: Vec<IdleSender<D>>,
         options: &TransmitOptions,
         name: &str,
-    ) -> Result<TransmitHandles<D>, (io::Error, Vec<Idle<D>>)> {
+    ) -> Result<TransmitHandles<D>, (io::Error, Vec<IdleSender<D>>)> {
         Self::with_slots(devices, options, name, SLOTS)
     }
 
     /// Like `new`, with mailboxes of `slots` places.
     fn with_slots(
-        devices: Vec<Idle<D>>,
+        devices: Vec<IdleSender<D>>,
         options: &TransmitOptions,
         name: &str,
         slots: usize,
-    ) -> Result<TransmitHandles<D>, (io::Error, Vec<Idle<D>>)> {
+    ) -> Result<TransmitHandles<D>, (io::Error, Vec<IdleSender<D>>)> {
         let count = devices.len();
         let prepare = || -> io::Result<_> {
-            let pairs: io::Result<Vec<_>> = (0..count).map(|_| meet(slots)).collect();
+            let pairs: io::Result<Vec<_>> = (0..count).map(|_| connect(slots)).collect();
             let (mut each, ends): (Vec<TransmitHandle<D>>, Vec<Ends>) = pairs?.into_iter().unzip();
             let threads = each.iter_mut().enumerate().map(|(at, handle)| {
                 let name = match count {
@@ -571,7 +571,7 @@ impl<D: Device + 'static> TransmitHandle<D> {
     }
 
     /// Hands the worker the device and frames that its predecessor left.
-    fn begins_with(&mut self, idle: &Idle<D>, cost: fn(usize) -> u64) {
+    fn begins_with(&mut self, idle: &IdleSender<D>, cost: fn(usize) -> u64) {
         self.taken = idle.has(cost);
         let refused = &self.shared.told.refused;
         refused.store(idle.device.refused(), Ordering::Relaxed);
@@ -600,7 +600,7 @@ impl<D> TransmitHandles<D> {
         if self.has_one_ended() {
             return Err(self.reason());
         }
-        self.take_back();
+        self.reclaim_buffers();
         let (mut in_flight, mut handed) = (self.in_flight(), 0);
         while let Some(length) = batch.front().map(Frame::byte_len) {
             let cost = (self.cost)(length);
@@ -640,7 +640,7 @@ impl<D> TransmitHandles<D> {
     }
 
     /// Keeps the emptied buffers of sent frames for reuse.
-    fn take_back(&mut self) {
+    fn reclaim_buffers(&mut self) {
         for TransmitHandle { back, lent, .. } in &mut self.each {
             back.pop_batch(usize::MAX, |piece| match piece {
                 // Buffers beyond those lent are freed.
@@ -702,8 +702,8 @@ impl<D> TransmitHandles<D> {
     }
 
     /// Returns the counts of the frames that these workers were given.
-    pub fn fared(&self) -> Fared {
-        Fared {
+    pub fn totals(&self) -> TransmitTotals {
+        TransmitTotals {
             handed: self.each.iter().map(|worker| worker.handed).sum(),
             sent: sent(self.each.iter().map(|worker| &worker.shared)),
         }
@@ -723,21 +723,21 @@ impl<D> TransmitHandles<D> {
 
     /// Ends the workers and waits for them. They send their frames as far as the devices take them. Returns their
     /// remains, or `None` if one has panicked, and the counts of all frames.
-    pub fn end(mut self) -> (Option<Vec<Idle<D>>>, Fared) {
+    pub fn end(mut self) -> (Option<Vec<IdleSender<D>>>, TransmitTotals) {
         self.stop();
-        let mut fared = self.fared();
+        let mut totals = self.totals();
         let each = std::mem::take(&mut self.each);
         let shared: Vec<_> = each.iter().map(|it| Arc::clone(&it.shared)).collect();
         let left: Option<(Vec<_>, Vec<_>)> = each.into_iter().map(TransmitHandle::end).collect();
         match left {
             Some((devices, taken)) => {
-                fared.sent = taken.into_iter().fold(0, u64::wrapping_add);
-                (Some(devices), fared)
+                totals.sent = taken.into_iter().fold(0, u64::wrapping_add);
+                (Some(devices), totals)
             }
             // Frames that the kernel has not taken are lost with the devices.
             None => {
-                fared.sent = sent(&shared);
-                (None, fared)
+                totals.sent = sent(&shared);
+                (None, totals)
             }
         }
     }
@@ -758,14 +758,14 @@ impl<D> Drop for TransmitHandles<D> {
 /// decreases while they transmit. Frames left by the last workers are not counted as given again; they count as sent
 /// when they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fared {
+pub struct TransmitTotals {
     handed: u64,
     sent: u64,
 }
 
-impl Fared {
-    pub fn with(self, more: Fared) -> Fared {
-        Fared {
+impl TransmitTotals {
+    pub fn with(self, more: TransmitTotals) -> TransmitTotals {
+        TransmitTotals {
             handed: self.handed + more.handed,
             sent: self.sent.wrapping_add(more.sent),
         }

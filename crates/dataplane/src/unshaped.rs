@@ -11,7 +11,7 @@ use fairlane_runtime::{Clock, Idling, drive};
 use crate::bridge::{Maker, SiteBridge};
 use crate::device::{self, open};
 use crate::error::{Result, unfit};
-use crate::threads::before_all_others;
+use crate::threads::raise_priority;
 
 /// The longest time that an idle wire takes to notice a stop request.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(1);
@@ -59,7 +59,7 @@ impl Unshaped {
     ///
     /// An interface cannot be used any more and must be reopened.
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        before_all_others();
+        raise_priority();
         hear(&mut self.bridge)?;
         let idling = Idling {
             longest_sleep: LONGEST_SLEEP,
@@ -85,11 +85,11 @@ pub fn hear(bridge: &mut SiteBridge) -> io::Result<()> {
 }
 
 /// Receives and drops the frames that have arrived at both devices, unless no other receiver heard them.
-pub fn forget_arrived(bridge: &mut SiteBridge) -> io::Result<()> {
+pub fn drop_arrived(bridge: &mut SiteBridge) -> io::Result<()> {
     let mut heard = Side::BOTH.into_iter();
-    heard.try_for_each(|side| match bridge.device(side).hears_alone() {
+    heard.try_for_each(|side| match bridge.device(side).is_sole_receiver() {
         true => Ok(()),
         // Frames keep arriving; a batch that is not full was the last of those that had arrived.
-        false => device::forget(bridge.device_mut(side), BATCH).1,
+        false => device::drop_frames(bridge.device_mut(side), BATCH).1,
     })
 }

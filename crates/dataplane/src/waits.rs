@@ -8,7 +8,7 @@ use fairlane_core::Nanos;
 use std::collections::VecDeque;
 /// The beginning of a round that looks at mailboxes.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct Poll {
     pub now: Nanos,
     /// The thread has waited since the last round, until a frame was handed on.
     pub has_waited: bool,
@@ -72,7 +72,7 @@ impl Marks {
 
 /// The looks at all mailboxes of an interface.
 #[derive(Debug)]
-pub struct Looks {
+pub struct WaitMeter {
     /// The guaranteed number of rounds.
     most: usize,
     number: u64,
@@ -90,10 +90,10 @@ pub struct Seen {
     since: Option<Nanos>,
 }
 
-impl Looks {
+impl WaitMeter {
     /// Creates the measurement for mailboxes from which each frame is taken within `most` rounds.
-    pub fn within(most: usize) -> Looks {
-        Looks {
+    pub fn within(most: usize) -> WaitMeter {
+        WaitMeter {
             most,
             number: 0,
             last: None,
@@ -102,9 +102,9 @@ impl Looks {
     }
 
     /// Starts the next poll.
-    pub fn look(&mut self, look: Look) -> Seen {
+    pub fn look(&mut self, look: Poll) -> Seen {
         self.number += 1;
-        let Look { now, .. } = look;
+        let Poll { now, .. } = look;
         let last = std::mem::replace(&mut self.last, look.takes_all.then_some(now));
         let awake = last.filter(|_| !look.has_waited);
         if let Some(last) = awake {

@@ -28,9 +28,9 @@ use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_co
 use crate::device::{Device, Losses};
 use crate::frame::{Emptied, Frame, OwedRoom};
 use crate::note::{ClassifiedFrame, Note, SharedFilters, Table};
-use crate::threads::{Bell, before_all_others, lock, thread_for};
+use crate::threads::{Bell, lock, raise_priority, thread_for};
 use crate::transmitting::TransmitOptions;
-use crate::waits::{Look, Looks, Marks, Waits};
+use crate::waits::{Marks, Poll, WaitMeter, Waits};
 
 /// Places of the mailbox to the forwarding thread: a millisecond at a million frames per second. Further frames stay in
 /// the interface's ring, and are lost there when that is full.
@@ -70,7 +70,7 @@ impl WorkerOptions {
 }
 
 /// Interval at which a worker reports its interface's losses.
-const TELLS: Nanos = Nanos::from_millis(10);
+const PUBLISH_INTERVAL: Nanos = Nanos::from_millis(10);
 
 /// State shared by a worker and the forwarding thread, in addition to the two mailboxes. Written rarely.
 struct Shared {
@@ -122,7 +122,7 @@ struct WorkerHandle<D> {
     /// Arrival marks of the frames in the mailbox.
     marks: Marks,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Option<Left<D>>>>,
+    thread: Option<JoinHandle<Option<EndedWorker<D>>>>,
 }
 
 /// The forwarding thread's handle of the workers at an interface. Dropping it ends them and waits for their end.
@@ -136,11 +136,11 @@ pub struct WorkerHandles<D> {
     has_waited: bool,
     /// The error with which the first of them ended, until all have ended.
     failed: Option<io::Error>,
-    looks: Looks,
+    meter: WaitMeter,
 }
 
 /// The remains of a worker that has ended: its device, and the frames it could not hand on.
-type Left<D> = (D, VecDeque<ClassifiedFrame>);
+type EndedWorker<D> = (D, VecDeque<ClassifiedFrame>);
 
 /// A worker's ends of the state it shares with the forwarding thread.
 struct Ends {
@@ -150,7 +150,7 @@ struct Ends {
 }
 
 /// Creates the two ends of the workers' shared state, with mailboxes of `slots` places.
-fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends>)> {
+fn connect<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends>)> {
     let never = |error| io::Error::other(format!("{error}"));
     let pair = |_| {
         let (frames, received) = mailbox(slots).map_err(never)?;
@@ -190,7 +190,7 @@ fn meet<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<Ends
         bell,
         has_waited: false,
         failed: None,
-        looks: Looks::within(arrival_rounds(count)),
+        meter: WaitMeter::within(arrival_rounds(count)),
     };
     Ok((handles, ends))
 }
@@ -220,20 +220,20 @@ impl<D: Device> Worker<D> {
             was_filling: false,
         };
         // Earlier losses are included from the start, since counters never decrease.
-        worker.tell_losses();
+        worker.publish_losses();
         worker
     }
 
     /// Receives until it is stopped or the device is gone.
-    fn run(mut self, clock: &Clock, core: Option<usize>) -> Left<D> {
-        before_all_others();
+    fn run(mut self, clock: &Clock, core: Option<usize>) -> EndedWorker<D> {
+        raise_priority();
         if let Some(core) = core {
             // The core existed when the site was opened; if it does not any more, any other will do.
             let _ = pin_to_core(core);
         }
         let goes_on = |worker: &mut Self, _, _: &Step| !worker.shared.stop.load(Ordering::Relaxed);
         let outcome = drive(&mut self, clock, Idling::default(), goes_on);
-        self.tell_losses();
+        self.publish_losses();
         let Worker {
             device,
             classified,
@@ -304,13 +304,13 @@ impl<D: Device> Worker<D> {
             self.was_filling = is_filling;
             self.shared.is_filling.store(is_filling, Ordering::Relaxed);
         }
-        if now.since(self.told) >= TELLS {
+        if now.since(self.told) >= PUBLISH_INTERVAL {
             self.told = now;
-            self.tell_losses();
+            self.publish_losses();
         }
     }
 
-    fn tell_losses(&mut self) {
+    fn publish_losses(&mut self) {
         // A device that is gone has no further losses to report.
         let Ok(Losses { lost, uncut, .. }) = self.device.losses() else {
             return;
@@ -400,7 +400,7 @@ impl<D> WorkerHandle<D> {
     }
 
     /// Whether no frame is queued; if so, the waker is woken for the next one.
-    fn may_wait(&self, waits: &mut Context<'_>) -> bool {
+    fn arm_wakeup(&self, waits: &mut Context<'_>) -> bool {
         let frames = &self.frames;
         let nothing = || frames.is_empty() && !frames.is_abandoned();
         self.shared.frames.poll_room(waits, nothing).is_pending()
@@ -436,7 +436,7 @@ impl<D: Device + 'static> WorkerHandles<D> {
         slots: usize,
     ) -> std::result::Result<WorkerHandles<D>, (io::Error, Vec<D>)> {
         let count = devices.len();
-        let prepared = meet(count, slots).and_then(|(mut handles, ends)| {
+        let prepared = connect(count, slots).and_then(|(mut handles, ends)| {
             let threads = handles.each.iter_mut().enumerate().map(|(at, handle)| {
                 let name = match count {
                     1 => format!("rx {name}"),
@@ -515,7 +515,7 @@ impl<D> WorkerHandles<D> {
     }
 
     /// Makes [`take`](Self::take) return this error, the reason for the workers' end, again.
-    pub fn tell_again(&mut self, failed: io::Error) {
+    pub fn restore_error(&mut self, failed: io::Error) {
         self.failed = Some(failed);
     }
 
@@ -531,22 +531,22 @@ impl<D> WorkerHandles<D> {
     }
 
     /// Starts a round: notes the backlog, and how long the frames that the last round took have waited.
-    pub fn look(&mut self, look: Look) {
-        let WorkerHandles { each, looks, .. } = self;
-        let seen = looks.look(look);
+    pub fn look(&mut self, look: Poll) {
+        let WorkerHandles { each, meter, .. } = self;
+        let seen = meter.look(look);
         for worker in each {
             let handed = worker.shared.handed.load(Ordering::Acquire);
-            looks.see(&mut worker.marks, handed, seen);
+            meter.see(&mut worker.marks, handed, seen);
         }
     }
 
     /// Returns how long frames have waited in the mailboxes.
     pub fn waits(&self) -> Waits {
-        self.looks.waits()
+        self.meter.waits()
     }
 
     /// Returns emptied buffers to the workers, as far as there is space.
-    pub fn give_back(&mut self) {
+    pub fn return_buffers(&mut self) {
         for turn in 0..self.each.len() {
             let WorkerHandle { back, owed, .. } = self.turn(turn);
             back.push_batch(&mut owed.pay());
@@ -554,12 +554,12 @@ impl<D> WorkerHandles<D> {
     }
 
     /// Whether no frame is queued; if so, the [bell](Self::bell) is rung for the next one.
-    pub fn may_wait(&mut self) -> bool {
+    pub fn arm_wakeup(&mut self) -> bool {
         let mut waits = Context::from_waker(&self.waker);
         let waiting = self
             .each
             .iter()
-            .take_while(|worker| worker.may_wait(&mut waits));
+            .take_while(|worker| worker.arm_wakeup(&mut waits));
         let waiting = waiting.count();
         self.has_waited |= waiting > 0;
         waiting == self.each.len()

@@ -119,7 +119,7 @@ pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
     match ask(daemon.share_rounds()?) {
         Ok(GO) => {}
         // Also if the guard's answer is late, so that no frame is sent twice.
-        _ => daemon.forget_arrived()?,
+        _ => daemon.drop_arrived()?,
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result};
 use fairlane_config::{Backend, Site};
 use fairlane_control::{Inherited, Service};
-use fairlane_daemon::{Beside, Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
+use fairlane_daemon::{Daemon, Handle, HandoverExtra, Notice, OnLoss, Outcome, Running, Source};
 use fairlane_service::privileges::{Left, Needs, give_up};
 use fairlane_service::{Ending, Manager, Teller, Telling};
 use fairlane_terminal::log::Log;
@@ -156,14 +156,14 @@ impl Begun {
 fn beside(
     service: Option<&Service>,
     manager: Option<&Manager>,
-) -> impl Fn() -> io::Result<Beside> + Send + use<> {
+) -> impl Fn() -> io::Result<HandoverExtra> + Send + use<> {
     let service = service.map(Service::to_hand_over);
     let manager = manager.and_then(Manager::to_hand_over).unwrap_or_default();
     move || {
         let beside = service.as_ref().map(|service| service()).transpose()?;
-        let Beside { text, files } = beside.unwrap_or_default();
+        let HandoverExtra { text, files } = beside.unwrap_or_default();
         let text = format!("{manager}\n{text}");
-        Ok(Beside { text, files })
+        Ok(HandoverExtra { text, files })
     }
 }
 
@@ -206,7 +206,7 @@ fn of_site(options: &Options) -> fairlane_daemon::Options {
         },
         early_drop: !options.no_early_drop,
         drain: options.drain,
-        deaf: options.guarded,
+        start_paused: options.guarded,
     }
 }
 

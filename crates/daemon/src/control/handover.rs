@@ -5,9 +5,9 @@ use std::sync::mpsc::SyncSender;
 
 use fairlane_config::{Backend, Near};
 
-use super::state::{Asked, Control};
+use super::state::{Control, PendingRequest};
 use crate::error::{Error, Result};
-use crate::hand_over::give::{Gave, Give, Handing, Stage};
+use crate::hand_over::give::{DeviceState, SiteState, Stage, Transferring};
 use crate::notice::Notice;
 use crate::order::Order;
 use fairlane_dataplane::error::Context;
@@ -25,7 +25,7 @@ impl Control {
     }
 
     /// Accepts a request to take over.
-    pub(crate) fn give(&mut self, answer: SyncSender<Result<Box<Gave>>>) {
+    pub(crate) fn give(&mut self, answer: SyncSender<Result<Box<SiteState>>>) {
         match self.may_hand_over() {
             Ok(()) => self.state.stage = Stage::Wanted(answer),
             // A caller that has stopped waiting needs no answer.
@@ -68,13 +68,13 @@ impl Control {
         match mem::take(&mut self.state.stage) {
             Stage::Wanted(answer) => {
                 self.state.stage = Stage::Given;
-                self.state.asked = Asked::Give(answer);
-                self.order(Order::Give(Box::default()));
+                self.state.pending = PendingRequest::ExportState(answer);
+                self.order(Order::ExportState(Box::default()));
                 true
             }
             Stage::Ready(handing, answer) => {
                 self.state.stage = Stage::Given;
-                self.state.asked = Asked::HandOver(answer);
+                self.state.pending = PendingRequest::HandOver(answer);
                 self.order(Order::HandOver(handing));
                 true
             }
@@ -86,17 +86,21 @@ impl Control {
     }
 
     /// Handles the forwarding thread's report of the devices' state.
-    pub(crate) fn gave(&mut self, give: Give, answer: &SyncSender<Result<Box<Gave>>>) {
+    pub(crate) fn device_state_reported(
+        &mut self,
+        give: DeviceState,
+        answer: &SyncSender<Result<Box<SiteState>>>,
+    ) {
         let told = match give {
-            Give {
+            DeviceState {
                 error: Some(error), ..
             } => Err(error)
                 .doing("handing over the interfaces' sockets")
                 .map_err(Error::from),
-            Give {
+            DeviceState {
                 devices: [Some(_), Some(_)],
                 ..
-            } => Ok(Box::new(Gave {
+            } => Ok(Box::new(SiteState {
                 site: self.handle.site(),
                 file: (self.handle.file_text(), self.handle.unsaved_changes()),
                 give,
@@ -113,12 +117,16 @@ impl Control {
     }
 
     /// Handles the successor's message that it is ready.
-    pub(crate) fn hand_over(&mut self, handing: Box<Handing>, answer: SyncSender<Result<u64>>) {
+    pub(crate) fn hand_over(
+        &mut self,
+        handing: Box<Transferring>,
+        answer: SyncSender<Result<u64>>,
+    ) {
         self.state.stage = Stage::Ready(handing, answer);
     }
 
     /// Handles the result of the hand-over by the forwarding thread.
-    pub(crate) fn handed_over(&mut self, handing: Handing, answer: &SyncSender<Result<u64>>) {
+    pub(crate) fn handed_over(&mut self, handing: Transferring, answer: &SyncSender<Result<u64>>) {
         let told = match handing.result {
             Some(Ok(frames)) => {
                 self.state.stage = Stage::HandedOver;
@@ -142,7 +150,7 @@ impl Control {
     pub(crate) fn keep(&mut self, other: u32) {
         self.state.stage = Stage::Nothing;
         // The successor has installed its own tables there.
-        self.plans.iter().for_each(Plan::put_again);
+        self.plans.iter().for_each(Plan::reinstall);
         if other > 0 {
             self.notify(Notice::NotHandedOver(other));
         }

@@ -16,8 +16,8 @@ use fairlane_runtime::bridge::Side;
 use crate::bypass::NetworkWatch;
 use crate::error::{Error, Result};
 use crate::flows::Watch;
-use crate::hand_over::give::{Gave, Stage};
-use crate::hand_over::take::Took;
+use crate::hand_over::give::{SiteState, Stage};
+use crate::hand_over::take::TakenOver;
 use crate::handle::{Asking, Handle, Request, Waiting};
 use crate::notice::{Notice, Notify};
 use crate::order::Order;
@@ -32,7 +32,7 @@ use fairlane_dataplane::work::Draining;
 
 /// The last request to the forwarding thread.
 #[derive(Default)]
-pub(crate) enum Asked {
+pub(crate) enum PendingRequest {
     #[default]
     Nothing,
     Counts,
@@ -51,7 +51,7 @@ pub(crate) enum Asked {
     /// To use the interface that was opened; its report as of then.
     Attach(Interface),
     /// The frames and state of the devices.
-    Give(SyncSender<Result<Box<Gave>>>),
+    ExportState(SyncSender<Result<Box<SiteState>>>),
     /// To hand over to another process.
     HandOver(SyncSender<Result<u64>>),
 }
@@ -89,11 +89,11 @@ pub(crate) struct Control {
 /// Progress of requests and reports.
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) asked: Asked,
+    pub(crate) pending: PendingRequest,
     /// When that was.
     pub(super) ordered: Nanos,
     /// The interval that the cost of the last report requires before the next.
-    pub(super) telling: Nanos,
+    pub(super) report_interval: Nanos,
     /// The configuration that is being read or applied.
     pub(crate) request: Option<Asker>,
     /// Configurations to be read after it.
@@ -111,7 +111,7 @@ pub(crate) struct State {
     /// Progress of a hand-over to another process.
     pub(crate) stage: Stage,
     /// The process that this one took over from, until that is reported.
-    pub(crate) took: Option<Took>,
+    pub(crate) took: Option<TakenOver>,
     pub(super) reloads: u32,
     /// By link, the protocol unknown to the filters that was last logged.
     pub(super) opaque_links: HashMap<Arc<str>, Arc<str>>,
@@ -192,14 +192,17 @@ impl Control {
     /// Whether a change is in progress or pending.
     pub(crate) fn is_busy(&self) -> bool {
         let State {
-            asked,
+            pending,
             request,
             requests,
             tasks,
             ..
         } = &self.state;
-        let asked = matches!(asked, Asked::Nothing | Asked::Counts | Asked::Flows);
-        !asked || request.is_some() || !requests.is_empty() || !tasks.is_empty()
+        let is_idle = matches!(
+            pending,
+            PendingRequest::Nothing | PendingRequest::Counts | PendingRequest::Flows
+        );
+        !is_idle || request.is_some() || !requests.is_empty() || !tasks.is_empty()
     }
 
     pub(crate) fn plan_mut(&mut self, side: Side) -> Option<&mut Plan> {

@@ -12,7 +12,7 @@ use fairlane_core::Count;
 use fairlane_core::tree::ClassId;
 use fairlane_runtime::bridge::Side;
 
-use super::state::{Asked, Control};
+use super::state::{Control, PendingRequest};
 use crate::error::{Error, Result};
 use crate::handle::{Asking, Attaching, Event, Task, Waiting};
 use crate::notice::Notice;
@@ -31,7 +31,7 @@ impl Control {
         while let Some(Asking { task, waiting }) = self.state.tasks.pop_front() {
             match self.is_fixed().and_then(|()| self.order_for(&task)) {
                 Ok(order) => {
-                    self.state.asked = Asked::Task(waiting);
+                    self.state.pending = PendingRequest::Task(waiting);
                     return self.order(order);
                 }
                 // A caller that has stopped waiting needs no answer.
@@ -45,7 +45,7 @@ impl Control {
         self.state.changed = true;
         let dropped = match order {
             Order::Flush(flushing) => flushing.gone,
-            Order::Exchange(side, former) => return self.let_go(side, *former, waiting),
+            Order::Exchange(side, former) => return self.released(side, *former, waiting),
             _ => Count::default(),
         };
         // A caller that has stopped waiting needs no answer.
@@ -53,7 +53,7 @@ impl Control {
     }
 
     /// Handles the forwarding thread's release of an interface.
-    fn let_go(&mut self, side: Side, former: Option<Opened>, waiting: Waiting) {
+    fn released(&mut self, side: Side, former: Option<Opened>, waiting: Waiting) {
         let at = side as usize;
         self.detached[at] = true;
         self.notify(Notice::Detached(self.devices[at].name.to_string()));
@@ -129,7 +129,7 @@ impl Control {
     pub(crate) fn attach_on(&mut self, side: Side, opened: Opened) {
         let asker = self.state.request.as_ref();
         let name = asker.and_then(|asker| Some(&*asker.attach.as_ref()?.1));
-        self.state.asked = Asked::Attach(Interface {
+        self.state.pending = PendingRequest::Attach(Interface {
             name: Arc::from(name.unwrap_or_default()),
             backend: opened.device.backend(),
         });
@@ -143,8 +143,8 @@ impl Control {
         self.devices[side as usize] = interface;
         self.state.changed = true;
         if let Some(prepared) = self.state.prepared.take() {
-            self.go_on_as(prepared);
-            self.taken_over();
+            self.apply_links(prepared);
+            self.finish_change();
         }
     }
 

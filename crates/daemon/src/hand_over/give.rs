@@ -14,10 +14,10 @@ use fairlane_io::EarlyDrop;
 use fairlane_io::packet::PacketFrame;
 use fairlane_runtime::bridge::{Came, Side};
 
-use super::{Header, Stand, TAKEN};
+use super::{DirectionState, Header, TAKEN};
 use crate::error::Result;
 use fairlane_dataplane::bridge::SiteBridge;
-use fairlane_dataplane::device::ToPass;
+use fairlane_dataplane::device::ExportedDevice;
 use fairlane_dataplane::forward::start_workers;
 use fairlane_dataplane::frame::Frame;
 use fairlane_dataplane::stop::Stop;
@@ -30,7 +30,7 @@ const TURN: usize = 16;
 
 /// State that others hand over with the site.
 #[derive(Debug, Default)]
-pub struct Beside {
+pub struct HandoverExtra {
     /// Their data.
     pub text: String,
     /// Their open files, at most six.
@@ -43,35 +43,35 @@ pub(crate) enum Stage {
     #[default]
     Nothing,
     /// The state of the devices is requested; it is sent here once the forwarding thread reports it.
-    Wanted(SyncSender<Result<Box<Gave>>>),
+    Wanted(SyncSender<Result<Box<SiteState>>>),
     /// The site is handed over soon: no changes are accepted any more.
     Given,
     /// That is ready.
-    Ready(Box<Handing>, SyncSender<Result<u64>>),
+    Ready(Box<Transferring>, SyncSender<Result<u64>>),
     /// Another process forwards.
     HandedOver,
 }
 
 /// State provided by the control thread.
-pub(crate) struct Gave {
+pub(crate) struct SiteState {
     pub(crate) site: Arc<Site>,
     /// The file's text, and the number of changes that it lacks.
     pub(crate) file: (Arc<str>, u64),
-    pub(crate) give: Give,
+    pub(crate) give: DeviceState,
 }
 
 /// State provided by the forwarding thread.
 #[derive(Default)]
-pub(crate) struct Give {
-    pub(crate) devices: [Option<ToPass>; 2],
+pub(crate) struct DeviceState {
+    pub(crate) devices: [Option<ExportedDevice>; 2],
     pub(crate) error: Option<io::Error>,
 }
 
-impl Give {
+impl DeviceState {
     /// O(1), a few system calls.
     pub(crate) fn step(&mut self, bridge: &SiteBridge) {
         for side in Side::BOTH {
-            match bridge.device(side).to_pass() {
+            match bridge.device(side).export() {
                 Ok(device) => self.devices[side as usize] = device,
                 Err(error) => self.error = Some(error),
             }
@@ -79,8 +79,8 @@ impl Give {
     }
 }
 
-/// Handing over, on the forwarding thread.
-pub(crate) struct Handing {
+/// Transferring over, on the forwarding thread.
+pub(crate) struct Transferring {
     pub(crate) stream: UnixStream,
     /// The other process.
     pub(crate) to: u32,
@@ -89,7 +89,7 @@ pub(crate) struct Handing {
     pub(crate) result: Option<io::Result<u64>>,
 }
 
-impl Handing {
+impl Transferring {
     /// Stops receiving, sends the successor the positions and the backlog, and waits until it has taken them; then the
     /// run ends. Takes as long as the successor takes. If that fails or is silent for a second, the running process
     /// keeps shaping, without the frames handed over by then.
@@ -101,7 +101,7 @@ impl Handing {
         let told = match told {
             Ok(told) => Ok(told),
             Err(error) => {
-                // From here on the other one cannot say that it has taken; it may have before.
+                // From here on the other one cannot send_message that it has taken; it may have before.
                 let _ = self.stream.shutdown(Shutdown::Both);
                 let mut said = [0];
                 match (&self.stream).read(&mut said) {
@@ -123,12 +123,12 @@ impl Handing {
     fn tell(&self, bridge: &mut SiteBridge, now: Nanos) -> io::Result<u64> {
         if !Side::BOTH
             .iter()
-            .all(|&side| bridge.device(side).is_passed())
+            .all(|&side| bridge.device(side).is_exported())
         {
             // The successor has the former interface, from which no more frames arrive.
             return Err(io::Error::other("an interface was lost meanwhile"));
         }
-        let mut told = Told {
+        let mut told = Transfer {
             stream: &self.stream,
             buffer: Vec::with_capacity(2 * CHUNKS[1]),
             chunk: CHUNKS[0],
@@ -143,7 +143,7 @@ impl Handing {
         });
         for side in Side::BOTH {
             let arbiter = bridge.arbiter(side);
-            let stand = Stand {
+            let stand = DirectionState {
                 position: bridge.device(side).position(),
                 busy_until: arbiter.map_or(Nanos::ZERO, |arbiter| arbiter.idle_at()),
                 is_open: arbiter.is_some_and(|arbiter| arbiter.is_open()),
@@ -173,14 +173,14 @@ impl Handing {
 }
 
 /// The frames sent to the successor.
-struct Told<'a> {
+struct Transfer<'a> {
     stream: &'a UnixStream,
     buffer: Vec<u8>,
     chunk: usize,
     frames: u64,
 }
 
-impl Told<'_> {
+impl Transfer<'_> {
     /// Sends the backlog of both directions in turn, each in the order of its queue.
     fn queued(&mut self, bridge: &mut SiteBridge, now: Nanos) -> io::Result<()> {
         let mut left = Side::BOTH.map(|_| true);

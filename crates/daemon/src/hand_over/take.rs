@@ -16,13 +16,14 @@ use fairlane_io::{Listener, files, interface, socket_of_holder};
 use fairlane_runtime::Clock;
 use fairlane_runtime::bridge::Side;
 
-use super::give::Beside;
+use super::give::HandoverExtra;
 use super::{
-    Answer, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, timed,
+    Answer, DirectionState, Given, Header, Hello, READY, SILENCE, TAKEN, VERSION, receive_message,
+    send_message, timed,
 };
 use crate::error::{Error, Result};
 use fairlane_dataplane::bridge::SiteBridge;
-use fairlane_dataplane::device::ToPass;
+use fairlane_dataplane::device::ExportedDevice;
 use fairlane_dataplane::error::Context;
 use fairlane_dataplane::frame::Frame;
 
@@ -64,8 +65,8 @@ impl Running {
             },
         })?;
         let (given, files) = ask(&stream).map_err(|error| match error {
-            Asked::Refused(sentence) => Error::Conflict(sentence),
-            Asked::Broken(reason) => Error::System {
+            AskError::Refused(sentence) => Error::Conflict(sentence),
+            AskError::Broken(reason) => Error::System {
                 doing: format!("taking over from the process that holds {outside}"),
                 reason,
             },
@@ -96,8 +97,8 @@ impl Running {
     }
 
     /// Returns the state handed over in addition to the site; empty the second time.
-    pub fn beside(&mut self) -> Beside {
-        Beside {
+    pub fn beside(&mut self) -> HandoverExtra {
+        HandoverExtra {
             text: std::mem::take(&mut self.given.beside),
             files: self.files.split_off(self.own_files()),
         }
@@ -131,7 +132,7 @@ impl Running {
         let mut next = || files.next().ok_or(Error::Ended);
         let mut devices = Vec::new();
         for (ring, noted) in given.rings.into_iter().zip(given.noted) {
-            devices.push(ToPass {
+            devices.push(ExportedDevice {
                 sockets: Sockets {
                     sender: next()?,
                     receiver: next()?,
@@ -160,11 +161,11 @@ impl Running {
             listener: listener.doing("taking over a socket")?,
             clock,
             file: (given.file, unsaved),
-            took: Took {
+            took: TakenOver {
                 from: given.pid,
                 stood: Arc::clone(&stood),
             },
-            taking: Taking { stream, stood },
+            taking: Takeover { stream, stood },
         })
     }
 }
@@ -172,63 +173,63 @@ impl Running {
 /// The parts of a daemon.
 pub(crate) struct Parts {
     pub(crate) names: [String; 2],
-    pub(crate) devices: [ToPass; 2],
+    pub(crate) devices: [ExportedDevice; 2],
     pub(crate) listener: Listener,
     /// A clock that agrees with the other process's.
     pub(crate) clock: Clock,
     /// The text of the site's file, and the number of changes that it lacks.
     pub(crate) file: (String, u64),
-    pub(crate) taking: Taking,
-    pub(crate) took: Took,
+    pub(crate) taking: Takeover,
+    pub(crate) took: TakenOver,
 }
 
 /// The reason why nothing was handed over.
-enum Asked {
+enum AskError {
     Refused(String),
     Broken(io::Error),
 }
 
-impl From<io::Error> for Asked {
-    fn from(error: io::Error) -> Asked {
-        Asked::Broken(error)
+impl From<io::Error> for AskError {
+    fn from(error: io::Error) -> AskError {
+        AskError::Broken(error)
     }
 }
 
-fn ask(stream: &UnixStream) -> std::result::Result<(Given, Vec<OwnedFd>), Asked> {
+fn ask(stream: &UnixStream) -> std::result::Result<(Given, Vec<OwnedFd>), AskError> {
     stream.set_read_timeout(Some(ANSWER))?;
     stream.set_write_timeout(Some(ANSWER))?;
     let hello = Hello {
         version: VERSION,
         pid: process::id(),
     };
-    say(stream, &hello)?;
-    match hear(stream)? {
-        Answer::Refused(sentence) => Err(Asked::Refused(sentence)),
+    send_message(stream, &hello)?;
+    match receive_message(stream)? {
+        Answer::Refused(sentence) => Err(AskError::Refused(sentence)),
         Answer::Given(given) => Ok((*given, files::receive(stream)?)),
     }
 }
 
-/// Taking over, on the forwarding thread.
-pub(crate) struct Taking {
+/// Takeover over, on the forwarding thread.
+pub(crate) struct Takeover {
     stream: UnixStream,
     /// Time without forwarding, in nanoseconds.
     stood: Arc<AtomicU64>,
 }
 
 /// The report of a completed hand-over.
-pub(crate) struct Took {
+pub(crate) struct TakenOver {
     pub(crate) from: u32,
     stood: Arc<AtomicU64>,
 }
 
-impl Took {
+impl TakenOver {
     /// Returns the time from the other process's last round to the first of this one.
     pub(crate) fn stood(&self) -> Duration {
         Duration::from_nanos(self.stood.load(Ordering::Relaxed))
     }
 }
 
-impl Taking {
+impl Takeover {
     /// Confirms that all is ready, queues the handed-over frames and sends the eligible ones, and then becomes the
     /// receiver.
     pub(crate) fn take(self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
@@ -252,14 +253,14 @@ impl Taking {
         let mut last_round = [0; 8];
         stream.read_exact(&mut last_round)?;
         let last_round = Nanos(u64::from_be_bytes(last_round));
-        let mut stands = [Stand::default(); 2];
+        let mut stands = [DirectionState::default(); 2];
         for stand in &mut stands {
-            let mut bytes = [0; Stand::BYTES];
+            let mut bytes = [0; DirectionState::BYTES];
             stream.read_exact(&mut bytes)?;
-            *stand = Stand::decode(&bytes);
+            *stand = DirectionState::decode(&bytes);
         }
         for (side, stand) in Side::BOTH.into_iter().zip(stands) {
-            bridge.device_mut(side).go_on_from(stand.position);
+            bridge.device_mut(side).resume_from(stand.position);
             if let Some(arbiter) = bridge.arbiter_mut(side) {
                 arbiter.set_busy_until(stand.busy_until);
             }
@@ -289,9 +290,9 @@ impl Taking {
             begin += used;
             bridge.send(now)?;
             match left {
-                Left::Frames => continue,
-                Left::Part => {}
-                Left::Nothing => return stream.set_nonblocking(false),
+                Remaining::Frames => continue,
+                Remaining::Part => {}
+                Remaining::Nothing => return stream.set_nonblocking(false),
             }
             buffer.copy_within(begin..end, 0);
             (begin, end) = (0, end - begin);
@@ -315,7 +316,7 @@ impl Taking {
 }
 
 /// The rest of the input after some frames were queued.
-enum Left {
+enum Remaining {
     /// More frames, perhaps.
     Frames,
     /// A part of a frame, or nothing so far.
@@ -326,25 +327,25 @@ enum Left {
 
 /// Queues a few of the frames that are complete in `bytes`. Returns the number of bytes they took, and the kind of the
 /// rest.
-fn admit(bytes: &[u8], bridge: &mut SiteBridge, now: Nanos) -> io::Result<(usize, Left)> {
+fn admit(bytes: &[u8], bridge: &mut SiteBridge, now: Nanos) -> io::Result<(usize, Remaining)> {
     let mut rest = bytes;
     for _ in 0..TURN {
         let Some((header, behind)) = rest.split_first_chunk() else {
-            return Ok((bytes.len() - rest.len(), Left::Part));
+            return Ok((bytes.len() - rest.len(), Remaining::Part));
         };
         let header = Header::decode(header);
         if header == Header::END {
-            return Ok((bytes.len() - behind.len(), Left::Nothing));
+            return Ok((bytes.len() - behind.len(), Remaining::Nothing));
         }
         if header.length > LONGEST {
             return Err(ErrorKind::InvalidData.into());
         }
         let Some((frame, behind)) = behind.split_at_checked(header.length as usize) else {
-            return Ok((bytes.len() - rest.len(), Left::Part));
+            return Ok((bytes.len() - rest.len(), Remaining::Part));
         };
         let frame = Frame::from(frame);
         bridge.admit(frame, header.leaves_by, header.came, now);
         rest = behind;
     }
-    Ok((bytes.len() - rest.len(), Left::Frames))
+    Ok((bytes.len() - rest.len(), Remaining::Frames))
 }

@@ -67,7 +67,7 @@ fn classes_that_have_nothing_else_to_tell_are_shared_with_the_report_before() {
     let third = told(&mut rig, 3.0);
     assert_eq!(shared(&second, &third), [false, true]);
     assert_eq!(third.classes[0].queued_packets, 1);
-    rig.go_on_as(&text("2mbit"));
+    rig.apply(&text("2mbit"));
     let fourth = told(&mut rig, 4.0);
     assert_eq!(shared(&third, &fourth), [false, false]);
     assert_eq!(fourth.classes[OTHER].terms.rate_bps, Some(2_000_000));
@@ -95,7 +95,7 @@ fn what_left_before_a_class_was_promised_more_is_within_its_bound() {
     wait(&mut rig, Nanos::from_millis(1_500));
     assert!(!is_beyond_its_bound(&mut rig, 2.0));
     wait(&mut rig, Nanos::from_millis(2_500));
-    rig.go_on_as(&of_rate("500mbit"));
+    rig.apply(&of_rate("500mbit"));
     assert!(!is_beyond_its_bound(&mut rig, 3.0));
     wait(&mut rig, Nanos::from_millis(3_500));
     assert!(is_beyond_its_bound(&mut rig, 4.0));

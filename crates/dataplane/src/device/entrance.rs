@@ -11,7 +11,7 @@ use super::{Device, Lent};
 use crate::frame::Frame;
 use crate::note::ClassifiedFrame;
 use crate::threads::Bell;
-use crate::waits::Look;
+use crate::waits::Poll;
 use crate::workers::WorkerHandles;
 
 /// The place where the workers of an interface return to.
@@ -118,29 +118,29 @@ impl<D: Device + 'static> Device for Entrance<D> {
         };
         workers.take(into, most).or_else(|error| {
             // The owner of the interface knows whether to wait for it.
-            workers.tell_again(error);
+            workers.restore_error(error);
             self.has_ended = true;
             Ok(0)
         })
     }
 
-    fn give_back(&mut self) {
+    fn return_buffers(&mut self) {
         if let Some(workers) = &mut self.workers {
-            workers.give_back();
+            workers.return_buffers();
         }
     }
 
-    fn look(&mut self, look: Look) {
+    fn look(&mut self, look: Poll) {
         if let Some(workers) = &mut self.workers {
             workers.look(look);
         }
     }
 
-    fn may_wait(&mut self) -> bool {
-        self.workers.as_mut().is_none_or(WorkerHandles::may_wait)
+    fn arm_wakeup(&mut self) -> bool {
+        self.workers.as_mut().is_none_or(WorkerHandles::arm_wakeup)
     }
 
-    fn is_to_go_home(&self) -> bool {
+    fn must_return(&self) -> bool {
         self.has_ended
     }
 }

@@ -6,12 +6,12 @@
 //! the open interface between two rounds. The same thread opens and closes interfaces on detach and attach.
 
 use super::opener::Opener;
-use super::{Device, Lent, Losses, Opened, ToKeep, ToKeeper, ToPass};
+use super::{Device, ExportedDevice, Lent, Losses, Opened, ToKeep, ToKeeper};
 use crate::error::{Context, Error, Result};
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::note::ClassifiedFrame;
-use crate::waits::{Look, Waits};
+use crate::waits::{Poll, Waits};
 use fairlane_io::packet::Position;
 use fairlane_io::{Arrival, Backend};
 use rustix::event::{EventfdFlags, eventfd};
@@ -43,7 +43,7 @@ pub(super) struct Lasting {
     /// It was detached, and is not reopened automatically.
     detached: bool,
     /// Another process has received the open sockets.
-    passed: Cell<bool>,
+    exported: Cell<bool>,
     /// Whether to wait for a lost interface; else its loss is an error.
     waits: bool,
     keeper: Keeper,
@@ -83,8 +83,8 @@ struct Keeper {
 impl Lasting {
     /// Opens an interface now, possibly without receiving yet, and again whenever it reappears. The keeper thread
     /// reports the latter.
-    pub(super) fn open(opener: Opener, on_loss: OnLoss, deaf: bool) -> Result<Lasting> {
-        Lasting::over(opener.open(deaf)?, opener, on_loss)
+    pub(super) fn open(opener: Opener, on_loss: OnLoss, paused: bool) -> Result<Lasting> {
+        Lasting::over(opener.open(paused)?, opener, on_loss)
     }
 
     /// The same of one that is open.
@@ -92,7 +92,7 @@ impl Lasting {
         Ok(Lasting {
             opened: Some(opened),
             detached: false,
-            passed: Cell::new(false),
+            exported: Cell::new(false),
             waits: on_loss == OnLoss::Wait,
             never: eventfd(0, EventfdFlags::CLOEXEC).doing("making an event")?,
             keeper: Keeper::start(opener)?,
@@ -115,7 +115,7 @@ impl Lasting {
 
     /// Takes the open device out of use; nothing more is received from it.
     fn take(&mut self) -> Option<Opened> {
-        self.passed.set(false);
+        self.exported.set(false);
         let mut opened = self.opened.take()?;
         // A device that is gone may have no further losses to report.
         opened.told = opened.device.losses().unwrap_or_default();
@@ -368,9 +368,9 @@ impl Device for Lasting {
         }
     }
 
-    fn hears_alone(&self) -> bool {
+    fn is_sole_receiver(&self) -> bool {
         let opened = self.opened.as_ref();
-        opened.is_some_and(|opened| opened.device.hears_alone())
+        opened.is_some_and(|opened| opened.device.is_sole_receiver())
     }
 
     fn is_filling(&self) -> bool {
@@ -396,22 +396,22 @@ impl Device for Lasting {
         Some(self.keeper.sender.clone())
     }
 
-    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+    fn export(&self) -> io::Result<Option<ExportedDevice>> {
         let Some(opened) = &self.opened else {
             return Ok(None);
         };
-        let Some(to_pass) = opened.device.to_pass()? else {
+        let Some(export) = opened.device.export()? else {
             return Ok(None);
         };
-        self.passed.set(true);
-        Ok(Some(ToPass {
+        self.exported.set(true);
+        Ok(Some(ExportedDevice {
             note: opened.hold.file()?,
-            ..to_pass
+            ..export
         }))
     }
 
-    fn is_passed(&self) -> bool {
-        self.passed.get()
+    fn is_exported(&self) -> bool {
+        self.exported.get()
     }
 
     fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
@@ -430,9 +430,9 @@ impl Device for Lasting {
         opened.map_or_else(Position::default, |opened| opened.device.position())
     }
 
-    fn go_on_from(&mut self, position: Position) {
+    fn resume_from(&mut self, position: Position) {
         if let Some(opened) = &mut self.opened {
-            opened.device.go_on_from(position);
+            opened.device.resume_from(position);
         }
     }
 
@@ -469,13 +469,13 @@ impl Device for Lasting {
         }
     }
 
-    fn give_back(&mut self) {
+    fn return_buffers(&mut self) {
         if let Some(opened) = &mut self.opened {
-            opened.device.give_back();
+            opened.device.return_buffers();
         }
     }
 
-    fn look(&mut self, look: Look) {
+    fn look(&mut self, look: Poll) {
         if let Some(opened) = &mut self.opened {
             opened.device.look(look);
         }
@@ -497,14 +497,14 @@ impl Device for Lasting {
         )
     }
 
-    fn may_wait(&mut self) -> bool {
+    fn arm_wakeup(&mut self) -> bool {
         let opened = self.opened.as_mut();
-        opened.is_none_or(|opened| opened.device.may_wait())
+        opened.is_none_or(|opened| opened.device.arm_wakeup())
     }
 
-    fn may_lend(&self) -> bool {
+    fn can_lend(&self) -> bool {
         let opened = self.opened.as_ref();
-        opened.is_some_and(|opened| opened.device.may_lend())
+        opened.is_some_and(|opened| opened.device.can_lend())
     }
 
     fn lend(&mut self) -> Option<Lent> {
@@ -513,16 +513,16 @@ impl Device for Lasting {
         Some(lent)
     }
 
-    fn have_back(&mut self) {
+    fn reclaim(&mut self) {
         if let Some(opened) = &mut self.opened {
-            opened.device.have_back();
+            opened.device.reclaim();
         }
         if std::mem::replace(&mut self.lending, Lending::Here) == Lending::Gone {
             self.lose();
         }
     }
 
-    fn is_to_go_home(&self) -> bool {
+    fn must_return(&self) -> bool {
         self.lending == Lending::Gone
     }
 }
@@ -539,7 +539,7 @@ mod tests {
 
     use super::*;
 
-    /// A device that can be passed to another process until its interface is gone.
+    /// A device that can be exported to another process until its interface is gone.
     struct Passable {
         file: OwnedFd,
         is_gone: Arc<AtomicBool>,
@@ -595,8 +595,8 @@ mod tests {
             "memory".to_owned()
         }
 
-        fn to_pass(&self) -> io::Result<Option<ToPass>> {
-            Ok(Some(ToPass {
+        fn export(&self) -> io::Result<Option<ExportedDevice>> {
+            Ok(Some(ExportedDevice {
                 sockets: Sockets {
                     sender: self.file.try_clone()?,
                     receiver: self.file.try_clone()?,
@@ -698,12 +698,12 @@ mod tests {
 
     #[test]
     fn what_another_process_was_told_of_is_no_more_what_is_there_once_it_was_lost() {
-        with_lasting("passed", 0, |lasting, is_gone, _| {
-            assert!(!lasting.is_passed(), "no request was made");
-            assert!(lasting.to_pass().unwrap().is_some() && lasting.is_passed());
+        with_lasting("exported", 0, |lasting, is_gone, _| {
+            assert!(!lasting.is_exported(), "no request was made");
+            assert!(lasting.export().unwrap().is_some() && lasting.is_exported());
             is_gone.store(true, Ordering::Relaxed);
             assert_eq!(lasting.receive(&mut Vec::new(), 8).unwrap(), 0);
-            assert!(!lasting.is_passed());
+            assert!(!lasting.is_exported());
         });
     }
 }

@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::lasting::{Lasting, OnLoss};
 use super::opener::{Opener, of_packets};
 use super::xdp::{self, Needs, Threads};
-use super::{AnyDevice, Device, ToPass};
+use super::{AnyDevice, Device, ExportedDevice};
 use crate::early::Port;
 use crate::error::{Context, Error, Result};
 use crate::event::Notify;
@@ -27,7 +27,7 @@ pub type Ports = [Option<Arc<Port>>; 2];
 pub fn open(
     interfaces: &Interfaces,
     needs: Needs,
-    (on_loss, deaf): (OnLoss, bool),
+    (on_loss, paused): (OnLoss, bool),
     notify: &Notify,
     ports: &Ports,
     workers: &[Option<WorkerOptions>; 2],
@@ -49,7 +49,7 @@ pub fn open(
             workers: workers.clone(),
             moves_to: tap.map(str::to_owned),
         };
-        let lasting = Lasting::open(opener, on_loss, deaf)?;
+        let lasting = Lasting::open(opener, on_loss, paused)?;
         let device: AnyDevice = Box::new(lasting);
         Ok::<_, Error>((name.to_owned(), device))
     };
@@ -78,9 +78,9 @@ pub fn check_memory(
 }
 
 /// The same two, of another process that is to hand them over.
-pub fn go_on_with(
+pub fn adopt(
     names: [String; 2],
-    passed: [ToPass; 2],
+    passed: [ExportedDevice; 2],
     on_loss: OnLoss,
     notify: &Notify,
     ports: &Ports,
@@ -96,7 +96,7 @@ pub fn go_on_with(
                 workers: workers.clone(),
                 moves_to: None,
             };
-            let opened = opener.go_on_with(passed)?;
+            let opened = opener.adopt(passed)?;
             let device: AnyDevice = Box::new(Lasting::over(opened, opener, on_loss)?);
             Ok::<_, Error>((name, device))
         };

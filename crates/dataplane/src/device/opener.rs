@@ -8,7 +8,7 @@ use fairlane_io::{Budget, Hold, PacketBackend, XdpMode, packet};
 
 use super::worked::Worked;
 use super::xdp::{self, Shared};
-use super::{AnyDevice, Opened, ToPass};
+use super::{AnyDevice, ExportedDevice, Opened};
 use crate::early::Port;
 use crate::error::{Error, Result};
 use crate::event::{Event, Notify};
@@ -33,9 +33,9 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// Opens an interface that no other program of this kind has, for frames as they were on the wire. A `deaf` device
+    /// Opens an interface that no other program of this kind has, for frames as they were on the wire. A `paused` device
     /// receives nothing until [`Device::hear`].
-    pub(super) fn open(&self, deaf: bool) -> Result<Opened> {
+    pub(super) fn open(&self, paused: bool) -> Result<Opened> {
         let name = &self.name;
         let mut hold = Hold::take(name)?;
         if let Some(complaint) = hold.complaint() {
@@ -44,13 +44,13 @@ impl Opener {
         let device: AnyDevice = match &self.memory {
             None => {
                 let count = self.workers.as_ref().map_or(1, |workers| workers.count);
-                let backends = PacketBackend::open_group(name, &of_packets(deaf), count)?;
+                let backends = PacketBackend::open_group(name, &of_packets(paused), count)?;
                 // GRO by the kernel would have to be undone by segmentation.
                 hold.single_frames_of_device(name)?;
                 self.received_by(backends)?
             }
             Some(memory) => {
-                let (device, mode) = self.shared(memory, deaf)?;
+                let (device, mode) = self.shared(memory, paused)?;
                 if mode == XdpMode::Generic {
                     // In the other modes frames arrive before GRO.
                     hold.single_frames(name)?;
@@ -80,15 +80,15 @@ impl Opener {
 
     /// Opens a device with frames in this memory. Its queues are divided among the workers, if any: as many receive
     /// workers, and transmit workers, as there are queues for. Also returns the mode that the interface offers.
-    fn shared(&self, memory: &xdp::Memory, deaf: bool) -> Result<(AnyDevice, XdpMode)> {
+    fn shared(&self, memory: &xdp::Memory, paused: bool) -> Result<(AnyDevice, XdpMode)> {
         let Some(workers) = &self.workers else {
-            let whole = Shared::bind(memory, &self.name, deaf)?;
+            let whole = Shared::bind(memory, &self.name, paused)?;
             let mode = whole.mode();
             return Ok((Box::new(whole), mode));
         };
         let transmit = workers.senders();
         let (senders, receivers, mode) =
-            Shared::bind_parts(memory, &self.name, deaf, transmit, workers.count)?;
+            Shared::bind_parts(memory, &self.name, paused, transmit, workers.count)?;
         let worked = Worked::new(&self.name, senders, receivers, workers);
         Ok((Box::new(worked), mode))
     }
@@ -101,7 +101,7 @@ impl Opener {
     }
 
     /// Continues with an interface that another process holds until this one owns it.
-    pub(super) fn go_on_with(&self, passed: ToPass) -> Result<Opened> {
+    pub(super) fn adopt(&self, passed: ExportedDevice) -> Result<Opened> {
         let name = &self.name;
         let hold = Hold::share(name, passed.note)?;
         let backend = PacketBackend::from_sockets(name, of_packets(false).budget, passed.sockets)?;
@@ -130,9 +130,9 @@ pub fn cost(backend: config::Backend) -> fn(usize) -> u64 {
 }
 
 /// Returns the options of an interface's packet sockets.
-pub(super) fn of_packets(deaf: bool) -> packet::Options {
+pub(super) fn of_packets(paused: bool) -> packet::Options {
     packet::Options {
-        deaf,
+        deaf: paused,
         // Deliver a single frame at once: a block would delay it by up to a millisecond.
         prompt: true,
         promiscuous: true,

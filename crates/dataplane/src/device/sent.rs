@@ -8,14 +8,14 @@ use std::sync::Arc;
 use super::Device;
 use crate::frame::Frame;
 use crate::threads::Bell;
-use crate::transmitting::{Fared, Idle, TransmitHandles, TransmitOptions, panicked};
+use crate::transmitting::{IdleSender, TransmitHandles, TransmitOptions, TransmitTotals, panicked};
 use crate::waits::Waits;
 
 /// The transmit devices at one interface: one, by which the owner of this transmits; or one for each transmit worker,
 /// once these have [started](Self::start). Until then frames go to the first device only, and all devices are driven.
 pub struct Sending<D> {
     /// The devices while there are no workers; at least one, unless a worker has panicked.
-    devices: Vec<Idle<D>>,
+    devices: Vec<IdleSender<D>>,
     workers: Option<TransmitHandles<D>>,
     options: Option<TransmitOptions>,
     /// The bell of the last workers; it is not rung here.
@@ -25,7 +25,7 @@ pub struct Sending<D> {
     /// Frames that were longer than the whole budget, or rejected by former devices.
     refused: u64,
     /// The frames that former workers were given.
-    former: Fared,
+    former: TransmitTotals,
     /// Frames that they have left and that were dropped.
     away: u64,
 }
@@ -34,14 +34,14 @@ impl<D: Device + 'static> Sending<D> {
     /// Creates it from one device; or from at least one, and one per transmit worker.
     pub fn new(devices: Vec<D>, options: Option<&TransmitOptions>) -> Sending<D> {
         Sending {
-            devices: devices.into_iter().map(Idle::new).collect(),
+            devices: devices.into_iter().map(IdleSender::new).collect(),
             workers: None,
             options: options.cloned(),
             bell: None,
             former_waits: None,
             former_most_in_flight: 0,
             refused: 0,
-            former: Fared::default(),
+            former: TransmitTotals::default(),
             away: 0,
         }
     }
@@ -80,13 +80,13 @@ impl<D: Device + 'static> Sending<D> {
     /// # Errors
     ///
     /// The device, or one of the workers, cannot be used.
-    pub fn attend(&mut self) -> io::Result<()> {
+    pub fn poll_transmit(&mut self) -> io::Result<()> {
         match &self.workers {
             Some(workers) => workers.unsent().map(drop),
             None => self
                 .devices
                 .iter_mut()
-                .try_for_each(|one| one.device.attend()),
+                .try_for_each(|one| one.device.poll_transmit()),
         }
     }
 
@@ -121,7 +121,7 @@ impl<D: Device + 'static> Sending<D> {
 
     /// Returns the number of frames accepted for transmission and not sent, or not yet.
     pub fn unsent(&self) -> u64 {
-        let now = self.workers.as_ref().map(TransmitHandles::fared);
+        let now = self.workers.as_ref().map(TransmitHandles::totals);
         let with_workers = self.former.with(now.unwrap_or_default()).unsent();
         with_workers.wrapping_add(self.untaken())
     }
@@ -182,8 +182,8 @@ impl<D: Device + 'static> Sending<D> {
         self.former_most_in_flight = self.former_most_in_flight.max(most_in_flight);
         self.refused += workers.too_long();
         let refused = workers.refused();
-        let (devices, fared) = workers.end();
-        self.former = self.former.with(fared);
+        let (devices, totals) = workers.end();
+        self.former = self.former.with(totals);
         match devices {
             Some(devices) => self.devices = devices,
             None => self.refused += refused,
@@ -192,7 +192,7 @@ impl<D: Device + 'static> Sending<D> {
 
     /// Takes the frames left by workers that have [ended](Self::rest), oldest first for each.
     pub fn take_left(&mut self, into: &mut VecDeque<Frame>) {
-        for Idle { left, .. } in &mut self.devices {
+        for IdleSender { left, .. } in &mut self.devices {
             into.append(left);
         }
     }

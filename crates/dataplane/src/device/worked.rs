@@ -11,10 +11,10 @@ use fairlane_io::{Arrival, Backend};
 
 use super::entrance::{self, Home};
 use super::sent::Sending;
-use super::{Device, Lent, Losses, ToPass};
+use super::{Device, ExportedDevice, Lent, Losses};
 use crate::frame::Frame;
 use crate::note::ClassifiedFrame;
-use crate::waits::{Look, Waits};
+use crate::waits::{Poll, Waits};
 use crate::workers::{WorkerHandles, WorkerOptions};
 
 /// Devices of one interface: frames leave by some, and arrive at the others, each of which belongs to a worker once
@@ -24,7 +24,7 @@ pub struct Worked<D> {
     /// How frames are exchanged.
     backend: String,
     /// Whether no other receiver hears the arriving frames.
-    hears_alone: bool,
+    is_sole_receiver: bool,
     sender: Sending<D>,
     at: At<D>,
     /// The receiver that delivered frames last, if they are here.
@@ -60,7 +60,7 @@ impl<D: Device + 'static> Worked<D> {
         Worked {
             name: name.to_owned(),
             backend: senders.first().map_or(String::new(), D::backend),
-            hears_alone: senders.first().is_some_and(D::hears_alone),
+            is_sole_receiver: senders.first().is_some_and(D::is_sole_receiver),
             sender: Sending::new(senders, options.transmit.as_ref()),
             at: At::Here(receivers),
             heard: 0,
@@ -126,7 +126,7 @@ impl<D: Device + 'static> Backend for Worked<D> {
                 }
                 Ok(0)
             }
-            At::Workers(_) | At::Lent(..) => self.sender.attend().map(|()| 0),
+            At::Workers(_) | At::Lent(..) => self.sender.poll_transmit().map(|()| 0),
             At::Nowhere(_) => Err(io::Error::other("a receive worker has ended")),
         }
     }
@@ -204,8 +204,8 @@ impl<D: Device + 'static> Device for Worked<D> {
         receivers.try_for_each(|receiver| receiver.hear(anything))
     }
 
-    fn hears_alone(&self) -> bool {
-        self.hears_alone
+    fn is_sole_receiver(&self) -> bool {
+        self.is_sole_receiver
     }
 
     fn end(&mut self) -> u64 {
@@ -236,7 +236,7 @@ impl<D: Device + 'static> Device for Worked<D> {
         }
     }
 
-    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+    fn export(&self) -> io::Result<Option<ExportedDevice>> {
         let count = self.count();
         if count > 1 {
             return Err(io::Error::other(format!(
@@ -246,9 +246,9 @@ impl<D: Device + 'static> Device for Worked<D> {
             )));
         }
         let Some(sockets) = &self.sockets else {
-            return self.receiver().map_or(Ok(None), |it| it.to_pass());
+            return self.receiver().map_or(Ok(None), |it| it.export());
         };
-        Ok(Some(ToPass {
+        Ok(Some(ExportedDevice {
             sockets: Sockets {
                 sender: sockets.sender.try_clone()?,
                 receiver: sockets.receiver.try_clone()?,
@@ -293,11 +293,11 @@ impl<D: Device + 'static> Device for Worked<D> {
         receiver.map_or_else(Position::default, |receiver| receiver.position())
     }
 
-    fn go_on_from(&mut self, position: Position) {
+    fn resume_from(&mut self, position: Position) {
         if let At::Here(receivers) = &mut self.at
             && let [receiver] = &mut receivers[..]
         {
-            receiver.go_on_from(position);
+            receiver.resume_from(position);
         }
     }
 
@@ -308,7 +308,7 @@ impl<D: Device + 'static> Device for Worked<D> {
     fn start(&mut self) -> io::Result<()> {
         self.sender.start(&self.name)?;
         if let Some(receiver) = self.receiver() {
-            self.sockets = receiver.to_pass()?.map(|passed| passed.sockets);
+            self.sockets = receiver.export()?.map(|passed| passed.sockets);
         }
         let receivers = match self.take_at() {
             At::Here(receivers) => receivers,
@@ -342,13 +342,13 @@ impl<D: Device + 'static> Device for Worked<D> {
         }
     }
 
-    fn give_back(&mut self) {
+    fn return_buffers(&mut self) {
         if let At::Workers(handles) = &mut self.at {
-            handles.give_back();
+            handles.return_buffers();
         }
     }
 
-    fn look(&mut self, look: Look) {
+    fn look(&mut self, look: Poll) {
         if let At::Workers(handles) = &mut self.at {
             handles.look(look);
         }
@@ -366,14 +366,14 @@ impl<D: Device + 'static> Device for Worked<D> {
         self.sender.waits()
     }
 
-    fn may_wait(&mut self) -> bool {
+    fn arm_wakeup(&mut self) -> bool {
         match &mut self.at {
-            At::Workers(handles) => handles.may_wait(),
+            At::Workers(handles) => handles.arm_wakeup(),
             At::Here(_) | At::Lent(..) | At::Nowhere(_) => true,
         }
     }
 
-    fn may_lend(&self) -> bool {
+    fn can_lend(&self) -> bool {
         matches!(self.at, At::Workers(_))
     }
 
@@ -393,7 +393,7 @@ impl<D: Device + 'static> Device for Worked<D> {
         }
     }
 
-    fn have_back(&mut self) {
+    fn reclaim(&mut self) {
         if let At::Lent(home, _) = &self.at
             && let Some(handles) = home.take()
         {

@@ -443,7 +443,7 @@ impl Backend for Shared {
         sent
     }
 
-    /// A transmit-only part receives nothing; [`Device::attend`] drives it instead.
+    /// A transmit-only part receives nothing; [`Device::poll_transmit`] drives it instead.
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         let arrived = &mut self.arrived;
         let came = match &mut self.part {
@@ -514,11 +514,11 @@ impl Device for Shared {
         receiver.map_or(Ok(()), |receiver| receiver.hear(anything))
     }
 
-    fn hears_alone(&self) -> bool {
+    fn is_sole_receiver(&self) -> bool {
         true
     }
 
-    fn attend(&mut self) -> io::Result<()> {
+    fn poll_transmit(&mut self) -> io::Result<()> {
         match &mut self.part {
             Part::Sender(sender) => sender.receive(&mut self.arrived, 1).map(drop),
             Part::Whole(_) | Part::Receiver(_) => Ok(()),

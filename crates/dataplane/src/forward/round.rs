@@ -10,7 +10,7 @@ use fairlane_runtime::{Idling, Next, Step, Steps, Woken};
 use crate::bridge::SiteBridge;
 use crate::early::Guard;
 use crate::note::ClassifiedFrame;
-use crate::waits::Look;
+use crate::waits::Poll;
 
 /// The longest time that an idle bridge does not poll for orders.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
@@ -73,12 +73,12 @@ impl<'a> Rounds<'a> {
 
     /// Queues frames from receive workers, up to the limit of a round. Returns their number, and whether there may be
     /// more.
-    fn take_in(&mut self, now: Nanos) -> io::Result<(usize, bool)> {
+    fn enqueue_classified(&mut self, now: Nanos) -> io::Result<(usize, bool)> {
         let (mut came, mut is_more) = (0, false);
         let has_waited = std::mem::take(&mut self.has_waited);
         for leaves_by in Side::BOTH {
             let room = self.bridge.room(leaves_by);
-            self.bridge.device_mut(leaves_by.other()).look(Look {
+            self.bridge.device_mut(leaves_by.other()).look(Poll {
                 now,
                 has_waited,
                 takes_all: room >= MOST_TAKEN_IN,
@@ -88,7 +88,7 @@ impl<'a> Rounds<'a> {
                 let device = self.bridge.device_mut(leaves_by.other());
                 let took = device.take_classified(&mut self.classified, BATCH)?;
                 for classified in self.classified.drain(..) {
-                    take_in(self.bridge, classified, leaves_by, now);
+                    enqueue_classified(self.bridge, classified, leaves_by, now);
                 }
                 (came, left) = (came + took, left - took);
                 if took < BATCH {
@@ -101,18 +101,23 @@ impl<'a> Rounds<'a> {
     }
 
     /// Whether no worker has handed on frames that are to be queued.
-    fn may_wait(&mut self) -> bool {
+    fn arm_wakeup(&mut self) -> bool {
         !self.has_workers
             || Side::BOTH.into_iter().all(|leaves_by| {
                 self.bridge.room(leaves_by) == 0
-                    || self.bridge.device_mut(leaves_by.other()).may_wait()
+                    || self.bridge.device_mut(leaves_by.other()).arm_wakeup()
             })
     }
 }
 
 /// Queues a frame where a worker has said.
 #[inline]
-fn take_in(bridge: &mut SiteBridge, classified: ClassifiedFrame, leaves_by: Side, now: Nanos) {
+fn enqueue_classified(
+    bridge: &mut SiteBridge,
+    classified: ClassifiedFrame,
+    leaves_by: Side,
+    now: Nanos,
+) {
     let (came, note) = (classified.came(), classified.note());
     bridge.take_in_by(
         classified.frame,
@@ -131,20 +136,20 @@ impl Steps for Rounds<'_> {
         if !self.has_workers {
             return self.bridge.round(now);
         }
-        let (came, is_more) = self.take_in(now)?;
+        let (came, is_more) = self.enqueue_classified(now)?;
         let mut round = self.bridge.round(now)?;
         round.drained += came;
         if is_more {
             round.next = Next::Now;
         }
         for side in Side::BOTH {
-            self.bridge.device_mut(side).give_back();
+            self.bridge.device_mut(side).return_buffers();
         }
         Ok(round)
     }
 
     fn nap(&mut self, span: Duration) -> io::Result<()> {
-        self.has_waited = self.may_wait();
+        self.has_waited = self.arm_wakeup();
         match self.has_waited {
             true => self.bridge.nap(span),
             false => Ok(()),
@@ -152,7 +157,7 @@ impl Steps for Rounds<'_> {
     }
 
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
-        self.has_waited = self.may_wait();
+        self.has_waited = self.arm_wakeup();
         match self.has_waited {
             true => self.bridge.sleep(longest),
             false => Ok(None),

@@ -18,7 +18,7 @@ use fairlane_runtime::{Clock, drive};
 use super::round::{IDLING, Rounds, guard_early};
 use crate::bridge::SiteBridge;
 use crate::early::Guard;
-use crate::threads::{Bell, before_all_others};
+use crate::threads::{Bell, raise_priority};
 
 /// The egress side of the lane that is lent.
 pub const LENT: Side = Side::Left;
@@ -68,7 +68,7 @@ impl Second {
         let called = Arc::clone(&call);
         let thread = thread::Builder::new().name("forward 2".to_owned());
         let thread = thread.spawn(move || {
-            before_all_others();
+            raise_priority();
             for mut half in lent {
                 let outcome = forward(&mut half, &clock, &called);
                 let bell = Arc::clone(&half.bell);
@@ -118,7 +118,7 @@ impl Second {
                 Err(TryRecvError::Empty) => {
                     // Frames of either arrive at one of the threads.
                     let mut sides = Side::BOTH.into_iter();
-                    let is_gone = sides.any(|side| bridge.device(side).is_to_go_home());
+                    let is_gone = sides.any(|side| bridge.device(side).must_return());
                     if let Lane::Lent = self.lane
                         && (stays || is_gone)
                     {
@@ -170,7 +170,7 @@ impl Second {
     fn lend(&mut self, bridge: &mut SiteBridge, guard: &mut Guard) -> bool {
         if !Side::BOTH
             .into_iter()
-            .all(|side| bridge.device(side).may_lend())
+            .all(|side| bridge.device(side).can_lend())
         {
             return false;
         }
@@ -202,7 +202,7 @@ impl Second {
         bridge.join(LENT, half.bridge);
         *guard = half.guard;
         for side in Side::BOTH {
-            bridge.device_mut(side).have_back();
+            bridge.device_mut(side).reclaim();
         }
         self.bell = None;
         self.lane = Lane::Home(now);
@@ -221,8 +221,7 @@ fn forward(half: &mut Half, clock: &Clock, called: &AtomicBool) -> io::Result<()
             let bridge = &mut *rounds_of.bridge;
             guard_early(bridge, LENT, guard, true, round, now);
             let mut sides = Side::BOTH.into_iter();
-            !called.load(Ordering::Acquire)
-                && !sides.any(|side| bridge.device(side).is_to_go_home())
+            !called.load(Ordering::Acquire) && !sides.any(|side| bridge.device(side).must_return())
         },
     )
 }

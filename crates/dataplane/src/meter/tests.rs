@@ -138,7 +138,7 @@ fn delays_that_are_counted_one_by_one_are_those_of_a_meter() {
         }
     }
     delays.extend(&others);
-    let mut told = Told::default();
+    let mut told = ReadTotals::default();
     assert_eq!(meter.read(&mut told), delays);
     assert_eq!(*told.delays, delays);
 }
@@ -167,7 +167,7 @@ fn counts_of_any_size_are_what_they_were_in_few_bytes() {
 fn what_was_read_before_is_shared_until_more_comes() {
     for already in [0, 1_000] {
         let (meter, mut recorder) = metered();
-        let mut told = Told::default();
+        let mut told = ReadTotals::default();
         (0..already).for_each(|_| recorder.record(Nanos::from_micros(7)));
         assert_eq!(meter.read(&mut told).count(), already);
         let before = Arc::clone(&told.delays);
@@ -183,7 +183,7 @@ fn what_was_read_before_is_shared_until_more_comes() {
 #[test]
 fn a_class_with_few_packets_has_no_counts_and_one_with_many_has_some_for_few_doublings() {
     let (meter, mut recorder) = metered();
-    let mut told = Told::default();
+    let mut told = ReadTotals::default();
     // Any delays, as long as they are read in time.
     for round in 0..100 {
         for more in 0..NOTED as u64 {
@@ -213,7 +213,7 @@ fn a_class_with_few_packets_has_no_counts_and_one_with_many_has_some_for_few_dou
 #[test]
 fn what_is_told_of_a_class_since_its_start_is_in_few_bytes_and_nothing_of_it_moves() {
     let (meter, mut recorder) = metered();
-    let mut told = Told::default();
+    let mut told = ReadTotals::default();
     let mut random: u64 = 1;
     let mut exact: Vec<u64> = Vec::new();
     for _ in 0..4_000 {
@@ -257,7 +257,7 @@ fn a_window_has_what_came_in_it_and_the_whole_has_all() {
     // Few are noted, many are counted.
     for times in [1, 100] {
         let (meter, mut recorder) = metered();
-        let mut told = Told::default();
+        let mut told = ReadTotals::default();
         assert_eq!(meter.read(&mut told).quantiles([0.5]), None);
         for _ in 0..9 * times {
             recorder.record(Nanos::from_millis(10));
@@ -285,7 +285,7 @@ fn a_window_has_what_came_in_it_and_the_whole_has_all() {
 #[test]
 fn a_bucket_that_is_full_goes_on_from_the_beginning_and_nobody_notices() {
     let (meter, mut recorder) = metered();
-    let mut told = Told::default();
+    let mut told = ReadTotals::default();
     (0..=NOTED).for_each(|_| recorder.record(Nanos::from_millis(1)));
     meter.read(&mut told);
     let bucket = bucket_of(Nanos::from_millis(1));
@@ -305,7 +305,7 @@ fn whoever_goes_on_counting_in_a_meter_forgets_nothing_and_shortens_nothing() {
     // Noted, and counted.
     for times in [1, 50] {
         let (meter, mut first) = metered();
-        let mut told = Told::default();
+        let mut told = ReadTotals::default();
         let record = |recorder: &mut Recorder, ms| {
             (0..times).for_each(|_| recorder.record(Nanos::from_millis(ms)));
         };
@@ -338,7 +338,7 @@ fn whoever_goes_on_counting_in_a_meter_forgets_nothing_and_shortens_nothing() {
 #[test]
 fn what_is_noted_on_one_thread_and_read_on_another_is_all_there_and_once() {
     let (meter, mut recorder) = metered();
-    let mut told = Told::default();
+    let mut told = ReadTotals::default();
     let all = 200_000;
     let writer = std::thread::spawn(move || {
         for number in 0..all {

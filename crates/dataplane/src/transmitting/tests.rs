@@ -100,16 +100,16 @@ fn outs(count: usize, room: usize) -> (Vec<Out>, Vec<MemoryBackend<Frame>>) {
 /// Workers with threads.
 fn working(devices: Vec<Out>, budget: u64, slots: usize) -> TransmitHandles<Out> {
     let options = transmitting(devices.len(), budget);
-    let devices = devices.into_iter().map(Idle::new).collect();
+    let devices = devices.into_iter().map(IdleSender::new).collect();
     let started = TransmitHandles::with_slots(devices, &options, "memory", slots);
     started.map_err(|(error, _)| error).unwrap()
 }
 
 /// Creates a worker without a thread.
 fn one(device: Out, budget: u64, slots: usize) -> (Transmitter<Out>, TransmitHandles<Out>) {
-    let (handle, ends) = meet(slots).unwrap();
+    let (handle, ends) = connect(slots).unwrap();
     let options = transmitting(1, budget);
-    let worker = Transmitter::new(Idle::new(device), options.cost, ends);
+    let worker = Transmitter::new(IdleSender::new(device), options.cost, ends);
     (worker, TransmitHandles::over(vec![handle], &options))
 }
 
@@ -310,7 +310,7 @@ fn what_a_full_mailbox_holds_is_with_the_device_within_the_rounds_promised_and_n
 fn what_waits_in_a_mailbox_for_more_rounds_than_promised_is_counted() {
     let (device, _, _from) = out(ROOM);
     let (mut worker, mut handles) = one(device, 1 << 30, SLOTS);
-    worker.looks = Looks::within(2);
+    worker.meter = WaitMeter::within(2);
     worker.step(Nanos::from_millis(1)).unwrap();
     handles
         .transmit(&mut frames(1, 2 * BATCH as u32, 64))

@@ -106,15 +106,15 @@ fn no_step_is_longer_where_more_classes_come_change_and_go() {
     let links = SIZES.map(|size| [0, 1].map(|round| with_classes(size, round)));
     let come = links
         .each_ref()
-        .map(|[first, _]| longest(|| Rig::new(&few).go_on_as(first)));
+        .map(|[first, _]| longest(|| Rig::new(&few).apply(first)));
     is_bounded("classes that come", come);
     let change = links
         .each_ref()
-        .map(|[first, second]| longest(|| Rig::new(first).go_on_as(second)));
+        .map(|[first, second]| longest(|| Rig::new(first).apply(second)));
     is_bounded("classes that change", change);
     let go = links
         .each_ref()
-        .map(|[first, _]| longest(|| Rig::new(first).go_on_as(&few)));
+        .map(|[first, _]| longest(|| Rig::new(first).apply(&few)));
     is_bounded("classes that go", go);
     let counted = links
         .each_ref()
@@ -189,7 +189,7 @@ fn a_change_of_one_class_takes_the_thread_little_time_beside_ten_thousand() {
         let mut least = [u64::MAX; 2];
         for _ in 0..2 * TIMES {
             for (least, link) in least.iter_mut().zip([&link, &former]) {
-                let steps = rig.go_on_as(link);
+                let steps = rig.apply(link);
                 assert!(
                     (1..=3).contains(&steps.len()),
                     "{what}: {} steps",
@@ -216,7 +216,7 @@ fn no_step_is_longer_where_more_packets_go_over_to_new_queues() {
                 let queue = rig.arbiter.queue_mut();
                 rig::put(queue, rig.port, frame(1, 100), Nanos::ZERO);
             }
-            let all = rig.go_on_as(&after);
+            let all = rig.apply(&after);
             assert_eq!(rig.arbiter.queue().classes().len() as usize, packets);
             all
         })
@@ -256,7 +256,7 @@ fn no_step_is_longer_where_more_classes_of_idle_flows_are_flushed_and_go() {
         assert_eq!(rig.flows(), SIZES[size] as u64);
         let (all, looks) = match go {
             // They are emptied, and then removed.
-            true => (rig.go_on_as(&few), 2 * SIZES[size]),
+            true => (rig.apply(&few), 2 * SIZES[size]),
             false => {
                 let mut flushing = Flushing::new(Side::Right, rig.plan.ids.clone());
                 let all = ran(|| flushing.step(&mut rig.arbiter, Nanos::ZERO));
@@ -289,7 +289,7 @@ fn no_step_is_longer_where_a_class_of_more_flows_goes() {
                 );
             }
             assert_eq!(rig.flows(), flows as u64);
-            rig.go_on_as(&few)
+            rig.apply(&few)
         })
     });
     is_bounded("a class of flows that goes", went);
@@ -308,7 +308,7 @@ fn what_was_seen_in_passing_counts_for_nobody_once_numbers_of_classes_are_others
         rig.arbiter.queue_mut().classifier_mut().watch = Some(Box::new(right));
         let segment = seen::frame([seen::A, seen::B], 0, 1_000, [100, 1]);
         rig::pass(rig.arbiter.queue_mut(), rig.port, segment, ms(5));
-        rig.go_on_as(&after);
+        rig.apply(&after);
         let acknowledgment = seen::frame([seen::B, seen::A], 0, 0, [7, 100]);
         left.see(&acknowledgment, seen::class(1), ms(25));
         assert_eq!(seen::all(&mut findings).len(), counted);
@@ -337,10 +337,10 @@ fn what_was_seen_and_lost_of_a_class_is_of_the_one_above_it_when_it_goes() {
         let account = &mut rig.plan.accounts[place];
         (account.lost, account.passing.again, account.passing.marked) = (1.5, number, number + 1);
     }
-    rig.go_on_as(&of_classes(&["name = \"other\""]));
+    rig.apply(&of_classes(&["name = \"other\""]));
     assert_eq!(known(&rig, "above"), (1.5, 2, 3));
     // One of another kind has them under its name.
-    rig.go_on_as(&of_classes(&["name = \"other\"\nper = \"source-ip\""]));
+    rig.apply(&of_classes(&["name = \"other\"\nper = \"source-ip\""]));
     assert_eq!(known(&rig, "above"), (1.5, 2, 3));
     assert_eq!(known(&rig, "other"), (1.5, 20, 21));
 }
@@ -369,7 +369,7 @@ fn no_step_is_longer_where_a_class_of_more_packets_moves() {
                 let queue = rig.arbiter.queue_mut();
                 rig::put(queue, rig.port, frame(1, 100), Nanos::ZERO);
             }
-            let all = rig.go_on_as(&there);
+            let all = rig.apply(&there);
             assert!(all.len() <= 3, "{} steps", all.len());
             assert_eq!(rig.waiting(), packets);
             all
@@ -400,7 +400,7 @@ fn a_class_that_moves_keeps_its_flows_in_their_order_and_those_without_packets()
         if moves {
             let (id, flows) = (rig.id("moves"), rig.flows());
             let before = rig.arbiter.queue().classes().own_stats(id);
-            rig.go_on_as(&there);
+            rig.apply(&there);
             assert_eq!((rig.id("moves"), rig.flows(), flows), (id, flows, 4));
             assert_eq!(rig.arbiter.queue().classes().own_stats(id), before);
         }

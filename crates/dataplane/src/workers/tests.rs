@@ -205,7 +205,7 @@ fn one<D: Device + 'static>(
     options: &WorkerOptions,
     slots: usize,
 ) -> (Worker<D>, WorkerHandles<D>) {
-    let (handles, mut ends) = meet(1, slots).unwrap();
+    let (handles, mut ends) = connect(1, slots).unwrap();
     let worker = Worker::new(device, options, ends.pop().unwrap());
     (worker, handles)
 }
@@ -322,7 +322,7 @@ impl Rig {
     }
 
     /// Switches to another site, as the control thread does.
-    fn go_on_as(&mut self, site: &Site, now: Nanos) {
+    fn apply(&mut self, site: &Site, now: Nanos) {
         for at in 0..self.plans.len() {
             let side = self.plans[at].side;
             let role = if side == Side::Left {
@@ -362,7 +362,7 @@ impl Rig {
 /// A worker on a separate thread.
 struct Running {
     shared: Arc<Shared>,
-    thread: JoinHandle<Left<Wire>>,
+    thread: JoinHandle<EndedWorker<Wire>>,
 }
 
 impl Running {
@@ -418,7 +418,7 @@ fn fares(
         rig.receive(now);
         if round % 50 == 25 {
             let other = if round % 100 == 25 { &turned } else { &first };
-            rig.go_on_as(other, now);
+            rig.apply(other, now);
         }
         make_round(&mut rig, now);
         left.push(rig.heard());
@@ -498,7 +498,7 @@ fn a_note_is_taken_while_its_filters_count_and_no_longer() {
     assert_eq!(table(&rig), 1);
     rig.hosts[0].send([frame(1, 1, 100)]);
     rig.receive(now);
-    rig.go_on_as(&site("20mbit", 100, (true, true)), now);
+    rig.apply(&site("20mbit", 100, (true, true)), now);
     assert_eq!(table(&rig), 2);
     rig.round(now);
     rig.round(Nanos::from_millis(5));
@@ -569,7 +569,7 @@ fn between_threads_no_frame_is_lost_doubled_or_reordered_while_filters_change() 
         rig.round(now);
         rounds += 1;
         if rounds % 64 == 0 {
-            rig.go_on_as(&sites[rounds / 64 % 2], now);
+            rig.apply(&sites[rounds / 64 % 2], now);
         }
     });
     all_is_counted(&mut rig);
@@ -650,7 +650,7 @@ fn memory_goes_back_to_whoever_receives_by_way_of_whoever_transmits() {
                 assert!(begun.elapsed() < PATIENCE);
                 thread::yield_now();
             }
-            handle.give_back();
+            handle.return_buffers();
         }
         let few = ROUNDS * BATCH / 10;
         assert!(places <= few, "{places} for {} frames", ROUNDS * BATCH);
@@ -684,7 +684,7 @@ fn a_worker_that_loses_its_device_says_so_behind_its_last_frame() {
         }
     };
     assert_eq!((came.len(), error.kind()), (100, io::ErrorKind::NotFound));
-    assert!(!handle.may_wait(), "there is nothing to wait for");
+    assert!(!handle.arm_wakeup(), "there is nothing to wait for");
 }
 
 #[test]
@@ -769,17 +769,17 @@ fn whoever_waits_for_frames_is_woken_by_the_first_one() {
             .unwrap();
         rung.count() > 0
     };
-    assert!(handle.may_wait() && !is_rung(&handle));
+    assert!(handle.arm_wakeup() && !is_rung(&handle));
     host.send([frame(1, 1, 64)]);
     worker.step(Nanos::ZERO).unwrap();
-    assert!(is_rung(&handle) && !handle.may_wait());
+    assert!(is_rung(&handle) && !handle.arm_wakeup());
     let mut came = Vec::new();
     assert_eq!(handle.take(&mut came, 8).unwrap(), 1);
     assert!(!is_rung(&handle), "until it waits again");
     host.send([frame(1, 2, 64)]);
     worker.step(Nanos::ZERO).unwrap();
     assert!(!is_rung(&handle), "nobody waits");
-    assert!(!handle.may_wait());
+    assert!(!handle.arm_wakeup());
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub(super) struct Endless {
     pub(super) bytes: usize,
     /// The memory of frames, if shared with a kernel; then there are as many as are free.
     pub(super) umem: Option<Umem>,
-    /// Number of calls to `attend`.
+    /// Number of calls to `poll_transmit`.
     pub(super) attended: Arc<AtomicU64>,
     pub(super) places: HashSet<usize>,
     pub(super) ready: OwnedFd,
@@ -73,12 +73,12 @@ impl Device for Endless {
         })
     }
 
-    fn attend(&mut self) -> io::Result<()> {
+    fn poll_transmit(&mut self) -> io::Result<()> {
         self.attended.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    fn hears_alone(&self) -> bool {
+    fn is_sole_receiver(&self) -> bool {
         true
     }
 
@@ -120,7 +120,7 @@ fn what_frames_were_in_goes_back_as_far_as_there_is_room_and_as_much_as_comes() 
         handle.take(&mut frames, BATCH).unwrap();
         frames.clear();
     }
-    handle.give_back();
+    handle.return_buffers();
     // Buffers beyond the return mailbox's space stay here.
     let rest: Vec<_> = handle.each[0].owed.pay().collect();
     assert!((15 * BATCH..20 * BATCH).contains(&rest.len()));
@@ -141,7 +141,8 @@ fn memory_goes_back_to_whoever_receives_frames_of_its_length() {
                 assert_eq!(handle.take(&mut frames, BATCH).unwrap(), BATCH);
             }
             drop(frames);
-            both.iter_mut().for_each(|(_, handle)| handle.give_back());
+            both.iter_mut()
+                .for_each(|(_, handle)| handle.return_buffers());
         }
         // Buffers in transit, in store, and in the return mailbox.
         let few = places.iter().all(|&places| places <= ROUNDS * BATCH / 10);

@@ -8,10 +8,10 @@ use crate::forward::second::{LENT, Second};
 pub(super) fn round_apart(rig: &mut Rig, now: Nanos) {
     let bridge = &mut rig.bridge;
     let lent = [LENT, LENT.other()].map(|side| {
-        assert!(bridge.device(side).may_lend());
+        assert!(bridge.device(side).can_lend());
         bridge.device_mut(side).lend().unwrap()
     });
-    assert!(!bridge.device(LENT.other()).may_lend(), "it has lent all");
+    assert!(!bridge.device(LENT.other()).can_lend(), "it has lent all");
     let [here, there] = lent.map(|lent| lent.entrance);
     let mut other = bridge.split_off(LENT, here, there);
     for bridge in [&mut *bridge, &mut other] {
@@ -19,7 +19,7 @@ pub(super) fn round_apart(rig: &mut Rig, now: Nanos) {
     }
     bridge.join(LENT, other);
     for side in Side::BOTH {
-        bridge.device_mut(side).have_back();
+        bridge.device_mut(side).reclaim();
     }
 }
 
@@ -75,7 +75,7 @@ fn between_two_threads_that_forward_no_frame_is_lost_doubled_or_reordered_while_
     let mut both = Both::start();
     all_pass(&mut rig, |rig| {
         let other = &sites[(both.times + 1) % 2];
-        both.step(rig, 64, |rig, now| rig.go_on_as(other, now));
+        both.step(rig, 64, |rig, now| rig.apply(other, now));
     });
     assert!(both.times > 2, "{} times home", both.times);
     both.end(&mut rig);
@@ -155,7 +155,7 @@ fn nothing_is_done_with_a_lane_that_has_just_come_home_before_a_round_that_begin
         if second.look(&mut rig.bridge, guard, true, now).unwrap() {
             break;
         }
-        is_back = rig.bridge.device(LENT).may_lend();
+        is_back = rig.bridge.device(LENT).can_lend();
     }
     assert!(is_back, "the lane may have been further than this round");
     both.end(&mut rig);

@@ -22,7 +22,7 @@ pub(super) fn full(
     frames: u32,
     slots: usize,
 ) -> (WorkerHandles<Wire>, Vec<Worker<Wire>>) {
-    let (handles, ends) = meet(count, slots).unwrap();
+    let (handles, ends) = connect(count, slots).unwrap();
     let options = options(Role::Inside);
     let with_ends = fan(count as u32, frames).into_iter().zip(ends);
     let mut workers: Vec<_> = with_ends
@@ -65,7 +65,7 @@ fn several_workers_lose_double_and_reorder_no_frame_of_a_flow() {
                     .map(|one| source_and_number(one.frame.bytes())),
             );
             drop(frames);
-            handles.give_back();
+            handles.return_buffers();
         }
         assert_whole(came, count, FRAMES);
     }
@@ -100,7 +100,7 @@ fn each_of_several_workers_gets_memory_back_and_no_more_than_its_own() {
         .into_iter()
         .map(|(step, mut handles)| (step, handles.each.pop().unwrap()))
         .unzip();
-    let (mut handles, _ends) = meet::<Endless>(0, 2).unwrap();
+    let (mut handles, _ends) = connect::<Endless>(0, 2).unwrap();
     handles.each.append(&mut each);
     let mut places = [0; 3];
     for _ in 0..ROUNDS {
@@ -110,7 +110,7 @@ fn each_of_several_workers_gets_memory_back_and_no_more_than_its_own() {
         }
         assert_eq!(handles.take(&mut frames, 3 * BATCH).unwrap(), 3 * BATCH);
         drop(frames);
-        handles.give_back();
+        handles.return_buffers();
     }
     let few = places.iter().all(|&places| places <= ROUNDS * BATCH / 10);
     assert!(few, "{places:?} for {} frames each", ROUNDS * BATCH);
@@ -130,7 +130,7 @@ fn where_one_of_several_workers_ends_all_that_was_handed_on_is_taken_before_the_
     };
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
     assert!(handles.each.iter().all(WorkerHandle::has_ended));
-    assert!(!handles.may_wait(), "there is nothing to wait for");
+    assert!(!handles.arm_wakeup(), "there is nothing to wait for");
 
     // The workers that could continue end too.
     let mut devices = fan(3, 0);

@@ -37,7 +37,8 @@ fn frames_that_are_dropped_go_back_to_who_received_them_without_the_list_that_al
                 assert_eq!(umem.free_frames(), 0, "in round {round}");
             }
             drop(frames);
-            both.iter_mut().for_each(|(_, handle)| handle.give_back());
+            both.iter_mut()
+                .for_each(|(_, handle)| handle.return_buffers());
         }
     };
     thread::scope(|scope| scope.spawn(forward).join().unwrap());
@@ -55,7 +56,7 @@ fn what_a_worker_and_its_mailboxes_have_at_its_end_is_free() {
         step();
         frames.clear();
         // A batch is in one mailbox, and one in the other.
-        handle.give_back();
+        handle.return_buffers();
         assert_eq!(umem.free_frames(), 1_024 - 2 * BATCH as u32);
     };
     thread::scope(|scope| scope.spawn(forward).join().unwrap());
@@ -72,7 +73,7 @@ fn a_device_that_only_sends_is_looked_after_in_every_round() {
         vec![Endless::new(60)],
         &options(Role::Inside),
     );
-    assert!(device.hears_alone(), "as the one that sends says");
+    assert!(device.is_sole_receiver(), "as the one that sends says");
     device.start().unwrap();
     for round in 1..=3 {
         assert_eq!(device.receive(&mut Vec::new(), BATCH).unwrap(), 0);
