@@ -134,7 +134,7 @@ impl Control {
         if let Some(ended) = &mut ended {
             for side in Side::BOTH {
                 // From here on the devices report losses exactly, to the frame.
-                ended.bridge.device_mut(side).rest(&mut Vec::new());
+                ended.bridge.device_mut(side).quiesce(&mut Vec::new());
             }
             let mut counting = self.counting();
             while !counting.step(&mut ended.bridge) {}
@@ -143,7 +143,7 @@ impl Control {
         let handed_over = matches!(self.state.stage, Stage::HandedOver);
         if let Some(ended) = ended.as_mut().filter(|_| handed_over) {
             for side in Side::BOTH {
-                ended.bridge.device_mut(side).own(false);
+                ended.bridge.device_mut(side).set_owned(false);
             }
         }
         // No process attaches from here on; then the interfaces are released.

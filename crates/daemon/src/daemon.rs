@@ -44,7 +44,7 @@ use fairlane_dataplane::note::SharedFilters;
 use fairlane_dataplane::passing::{Findings, Watch, watches};
 use fairlane_dataplane::pipeline::Pipeline;
 use fairlane_dataplane::plan::Plan;
-use fairlane_dataplane::unshaped::{drop_arrived, hear};
+use fairlane_dataplane::unshaped::{drop_arrived, start_receiving};
 
 /// How a site is run.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub struct Options {
     pub early_drop: bool,
     /// Maximum time for sending the backlog once it is stopped.
     pub drain: Duration,
-    /// Whether it receives nothing until [`Daemon::hear`]: for a process that takes over from one that forwards and
+    /// Whether it receives nothing until [`Daemon::start_receiving`]: for a process that takes over from one that forwards and
     /// restarts it. No third process can [take over](Daemon::take_over) from it.
     pub start_paused: bool,
 }
@@ -314,8 +314,8 @@ impl Daemon {
     /// # Errors
     ///
     /// An interface cannot be used.
-    pub fn hear(&mut self) -> Result<()> {
-        Ok(hear(&mut self.bridge)?)
+    pub fn start_receiving(&mut self) -> Result<()> {
+        Ok(start_receiving(&mut self.bridge)?)
     }
 
     /// Shares the count of rounds with another process, which [watches](crate::RoundWatch) it by this handle.

@@ -28,8 +28,8 @@ use crate::note::ClassifiedFrame;
 use crate::threads::Bell;
 use crate::waits::{Poll, Waits};
 
-/// A way for frames in and out that can be waited for.
-pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
+/// The receive side of a device.
+pub trait Receive {
     /// Returns the losses that the counters common to all backends do not include.
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses::default())
@@ -45,51 +45,34 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         None
     }
 
-    /// Starts or stops receiving, for devices that support this.
-    fn hear(&self, anything: bool) -> io::Result<()> {
+    /// Starts or stops receiving, if the device supports that.
+    fn set_receiving(&self, anything: bool) -> io::Result<()> {
         let _ = anything;
         Ok(())
     }
 
-    /// Whether no other receiver hears the frames that this device hears.
+    /// Whether no other receiver gets the frames that this device receives.
     fn is_sole_receiver(&self) -> bool {
         false
     }
+}
 
-    /// Stops receiving and ends the device's own threads. Returns the number of frames that had arrived and will not be
-    /// received; the device still reports its [losses](Self::losses). Takes tens of milliseconds for each of its
-    /// sockets.
-    fn end(&mut self) -> u64 {
-        // A device that is gone receives nothing in any case.
-        let _ = self.hear(false);
-        drop_frames(self, 1).0
-    }
-
+/// The transmit side of a device, in addition to [`Backend`].
+pub trait Transmit {
     /// Returns the number of frames given to it for transmission that the kernel has not taken: they are lost once it
     /// is dropped.
     fn untaken(&self) -> u64 {
         0
     }
 
-    /// Returns a description of the backend.
-    fn backend(&self) -> String;
-
-    /// Returns the current backend, if it may change. Does not allocate.
-    fn backend_now(&self) -> Option<Arc<str>> {
-        None
+    /// Continues transmitting the frames it was given, while its receive side is lent. Called in every round then.
+    fn poll_transmit(&mut self) -> io::Result<()> {
+        Ok(())
     }
+}
 
-    /// Replaces the open interface by the given one, or by none; the former one is returned through `opened`. O(1);
-    /// opens and closes nothing. Has no effect on a device that is no interface.
-    fn exchange(&mut self, opened: &mut Option<Opened>) {
-        let _ = opened;
-    }
-
-    /// Returns the keeper that opens replacements, if permitted.
-    fn keeper(&self) -> Option<ToKeeper> {
-        None
-    }
-
+/// Handover of a device from one process to another.
+pub trait Handover {
     /// Returns the state that another process needs to continue with the device, if the device supports that.
     fn export(&self) -> io::Result<Option<ExportedDevice>> {
         Ok(None)
@@ -102,12 +85,12 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
 
     /// Moves frames that have arrived, and that neither this process nor its successor would receive, to `into`.
     /// Returns how long they have waited.
-    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+    fn quiesce(&mut self, into: &mut Vec<Frame>) -> Duration {
         let _ = into;
         Duration::ZERO
     }
 
-    /// Moves frames that its transmit workers had not sent when they came to [rest](Self::rest) to `into`, oldest first
+    /// Moves frames that its transmit workers had not sent when they were [stopped](Self::quiesce) to `into`, oldest first
     /// for each worker.
     fn take_unsent(&mut self, into: &mut VecDeque<Frame>) {
         let _ = into;
@@ -124,17 +107,15 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Notes whether the interface belongs to this process from now on, or to another that has it too.
-    fn own(&mut self, ours: bool) {
+    fn set_owned(&mut self, ours: bool) {
         let _ = ours;
     }
+}
 
+/// The threads that receive and transmit at a device, if it has any.
+pub trait Workers {
     /// Starts its workers, if it is to have any.
     fn start(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Continues transmitting the frames it was given, while its receive side is lent. Called in every round then.
-    fn poll_transmit(&mut self) -> io::Result<()> {
         Ok(())
     }
 
@@ -152,12 +133,12 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     fn return_buffers(&mut self) {}
 
     /// Starts a round: polls its workers' mailboxes.
-    fn look(&mut self, look: Poll) {
-        let _ = look;
+    fn begin_round(&mut self, poll: Poll) {
+        let _ = poll;
     }
 
     /// Returns how long frames have waited with its receive workers, if any.
-    fn waits(&self) -> Option<Waits> {
+    fn receive_waits(&self) -> Option<Waits> {
         None
     }
 
@@ -190,6 +171,47 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         false
     }
 }
+
+/// Replacement of the interface behind a device.
+pub trait Replace {
+    /// Replaces the open interface by the given one, or by none; the former one is returned through `opened`. O(1);
+    /// opens and closes nothing. Has no effect on a device that is no interface.
+    fn exchange(&mut self, opened: &mut Option<Opened>) {
+        let _ = opened;
+    }
+
+    /// Returns the keeper that opens replacements, if permitted.
+    fn keeper(&self) -> Option<ToKeeper> {
+        None
+    }
+
+    /// Returns the current backend, if it may change. Does not allocate.
+    fn backend_now(&self) -> Option<Arc<str>> {
+        None
+    }
+}
+
+/// A way for frames in and out that can be waited for.
+pub trait Device:
+    Backend<Tx = Frame, Rx = Frame> + Receive + Transmit + Handover + AsFd + Send
+{
+    /// Returns a description of the backend.
+    fn backend(&self) -> String;
+
+    /// Stops receiving and ends the device's own threads. Returns the number of frames that had arrived and will not be
+    /// received; the device still reports its [losses](Receive::losses). Takes tens of milliseconds for each of its
+    /// sockets.
+    fn end(&mut self) -> u64 {
+        // A device that is gone receives nothing in any case.
+        let _ = self.set_receiving(false);
+        drop_frames(self, 1).0
+    }
+}
+
+/// A device as the bridge has it: its interface may be replaced, and threads may receive and transmit there.
+pub trait Port: Device + Workers + Replace {}
+
+impl<D: Device + Workers + Replace> Port for D {}
 
 /// The lent part of a device. Dropping it returns it.
 pub struct Lent {
@@ -268,7 +290,7 @@ impl AddAssign for Losses {
 }
 
 /// Any device.
-pub type AnyDevice = Box<dyn Device>;
+pub type AnyDevice = Box<dyn Port>;
 
 /// The channel for requests to the keeper, the thread that opens and closes an interface.
 pub type ToKeeper = Sender<ToKeep>;
@@ -325,8 +347,7 @@ impl Opened {
     }
 }
 
-/// An interface through packet sockets.
-impl Device for PacketBackend<Frame> {
+impl Receive for PacketBackend<Frame> {
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses {
             lost: self.lost()? + self.discarded(),
@@ -343,14 +364,14 @@ impl Device for PacketBackend<Frame> {
         Some(PacketBackend::gate(self))
     }
 
-    fn hear(&self, anything: bool) -> io::Result<()> {
+    fn set_receiving(&self, anything: bool) -> io::Result<()> {
         PacketBackend::hear(self, anything)
     }
+}
 
-    fn backend(&self) -> String {
-        "packet".to_owned()
-    }
+impl Transmit for PacketBackend<Frame> {}
 
+impl Handover for PacketBackend<Frame> {
     fn export(&self) -> io::Result<Option<ExportedDevice>> {
         let sockets = self.sockets()?;
         Ok(sockets.map(|sockets| ExportedDevice {
@@ -359,7 +380,7 @@ impl Device for PacketBackend<Frame> {
         }))
     }
 
-    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+    fn quiesce(&mut self, into: &mut Vec<Frame>) -> Duration {
         PacketBackend::rest(self, into)
     }
 
@@ -371,6 +392,27 @@ impl Device for PacketBackend<Frame> {
         PacketBackend::go_on_from(self, position);
     }
 }
+
+impl Workers for PacketBackend<Frame> {}
+
+impl Replace for PacketBackend<Frame> {}
+
+/// An interface through packet sockets.
+impl Device for PacketBackend<Frame> {
+    fn backend(&self) -> String {
+        "packet".to_owned()
+    }
+}
+
+impl Receive for TunBackend<Frame> {}
+
+impl Transmit for TunBackend<Frame> {}
+
+impl Handover for TunBackend<Frame> {}
+
+impl Workers for TunBackend<Frame> {}
+
+impl Replace for TunBackend<Frame> {}
 
 /// A virtual interface that the host uses instead of the outside one.
 impl Device for TunBackend<Frame> {

@@ -66,7 +66,7 @@ pub struct TransmitOptions {
 struct TransmitCounts {
     /// Budget that the worker held and has released.
     gone: AtomicU64,
-    /// Frames that its device has taken, less those that [the kernel has not](Device::untaken): modulo 2^64, as a former
+    /// Frames that its device has taken, less those that [the kernel has not](crate::device::Transmit::untaken): modulo 2^64, as a former
     /// worker may have left some.
     sent: AtomicU64,
     /// Frames that its device has refused.
@@ -340,7 +340,7 @@ impl<D: Device> Transmitter<D> {
 
     /// Starts a step: notes the backlog, and how long the frames that the last step took have waited.
     fn look(&mut self, now: Nanos) {
-        let seen = self.meter.look(Poll {
+        let seen = self.meter.poll(Poll {
             now,
             has_waited: std::mem::take(&mut self.has_waited),
             takes_all: self.batch.is_empty(),

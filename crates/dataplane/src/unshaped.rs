@@ -60,7 +60,7 @@ impl Unshaped {
     /// An interface cannot be used any more and must be reopened.
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         raise_priority();
-        hear(&mut self.bridge)?;
+        start_receiving(&mut self.bridge)?;
         let idling = Idling {
             longest_sleep: LONGEST_SLEEP,
             ..Idling::default()
@@ -78,10 +78,10 @@ impl Unshaped {
 }
 
 /// Starts to receive at both devices.
-pub fn hear(bridge: &mut SiteBridge) -> io::Result<()> {
+pub fn start_receiving(bridge: &mut SiteBridge) -> io::Result<()> {
     Side::BOTH
         .into_iter()
-        .try_for_each(|side| bridge.device(side).hear(true))
+        .try_for_each(|side| bridge.device(side).set_receiving(true))
 }
 
 /// Receives and drops the frames that have arrived at both devices, unless no other receiver heard them.

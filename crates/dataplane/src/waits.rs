@@ -102,17 +102,17 @@ impl WaitMeter {
     }
 
     /// Starts the next poll.
-    pub fn look(&mut self, look: Poll) -> Seen {
+    pub fn poll(&mut self, poll: Poll) -> Seen {
         self.number += 1;
-        let Poll { now, .. } = look;
-        let last = std::mem::replace(&mut self.last, look.takes_all.then_some(now));
-        let awake = last.filter(|_| !look.has_waited);
+        let Poll { now, .. } = poll;
+        let last = std::mem::replace(&mut self.last, poll.takes_all.then_some(now));
+        let awake = last.filter(|_| !poll.has_waited);
         if let Some(last) = awake {
             self.waits.longest_round = self.waits.longest_round.max(now.since(last));
         }
         Seen {
             ended: last.unwrap_or(now),
-            since: look.takes_all.then(|| awake.unwrap_or(now)),
+            since: poll.takes_all.then(|| awake.unwrap_or(now)),
         }
     }
 

@@ -128,7 +128,7 @@ impl Counting {
                     refused: bridge.device(side).refused(),
                     lane,
                     most_in_flight: bridge.device(side).most_in_flight(),
-                    waits: bridge.device(side).waits(),
+                    waits: bridge.device(side).receive_waits(),
                     transmit_waits: bridge.device(side).transmit_waits(),
                     shaped: bridge.is_shaped(side),
                 };

@@ -531,9 +531,9 @@ impl<D> WorkerHandles<D> {
     }
 
     /// Starts a round: notes the backlog, and how long the frames that the last round took have waited.
-    pub fn look(&mut self, look: Poll) {
+    pub fn begin_round(&mut self, poll: Poll) {
         let WorkerHandles { each, meter, .. } = self;
-        let seen = meter.look(look);
+        let seen = meter.poll(poll);
         for worker in each {
             let handed = worker.shared.handed.load(Ordering::Acquire);
             meter.see(&mut worker.marks, handed, seen);

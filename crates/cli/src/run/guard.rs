@@ -115,7 +115,7 @@ pub(super) fn guard(path: &Path, least: LevelFilter) -> Result<()> {
 
 /// Reports from the worker that its interfaces are open. Returns when the guard no longer forwards.
 pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
-    daemon.hear()?;
+    daemon.start_receiving()?;
     match ask(daemon.share_rounds()?) {
         Ok(GO) => {}
         // Also if the guard's answer is late, so that no frame is sent twice.

@@ -139,7 +139,9 @@ impl Transferring {
         let mut rests = [const { Vec::new() }; 2];
         let waited = Side::BOTH.map(|side| {
             let leaves_by = side.other();
-            bridge.device_mut(side).rest(&mut rests[leaves_by as usize])
+            bridge
+                .device_mut(side)
+                .quiesce(&mut rests[leaves_by as usize])
         });
         for side in Side::BOTH {
             let arbiter = bridge.arbiter(side);

@@ -242,7 +242,7 @@ impl Takeover {
             )
         })?;
         for side in Side::BOTH {
-            bridge.device_mut(side).own(true);
+            bridge.device_mut(side).set_owned(true);
         }
         Ok(())
     }

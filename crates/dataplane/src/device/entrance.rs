@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fairlane_io::{Arrival, Backend};
 
-use super::{Device, Lent};
+use super::{Device, Handover, Lent, Receive, Replace, Transmit, Workers};
 use crate::frame::Frame;
 use crate::note::ClassifiedFrame;
 use crate::threads::Bell;
@@ -99,15 +99,17 @@ impl<D> AsFd for Entrance<D> {
     }
 }
 
-impl<D: Device + 'static> Device for Entrance<D> {
+impl<D: Device + 'static> Receive for Entrance<D> {
     fn is_filling(&self) -> bool {
         self.workers.as_ref().is_some_and(WorkerHandles::is_filling)
     }
+}
 
-    fn backend(&self) -> String {
-        self.backend.clone()
-    }
+impl<D: Device + 'static> Transmit for Entrance<D> {}
 
+impl<D: Device + 'static> Handover for Entrance<D> {}
+
+impl<D: Device + 'static> Workers for Entrance<D> {
     fn take_classified(
         &mut self,
         into: &mut Vec<ClassifiedFrame>,
@@ -130,9 +132,9 @@ impl<D: Device + 'static> Device for Entrance<D> {
         }
     }
 
-    fn look(&mut self, look: Poll) {
+    fn begin_round(&mut self, poll: Poll) {
         if let Some(workers) = &mut self.workers {
-            workers.look(look);
+            workers.begin_round(poll);
         }
     }
 
@@ -142,5 +144,13 @@ impl<D: Device + 'static> Device for Entrance<D> {
 
     fn must_return(&self) -> bool {
         self.has_ended
+    }
+}
+
+impl<D: Device + 'static> Replace for Entrance<D> {}
+
+impl<D: Device + 'static> Device for Entrance<D> {
+    fn backend(&self) -> String {
+        self.backend.clone()
     }
 }

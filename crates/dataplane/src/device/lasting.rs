@@ -6,7 +6,10 @@
 //! the open interface between two rounds. The same thread opens and closes interfaces on detach and attach.
 
 use super::opener::Opener;
-use super::{Device, ExportedDevice, Lent, Losses, Opened, ToKeep, ToKeeper};
+use super::{
+    Device, ExportedDevice, Handover, Lent, Losses, Opened, Receive, Replace, ToKeep, ToKeeper,
+    Transmit, Workers,
+};
 use crate::error::{Context, Error, Result};
 use crate::event::Event;
 use crate::frame::Frame;
@@ -124,7 +127,10 @@ impl Lasting {
         self.former_refused += opened.told_refused;
         let most_in_flight = opened.device.most_in_flight();
         self.former_most_in_flight = self.former_most_in_flight.max(most_in_flight);
-        let (waits, to_leave) = (opened.device.waits(), opened.device.transmit_waits());
+        let (waits, to_leave) = (
+            opened.device.receive_waits(),
+            opened.device.transmit_waits(),
+        );
         self.former_waits = Waits::of_both(self.former_waits, waits);
         self.former_transmit_waits = Waits::of_both(self.former_transmit_waits, to_leave);
         Some(opened)
@@ -348,7 +354,7 @@ impl AsFd for Lasting {
     }
 }
 
-impl Device for Lasting {
+impl Receive for Lasting {
     fn losses(&mut self) -> io::Result<Losses> {
         for more in self.keeper.ended.try_iter() {
             self.former += more;
@@ -361,9 +367,9 @@ impl Device for Lasting {
         Ok(losses)
     }
 
-    fn hear(&self, anything: bool) -> io::Result<()> {
+    fn set_receiving(&self, anything: bool) -> io::Result<()> {
         match &self.opened {
-            Some(opened) => opened.device.hear(anything),
+            Some(opened) => opened.device.set_receiving(anything),
             None => Ok(()),
         }
     }
@@ -377,25 +383,11 @@ impl Device for Lasting {
         let opened = self.opened.as_ref();
         opened.is_some_and(|opened| opened.device.is_filling())
     }
+}
 
-    fn backend(&self) -> String {
-        self.described().to_string()
-    }
+impl Transmit for Lasting {}
 
-    fn backend_now(&self) -> Option<Arc<str>> {
-        Some(Arc::clone(self.described()))
-    }
-
-    fn exchange(&mut self, opened: &mut Option<Opened>) {
-        let former = self.take();
-        self.detached = opened.is_none();
-        self.opened = std::mem::replace(opened, former);
-    }
-
-    fn keeper(&self) -> Option<ToKeeper> {
-        Some(self.keeper.sender.clone())
-    }
-
+impl Handover for Lasting {
     fn export(&self) -> io::Result<Option<ExportedDevice>> {
         let Some(opened) = &self.opened else {
             return Ok(None);
@@ -414,9 +406,9 @@ impl Device for Lasting {
         self.exported.get()
     }
 
-    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+    fn quiesce(&mut self, into: &mut Vec<Frame>) -> Duration {
         let opened = self.opened.as_mut();
-        opened.map_or(Duration::ZERO, |opened| opened.device.rest(into))
+        opened.map_or(Duration::ZERO, |opened| opened.device.quiesce(into))
     }
 
     fn take_unsent(&mut self, into: &mut VecDeque<Frame>) {
@@ -436,7 +428,7 @@ impl Device for Lasting {
         }
     }
 
-    fn own(&mut self, ours: bool) {
+    fn set_owned(&mut self, ours: bool) {
         if let Some(opened) = &mut self.opened {
             match ours {
                 true => self.keeper.tell(ToKeep::Note(Box::new(opened.hold.own()))),
@@ -444,7 +436,9 @@ impl Device for Lasting {
             }
         }
     }
+}
 
+impl Workers for Lasting {
     fn start(&mut self) -> io::Result<()> {
         match &mut self.opened {
             Some(opened) => opened.device.start(),
@@ -475,17 +469,17 @@ impl Device for Lasting {
         }
     }
 
-    fn look(&mut self, look: Poll) {
+    fn begin_round(&mut self, poll: Poll) {
         if let Some(opened) = &mut self.opened {
-            opened.device.look(look);
+            opened.device.begin_round(poll);
         }
     }
 
-    fn waits(&self) -> Option<Waits> {
+    fn receive_waits(&self) -> Option<Waits> {
         let now = self.opened.as_ref();
         Waits::of_both(
             self.former_waits,
-            now.and_then(|opened| opened.device.waits()),
+            now.and_then(|opened| opened.device.receive_waits()),
         )
     }
 
@@ -524,6 +518,28 @@ impl Device for Lasting {
 
     fn must_return(&self) -> bool {
         self.lending == Lending::Gone
+    }
+}
+
+impl Replace for Lasting {
+    fn backend_now(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(self.described()))
+    }
+
+    fn exchange(&mut self, opened: &mut Option<Opened>) {
+        let former = self.take();
+        self.detached = opened.is_none();
+        self.opened = std::mem::replace(opened, former);
+    }
+
+    fn keeper(&self) -> Option<ToKeeper> {
+        Some(self.keeper.sender.clone())
+    }
+}
+
+impl Device for Lasting {
+    fn backend(&self) -> String {
+        self.described().to_string()
     }
 }
 
@@ -579,22 +595,18 @@ mod tests {
         }
     }
 
-    impl Device for Passable {
+    impl Receive for Passable {
         fn losses(&mut self) -> io::Result<Losses> {
             Ok(Losses {
                 lost: self.lost.load(Ordering::Relaxed),
                 ..Losses::default()
             })
         }
+    }
 
-        fn end(&mut self) -> u64 {
-            self.waiting as u64
-        }
+    impl Transmit for Passable {}
 
-        fn backend(&self) -> String {
-            "memory".to_owned()
-        }
-
+    impl Handover for Passable {
         fn export(&self) -> io::Result<Option<ExportedDevice>> {
             Ok(Some(ExportedDevice {
                 sockets: Sockets {
@@ -608,6 +620,20 @@ mod tests {
                 },
                 note: None,
             }))
+        }
+    }
+
+    impl Workers for Passable {}
+
+    impl Replace for Passable {}
+
+    impl Device for Passable {
+        fn end(&mut self) -> u64 {
+            self.waiting as u64
+        }
+
+        fn backend(&self) -> String {
+            "memory".to_owned()
         }
     }
 

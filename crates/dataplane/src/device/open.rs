@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::lasting::{Lasting, OnLoss};
 use super::opener::{Opener, of_packets};
 use super::xdp::{self, Needs, Threads};
-use super::{AnyDevice, Device, ExportedDevice};
+use super::{AnyDevice, Device, ExportedDevice, Handover, Receive, Replace, Transmit, Workers};
 use crate::early::Port;
 use crate::error::{Context, Error, Result};
 use crate::event::Notify;
@@ -108,7 +108,7 @@ pub fn adopt(
     ])
 }
 
-/// Opens an interface that receives nothing until [`Device::hear`]. It is not held: another program may have it.
+/// Opens an interface that receives nothing until [`set_receiving`](super::Receive::set_receiving). It is not held: another program may have it.
 pub fn unheld(name: &str) -> Result<AnyDevice> {
     Ok(Box::new(PacketBackend::open(name, &of_packets(true))?))
 }
@@ -163,6 +163,16 @@ impl AsFd for Nothing {
         self.0.as_fd()
     }
 }
+
+impl Receive for Nothing {}
+
+impl Transmit for Nothing {}
+
+impl Handover for Nothing {}
+
+impl Workers for Nothing {}
+
+impl Replace for Nothing {}
 
 impl Device for Nothing {
     fn backend(&self) -> String {

@@ -34,7 +34,7 @@ pub(super) struct Opener {
 
 impl Opener {
     /// Opens an interface that no other program of this kind has, for frames as they were on the wire. A `paused` device
-    /// receives nothing until [`Device::hear`].
+    /// receives nothing until [`set_receiving`](super::Receive::set_receiving).
     pub(super) fn open(&self, paused: bool) -> Result<Opened> {
         let name = &self.name;
         let mut hold = Hold::take(name)?;

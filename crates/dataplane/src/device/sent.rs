@@ -173,7 +173,7 @@ impl<D: Device + 'static> Sending<D> {
     }
 
     /// Ends the workers, which first send their frames as far as the devices take them. Their remains return here.
-    pub fn rest(&mut self) {
+    pub fn quiesce(&mut self) {
         let Some(workers) = self.workers.take() else {
             return;
         };
@@ -190,7 +190,7 @@ impl<D: Device + 'static> Sending<D> {
         }
     }
 
-    /// Takes the frames left by workers that have [ended](Self::rest), oldest first for each.
+    /// Takes the frames left by workers that have [ended](Self::quiesce), oldest first for each.
     pub fn take_left(&mut self, into: &mut VecDeque<Frame>) {
         for IdleSender { left, .. } in &mut self.devices {
             into.append(left);
@@ -199,7 +199,7 @@ impl<D: Device + 'static> Sending<D> {
 
     /// Ends the workers, and drops their remains.
     pub fn end(&mut self) {
-        self.rest();
+        self.quiesce();
         let mut left = VecDeque::new();
         self.take_left(&mut left);
         self.away += left.len() as u64;

@@ -11,14 +11,14 @@ use fairlane_io::{Arrival, Backend};
 
 use super::entrance::{self, Home};
 use super::sent::Sending;
-use super::{Device, ExportedDevice, Lent, Losses};
+use super::{Device, ExportedDevice, Handover, Lent, Losses, Receive, Replace, Transmit, Workers};
 use crate::frame::Frame;
 use crate::note::ClassifiedFrame;
 use crate::waits::{Poll, Waits};
 use crate::workers::{WorkerHandles, WorkerOptions};
 
 /// Devices of one interface: frames leave by some, and arrive at the others, each of which belongs to a worker once
-/// these have [started](Device::start). Until then it behaves as a device without workers.
+/// these have [started](Workers::start). Until then it behaves as a device without workers.
 pub struct Worked<D> {
     name: String,
     /// How frames are exchanged.
@@ -166,7 +166,7 @@ impl<D: Device + 'static> AsFd for Worked<D> {
     }
 }
 
-impl<D: Device + 'static> Device for Worked<D> {
+impl<D: Device + 'static> Receive for Worked<D> {
     fn losses(&mut self) -> io::Result<Losses> {
         let mut losses = Losses {
             away: self.sender.away(),
@@ -188,54 +188,34 @@ impl<D: Device + 'static> Device for Worked<D> {
 
     fn is_filling(&self) -> bool {
         match &self.at {
-            At::Here(receivers) => receivers.iter().any(Device::is_filling),
+            At::Here(receivers) => receivers.iter().any(Receive::is_filling),
             At::Workers(handles) => handles.is_filling(),
             At::Lent(..) | At::Nowhere(_) => false,
         }
     }
 
     fn gate(&self) -> Option<Gate> {
-        let gates: Option<Vec<Gate>> = self.receivers().iter().map(Device::gate).collect();
+        let gates: Option<Vec<Gate>> = self.receivers().iter().map(Receive::gate).collect();
         Some(Gate::of_all(gates.filter(|gates| !gates.is_empty())?))
     }
 
-    fn hear(&self, anything: bool) -> io::Result<()> {
+    fn set_receiving(&self, anything: bool) -> io::Result<()> {
         let mut receivers = self.receivers().iter();
-        receivers.try_for_each(|receiver| receiver.hear(anything))
+        receivers.try_for_each(|receiver| receiver.set_receiving(anything))
     }
 
     fn is_sole_receiver(&self) -> bool {
         self.is_sole_receiver
     }
+}
 
-    fn end(&mut self) -> u64 {
-        let mut left = Vec::new();
-        self.rest(&mut left);
-        self.sender.end();
-        let receivers = match &mut self.at {
-            At::Here(receivers) => &mut receivers[..],
-            At::Workers(_) | At::Lent(..) | At::Nowhere(_) => &mut [],
-        };
-        left.len() as u64 + receivers.iter_mut().map(Device::end).sum::<u64>()
-    }
-
+impl<D: Device + 'static> Transmit for Worked<D> {
     fn untaken(&self) -> u64 {
         self.sender.untaken()
     }
+}
 
-    fn backend(&self) -> String {
-        let workers = match self.count() {
-            1 => "1 worker".to_owned(),
-            count => format!("{count} workers"),
-        };
-        let backend = &self.backend;
-        match self.sender.workers() {
-            0 => format!("{backend}, {workers}"),
-            1 => format!("{backend}, {workers}, 1 transmit worker"),
-            count => format!("{backend}, {workers}, {count} transmit workers"),
-        }
-    }
-
+impl<D: Device + 'static> Handover for Worked<D> {
     fn export(&self) -> io::Result<Option<ExportedDevice>> {
         let count = self.count();
         if count > 1 {
@@ -260,8 +240,8 @@ impl<D: Device + 'static> Device for Worked<D> {
 
     /// Ends the workers: from here on frames arrive here. The frames they had for transmission are sent, or returned
     /// here.
-    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
-        self.sender.rest();
+    fn quiesce(&mut self, into: &mut Vec<Frame>) -> Duration {
+        self.sender.quiesce();
         let mut waited = Duration::ZERO;
         self.at = match self.take_at() {
             At::Workers(handles) => {
@@ -282,7 +262,7 @@ impl<D: Device + 'static> Device for Worked<D> {
         };
         if let At::Here(receivers) = &mut self.at {
             for receiver in receivers {
-                waited = waited.max(receiver.rest(into));
+                waited = waited.max(receiver.quiesce(into));
             }
         }
         waited
@@ -304,7 +284,9 @@ impl<D: Device + 'static> Device for Worked<D> {
     fn take_unsent(&mut self, into: &mut VecDeque<Frame>) {
         self.sender.take_left(into);
     }
+}
 
+impl<D: Device + 'static> Workers for Worked<D> {
     fn start(&mut self) -> io::Result<()> {
         self.sender.start(&self.name)?;
         if let Some(receiver) = self.receiver() {
@@ -348,13 +330,13 @@ impl<D: Device + 'static> Device for Worked<D> {
         }
     }
 
-    fn look(&mut self, look: Poll) {
+    fn begin_round(&mut self, poll: Poll) {
         if let At::Workers(handles) = &mut self.at {
-            handles.look(look);
+            handles.begin_round(poll);
         }
     }
 
-    fn waits(&self) -> Option<Waits> {
+    fn receive_waits(&self) -> Option<Waits> {
         let waits = match &self.at {
             At::Workers(handles) => Some(handles.waits()),
             At::Here(_) | At::Lent(..) | At::Nowhere(_) => None,
@@ -398,6 +380,34 @@ impl<D: Device + 'static> Device for Worked<D> {
             && let Some(handles) = home.take()
         {
             self.at = At::Workers(handles);
+        }
+    }
+}
+
+impl<D: Device + 'static> Replace for Worked<D> {}
+
+impl<D: Device + 'static> Device for Worked<D> {
+    fn end(&mut self) -> u64 {
+        let mut left = Vec::new();
+        self.quiesce(&mut left);
+        self.sender.end();
+        let receivers = match &mut self.at {
+            At::Here(receivers) => &mut receivers[..],
+            At::Workers(_) | At::Lent(..) | At::Nowhere(_) => &mut [],
+        };
+        left.len() as u64 + receivers.iter_mut().map(Device::end).sum::<u64>()
+    }
+
+    fn backend(&self) -> String {
+        let workers = match self.count() {
+            1 => "1 worker".to_owned(),
+            count => format!("{count} workers"),
+        };
+        let backend = &self.backend;
+        match self.sender.workers() {
+            0 => format!("{backend}, {workers}"),
+            1 => format!("{backend}, {workers}, 1 transmit worker"),
+            count => format!("{backend}, {workers}, {count} transmit workers"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The queues of an interface through AF_XDP, and the memory that its frames are in.
 
-use super::{Device, Losses};
+use super::{Device, Handover, Losses, Receive, Replace, Transmit, Workers};
 use crate::error::{Context, Result, unfit};
 use crate::frame::{Emptied, Frame};
 use crate::interfaces::named;
@@ -443,7 +443,7 @@ impl Backend for Shared {
         sent
     }
 
-    /// A transmit-only part receives nothing; [`Device::poll_transmit`] drives it instead.
+    /// A transmit-only part receives nothing; [`Transmit::poll_transmit`] drives it instead.
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         let arrived = &mut self.arrived;
         let came = match &mut self.part {
@@ -486,7 +486,7 @@ impl AsFd for Shared {
     }
 }
 
-impl Device for Shared {
+impl Receive for Shared {
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses {
             // The kernel counts those that are too long among them.
@@ -494,11 +494,6 @@ impl Device for Shared {
             unsent: self.untaken(),
             ..Losses::default()
         })
-    }
-
-    fn untaken(&self) -> u64 {
-        let sender = self.part.sender();
-        sender.map_or(0, |it| it.untaken().into())
     }
 
     fn is_filling(&self) -> bool {
@@ -509,13 +504,20 @@ impl Device for Shared {
         self.part.receiver().map(XdpReceiver::gate)
     }
 
-    fn hear(&self, anything: bool) -> io::Result<()> {
+    fn set_receiving(&self, anything: bool) -> io::Result<()> {
         let receiver = self.part.receiver();
         receiver.map_or(Ok(()), |receiver| receiver.hear(anything))
     }
 
     fn is_sole_receiver(&self) -> bool {
         true
+    }
+}
+
+impl Transmit for Shared {
+    fn untaken(&self) -> u64 {
+        let sender = self.part.sender();
+        sender.map_or(0, |it| it.untaken().into())
     }
 
     fn poll_transmit(&mut self) -> io::Result<()> {
@@ -524,7 +526,15 @@ impl Device for Shared {
             Part::Whole(_) | Part::Receiver(_) => Ok(()),
         }
     }
+}
 
+impl Handover for Shared {}
+
+impl Workers for Shared {}
+
+impl Replace for Shared {}
+
+impl Device for Shared {
     fn backend(&self) -> String {
         match (self.mode, self.queues) {
             (mode, 1) => format!("xdp, {mode}"),

@@ -78,7 +78,7 @@ impl<'a> Rounds<'a> {
         let has_waited = std::mem::take(&mut self.has_waited);
         for leaves_by in Side::BOTH {
             let room = self.bridge.room(leaves_by);
-            self.bridge.device_mut(leaves_by.other()).look(Poll {
+            self.bridge.device_mut(leaves_by.other()).begin_round(Poll {
                 now,
                 has_waited,
                 takes_all: room >= MOST_TAKEN_IN,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::device::sent::Sending;
+use crate::device::{Handover, Receive, Transmit};
 use crate::rig;
 use crate::workers::tests::{PATIENCE, ROOM, frame, source_and_number, transmitting};
 use fairlane_io::{MemoryBackend, memory};
@@ -60,11 +61,17 @@ impl Backend for Out {
     }
 }
 
-impl Device for Out {
+impl Receive for Out {}
+
+impl Transmit for Out {
     fn untaken(&self) -> u64 {
         self.fate.untaken.load(Ordering::Relaxed)
     }
+}
 
+impl Handover for Out {}
+
+impl Device for Out {
     fn backend(&self) -> String {
         "memory".to_owned()
     }
@@ -395,7 +402,7 @@ fn a_worker_that_panics_ends_what_it_was_to_do_and_holds_up_nobody() {
     let why = "a transmit worker has ended";
     let mut batch = frames(1, 1, 64);
     assert_eq!(sending.transmit(&mut batch).unwrap_err().to_string(), why);
-    sending.rest();
+    sending.quiesce();
     assert_eq!(sending.transmit(&mut batch).unwrap_err().to_string(), why);
     assert_eq!(sending.in_flight().unwrap_err().to_string(), why);
     assert_eq!(batch.len(), 1);
@@ -410,7 +417,7 @@ fn an_ended_worker_has_sent_what_it_had_or_leaves_it_and_that_goes_first_later()
     sending.start("lan0").unwrap();
     let mut batch = frames(1, 100, 64);
     assert_eq!(sending.transmit(&mut batch).unwrap(), 100);
-    sending.rest();
+    sending.quiesce();
     let mut came = numbers(&heard(&mut from));
     assert_eq!((came.len(), sending.unsent()), (100, 0), "it has sent all");
     // A device that takes nothing.
@@ -420,7 +427,7 @@ fn an_ended_worker_has_sent_what_it_had_or_leaves_it_and_that_goes_first_later()
         .map(|number| frame(0, number, 64).into())
         .collect();
     assert_eq!(sending.transmit(&mut batch).unwrap(), 200);
-    sending.rest();
+    sending.quiesce();
     assert_eq!((sending.unsent(), sending.refused()), (200, 0));
     assert_eq!(
         sending.in_flight().unwrap(),
@@ -443,7 +450,7 @@ fn an_ended_worker_has_sent_what_it_had_or_leaves_it_and_that_goes_first_later()
     fate.is_full.store(true, Ordering::Relaxed);
     let mut batch = frames(1, 7, 64);
     sending.transmit(&mut batch).unwrap();
-    sending.rest();
+    sending.quiesce();
     let mut left = VecDeque::new();
     sending.take_left(&mut left);
     assert_eq!((left.len(), sending.unsent(), sending.away()), (7, 7, 0));
@@ -466,7 +473,7 @@ fn what_the_kernel_has_not_taken_of_a_device_is_unsent_whoever_has_the_device() 
     until(|| sending.unsent() == 5);
     untaken(4);
     until(|| sending.unsent() == 4);
-    sending.rest();
+    sending.quiesce();
     assert_eq!(sending.unsent(), 4);
     // They are with the device still, and go out by the next.
     sending.start("lan0").unwrap();
@@ -493,7 +500,7 @@ fn a_flow_stays_with_its_device_when_workers_have_ended_and_start_again() {
         sending.start("lan0").unwrap();
         let mut batch = frames(SOURCES, 1, 64);
         assert_eq!(sending.transmit(&mut batch).unwrap(), SOURCES as usize);
-        sending.rest();
+        sending.quiesce();
         let of = |from: &mut _| -> HashSet<u32> {
             let all = numbers(&heard(from)).into_iter();
             all.map(|(source, _)| source).collect()

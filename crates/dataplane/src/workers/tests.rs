@@ -26,9 +26,9 @@ use super::*;
 use crate::bridge::{Maker, SiteBridge};
 use crate::classifier::random_key;
 use crate::counts::STACK;
-use crate::device::AnyDevice;
 use crate::device::sent::Sending;
 use crate::device::worked::Worked;
+use crate::device::{AnyDevice, Handover, Receive, Replace, Transmit, Workers};
 use crate::forward::round::{Rounds, is_filling};
 use crate::note::NUMBERS;
 use crate::plan::Plan;
@@ -138,11 +138,21 @@ impl AsFd for Wire {
     }
 }
 
-impl Device for Wire {
+impl Receive for Wire {
     fn is_filling(&self) -> bool {
         self.is_filling
     }
+}
 
+impl Transmit for Wire {}
+
+impl Handover for Wire {}
+
+impl Workers for Wire {}
+
+impl Replace for Wire {}
+
+impl Device for Wire {
     fn backend(&self) -> String {
         "memory".to_owned()
     }
@@ -736,7 +746,7 @@ fn a_worker_that_was_ended_for_nothing_begins_again_behind_what_it_has_left() {
         host.send(numbers.map(|number| frame(1, number, 64)));
         worked.start().unwrap();
         // As when another process was to take over and did not.
-        worked.rest(&mut frames);
+        worked.quiesce(&mut frames);
     }
     worked.start().unwrap();
     let (mut classified, begun) = (Vec::new(), Instant::now());

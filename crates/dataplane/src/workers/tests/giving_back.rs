@@ -64,7 +64,7 @@ impl AsFd for Endless {
     }
 }
 
-impl Device for Endless {
+impl Receive for Endless {
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses {
             lost: 7,
@@ -73,15 +73,21 @@ impl Device for Endless {
         })
     }
 
+    fn is_sole_receiver(&self) -> bool {
+        true
+    }
+}
+
+impl Transmit for Endless {
     fn poll_transmit(&mut self) -> io::Result<()> {
         self.attended.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
+}
 
-    fn is_sole_receiver(&self) -> bool {
-        true
-    }
+impl Handover for Endless {}
 
+impl Device for Endless {
     fn backend(&self) -> String {
         "memory".to_owned()
     }

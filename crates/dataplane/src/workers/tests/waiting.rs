@@ -64,7 +64,7 @@ fn measured(count: usize, times: &[u64], shaped: bool) -> Waits {
         rig.bridge.set_shaped(Side::Right, true);
         receive(&mut workers, Nanos::ZERO);
     }
-    rig.bridge.device(Side::Left).waits().unwrap()
+    rig.bridge.device(Side::Left).receive_waits().unwrap()
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn frames_that_wait_for_more_rounds_than_are_promised_are_counted() {
     let (mut handles, _workers) = full(2, SLOTS as u32, SLOTS);
     let mut taken = Vec::new();
     for round in 1..=40 {
-        handles.look(Poll {
+        handles.begin_round(Poll {
             now: Nanos::from_micros(round),
             has_waited: round == 2,
             takes_all: true,
