@@ -45,6 +45,7 @@ pub mod unshaped;
 pub mod waits;
 pub mod walk;
 pub mod work;
+mod worker;
 pub mod workers;
 
 pub use here::fits_here;

@@ -1,11 +1,9 @@
-//! Threads of the data plane: their start, their priority, and the bell that ends a wait.
+//! Threads of the data plane: their priority, their locks, and the bell that ends a wait.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
-use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::setpriority_process;
@@ -18,19 +16,6 @@ const FIRST: i32 = -20;
 /// flood must not lock out everything else.
 pub fn raise_priority() {
     let _ = setpriority_process(None, FIRST);
-}
-
-/// Starts a thread with this name and stack size in bytes. The thread waits for its argument, which the returned sender
-/// passes, and ends if it gets none.
-pub fn thread_for<W: Send + 'static, L: Send + 'static>(
-    name: String,
-    stack: usize,
-    run: impl FnOnce(W) -> L + Send + 'static,
-) -> io::Result<(SyncSender<W>, JoinHandle<Option<L>>)> {
-    let (give, given) = sync_channel(1);
-    let thread = thread::Builder::new().name(name).stack_size(stack);
-    let thread = thread.spawn(move || Some(run(given.recv().ok()?)))?;
-    Ok((give, thread))
 }
 
 /// No code under these locks panics half-way.

@@ -11,11 +11,9 @@ mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fairlane_classify::{DigestKey, Layer, Origin, Per, parse_partly};
@@ -23,12 +21,13 @@ use fairlane_core::Nanos;
 use fairlane_io::{Backend, Budget, ByteLen, Lent, Waiter};
 use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
 use fairlane_runtime::bridge::BATCH;
-use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
+use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive};
 
 use crate::device::Device;
 use crate::frame::{Emptied, Frame, OwedRoom};
-use crate::threads::{Bell, lock, raise_priority, thread_for};
+use crate::threads::{Bell, lock};
 use crate::waits::{Marks, Poll, WaitMeter, Waits};
+use crate::worker::{self, Direction, End, WorkerThread};
 
 /// Places of a worker's mailbox. The budget has space for few more even of the shortest frames.
 pub const SLOTS: usize = 256;
@@ -115,11 +114,7 @@ struct Shared {
     told: TransmitCounts,
     /// The worker waits for frames here.
     frames: Room,
-    /// Asks the worker to send its frames and end.
-    stop: AtomicBool,
-    bell: Arc<Bell>,
-    /// Why it has ended by itself.
-    failed: Mutex<Option<io::Error>>,
+    end: Arc<End>,
 }
 
 /// Says that a worker has ended, also where it panics.
@@ -205,7 +200,7 @@ struct TransmitHandle<D> {
     handed: u64,
     known: u64,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Option<EndedTransmitter<D>>>>,
+    thread: WorkerThread<EndedTransmitter<D>>,
 }
 
 /// The forwarding thread's handle of the transmit workers at an interface. Dropping it ends them and waits for their
@@ -230,9 +225,7 @@ fn connect<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
         handed: HandedCount::default(),
         told: TransmitCounts::default(),
         frames: Room::new(),
-        stop: AtomicBool::new(false),
-        bell: Arc::new(Bell::new()?),
-        failed: Mutex::new(None),
+        end: End::new()?,
     });
     let handle = TransmitHandle {
         frames,
@@ -241,8 +234,8 @@ fn connect<D>(slots: usize) -> io::Result<(TransmitHandle<D>, Ends)> {
         taken: 0,
         handed: 0,
         known: 0,
+        thread: WorkerThread::new(Arc::clone(&shared.end)),
         shared: Arc::clone(&shared),
-        thread: None,
     };
     let ends = Ends {
         frames: to_send,
@@ -274,7 +267,7 @@ impl<D: Device> Transmitter<D> {
             cost,
             gone: 0,
             sent: 0,
-            waker: Waker::from(Arc::clone(&shared.bell)),
+            waker: Waker::from(Arc::clone(&shared.end.bell)),
             shared,
             waiter: Waiter::new(),
             meter: WaitMeter::within(ROUNDS),
@@ -286,15 +279,10 @@ impl<D: Device> Transmitter<D> {
 
     /// Transmits until it is stopped and has sent as many of its frames as the device takes, or until the device is
     /// gone.
-    fn run(mut self, clock: &Clock, core: Option<usize>) -> EndedTransmitter<D> {
-        raise_priority();
-        if let Some(core) = core {
-            // The core existed when the site was opened; if it does not any more, any other will do.
-            let _ = pin_to_core(core);
-        }
+    fn run(mut self, clock: &Clock) -> EndedTransmitter<D> {
         let ending = Ending(Arc::clone(&self.shared));
-        let goes_on = |worker: &mut Self, _, _: &Step| !worker.shared.stop.load(Ordering::Acquire);
-        let outcome = drive(&mut self, clock, Idling::default(), goes_on);
+        let continues = |worker: &mut Self, _, _: &Step| !worker.shared.end.is_requested();
+        let outcome = drive(&mut self, clock, Idling::default(), continues);
         let outcome = outcome.and_then(|()| self.send_rest(clock));
         let Transmitter {
             device,
@@ -306,7 +294,7 @@ impl<D: Device> Transmitter<D> {
         } = self;
         let known = sent.wrapping_sub(device.untaken());
         shared.told.sent.store(known, Ordering::Relaxed);
-        *lock(&shared.failed) = outcome.err();
+        shared.end.record(outcome);
         drop(ending);
         let idle = IdleSender {
             device,
@@ -370,13 +358,14 @@ impl<D: Device> Transmitter<D> {
     /// Waits for frames or the stop request, for at most `longest`; returns at once if either is present.
     fn wait(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
         let (frames, shared) = (&self.frames, &self.shared);
-        let nothing = || frames.is_empty() && !shared.stop.load(Ordering::Acquire);
+        let nothing = || frames.is_empty() && !shared.end.is_requested();
         let mut waits = Context::from_waker(&self.waker);
         if shared.frames.poll_room(&mut waits, nothing).is_ready() {
             return Ok(None);
         }
-        self.waiter.wait_readable(&[shared.bell.as_fd()], longest)?;
-        shared.bell.rang();
+        self.waiter
+            .wait_readable(&[shared.end.bell.as_fd()], longest)?;
+        shared.end.bell.rang();
         self.has_waited = true;
         Ok(Some(Woken::TimedOut))
     }
@@ -446,12 +435,6 @@ impl<D> TransmitHandle<D> {
         self.shared.told.refused.load(Ordering::Relaxed)
     }
 
-    fn stop(&self) {
-        // Set after the frames were handed over, so they are sent.
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.bell.ring();
-    }
-
     /// Hands over a frame with this cost against the budget. Returns the frame if the mailbox is full.
     #[inline]
     fn hand_over(&mut self, frame: Frame, cost: u64) -> Result<(), Frame> {
@@ -483,26 +466,16 @@ impl<D> TransmitHandle<D> {
         }
     }
 
-    /// Waits for the end of a worker that was asked to [stop](Self::stop). Returns its device with the frames not sent,
+    /// Waits for a worker whose end was requested. Returns its device with the frames not sent,
     /// and the number of frames that the device has taken, or `None` if the worker has panicked.
     fn end(mut self) -> Option<(IdleSender<D>, u64)> {
         let EndedTransmitter {
             mut idle,
             mut frames,
             taken,
-        } = self.thread.take()?.join().ok()??;
+        } = self.thread.join()?;
         frames.pop_batch(usize::MAX, |frame| idle.left.push_back(frame));
         Some((idle, taken))
-    }
-}
-
-impl<D> Drop for TransmitHandle<D> {
-    fn drop(&mut self) {
-        self.stop();
-        if let Some(thread) = self.thread.take() {
-            // The remains are dropped; a panic of the worker was reported earlier.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -528,16 +501,12 @@ impl<D: Device + 'static> TransmitHandles<D> {
         let prepare = || -> io::Result<_> {
             let pairs: io::Result<Vec<_>> = (0..count).map(|_| connect(slots)).collect();
             let (mut each, ends): (Vec<TransmitHandle<D>>, Vec<Ends>) = pairs?.into_iter().unzip();
-            let threads = each.iter_mut().enumerate().map(|(at, handle)| {
-                let name = match count {
-                    1 => format!("tx {name}"),
-                    _ => format!("tx{} {name}", at + 1),
-                };
-                handle.spawn(name, options, options.cores.get(at).copied())
-            });
-            // If one thread fails to start, the others are notified before the handles wait for their ends.
-            let threads: io::Result<Vec<_>> = threads.collect();
-            let threads: Vec<_> = threads?.into_iter().zip(ends).collect();
+            let clock = options.clock;
+            let run = move |worker: Transmitter<D>| worker.run(&clock);
+            let handles = each.iter_mut().map(|each| &mut each.thread).collect();
+            let place = (&options.cores[..], options.stack);
+            let threads = worker::start(Direction::Transmit, name, handles, place, run)?;
+            let threads: Vec<_> = threads.into_iter().zip(ends).collect();
             Ok((each, threads))
         };
         let (each, threads) = match prepare() {
@@ -556,20 +525,6 @@ impl<D: Device + 'static> TransmitHandles<D> {
 }
 
 impl<D: Device + 'static> TransmitHandle<D> {
-    /// Starts a thread with this name. The thread waits for its worker, and ends if it gets none.
-    fn spawn(
-        &mut self,
-        name: String,
-        options: &TransmitOptions,
-        core: Option<usize>,
-    ) -> io::Result<SyncSender<Transmitter<D>>> {
-        let clock = options.clock;
-        let run = move |worker: Transmitter<D>| worker.run(&clock, core);
-        let (give, thread) = thread_for(name, options.stack, run)?;
-        self.thread = Some(thread);
-        Ok(give)
-    }
-
     /// Hands the worker the device and frames that its predecessor left.
     fn begins_with(&mut self, idle: &IdleSender<D>, cost: fn(usize) -> u64) {
         self.taken = idle.has(cost);
@@ -657,13 +612,16 @@ impl<D> TransmitHandles<D> {
     /// Returns why one of the workers has ended; the same reason at each call.
     fn reason(&self) -> io::Error {
         let reasons = self.each.iter().filter_map(|worker| {
-            let failed = lock(&worker.shared.failed);
+            let failed = lock(&worker.shared.end.failed);
             failed.as_ref().map(|error| match error.raw_os_error() {
                 Some(code) => io::Error::from_raw_os_error(code),
                 None => io::Error::new(error.kind(), error.to_string()),
             })
         });
-        reasons.into_iter().next().unwrap_or_else(panicked)
+        reasons
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| Direction::Transmit.panicked())
     }
 
     pub fn count(&self) -> usize {
@@ -718,7 +676,7 @@ impl<D> TransmitHandles<D> {
     /// Returns the bell that wakes the first of them.
     pub fn bell(&self) -> Option<Arc<Bell>> {
         let first = self.each.first();
-        first.map(|worker| Arc::clone(&worker.shared.bell))
+        first.map(|worker| Arc::clone(&worker.shared.end.bell))
     }
 
     /// Ends the workers and waits for them. They send their frames as far as the devices take them. Returns their
@@ -743,7 +701,7 @@ impl<D> TransmitHandles<D> {
     }
 
     fn stop(&self) {
-        self.each.iter().for_each(TransmitHandle::stop);
+        self.each.iter().for_each(|each| each.thread.end.request());
     }
 }
 
@@ -782,11 +740,6 @@ fn sent<'a>(workers: impl IntoIterator<Item = &'a Arc<Shared>>) -> u64 {
     let each = workers.into_iter();
     each.map(|shared| shared.told.sent.load(Ordering::Relaxed))
         .fold(0, u64::wrapping_add)
-}
-
-/// Returns the error of a worker that ended without reporting one.
-pub fn panicked() -> io::Error {
-    io::Error::other("a transmit worker has ended")
 }
 
 /// Returns the queue of a frame out of `count`: that of its flow, by addresses, protocol and ports, as classes

@@ -11,11 +11,9 @@ pub mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fairlane_classify::{Layer, Origin, Scratch};
@@ -23,14 +21,15 @@ use fairlane_core::Nanos;
 use fairlane_io::Waiter;
 use fairlane_mailbox::{Consumer, Producer, Room, mailbox, most_waiting};
 use fairlane_runtime::bridge::{BATCH, Came, MOST_TAKEN_IN};
-use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive, pin_to_core};
+use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive};
 
 use crate::device::{Device, Losses};
 use crate::frame::{Emptied, Frame, OwedRoom};
 use crate::note::{ClassifiedFrame, Note, SharedFilters, Table};
-use crate::threads::{Bell, lock, raise_priority, thread_for};
+use crate::threads::{Bell, lock};
 use crate::transmitting::TransmitOptions;
 use crate::waits::{Marks, Poll, WaitMeter, Waits};
+use crate::worker::{self, Direction, End, WorkerThread};
 
 /// Places of the mailbox to the forwarding thread: a millisecond at a million frames per second. Further frames stay in
 /// the interface's ring, and are lost there when that is full.
@@ -78,15 +77,11 @@ struct Shared {
     frames: Room,
     /// Frames that are in the mailbox, or were.
     handed: AtomicU64,
-    /// Asks the worker to end, and ends its wait.
-    stop: AtomicBool,
-    bell: Bell,
+    end: Arc<End>,
     /// State and counts that the device reports.
     is_filling: AtomicBool,
     lost: AtomicU64,
     uncut: AtomicU64,
-    /// Why the worker has ended by itself.
-    failed: Mutex<Option<io::Error>>,
 }
 
 /// The thread that receives from a device.
@@ -122,7 +117,7 @@ struct WorkerHandle<D> {
     /// Arrival marks of the frames in the mailbox.
     marks: Marks,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Option<EndedWorker<D>>>>,
+    thread: WorkerThread<EndedWorker<D>>,
 }
 
 /// The forwarding thread's handle of the workers at an interface. Dropping it ends them and waits for their end.
@@ -158,20 +153,18 @@ fn connect<D>(count: usize, slots: usize) -> io::Result<(WorkerHandles<D>, Vec<E
         let shared = Arc::new(Shared {
             frames: Room::new(),
             handed: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-            bell: Bell::new()?,
+            end: End::new()?,
             is_filling: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             uncut: AtomicU64::new(0),
-            failed: Mutex::new(None),
         });
         let handle = WorkerHandle {
             frames: received,
             back: giving,
             owed: OwedRoom::default(),
             marks: Marks::default(),
+            thread: WorkerThread::new(Arc::clone(&shared.end)),
             shared: Arc::clone(&shared),
-            thread: None,
         };
         let ends = Ends {
             frames,
@@ -225,14 +218,9 @@ impl<D: Device> Worker<D> {
     }
 
     /// Receives until it is stopped or the device is gone.
-    fn run(mut self, clock: &Clock, core: Option<usize>) -> EndedWorker<D> {
-        raise_priority();
-        if let Some(core) = core {
-            // The core existed when the site was opened; if it does not any more, any other will do.
-            let _ = pin_to_core(core);
-        }
-        let goes_on = |worker: &mut Self, _, _: &Step| !worker.shared.stop.load(Ordering::Relaxed);
-        let outcome = drive(&mut self, clock, Idling::default(), goes_on);
+    fn run(mut self, clock: &Clock) -> EndedWorker<D> {
+        let continues = |worker: &mut Self, _, _: &Step| !worker.shared.end.is_requested();
+        let outcome = drive(&mut self, clock, Idling::default(), continues);
         self.publish_losses();
         let Worker {
             device,
@@ -241,7 +229,7 @@ impl<D: Device> Worker<D> {
             shared,
             ..
         } = self;
-        *lock(&shared.failed) = outcome.err();
+        shared.end.record(outcome);
         // A reader that waits for frames looks again, and finds the mailbox closed.
         drop(frames);
         shared.frames.freed();
@@ -345,43 +333,22 @@ impl<D: Device> Steps for Worker<D> {
     }
 
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
-        let both = [self.device.as_fd(), self.shared.bell.as_fd()];
+        let both = [self.device.as_fd(), self.shared.end.bell.as_fd()];
         self.waiter.wait_readable(&both, longest)?;
         Ok(Some(Woken::TimedOut))
     }
 }
 
-impl<D: Device + 'static> WorkerHandle<D> {
-    /// Starts a thread with this name. The thread waits for its worker, and ends if it gets none.
-    fn spawn(
-        &mut self,
-        name: String,
-        options: &WorkerOptions,
-        core: Option<usize>,
-    ) -> io::Result<SyncSender<Worker<D>>> {
-        let clock = options.clock;
-        let run = move |worker: Worker<D>| worker.run(&clock, core);
-        let (give, thread) = thread_for(name, options.stack, run)?;
-        self.thread = Some(thread);
-        Ok(give)
-    }
-}
-
 impl<D> WorkerHandle<D> {
-    /// Waits for the end of a worker that was asked to [stop](Self::stop). Returns its device and the frames not yet
+    /// Waits for a worker whose end was requested. Returns its device and the frames not yet
     /// taken, oldest first, or `None` if it has panicked.
     fn end(mut self) -> Option<(D, Vec<ClassifiedFrame>)> {
-        let (device, left) = self.thread.take()?.join().ok()??;
+        let (device, left) = self.thread.join()?;
         let mut classified = Vec::new();
         self.frames
             .pop_batch(usize::MAX, |frame| classified.push(frame));
         classified.extend(left);
         Some((device, classified))
-    }
-
-    fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.shared.bell.ring();
     }
 
     /// Appends at most `most` frames, oldest first, and returns their number.
@@ -407,16 +374,6 @@ impl<D> WorkerHandle<D> {
     }
 }
 
-impl<D> Drop for WorkerHandle<D> {
-    fn drop(&mut self) {
-        self.stop();
-        if let Some(thread) = self.thread.take() {
-            // The remains are dropped; a panic of the worker was reported earlier.
-            let _ = thread.join();
-        }
-    }
-}
-
 impl<D: Device + 'static> WorkerHandles<D> {
     /// Starts a worker for each of the devices, all of the interface `name`. If one cannot start, none does, and the
     /// devices are returned.
@@ -437,15 +394,13 @@ impl<D: Device + 'static> WorkerHandles<D> {
     ) -> std::result::Result<WorkerHandles<D>, (io::Error, Vec<D>)> {
         let count = devices.len();
         let prepared = connect(count, slots).and_then(|(mut handles, ends)| {
-            let threads = handles.each.iter_mut().enumerate().map(|(at, handle)| {
-                let name = match count {
-                    1 => format!("rx {name}"),
-                    _ => format!("rx{} {name}", at + 1),
-                };
-                handle.spawn(name, options, options.cores.get(at).copied())
-            });
-            let threads: io::Result<Vec<_>> = threads.collect();
-            Ok((threads?, handles, ends))
+            let threads = handles.each.iter_mut().map(|each| &mut each.thread);
+            let clock = options.clock;
+            let run = move |worker: Worker<D>| worker.run(&clock);
+            let place = (&options.cores[..], options.stack);
+            let threads = threads.collect();
+            let threads = worker::start(Direction::Receive, name, threads, place, run)?;
+            Ok((threads, handles, ends))
         });
         let (threads, handles, ends) = match prepared {
             Ok(prepared) => prepared,
@@ -469,7 +424,7 @@ impl<D> WorkerHandles<D> {
     }
 
     fn stop(&self) {
-        self.each.iter().for_each(WorkerHandle::stop);
+        self.each.iter().for_each(|each| each.thread.end.request());
     }
 
     /// Returns the number of workers.
@@ -509,7 +464,10 @@ impl<D> WorkerHandles<D> {
         }
         self.first = (self.first + 1) % count;
         match has_one_ended && self.have_ended() && came == 0 && most > 0 {
-            true => Err(self.failed.take().unwrap_or_else(panicked)),
+            true => Err(self
+                .failed
+                .take()
+                .unwrap_or_else(|| Direction::Receive.panicked())),
             false => Ok(came),
         }
     }
@@ -523,7 +481,7 @@ impl<D> WorkerHandles<D> {
     fn have_ended(&mut self) -> bool {
         self.stop();
         let ended = self.each.iter().filter(|worker| worker.has_ended());
-        let reason = ended.filter_map(|worker| lock(&worker.shared.failed).take());
+        let reason = ended.filter_map(|worker| lock(&worker.shared.end.failed).take());
         for reason in reason.collect::<Vec<_>>() {
             self.failed.get_or_insert(reason);
         }
@@ -594,9 +552,4 @@ impl<D> Drop for WorkerHandles<D> {
         // All at once, before each is waited for.
         self.stop();
     }
-}
-
-/// Returns the error of a worker that ended without reporting one.
-fn panicked() -> io::Error {
-    io::Error::other("a receive worker has ended")
 }

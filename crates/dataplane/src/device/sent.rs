@@ -8,8 +8,9 @@ use std::sync::Arc;
 use super::Device;
 use crate::frame::Frame;
 use crate::threads::Bell;
-use crate::transmitting::{IdleSender, TransmitHandles, TransmitOptions, TransmitTotals, panicked};
+use crate::transmitting::{IdleSender, TransmitHandles, TransmitOptions, TransmitTotals};
 use crate::waits::Waits;
+use crate::worker::Direction;
 
 /// The transmit devices at one interface: one, by which the owner of this transmits; or one for each transmit worker,
 /// once these have [started](Self::start). Until then frames go to the first device only, and all devices are driven.
@@ -70,7 +71,7 @@ impl<D: Device + 'static> Sending<D> {
             return Ok(0);
         }
         let Some(first) = self.devices.first_mut() else {
-            return Err(panicked());
+            return Err(Direction::Transmit.panicked());
         };
         first.device.transmit(batch)
     }
@@ -93,7 +94,7 @@ impl<D: Device + 'static> Sending<D> {
     pub fn in_flight(&self) -> io::Result<u64> {
         match &self.workers {
             Some(workers) => workers.unsent(),
-            None if self.devices.is_empty() => Err(panicked()),
+            None if self.devices.is_empty() => Err(Direction::Transmit.panicked()),
             None => self.devices.iter().map(|one| one.device.in_flight()).sum(),
         }
     }

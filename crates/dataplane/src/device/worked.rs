@@ -15,6 +15,7 @@ use super::{Device, ExportedDevice, Handover, Lent, Losses, Receive, Replace, Tr
 use crate::frame::Frame;
 use crate::note::ClassifiedFrame;
 use crate::waits::{Poll, Waits};
+use crate::worker::Direction;
 use crate::workers::{WorkerHandles, WorkerOptions};
 
 /// Devices of one interface: frames leave by some, and arrive at the others, each of which belongs to a worker once
@@ -127,7 +128,7 @@ impl<D: Device + 'static> Backend for Worked<D> {
                 Ok(0)
             }
             At::Workers(_) | At::Lent(..) => self.sender.poll_transmit().map(|()| 0),
-            At::Nowhere(_) => Err(io::Error::other("a receive worker has ended")),
+            At::Nowhere(_) => Err(Direction::Receive.panicked()),
         }
     }
 

@@ -9,7 +9,7 @@ mod waiting;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::mpsc::channel;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use fairlane_classify::Found;
@@ -306,7 +306,7 @@ impl Rig {
         let run = |(worker, options): (Worker<Wire>, &WorkerOptions)| {
             let clock = options.clock;
             let shared = Arc::clone(&worker.shared);
-            let thread = thread::spawn(move || worker.run(&clock, None));
+            let thread = thread::spawn(move || worker.run(&clock));
             Running { shared, thread }
         };
         working.map(run).collect()
@@ -377,8 +377,7 @@ struct Running {
 
 impl Running {
     fn end(self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.shared.bell.ring();
+        self.shared.end.request();
         self.thread.join().unwrap();
     }
 }

@@ -184,7 +184,7 @@ fn what_workers_have_told_that_was_lost_is_known_when_one_of_them_has_panicked()
     let mut handles = working(vec![device(), device()], 8);
     // As when a worker has panicked: it leaves nothing.
     let thread = thread::spawn(|| None);
-    let worker = handles.each[1].thread.replace(thread).unwrap();
+    let worker = handles.each[1].thread.thread.replace(thread).unwrap();
     let sender = Endless::new(60);
     let mut worked = Worked::new("memory", vec![sender], Vec::new(), &options(Role::Inside));
     worked = worked.working(handles);
