@@ -38,7 +38,7 @@ pub struct Outcome {
     pub report: Arc<Report>,
     /// Why it ended before it was to end.
     pub result: Result<()>,
-    /// Another process [took over](crate::Daemon::begin_change), and forwards now.
+    /// Another process [took over](crate::Daemon::take_over), and forwards now.
     pub handed_over: bool,
 }
 

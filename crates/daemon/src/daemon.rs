@@ -309,7 +309,7 @@ impl Daemon {
         self.control.plans.iter().map(|plan| &*plan.link)
     }
 
-    /// Starts to receive, if it was [start_paused](Options::start_paused).
+    /// Starts to receive, if it was [opened](Options::start_paused) without.
     ///
     /// # Errors
     ///

@@ -146,7 +146,7 @@ impl Handle {
         self.rounds.get()
     }
 
-    /// Replaces the running configuration, on a thread of its own; a [`Notice`] reports the result. Changes
+    /// Replaces the running configuration, on a thread of its own; a [`Notice`](crate::Notice) reports the result. Changes
     /// that are not in the file are discarded, and the notice counts them. While one configuration is read,
     /// only the last of those that follow is queued.
     pub fn reload(&self, source: Source) {

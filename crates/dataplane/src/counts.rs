@@ -7,12 +7,13 @@ use std::io;
 use std::sync::Arc;
 
 use fairlane_config::{Backend, Interfaces, Near, Role, Site, Workers};
-use fairlane_io::interface::{rx_queues, tx_queues};
+use fairlane_io::interface::rx_queues;
 use fairlane_runtime::Clock;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::classifier::random_key;
-use crate::device::opener::{budget, cost};
+use crate::device::opener::properties;
+use crate::device::xdp;
 use crate::error::{Context, Result, unfit};
 use crate::interfaces::{named, near_role};
 use crate::transmitting::TransmitOptions;
@@ -83,6 +84,7 @@ pub fn worker_options(
     };
     let mut to_receive = to_receive.chunks(of_receive.max(1));
     let mut to_transmit = to_transmit.chunks(of_transmit.max(1));
+    let backend = properties(interfaces.backend);
     let mut options = |role: Role, count, transmit| WorkerOptions {
         clock,
         filters: Arc::default(),
@@ -96,8 +98,8 @@ pub fn worker_options(
             cores: to_transmit.next().unwrap_or_default().to_vec(),
             key: random_key(),
             stack: STACK,
-            budget: budget(interfaces.backend),
-            cost: cost(interfaces.backend),
+            budget: backend.budget,
+            cost: backend.cost,
         }),
     };
     let [of_near, of_outside] = receive;
@@ -106,22 +108,9 @@ pub fn worker_options(
     Ok([near, outside])
 }
 
-/// Returns the most queues that AF_XDP transmits by: only those that it receives from.
-fn queues_to_send(name: &str) -> io::Result<u32> {
-    Ok(tx_queues(name)?.min(rx_queues(name)?))
-}
-
 /// Returns the number of queues of a kind that an interface has, if it exists here; else the most that are ever used.
 fn queues_of(name: &str, kind: fn(&str) -> io::Result<u32>) -> usize {
     kind(name).map_or(Workers::MOST, |queues| queues as usize)
-}
-
-/// Returns the number of an interface's queues that workers may transmit by.
-fn queues_to_transmit(name: &str, backend: Backend) -> usize {
-    match backend {
-        Backend::Packet => queues_of(name, rx_queues),
-        Backend::Xdp => queues_of(name, queues_to_send),
-    }
 }
 
 /// Returns the number of cores that this process may run on.
@@ -141,7 +130,10 @@ fn have_queues(interfaces: &Interfaces, workers: &Workers) -> Result<()> {
             ))
         };
         let (receive, transmit) = (workers.receive, workers.transmit);
-        let (to_receive, to_send) = (queues_of(name, rx_queues), queues_of(name, queues_to_send));
+        let (to_receive, to_send) = (
+            queues_of(name, rx_queues),
+            queues_of(name, xdp::transmit_queues),
+        );
         if let Some(count) = receive.filter(|&count| count > to_receive) {
             return refused(count, to_receive, "", "receive queues");
         }
@@ -202,7 +194,7 @@ pub fn transmit_counts(site: &Site, receive: [Option<usize>; 2]) -> [usize; 2] {
         Near::Tap(_) | Near::Nothing => "",
     };
     let by_machine = |name: &str, receive| {
-        let queues = queues_to_transmit(name, interfaces.backend);
+        let queues = queues_of(name, properties(interfaces.backend).transmit_queues);
         automatic_transmit(queues, cores(), receive)
     };
     let [of_near, of_outside] = receive;

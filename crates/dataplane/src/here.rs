@@ -5,7 +5,7 @@ use fairlane_io::interface;
 use fairlane_runtime::Clock;
 
 use crate::counts::worker_options;
-use crate::device::open;
+use crate::device::opener::check_memory;
 use crate::device::xdp::Needs;
 use crate::error::{Result, unfit};
 use crate::interfaces::named;
@@ -38,6 +38,6 @@ pub fn fits_here(site: &Site) -> Result<Option<Vec<String>>> {
         ));
     }
     let workers = worker_options(site, Clock::start(), false)?;
-    open::check_memory(interfaces, Needs::of(site), &workers)?;
+    check_memory(interfaces, Needs::of(site), &workers)?;
     Ok(Some(missing.into_iter().cloned().collect()))
 }

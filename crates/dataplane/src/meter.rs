@@ -40,7 +40,7 @@ const CLOCKS: usize = 128;
 /// A time at the guaranteed rate is a product of bytes, shifted by this many bits.
 const FRACTION_BITS: u32 = 24;
 
-/// The result of comparing a packet with its class's contract: the permitted delay in units of 2^[`UNIT_BITS`] ns.
+/// The result of comparing a packet with its class's contract: the permitted delay in units of 2^`UNIT_BITS` ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict(u32);
 

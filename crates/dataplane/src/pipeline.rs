@@ -2,12 +2,12 @@
 //! runs: the terms of PSPAT's Eq. 1. `docs/internals/pipeline.md` derives them.
 
 use crate::counts::{arbiters, counts, transmit_counts};
-use crate::device::opener::budget;
+use crate::device::opener::properties;
 use crate::device::xdp::TX_RING;
 use crate::transmitting;
 use crate::workers::{HELD, WorkerOptions, arrival_rounds};
 use fairlane_config::link_report::PipelineTerms;
-use fairlane_config::{Backend, Interfaces, Link, Near, Role, Site};
+use fairlane_config::{Interfaces, Link, Near, Role, Site};
 use fairlane_core::{Nanos, Rate};
 use fairlane_runtime::ArbiterConfig;
 use fairlane_runtime::bridge::Side;
@@ -65,16 +65,16 @@ impl Pipeline {
         workers: [Option<usize>; 2],
         transmitting: [usize; 2],
     ) -> Pipeline {
-        let bytes = budget(interfaces.backend).as_bytes();
+        let backend = properties(interfaces.backend);
+        let bytes = backend.budget.as_bytes();
         Pipeline {
             workers: workers.map(Option::unwrap_or_default),
             arbiters: arbiters(site, workers, transmitting),
             transmitting,
-            bare_frames: transmitting.map(|workers| match interfaces.backend {
-                // The kernel's memory for a frame is more than the frame with its overhead.
-                Backend::Packet => 0,
+            bare_frames: transmitting.map(|workers| match backend.costs_overhead {
+                true => 0,
                 // Each worker has its own ring.
-                Backend::Xdp => {
+                false => {
                     let rings = workers.max(1) * TX_RING as usize;
                     (rings + workers * transmitting::HELD) as u64
                 }
@@ -160,6 +160,8 @@ pub fn pipeline_terms(site: &Site, link: &Link) -> Option<PipelineTerms> {
 
 #[cfg(test)]
 mod tests {
+    use fairlane_config::Backend;
+
     use super::*;
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Everything that can be prepared comes with the order, and all remains go back with it, so nothing is built or freed
 //! here. A step handles at most [`STEP`] classes, flows or packets, however many there are; a class that is added,
-//! removed or changed counts for [`CLASS`] and a packet that moves for [`MOVED`]. There is one exception: new limits
+//! removed or changed counts for `CLASS` and a packet that moves for `MOVED`. There is one exception: new limits
 //! for the flows of a class apply to all backlogged flows at once (`core::tree::Tree::begin_change_of_flows`).
 
 #[cfg(test)]

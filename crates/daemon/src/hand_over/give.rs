@@ -79,7 +79,7 @@ impl DeviceState {
     }
 }
 
-/// Transferring over, on the forwarding thread.
+/// The transfer to the successor, on the forwarding thread.
 pub(crate) struct Transferring {
     pub(crate) stream: UnixStream,
     /// The other process.
@@ -101,7 +101,7 @@ impl Transferring {
         let told = match told {
             Ok(told) => Ok(told),
             Err(error) => {
-                // From here on the other one cannot send_message that it has taken; it may have before.
+                // From here on the other one cannot report that it has taken; it may have before.
                 let _ = self.stream.shutdown(Shutdown::Both);
                 let mut said = [0];
                 match (&self.stream).read(&mut said) {

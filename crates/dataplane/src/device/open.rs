@@ -5,14 +5,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use fairlane_config::{self as config, Interfaces, Near};
+use fairlane_config::{Interfaces, Near};
 use fairlane_io::tun::Layer;
 use fairlane_io::{Backend, PacketBackend, TunBackend, interface};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::lasting::{Lasting, OnLoss};
-use super::opener::{Opener, of_packets};
-use super::xdp::{self, Needs, Threads};
+use super::opener::{Opener, memory, of_packets};
+use super::xdp::Needs;
 use super::{AnyDevice, Device, ExportedDevice, Handover, Receive, Replace, Transmit, Workers};
 use crate::early::Port;
 use crate::error::{Context, Error, Result};
@@ -33,10 +33,7 @@ pub fn open(
     workers: &[Option<WorkerOptions>; 2],
 ) -> Result<[(String, AnyDevice); 2]> {
     let outside = &interfaces.outside;
-    let memory = match interfaces.backend {
-        config::Backend::Packet => None,
-        config::Backend::Xdp => Some(xdp::memory(interfaces, needs, Threads::of(workers))?),
-    };
+    let memory = memory(interfaces, needs, workers)?;
     let open = |name: &str,
                 port: &Option<Arc<Port>>,
                 workers: &Option<WorkerOptions>,
@@ -63,18 +60,6 @@ pub fn open(
     let tap = interfaces.move_addresses.then_some(&*near.0);
     let outside = open(outside, port, workers, tap)?;
     Ok([near, outside])
-}
-
-/// Checks that the backend has memory for a site.
-pub fn check_memory(
-    interfaces: &Interfaces,
-    needs: Needs,
-    workers: &[Option<WorkerOptions>; 2],
-) -> Result<()> {
-    match interfaces.backend {
-        config::Backend::Packet => Ok(()),
-        config::Backend::Xdp => xdp::Plan::new(interfaces, needs, Threads::of(workers)).map(drop),
-    }
 }
 
 /// The same two, of another process that is to hand them over.

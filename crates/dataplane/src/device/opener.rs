@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use fairlane_config as config;
-use fairlane_io::{Budget, Hold, PacketBackend, XdpMode, packet};
+use fairlane_config::{self as config, Interfaces};
+use fairlane_io::{Budget, Hold, PacketBackend, XdpMode, interface, packet};
 
 use super::worked::Worked;
-use super::xdp::{self, Shared};
+use super::xdp::{self, Needs, Shared, Threads};
 use super::{AnyDevice, ExportedDevice, Opened};
 use crate::early::Port;
 use crate::error::{Error, Result};
@@ -113,19 +113,57 @@ impl Opener {
     }
 }
 
-/// Returns the in-flight budget of a site's interface.
-pub fn budget(backend: config::Backend) -> Budget {
+/// The properties of a backend that others than its devices need: a row for each.
+pub struct Properties {
+    /// The in-flight budget of an interface.
+    pub budget: Budget,
+    /// The maximum cost of a frame, by its bytes, against the budget.
+    pub cost: fn(usize) -> u64,
+    /// Whether that is at least the frame with its overhead on the wire.
+    pub costs_overhead: bool,
+    /// The number of an interface's queues that workers may transmit by.
+    pub transmit_queues: fn(&str) -> io::Result<u32>,
+}
+
+/// Returns the properties of a backend.
+pub fn properties(backend: config::Backend) -> Properties {
     match backend {
-        config::Backend::Packet => of_packets(false).budget,
-        config::Backend::Xdp => xdp::BUDGET,
+        config::Backend::Packet => Properties {
+            budget: of_packets(false).budget,
+            cost: packet::kernel_memory,
+            costs_overhead: true,
+            transmit_queues: interface::rx_queues,
+        },
+        config::Backend::Xdp => Properties {
+            budget: xdp::BUDGET,
+            cost: |bytes| bytes as u64,
+            costs_overhead: false,
+            transmit_queues: xdp::transmit_queues,
+        },
     }
 }
 
-/// Returns the function that gives the maximum cost of a frame, by its bytes, against that budget.
-pub fn cost(backend: config::Backend) -> fn(usize) -> u64 {
-    match backend {
-        config::Backend::Packet => packet::kernel_memory,
-        config::Backend::Xdp => |bytes| bytes as u64,
+/// Returns the memory that the frames of a site share with the kernel, if the backend has any.
+pub(super) fn memory(
+    interfaces: &Interfaces,
+    needs: Needs,
+    workers: &[Option<WorkerOptions>; 2],
+) -> Result<Option<xdp::Memory>> {
+    match interfaces.backend {
+        config::Backend::Packet => Ok(None),
+        config::Backend::Xdp => xdp::memory(interfaces, needs, Threads::of(workers)).map(Some),
+    }
+}
+
+/// Checks that the backend has memory for a site.
+pub fn check_memory(
+    interfaces: &Interfaces,
+    needs: Needs,
+    workers: &[Option<WorkerOptions>; 2],
+) -> Result<()> {
+    match interfaces.backend {
+        config::Backend::Packet => Ok(()),
+        config::Backend::Xdp => xdp::Plan::new(interfaces, needs, Threads::of(workers)).map(drop),
     }
 }
 

@@ -136,6 +136,11 @@ impl Threads {
     }
 }
 
+/// Returns the most queues that an interface transmits by: only those that it receives from.
+pub fn transmit_queues(name: &str) -> io::Result<u32> {
+    Ok(interface::tx_queues(name)?.min(interface::rx_queues(name)?))
+}
+
 /// Bytes that an interface may have in flight.
 pub(super) const BUDGET: Budget = Budget::from_bytes(128 << 10);
 
