@@ -33,8 +33,8 @@ impl Direction {
     /// Returns the error of a worker that ended without reporting one.
     pub(crate) fn panicked(self) -> io::Error {
         io::Error::other(match self {
-            Direction::Receive => "a thread that receives has ended",
-            Direction::Transmit => "a thread that transmits has ended",
+            Direction::Receive => "a receive worker has ended",
+            Direction::Transmit => "a transmit worker has ended",
         })
     }
 }

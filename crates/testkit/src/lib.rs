@@ -10,6 +10,8 @@ mod fairness;
 pub mod flows;
 mod form;
 #[doc(hidden)]
+pub mod guarantee;
+#[doc(hidden)]
 pub mod meter;
 #[doc(hidden)]
 pub mod model;

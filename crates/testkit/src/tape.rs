@@ -1,5 +1,8 @@
 //! Adversaries whose decisions are a short list of numbers, and a search for the list that does most harm.
 
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
 use crate::flows::Random;
 
 /// Maximum length of a tape.
@@ -144,9 +147,20 @@ pub struct Worst {
 pub fn climb(
     seed: u64,
     tries: u64,
+    play: impl FnMut(&mut Tape) -> Result<f64, String>,
+) -> Result<Worst, String> {
+    climb_from(&[], seed, tries, play)
+}
+
+/// The same; each second climb starts from the tape `known`, if it has any number.
+fn climb_from(
+    known: &[u32],
+    seed: u64,
+    tries: u64,
     mut play: impl FnMut(&mut Tape) -> Result<f64, String>,
 ) -> Result<Worst, String> {
     let mut random = Random(seed);
+    let mut climbs_made = 0;
     let mut worst = Worst {
         ratio: f64::NEG_INFINITY,
         tape: Vec::new(),
@@ -155,13 +169,16 @@ pub fn climb(
     while worst.tried < tries {
         let mut top = Tape::default();
         let (mut highest, mut in_vain) = (f64::NEG_INFINITY, 0);
+        let from_known = climbs_made % 2 == 0 && !known.is_empty();
+        climbs_made += 1;
         for n in 0.. {
             if worst.tried >= tries || in_vain > PATIENCE {
                 break;
             }
-            let climbs = n >= STARTS;
+            let climbs = n >= if from_known { 1 } else { STARTS };
             let next = match climbs {
                 true => top.mutated(&mut random),
+                false if from_known => Tape::of(known.to_vec()),
                 false => Tape::random(&mut random),
             };
             worst.tried += 1;
@@ -183,6 +200,90 @@ pub fn climb(
         }
     }
     Ok(worst)
+}
+
+/// An attack on a promise, with the worst tape found so far in a file.
+///
+/// The file has two lines: the ratio of the measured index to its bound, and the numbers of the tape.
+#[derive(Clone, Debug)]
+pub struct Attack {
+    name: String,
+    file: PathBuf,
+}
+
+impl Attack {
+    /// Returns the attack of this name, whose file is `folder/NAME.txt`.
+    pub fn new(folder: impl AsRef<Path>, name: impl Into<String>) -> Attack {
+        let name = name.into();
+        let file = folder.as_ref().join(format!("{name}.txt"));
+        Attack { name, file }
+    }
+
+    /// Plays the tape of the file, which has to reach its ratio, and `tries` other tapes.
+    ///
+    /// With `FAIRLANE_TRIES=N` in the environment it plays N tapes, writes the worst one into the file, and prints
+    /// name, tries and ratio.
+    ///
+    /// # Errors
+    ///
+    /// A tape exceeds the bound, the tape of the file does not reach its ratio, or the file cannot be read or written.
+    pub fn run(
+        &self,
+        tries: u64,
+        mut play: impl FnMut(&mut Tape) -> Result<f64, String>,
+    ) -> Result<Worst, String> {
+        let search = match env::var("FAIRLANE_TRIES") {
+            Ok(text) => Some(text.parse::<u64>().map_err(|_| {
+                format!("FAIRLANE_TRIES \"{text}\": not a number (a number of tapes)")
+            })?),
+            Err(_) => None,
+        };
+        let kept = fs::read_to_string(&self.file).ok();
+        let (ratio, known) = match kept.as_deref().map(parsed) {
+            Some(Some(kept)) => kept,
+            Some(None) => return Err(self.at("not a ratio and a tape")),
+            None if search.is_some() => (f64::NEG_INFINITY, Vec::new()),
+            None => return Err(self.at("no tape yet (search with FAIRLANE_TRIES=1000)")),
+        };
+        let reached = match known.is_empty() {
+            true => ratio,
+            false => play(&mut Tape::of(known.clone())).map_err(|what| self.at(&what))?,
+        };
+        if search.is_none() && (reached - ratio).abs() > 1e-6 {
+            let what = format!("the tape reaches {reached:.6} of the bound, not {ratio:.6}");
+            return Err(self.at(&what));
+        }
+        let bytes = self.name.bytes();
+        let seed = bytes.fold(7, |seed: u64, byte| seed.wrapping_mul(31) ^ u64::from(byte));
+        let seed = seed.wrapping_add(search.unwrap_or(0));
+        let tries = search.unwrap_or(tries);
+        let mut worst =
+            climb_from(&known, seed, tries, &mut play).map_err(|what| self.at(&what))?;
+        if worst.ratio <= reached {
+            (worst.ratio, worst.tape) = (reached, known);
+        }
+        if search.is_some() {
+            println!("{}: {} tries, {:.6}", self.name, worst.tried, worst.ratio);
+            let numbers: Vec<_> = worst.tape.iter().map(u32::to_string).collect();
+            let text = format!("{:.6}\n{}\n", worst.ratio, numbers.join(" "));
+            fs::write(&self.file, text).map_err(|error| self.at(&error.to_string()))?;
+        }
+        Ok(worst)
+    }
+
+    fn at(&self, what: &str) -> String {
+        format!("{} ({}): {what}", self.name, self.file.display())
+    }
+}
+
+/// Returns the ratio and the numbers of a file.
+fn parsed(text: &str) -> Option<(f64, Vec<u32>)> {
+    let (ratio, numbers) = text.split_once('\n')?;
+    let numbers = numbers.split_whitespace().map(str::parse);
+    Some((
+        ratio.trim().parse().ok()?,
+        numbers.collect::<Result<_, _>>().ok()?,
+    ))
 }
 
 fn is_broken(ratio: f64) -> bool {

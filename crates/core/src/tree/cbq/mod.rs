@@ -53,8 +53,9 @@
 //!   borrow is within its rate again: they stand in a heap by that time, which [`dequeue`](Cbq::dequeue) returns if no
 //!   class may send. [`Cbq::with_timer`] has ALTQ's timer for comparison: with ticks of 10 ms, a class sends no more
 //!   than a burst every 20 ms while nothing else happens (Section 3.2).
-//! * A class that may not borrow is held to its rate within a percent. With ALTQ's estimator, which forgets, and its
-//!   suspensions, which are meant for a coarse timer, it is a few percent off; `estimator.rs` explains it.
+//! * A class that may not borrow is held to its rate within a percent while it is backlogged, and within two percent
+//!   for any arrivals. With ALTQ's estimator, which forgets, and its suspensions, which are meant for a coarse timer, it
+//!   is a few percent off; `estimator.rs` explains it.
 //! * Times have no least unit that matters.
 //! * The root is never beyond its rate: it is the link, whose owner dequeues a packet only when it is free.
 //! * A class that owes bytes to the round robin pays them off, and suspended and empty
