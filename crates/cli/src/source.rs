@@ -10,7 +10,7 @@ use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{FlowId, Length, Rate};
 use fairlane_traffic::choose_link;
 use fairlane_traffic::replay::by_class::{self, AsFlows, Classified, Queues};
-use fairlane_traffic::replay::by_flow::{self, Capture, Flow, Found, Per};
+use fairlane_traffic::replay::by_flow::{self, Capture, Flow, ObservedFlows, Per};
 use fairlane_traffic::replay::{
     Arrival, Arrivals, Disorder, Format, Frame, Input, Packets, Recording, Segmented,
 };
@@ -190,7 +190,7 @@ impl Reading<'_> {
     /// Returns the flows of a capture when none are declared. Reads all of it.
     pub(crate) fn found(&self, input: &Input, name: String, longest: u32) -> Result<Vec<Flow>> {
         let mut packets = self.capture(self.packets(input, name, longest)?, None);
-        let mut found = Found::default();
+        let mut found = ObservedFlows::default();
         while let Some(arrival) = Arrivals::<FlowId, ()>::next(&mut packets)? {
             found.add(arrival.to.number(), arrival.len);
         }
