@@ -42,11 +42,12 @@ const PAIRS: usize = 4_096;
 const LISTED: usize = 64;
 
 fn covered_among<const N: usize>(patterns: &[Pattern<N>]) -> Vec<Option<Vec<usize>>> {
-    let unions = Unions::of(patterns);
-    let covers = Covers::of(&unions.parts);
+    // The indexes of the parts take as much memory again: free them first.
+    let Unions { parts, .. } = Unions::of(patterns);
+    let covers = Covers::of(&parts);
     let cover_of = |(rank, pattern): (usize, &Pattern<N>)| {
-        let before = unions.parts.partition_point(|part| part.last < rank);
-        Some(unions.leaves(covers.first(&pattern.implied(), before)?))
+        let before = parts.partition_point(|part| part.last < rank);
+        Some(leaves(&parts, covers.first(&pattern.implied(), before)?))
     };
     patterns.iter().enumerate().map(cover_of).collect()
 }
@@ -259,6 +260,7 @@ impl<const N: usize> Unions<N> {
                 }
             }
         }
+        unions.parts.shrink_to_fit();
         unions
     }
 
@@ -321,24 +323,24 @@ impl<const N: usize> Unions<N> {
             }
         }
     }
+}
 
-    /// Returns the ranks that parts are made of, or the first [`LISTED`] that are found.
-    fn leaves(&self, mut waiting: Vec<usize>) -> Vec<usize> {
-        let mut leaves = Vec::new();
-        // A part may be in several of those that others are made of.
-        let mut seen = BTreeSet::new();
-        while let Some(at) = waiting.pop() {
-            if leaves.len() == LISTED {
-                break;
-            }
-            if !seen.insert(at) {
-                continue;
-            }
-            match &self.parts[at].of[..] {
-                [] => leaves.push(self.parts[at].last),
-                of => waiting.extend(of),
-            }
+/// Returns the ranks that parts are made of, or the first [`LISTED`] that are found.
+fn leaves<const N: usize>(parts: &[Part<N>], mut waiting: Vec<usize>) -> Vec<usize> {
+    let mut leaves = Vec::new();
+    // A part may be in several of those that others are made of.
+    let mut seen = BTreeSet::new();
+    while let Some(at) = waiting.pop() {
+        if leaves.len() == LISTED {
+            break;
         }
-        leaves
+        if !seen.insert(at) {
+            continue;
+        }
+        match &parts[at].of[..] {
+            [] => leaves.push(parts[at].last),
+            of => waiting.extend(of),
+        }
     }
+    leaves
 }
