@@ -23,9 +23,13 @@ pub(crate) enum Hold {
     Whatever,
 }
 
+/// Weight, longest packet, rate and burst of a child with a ceiling.
+type Limited = (Weight, Length, Rate, u32);
+
 /// A node's children, by the node's algorithm.
 enum Order {
-    Shares(Siblings),
+    /// By weight; the ceilings are added when the service of the node is known.
+    Shares(Siblings, Vec<Limited>),
     Levels,
     None(NoGuarantee),
 }
@@ -33,7 +37,7 @@ enum Order {
 fn order(
     algorithm: Algorithm,
     children: impl Iterator<Item = (Weight, Length, u32)>,
-    ceilings: impl Iterator<Item = (Weight, Length, Rate, u32)>,
+    ceilings: impl Iterator<Item = Limited>,
     hold: Hold,
 ) -> Order {
     match algorithm.sharing() {
@@ -42,10 +46,10 @@ fn order(
         Sharing::Weights if !algorithm.is_bounded() => Order::None(unknown(algorithm)),
         Sharing::Weights => {
             let siblings = Siblings::new(algorithm, children);
-            Order::Shares(match hold {
-                Hold::AsTheyAre => siblings.with_ceilings(ceilings),
-                Hold::Whatever => siblings.whatever_weights(),
-            })
+            match hold {
+                Hold::AsTheyAre => Order::Shares(siblings, ceilings.collect()),
+                Hold::Whatever => Order::Shares(siblings.whatever_weights(), Vec::new()),
+            }
         }
     }
 }
@@ -515,9 +519,17 @@ fn head(kind: &ClassKind) -> Head {
 /// Returns a class's part of its parent's service, before its own ceiling; `above` is the same for all children of a
 /// node.
 fn share(node: &mut Node, above: Service, class: &Class) -> Result<Served, NoGuarantee> {
-    match &node.order {
+    match &mut node.order {
         Order::None(reason) => Err(*reason),
-        Order::Shares(siblings) => {
+        Order::Shares(siblings, ceilings) => {
+            let ceilings = std::mem::take(ceilings);
+            let is_below_share = |&(weight, _, rate, _): &Limited| {
+                (rate.bps() as f64) < siblings.share(weight) * above.bps() as f64
+            };
+            // Otherwise they leave no class more than its share.
+            if ceilings.iter().any(is_below_share) {
+                *siblings = siblings.clone().with_ceilings(ceilings);
+            }
             let child = (
                 class.weight,
                 class.longest,
@@ -597,7 +609,7 @@ fn each(
     let one = has.and_then(|has| match &order {
         Order::None(reason) => Err(*reason),
         Order::Levels => Err(NoGuarantee::Behind),
-        Order::Shares(siblings) => {
+        Order::Shares(siblings, _) => {
             let one = (Weight::ONE, longest, Head::Known, None);
             let free = within(siblings, has.service?, one)?;
             Ok(free.below_ceiling(flows.ceiling, longest))
