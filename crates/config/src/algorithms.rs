@@ -82,6 +82,27 @@ pub fn named(name: &str) -> Option<Algorithm> {
 }
 
 /// Returns the algorithm with a quantum, as in "500b"; reports one that is out of range or has no effect.
+///
+/// ```
+/// use fairlane_config::algorithms::{LEAST_QUANTUM, with_quantum};
+/// use fairlane_config::{Report, Text};
+/// use fairlane_core::sched::Algorithm;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct Port {
+///     quantum: Text,
+/// }
+///
+/// let text = format!("quantum = \"{LEAST_QUANTUM}b\"\n");
+/// let port: Port = toml::from_str(&text)?;
+/// let mut report = Report::new("port.toml", &text);
+/// let drr = with_quantum(Algorithm::Drr, &port.quantum, &mut report);
+/// assert!(matches!(drr, Some(Algorithm::DrrOfQuantum(_))));
+/// assert_eq!(with_quantum(Algorithm::Qfq, &port.quantum, &mut report), None);
+/// assert!(report.failed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn with_quantum(
     algorithm: Algorithm,
     quantum: &Text,

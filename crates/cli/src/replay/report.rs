@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use comfy_table::Table;
-use fairlane_config::Link;
+use fairlane_config::{Link, algorithms};
+use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_terminal::classes;
 use fairlane_traffic::replay::by_flow::FlowReport;
 use fairlane_traffic::replay::{by_class, by_flow};
@@ -102,7 +103,22 @@ pub(super) fn of_flows(report: &by_flow::Report) -> String {
     if shown.iter().any(conditional) {
         text += CONDITION;
     }
+    if shown.iter().any(|flow| flow.t_wfi_bound_ns.is_none()) {
+        text += &format!("\nno bound: {}", without_bound(report.alg));
+    }
     format!("{}\n{text}", table_of(&shown))
+}
+
+/// Returns the reason why flows have no bound under this algorithm.
+fn without_bound(algorithm: &str) -> &'static str {
+    match algorithms::named(algorithm).map(Algorithm::sharing) {
+        Some(Sharing::Offers(reason)) => reason,
+        Some(Sharing::Levels) => {
+            "arrivals are unlimited, so flows of a higher level, and others of the same level, may take the whole \
+             link; with --config, ceilings limit classes, and lower levels have bounds"
+        }
+        _ => "none is known for this algorithm",
+    }
 }
 
 fn table_of(flows: &[&FlowReport]) -> Table {

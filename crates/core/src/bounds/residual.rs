@@ -2,7 +2,7 @@
 
 use super::child::Child;
 use super::{Head, Service, Siblings, Transmit, Wfi};
-use crate::sched::Algorithm;
+use crate::sched::{Algorithm, Sharing};
 use crate::units::{Length, Rate, Weight};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -88,7 +88,8 @@ impl Siblings {
                 burst,
             });
         let mut limited: Vec<_> = limited.collect();
-        if limited.is_empty() || !self.knows_residual() {
+        let is_known = self.knows_residual() || self.algorithm.sharing() == Sharing::Levels;
+        if limited.is_empty() || !is_known {
             return self;
         }
         limited.sort_unstable();
@@ -165,7 +166,9 @@ impl Siblings {
     ///   `phi_j (v2 - v1) + alpha_j`. For S_j is DS- and (1 / phi_j - 1) L_j after V at most, and F'_j no more than
     ///   L - l before it (see [above](super#algorithms-with-timestamps)): the same two facts that alpha_j is made of. Sum the
     ///   second over all siblings that share, and eliminate v2 - v1 with the first.
-    /// * *SCHED+, WF2Q, strict priority*: not known, or of no use.
+    /// * *Strict priority*: M is all siblings of the same level and above, and [`behind`](Service::behind) has the
+    ///   service, of which the share is 1. `None` if one of them has no ceiling. O(n) in the ceilings.
+    /// * *SCHED+, WF2Q*: not known.
     ///
     /// For fluid servers this is the service curve of Parekh and Gallager (1993), which Burchard and Liebeherr extend to
     /// any concave arrival envelope (*A general per-flow service curve for GPS*, 2018).
@@ -176,6 +179,10 @@ impl Siblings {
         own: Option<(Rate, u32)>,
     ) -> Option<(Service, f64, Wfi)> {
         let (weight, length, head) = child;
+        if self.algorithm.sharing() == Sharing::Levels {
+            let service = self.behind_levels(above, weight, own)?;
+            return Some((service, 1.0, Wfi::of(1.0, 0.0)));
+        }
         if !self.have_ceilings() {
             return None;
         }
@@ -244,6 +251,34 @@ impl Siblings {
             _ => return None,
         };
         Some((above.behind(taken.bps, taken.burst)?, share, wfi))
+    }
+}
+
+impl Siblings {
+    /// Returns the service of a child behind all of its level and above; `None` unless each has a ceiling.
+    fn behind_levels(
+        &self,
+        above: Service,
+        weight: Weight,
+        own: Option<(Rate, u32)>,
+    ) -> Option<Service> {
+        let not_below = self.children().filter(|&(other, ..)| other >= weight);
+        let counts = not_below.map(|(.., count)| u64::from(count));
+        let limited = self.ceilings.limited.iter();
+        let limited = limited.filter(|one| one.weight >= weight);
+        let (mut count, mut bps, mut burst) = (1, 0, 0);
+        for one in limited {
+            (count, bps, burst) = (count + 1, bps + one.bps, burst + u64::from(one.burst));
+        }
+        if let Some((rate, depth)) = own {
+            // None of the ceilings is its own if there are none.
+            (count, bps, burst) = (
+                count - 1,
+                bps.checked_sub(rate.bps())?,
+                burst.checked_sub(depth.into())?,
+            );
+        }
+        (counts.sum::<u64>() == count).then(|| above.behind(bps, burst))?
     }
 }
 
@@ -338,5 +373,30 @@ mod tests {
         assert_eq!(sum(Algorithm::Wf2qPlus), (1750.0 + 2000.0) / 2.0);
         let none = Siblings::new(Algorithm::Scfq, [(one, long, 4)]);
         assert!(none.with_ceilings([]).residual(link, child, None).is_none());
+    }
+
+    /// A level of 2 Mbit/s and 3,000 bytes above two of 1 Mbit/s and one without a ceiling, and that above another one.
+    #[test]
+    fn a_lower_level_has_what_the_ceilings_of_its_level_and_above_leave() {
+        let (long, link) = (length(1000), Service::of_link(mbit(8), length(1000)));
+        let [lowest, low, high] = [1, 2, 7].map(weight);
+        let children = [(high, long, 1), (low, long, 3), (lowest, long, 1)];
+        let [above, own] = [(high, long, mbit(2), 3000), (low, long, mbit(1), 2000)];
+        let siblings =
+            Siblings::new(Algorithm::Priority, children).with_ceilings([above, own, own]);
+        let rest = |child, own| {
+            let rest = siblings.residual(link, (child, long, Head::Known), own);
+            rest.map(|(rest, share, wfi)| {
+                assert_eq!((share, wfi.latency.bytes()), (1.0, 0.0));
+                (rest.bps(), rest.lag().bytes())
+            })
+        };
+        assert_eq!(rest(high, Some((mbit(2), 3000))), Some((8_000_000, 1000.0)));
+        // That of the same level without a ceiling counts for the others and not for itself.
+        assert_eq!(rest(low, None), Some((4_000_000, 8000.0)));
+        assert_eq!(rest(low, Some((mbit(1), 2000))), None);
+        assert_eq!(rest(lowest, None), None);
+        let plain = Siblings::new(Algorithm::Priority, children);
+        assert_eq!(plain.residual(link, (low, long, Head::Known), None), None);
     }
 }

@@ -231,6 +231,20 @@ fn priority_reports_a_bound_for_the_highest_level_alone() {
         assert!(flow["t_wfi_bound_ns"].is_null(), "{flow}");
         assert!(flow["b_wfi_bound_bytes"].is_null(), "{flow}");
     }
+    let text = folder.replay(&format!(
+        "{} --report -o @out.csv",
+        WITH_FLOWS.replace("qfq", "priority")
+    ));
+    let text = text.success();
+    assert!(text.contains("no bound: arrivals are unlimited"), "{text}");
+    let text = folder.replay(&format!(
+        "{} --report -o @out.csv",
+        WITH_FLOWS.replace("qfq", "fifo")
+    ));
+    let text = text.success();
+    assert!(text.contains("no bound: "), "{text}");
+    let text = folder.replay(&format!("{WITH_FLOWS} --report -o @out.csv"));
+    assert!(!text.success().contains("no bound"));
 }
 
 #[test]
