@@ -6,6 +6,7 @@ use crate::waiters::{ListEnds, PollResult, Waiters};
 use crate::{AcquireError, Cost, Limits};
 use fairlane_core::scheduler::{Scheduler, Share};
 use fairlane_core::{Charge, Weight};
+use std::collections::BTreeMap;
 use std::task::Waker;
 
 /// Wakers to wake, or drop, after the lock is released.
@@ -56,6 +57,8 @@ pub(crate) struct Admission<K> {
     order: Order,
     tenants: Tenants<K>,
     waiters: Waiters,
+    /// Tenants with a place that was computed for a request that was cancelled, and its charge.
+    stale: BTreeMap<Index, Cost>,
     limits: Limits,
     in_flight: u32,
     waiting: u32,
@@ -74,6 +77,7 @@ impl<K> Admission<K> {
             order: Order::for_costs(),
             tenants: Tenants::new(limits.tenants),
             waiters: Waiters::new(),
+            stale: BTreeMap::new(),
             limits,
             in_flight: 0,
             waiting: 0,
@@ -149,6 +153,7 @@ impl<K> Admission<K> {
 
     /// Charges the selected tenant for a request admitted at this cost.
     fn serve(&mut self, index: Index, cost: Cost) {
+        self.stale(index);
         self.in_flight += 1;
         let charged = self.tenants.charge_now(index, cost);
         let tenant = &mut self.tenants[index];
@@ -163,8 +168,19 @@ impl<K> Admission<K> {
         self.order.reschedule(records, id, charged.into(), next);
     }
 
+    /// Returns the charge of the cancelled request for which the place of a selected tenant was computed, which leaves
+    /// it. O(1) while there is no such place.
+    #[inline]
+    fn stale(&mut self, index: Index) -> Option<Cost> {
+        match self.stale.is_empty() {
+            true => None,
+            false => self.stale.remove(&index),
+        }
+    }
+
     /// Skips the selected tenant, which has no request to admit.
     fn pass_over(&mut self, index: Index) {
+        self.stale(index);
         self.order.idle(self.tenants.records(), entity(index));
         self.rest(index);
     }
@@ -190,6 +206,22 @@ impl<K> Admission<K> {
         self.serve(index, cost);
     }
 
+    /// Gives the selected tenant the place of its first request, if its place is that of a cheaper one that was
+    /// cancelled; returns whether it did. The tenant keeps its arrears, and pays one unit.
+    fn place_again(&mut self, index: Index) -> bool {
+        let placed = self.stale(index);
+        let tenant = &self.tenants[index];
+        let waiting = tenant.waiting > 0;
+        let first = self.waiters.first_cost(tenant.ends).filter(|_| waiting);
+        let next = first.map(|cost| tenant.charge(cost));
+        let Some(next) = next.filter(|&next| placed.is_some_and(|placed| placed < next)) else {
+            return false;
+        };
+        let (records, id) = (self.tenants.records(), entity(index));
+        (self.order).reschedule(records, id, Cost::ONE.into(), Some(next.into()));
+        true
+    }
+
     /// Grants free permits to waiting requests, in order. O(log n) for each.
     fn grant(&mut self, woken: &mut Woken) {
         while self.in_flight < self.limits.permits
@@ -197,6 +229,9 @@ impl<K> Admission<K> {
         {
             if self.is_capped(index) {
                 self.pass_over(index);
+                continue;
+            }
+            if self.place_again(index) {
                 continue;
             }
             match self.waiters.grant_first(&mut self.tenants[index].ends) {
@@ -248,9 +283,17 @@ impl<K> Admission<K> {
         }
         let index = self.waiters.tenant(slot);
         let tenant = &mut self.tenants[index];
+        let first = self.waiters.first_cost(tenant.ends);
+        let first = first.filter(|_| tenant.ends.first == slot);
+        let placed = first.map(|cost| tenant.charge(cost));
         let waker = self.waiters.withdraw(&mut tenant.ends, slot);
         tenant.waiting -= 1;
         self.waiting -= 1;
+        if let Some(placed) = placed
+            && self.order.is_active(self.tenants.all(), entity(index))
+        {
+            self.stale.entry(index).or_insert(placed);
+        }
         // The next request is the head now, if this one was.
         self.compete(index);
         self.rest(index);

@@ -23,15 +23,17 @@
 //!
 //! # Guarantees
 //!
-//! * While two tenants wait, both are charged for work in proportion to their weights, to within two requests of each.
-//!   A tenant's own requests are admitted in the order of their arrival.
-//! * A tenant with low demand does not wait for the backlog of others: at most two requests of each other tenant are
-//!   admitted before it, plus as much work by weight as its own request costs. With [`Limits::permits_per_tenant`]
-//!   below [`Limits::permits`], a flooding tenant leaves permits free, and no other tenant waits for it.
+//! * While two tenants wait, both are charged for work in proportion to their weights, to within two requests of each,
+//!   and the part by weight of the largest request of any tenant. A tenant's own requests are admitted in the order of
+//!   their arrival.
+//! * A tenant with low demand does not wait for the backlog of others: the work that all others are admitted for before
+//!   it is at most that of their weights for the cost of its own request, and the largest request of any tenant. With
+//!   [`Limits::permits_per_tenant`] below [`Limits::permits`], a flooding tenant leaves permits free, and no other
+//!   tenant waits for it.
 //! * One request of each tenant may wait, for any backlog of other tenants: [`Limits::waiting`].
-//! * A cancelled request costs nothing; one unit of cost, if it had already been granted a permit. If it was the first
-//!   of its tenant, the tenant keeps its place: its next request is admitted no later than it would have been behind
-//!   the cancelled one.
+//! * A cancelled request costs nothing; one unit of cost, if it had already been granted a permit, or if it was the
+//!   first of its tenant and cheaper than the next. The tenant of a first request keeps its place, until its turn if the
+//!   next one is dearer: that one is admitted no later than it would have been behind the cancelled one.
 //! * A tenant that becomes idle and returns keeps its state: service ahead of other waiting tenants remains to be
 //!   worked off, and unused service is not saved up. Only a tenant whose state has expired starts again: the one that
 //!   was idle for longest, once there are [`Limits::tenants`]. It gains at most one request, and its outstanding

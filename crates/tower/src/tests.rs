@@ -455,3 +455,20 @@ fn what_estimates_too_high_are_worth_is_bounded_however_often_one_asks_and_goes(
     let bound = i64::from((permits + 1) * estimate);
     assert!((-bound..-bound / 2).contains(&worst), "{worst}");
 }
+
+/// Before, the request of 1,000 units was admitted from the place of the cancelled one.
+#[test]
+fn an_expensive_request_gets_its_own_place_when_a_cheap_one_before_it_is_cancelled() {
+    let semaphore = FairSemaphore::new(Limits::permits(1));
+    let out = semaphore.try_acquire(9, cost(1)).unwrap();
+    let cheap = Request::waiting(&semaphore, 0, 1);
+    let expensive = Request::waiting(&semaphore, 0, 1000);
+    let other = Request::waiting(&semaphore, 1, 10);
+    drop(cheap);
+    drop(out);
+    assert!(other.bell.rang() && !expensive.bell.rang());
+    semaphore.check();
+    drop(other);
+    assert!(expensive.bell.rang());
+    semaphore.check();
+}

@@ -1,5 +1,6 @@
 //! Fair admission as its users see it.
 
+mod attacks;
 mod edges;
 mod fairness;
 mod flood;
