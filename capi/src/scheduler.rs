@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_void};
 use std::num::NonZeroU32;
 
-use fairlane_classify::Layer;
 use fairlane_config::Site;
 use fairlane_core::{FlowConfig, Length, Limits, Nanos, SchedulerLimits, Weight};
+use fairlane_wire::Layer;
 
 use crate::entry::entry;
 use crate::pointers::{self, Discard, fl_discard};

@@ -3,10 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin};
+use fairlane_classify::{DigestKey, LinkClassifier, Origin};
 use fairlane_config::Link;
 use fairlane_core::tree::{ClassId, ClassQueue, Discarded};
 use fairlane_core::{Dequeue, Discipline, Length, Nanos};
+use fairlane_wire::Layer;
 
 use super::{Offered, Queues, Taken, counts, fill, offer};
 use crate::pointers::Discard;

@@ -5,8 +5,8 @@ mod flat;
 
 use std::mem::MaybeUninit;
 
-use fairlane_classify::Layer;
 use fairlane_core::{Count, FlowConfig, Nanos};
+use fairlane_wire::Layer;
 
 pub(crate) use classes::Classes;
 pub(crate) use flat::flat;

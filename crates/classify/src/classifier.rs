@@ -8,7 +8,8 @@ use crate::cover;
 use crate::pattern::{Pattern, V4, V4_ORIGIN, V6, V6_ORIGIN, key};
 use crate::space::Space;
 use crate::words::Asked;
-use crate::{Family, Headers, Origin, Rule};
+use crate::{Origin, Rule};
+use fairlane_wire::{Family, Headers};
 
 /// The result of [`Classifier::classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -238,7 +239,7 @@ impl<T: Copy> Classifier<T> {
     }
 
     /// Returns the first rule that a packet matches, or `None`: the default class is the caller's.
-    /// `headers` is what [`parse`](crate::parse) read.
+    /// `headers` is what [`parse`](fairlane_wire::parse) read.
     ///
     /// A look into each of a few tables, until no table has a better rule than was found;
     /// at most [`effort`](Classifier::effort), whatever the packet.

@@ -3,8 +3,9 @@
 use core::fmt;
 use core::str::FromStr;
 
+use crate::Origin;
 use crate::field::mask;
-use crate::{Family, Fragment, Headers, Origin};
+use fairlane_wire::{Family, Fragment, Headers};
 
 /// A secret that keeps a sender from choosing colliding flows: 128 random bits that the caller
 /// draws at start and keeps private.

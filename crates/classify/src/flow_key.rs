@@ -4,7 +4,8 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::field::mask;
-use crate::{Dscp, Family, Fragment, Headers, Origin, Owner, Per, Ports, Protocol, VlanId};
+use crate::{Origin, Owner, Per};
+use fairlane_wire::{Dscp, Family, Fragment, Headers, Ports, Protocol, VlanId};
 
 /// The common fields of a flow's packets: equal if their [`Per::digest`] is equal. It cannot be
 /// derived from a digest. Displayed, it is the operator's name of the flow.

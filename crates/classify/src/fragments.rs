@@ -7,7 +7,8 @@ use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
 
 use crate::digest::SipHash13;
-use crate::{DigestKey, Family, Fragment, Headers, Origin};
+use crate::{DigestKey, Origin};
+use fairlane_wire::{Family, Fragment, Headers};
 
 /// Sets of the table, each for the sources of one hash.
 const SETS: usize = 256;

@@ -8,10 +8,8 @@ use fairlane_core::tree::{ClassFlow, ClassId};
 
 use crate::classifier::Begin;
 use crate::fragments::Fragments;
-use crate::parse::{network, read};
-use crate::{
-    Classifier, DigestKey, Family, FlowKey, Fragment, Headers, Layer, Origin, Per, Rule, parse,
-};
+use crate::{Classifier, DigestKey, FlowKey, Origin, Per, Rule};
+use fairlane_wire::{Family, Fragment, Headers, Layer, network, parse};
 
 /// The filters of a link: which class, and which flow in it, a packet is of.
 #[derive(Clone, Debug)]
@@ -267,7 +265,7 @@ impl LinkClassifier {
         now: Nanos,
     ) -> ClassFlow {
         let mut headers = Headers::default();
-        let (mut to, found) = match read(bytes, layer, &mut headers) {
+        let (mut to, found) = match headers.read(bytes, layer) {
             Ok(()) => self.find_read(&headers, origin, bytes.len()),
             Err(_) => self.unreadable(),
         };
@@ -284,21 +282,18 @@ impl LinkClassifier {
     /// `to`, in order. Costs what [`classify`](Self::classify) does for each, or less where the filters are many.
     ///
     /// ```
-    /// use fairlane_classify::{DigestKey, Layer, LinkClassifier, Match, Origin, Rule, Scratch};
+    /// use fairlane_classify::{DigestKey, LinkClassifier, Match, Origin, Rule, Scratch};
     /// use fairlane_core::Nanos;
     /// use fairlane_core::tree::ClassId;
+    /// use fairlane_wire::{Build, Layer};
     ///
     /// let dns = Match { destination_port: Some("53".parse()?), ..Match::default() };
     /// let rules = [Rule { priority: 0, matches: dns, target: 0 }];
     /// let classes = [(ClassId::new(7), None), (ClassId::new(8), None)];
     /// let mut link = LinkClassifier::new(rules, classes, 1, DigestKey([1, 2]));
     ///
-    /// let to_port = |port: u8| {
-    ///     let mut packet = [0; 28];
-    ///     (packet[0], packet[3], packet[9], packet[23]) = (0x45, 28, 17, port);
-    ///     packet[25] = 8;
-    ///     packet
-    /// };
+    /// let ip = Build::packet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+    /// let to_port = |port| ip.clone().udp(1, port).payload(&[]);
     /// let packets = [to_port(53), to_port(80), to_port(53)];
     /// let (mut scratch, mut to) = (Scratch::default(), Vec::new());
     /// let bytes = packets.iter().map(|packet| (&packet[..], Origin::default()));
@@ -343,7 +338,7 @@ impl LinkClassifier {
     #[inline]
     pub fn find(&self, bytes: &[u8], layer: Layer, origin: &Origin) -> (ClassFlow, Found) {
         let mut headers = Headers::default();
-        match read(bytes, layer, &mut headers) {
+        match headers.read(bytes, layer) {
             Ok(()) => self.find_read(&headers, origin, bytes.len()),
             Err(_) => self.unreadable(),
         }
@@ -376,7 +371,7 @@ impl LinkClassifier {
         if packets.len() < TOGETHER || !self.rules.is_large() {
             for (bytes, origin) in packets {
                 let mut headers = Headers::default();
-                let (to, what) = match read(bytes, layer, &mut headers) {
+                let (to, what) = match headers.read(bytes, layer) {
                     Ok(()) => self.find_read(&headers, &origin, bytes.len()),
                     Err(_) => self.unreadable(),
                 };
@@ -388,7 +383,7 @@ impl LinkClassifier {
         scratch.packets.clear();
         for (bytes, origin) in packets {
             let mut headers = Headers::default();
-            let is_readable = read(bytes, layer, &mut headers).is_ok();
+            let is_readable = headers.read(bytes, layer).is_ok();
             // Of what cannot be read anything may be fetched.
             scratch.begins.push(self.rules.begin(&headers, &origin));
             scratch

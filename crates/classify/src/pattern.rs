@@ -5,7 +5,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::field::mask;
-use crate::{Family, Fragment, Headers, Match, Origin, PortRange, Protocol};
+use crate::{Match, Origin, PortRange};
+use fairlane_wire::{Family, Fragment, Headers, Protocol};
 
 // The words of a packet: first
 //

@@ -1,6 +1,7 @@
 //! Rules: a target and the conditions on its packets.
 
-use crate::{Dscp, Family, Fragment, Headers, Origin, PortRange, Prefix, Protocol, VlanId};
+use crate::{Origin, PortRange, Prefix};
+use fairlane_wire::{Dscp, Family, Fragment, Headers, Protocol, VlanId};
 
 /// A rule's conditions on a packet; `None` is no condition. The default has no conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

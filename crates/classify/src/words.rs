@@ -6,7 +6,8 @@ use crate::pattern::{
     DESTINATION_PORT, DSCP, HAS_PORTS, HAS_PROTOCOL, PROTOCOL, Pattern, SOURCE_PORT, V4, V6, VLAN,
     key, set_addresses,
 };
-use crate::{Family, Headers, Origin, Per};
+use crate::{Origin, Per};
+use fairlane_wire::{Family, Headers};
 
 /// Words that the headers of a packet are.
 pub const WORDS: usize = V6;

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use fairlane_classify::{Dscp, Family, Headers, Origin, Ports, Protocol, VlanId};
+use fairlane_classify::Origin;
+use fairlane_wire::{Dscp, Family, Headers, Ports, Protocol, VlanId};
 use serde::Serialize;
 
 use crate::site::{Link, Near, Role, Site};
@@ -228,17 +229,15 @@ fn protocol(words: &[&str], has_ports: bool) -> Option<Protocol> {
             })
         };
         match has_ports {
-            true if is(&["Flags", "tcp"]) => "tcp".parse().ok(),
+            true if is(&["Flags", "tcp"]) => Some(Protocol::TCP),
             // Lines of decoded protocols (DNS, NTP) do not say UDP.
-            true => "udp".parse().ok(),
-            false if is(&["ICMP"]) => "icmp".parse().ok(),
-            false if is(&["ICMP6"]) => "58".parse().ok(),
+            true => Some(Protocol::UDP),
+            false if is(&["ICMP"]) => Some(Protocol::ICMP),
+            false if is(&["ICMP6"]) => Some(Protocol::ICMPV6),
             false => None,
         }
     };
-    named
-        .and_then(|number| number.to_string().parse().ok())
-        .or_else(by_form)
+    named.map(Protocol).or_else(by_form)
 }
 
 /// The class of a packet in one link.

@@ -288,7 +288,7 @@ pub struct Link {
     pub rules: Arc<[Rule<u32>]>,
     /// The class of packets that no rule matches, and of malformed ones.
     pub default: u32,
-    /// The class of [link-layer control](fairlane_classify::Headers::link_control), whatever rule matches; `None` if
+    /// The class of [link-layer control](fairlane_wire::Headers::link_control), whatever rule matches; `None` if
     /// that is classified as any other packet.
     pub link_control: Option<u32>,
     /// Cached results of computations. A copy, which may be changed into another link, starts with an empty cache.

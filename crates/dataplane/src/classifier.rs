@@ -3,12 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use fairlane_classify::{DigestKey, Found, Layer, LinkClassifier, Scratch};
+use fairlane_classify::{DigestKey, Found, LinkClassifier, Scratch};
 use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
 use fairlane_mailbox::prefetch;
 use fairlane_runtime::Classify;
+use fairlane_wire::Layer;
 
 use crate::early::words;
 use crate::frame::Received;

@@ -5,11 +5,12 @@ mod tests;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fairlane_classify::{self as classify, Asked, Headers, Layer, LinkClassifier, Origin};
+use fairlane_classify::{self as classify, Asked, LinkClassifier, Origin};
 use fairlane_config::{ClassKind, Link, Role};
 use fairlane_core::room::Room;
 use fairlane_core::{Count, Nanos};
 use fairlane_io::early::{Class, EarlyDrop, Family, Gate, Pattern, Rules, WORDS};
+use fairlane_wire::{self as wire, Headers, Layer};
 
 use crate::event::{Event, Notify};
 
@@ -32,10 +33,10 @@ const OF_FLOW: (u32, u32) = (2, 16);
 /// The fraction by which limits exceed the minimum, so that tables outlast small changes.
 const SPARE: u32 = 8;
 
-const FAMILIES: [(classify::Family, Family); 3] = [
-    (classify::Family::V4, Family::V4),
-    (classify::Family::V6, Family::V6),
-    (classify::Family::Other, Family::Other),
+const FAMILIES: [(wire::Family, Family); 3] = [
+    (wire::Family::V4, Family::V4),
+    (wire::Family::V6, Family::V6),
+    (wire::Family::Other, Family::Other),
 ];
 
 /// The interface where frames of a link arrive, with its early drop. It may disappear and reappear.
@@ -158,10 +159,10 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
         source_port: asked.source_port,
         destination_port: asked.destination_port,
     };
-    let of_family = |(family, _): (classify::Family, Family)| {
+    let of_family = |(family, _): (wire::Family, Family)| {
         let control = link.link_control.map(|class| (Asked::LINK_CONTROL, class));
         // No IPv4 frame is link control.
-        let control = control.filter(|_| family != classify::Family::V4);
+        let control = control.filter(|_| family != wire::Family::V4);
         let asked = filters.rules().asked(family, &origin).into_iter();
         let asked = control.into_iter().chain(asked);
         asked
@@ -202,7 +203,7 @@ fn limit(kind: &ClassKind) -> (u32, u32) {
 
 /// Returns the words of a frame's headers; `None` for a malformed one.
 pub fn words(frame: &[u8]) -> Option<(Family, [u64; WORDS])> {
-    let headers: Headers = classify::parse(frame, Layer::Ethernet).ok()?;
+    let headers: Headers = wire::parse(frame, Layer::Ethernet).ok()?;
     let (_, family) = FAMILIES
         .into_iter()
         .find(|(one, _)| *one == headers.family)?;

@@ -3,11 +3,12 @@
 use std::cell::Cell;
 
 use crate::meter::Verdict;
-use fairlane_classify::{Layer, Origin, mark_ce};
+use fairlane_classify::Origin;
 use fairlane_core::Nanos;
 use fairlane_core::tree::Payload;
 use fairlane_io::packet::{PacketFrame, Unsummed};
 use fairlane_io::{ByteLen, KeptBytes, Owed, OwedFrames, XdpFrame};
+use fairlane_wire::{Layer, mark_ce};
 
 /// A whole Ethernet frame, in its own memory or in memory shared with the kernel.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairlane_classify::{Layer, segment};
 use fairlane_core::Nanos;
 use fairlane_core::tree::ClassFlow;
 use fairlane_mailbox::memo::Memo;
 use fairlane_mailbox::{Consumer, Producer, mailbox};
 use fairlane_runtime::bridge::Side;
+use fairlane_wire::{Layer, segment};
 
 use crate::error::{Result, unfit};
 
@@ -125,7 +125,7 @@ impl Watch {
         numbering.store(next, Ordering::Relaxed);
     }
 
-    fn look(&mut self, segment: &fairlane_classify::Segment, of: ClassFlow, came: Nanos) {
+    fn look(&mut self, segment: &fairlane_wire::Segment, of: ClassFlow, came: Nanos) {
         let ClassFlow { class, flow } = of;
         let class = class.number();
         let side = self.side;
@@ -175,7 +175,7 @@ impl Watch {
     }
 
     /// Returns whether the connection has passed this sequence number already.
-    fn is_retransmitted(&self, segment: &fairlane_classify::Segment) -> bool {
+    fn is_retransmitted(&self, segment: &fairlane_wire::Segment) -> bool {
         let highest = &self.table.highest[self.side as usize][place(segment.flow)];
         let known = highest.load(Ordering::Relaxed);
         let whose = segment.flow & !u64::from(u32::MAX);

@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use fairlane_classify::{DigestKey, Layer, Origin, Per, parse_partly};
+use fairlane_classify::{DigestKey, Origin, Per};
 use fairlane_core::Nanos;
 use fairlane_io::{Backend, Budget, ByteLen, Lent, Waiter};
 use fairlane_mailbox::{Consumer, Full, Producer, Room, mailbox, most_waiting};
 use fairlane_runtime::bridge::BATCH;
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive};
+use fairlane_wire::{Layer, parse_partly};
 
 use crate::device::Device;
 use crate::frame::{Emptied, Frame, OwedRoom};

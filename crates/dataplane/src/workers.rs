@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use fairlane_classify::{Layer, Origin, Scratch};
+use fairlane_classify::{Origin, Scratch};
 use fairlane_core::Nanos;
 use fairlane_io::Waiter;
 use fairlane_mailbox::{Consumer, Producer, Room, mailbox, most_waiting};
 use fairlane_runtime::bridge::{BATCH, Came, MOST_TAKEN_IN};
 use fairlane_runtime::{Clock, Idling, Next, Step, Steps, Woken, drive};
+use fairlane_wire::Layer;
 
 use crate::device::{Device, Losses};
 use crate::frame::{Emptied, Frame, OwedRoom};

@@ -4,8 +4,9 @@
 use std::error::Error;
 
 use fairlane::Nanos;
-use fairlane::classify::{DigestKey, Layer, Origin};
+use fairlane::classify::{DigestKey, Origin};
 use fairlane::config::Site;
+use fairlane::wire::Layer;
 
 const FILE: &str = r#"
 [interfaces]

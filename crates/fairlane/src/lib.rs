@@ -117,7 +117,7 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `classify` | [`classify`]: from a packet's bytes to its class and flow |
+//! | `classify` | [`classify`] and [`wire`]: from a packet's bytes to its class and flow |
 //! | `config` | [`config`]: a link and its classes from a file, and their guarantees |
 //! | `io` | [`io`]: sockets, devices and memory as ways in and out |
 //! | `runtime` | [`spawn`] and [`runtime`]: a link that threads, tasks and processes share; [`mailbox`] and `io` |
@@ -129,7 +129,7 @@
 
 pub use fairlane_core::*;
 
-/// Headers, rules, digests of flows, ECN marks.
+/// Rules, flow keys and the classifier of a link.
 #[cfg(feature = "classify")]
 pub use fairlane_classify as classify;
 /// Site files in TOML: links, class trees and filters, with their computed guarantees.
@@ -149,6 +149,9 @@ pub use fairlane_runtime::{Flow, LinkHandle, LinkStats, SpawnConfig, spawn, spaw
 /// A simulated link with seeded traffic, an ideal fluid server and meters of fairness.
 #[cfg(feature = "sim")]
 pub use fairlane_sim as sim;
+/// Packet headers: parsing, writing, checksums, segmentation, ECN marks.
+#[cfg(feature = "classify")]
+pub use fairlane_wire as wire;
 
 /// The items that most programs use, to import at once.
 ///

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Those below `crates`, sorted.
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 21] = [
     "bench",
     "classify",
     "cli",
@@ -27,12 +27,13 @@ const CRATES: [&str; 20] = [
     "testkit",
     "tower",
     "traffic",
+    "wire",
 ];
 
 /// The published ones: those that programs embed, and those that these depend on (`config` and `netlink`).
-const PUBLISHED: [&str; 11] = [
+const PUBLISHED: [&str; 12] = [
     "classify", "config", "core", "fairlane", "io", "mailbox", "netlink", "runtime", "sim",
-    "testkit", "tower",
+    "testkit", "tower", "wire",
 ];
 
 /// The others, by the way to them from `crates`, sorted.
@@ -177,6 +178,7 @@ fn a_crate_knows_those_that_the_page_says_and_no_other() {
 fn what_forwards_knows_of_no_log() {
     for name in [
         "core",
+        "wire",
         "classify",
         "mailbox",
         "io",
@@ -463,6 +465,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("../lab/instruments/src/main.rs", "#![forbid(unsafe_code)]"),
         ("testkit/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("tower/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("wire/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
         ("io/src/lib.rs", "#![deny(unsafe_code)]"),
         ("../python/src/lib.rs", "#![deny(unsafe_code)]"),

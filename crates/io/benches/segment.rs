@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fairlane_io::segment::{Cut, Offload, Protocol, Segments};
+use fairlane_wire::segmentation::{Cut, Offload, Protocol, Segments};
 
 /// TCP over IPv4, with timestamps.
 const HEADERS: usize = 14 + 20 + 32;

@@ -5,7 +5,7 @@
 //! reveals it: a packet whose field holds exactly that sum is completed. One in 65,536 packets damaged on
 //! a wire would be completed by mistake.
 
-use fairlane_classify::offload::{fold, internet_sum};
+use fairlane_wire::checksum::left_undone;
 
 use crate::unsummed::Unsummed;
 
@@ -53,103 +53,14 @@ pub fn complete_checksum(frame: &mut [u8]) -> bool {
 /// # complete(&mut [0; 60]);
 /// ```
 pub fn unsummed(frame: &[u8]) -> Option<Unsummed> {
-    let Partial { start, field, sum } = look(frame)?;
-    let stored = frame.get(field..field + 2)?;
-    Unsummed::new((start, field), frame.len()).filter(|_| stored == sum.to_be_bytes())
-}
-
-/// Where a transport header is, where its checksum, and the sum that stands there if it was left
-/// undone.
-struct Partial {
-    start: usize,
-    field: usize,
-    sum: u16,
-}
-
-fn look(frame: &[u8]) -> Option<Partial> {
-    const TYPE: usize = 12;
-    let mut at = TYPE;
-    while let [0x81, 0x00] | [0x88, 0xa8] = frame.get(at..at + 2)? {
-        at += 4;
-    }
-    let ip = at + 2;
-    let half = |at: usize| Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?));
-    // Of the datagram, not of the frame, which may be padded: that is not summed.
-    let (start, end, protocol, addresses) = match half(at)? {
-        0x0800 => {
-            let header = usize::from(frame.get(ip)? & 0x0f) * 4;
-            // More fragments follow, or this is a later one.
-            if half(ip + 6)? & 0x3fff != 0 {
-                return None;
-            }
-            let end = ip + usize::from(half(ip + 2)?);
-            (ip + header, end, *frame.get(ip + 9)?, ip + 12..ip + 20)
-        }
-        0x86dd => {
-            let start = ip + 40;
-            let end = start + usize::from(half(ip + 4)?);
-            (start, end, *frame.get(ip + 6)?, ip + 8..ip + 40)
-        }
-        _ => return None,
-    };
-    const TCP: u8 = 6;
-    const UDP: u8 = 17;
-    let field = match protocol {
-        TCP => start + 16,
-        UDP => start + 6,
-        _ => return None,
-    };
-    let length = end.checked_sub(start)?;
-    // A checksum that covers padding would be another: such a frame is left alone.
-    if end != frame.len() && frame.get(end..)?.iter().any(|&byte| byte != 0) {
-        return None;
-    }
-    let sum = [
-        internet_sum(frame.get(addresses)?),
-        u16::from(protocol),
-        length as u16,
-    ];
-    let sum = fold(sum.iter().map(|&word| u64::from(word)).sum());
-    Some(Partial { start, field, sum })
-}
-
-/// Writes at `field` the Internet checksum of the frame from `start` on. The field holds the sum of
-/// the pseudo-header so far, as the kernel leaves it. Positions outside the frame, which no kernel
-/// gives, change nothing.
-pub(crate) fn write(frame: &mut [u8], start: usize, field: usize) {
-    let Some(covered) = frame.get(start..) else {
-        return;
-    };
-    let checksum = match !internet_sum(covered) {
-        // Zero means "no checksum" to UDP; all ones is the same number to the others.
-        0 => 0xffff,
-        checksum => checksum,
-    };
-    if let Some(field) = frame.get_mut(field..field + 2) {
-        field.copy_from_slice(&checksum.to_be_bytes());
-    }
+    Unsummed::new(left_undone(frame)?, frame.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlane_wire::checksum::{fold, internet_sum};
     use proptest::prelude::*;
-
-    #[test]
-    fn a_checksum_of_zero_is_written_as_all_ones() {
-        let mut frame = [0xff, 0xff, 0, 0];
-        write(&mut frame, 0, 2);
-        assert_eq!(frame, [0xff, 0xff, 0xff, 0xff]);
-    }
-
-    #[test]
-    fn positions_outside_the_frame_change_nothing() {
-        let mut frame = [1, 2, 3, 4];
-        for (start, field) in [(5, 0), (0, 3), (0, 4)] {
-            write(&mut frame, start, field);
-            assert_eq!(frame, [1, 2, 3, 4]);
-        }
-    }
 
     /// Returns a frame over TCP or UDP whose checksum was left undone, and where its transport
     /// header is.

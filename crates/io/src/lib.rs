@@ -118,7 +118,7 @@ pub mod network;
 pub mod packet;
 #[doc(hidden)]
 #[cfg(target_os = "linux")]
-pub mod segment;
+mod segment;
 #[cfg(target_os = "linux")]
 mod shared_memory;
 #[cfg(target_os = "linux")]

@@ -35,7 +35,7 @@
 //! are restored. Checksums that a sender on the same machine left to hardware that does not exist are completed, unless
 //! the frame is received as a [`PacketFrame`] that can say that it lacks one. Frames that such a sender left
 //! unsegmented, up to 64 KiB each, and frames that the kernel coalesced on ingress (GRO), are segmented, byte by byte
-//! as the kernel's own bridge would ([`segment`]): each segment is a frame of its own, and a call returns no more of
+//! as the kernel's own bridge would ([`fairlane_wire::segmentation`]): each segment is a frame of its own, and a call returns no more of
 //! them than it asked for. Frames that cannot be segmented, most likely tunnels, are dropped and counted by
 //! [`uncut`](PacketBackend::uncut). A frame that a *device* has coalesced (LRO) cannot be restored: turn LRO off where
 //! you forward ([`Hold`](crate::Hold::single_frames_of_device)). Frames that this backend or the kernel transmits on
@@ -126,7 +126,7 @@ use std::{fmt, io};
 
 use crate::early::{Gate, Target};
 use crate::interface::no_ethernet;
-use crate::segment::{self, Cutter};
+use crate::segment::Cutter;
 use crate::sys::bpf::Heard;
 use crate::sys::interface::{Interface, LinkState};
 pub use crate::sys::packet::Shape;
@@ -135,6 +135,7 @@ use crate::sys::packet::{self, HandOver, Hears, Ring};
 pub use crate::unsummed::{PacketFrame, Unsummed};
 use crate::waits::{Look, Waits};
 use crate::{Arrival, Backend, Budget, sys, verdict};
+use fairlane_wire::segmentation;
 
 /// Options of a [`PacketBackend`].
 #[derive(Clone, Debug)]
@@ -358,7 +359,7 @@ impl<F: PacketFrame> PacketBackend<F> {
         self.is_summing.store(true, Ordering::Relaxed);
         packet::send_with(self.unsummed.as_fd(), batch, count, |frame| {
             let lacks = frame.lacks();
-            lacks.map_or([0; segment::HEADER], Unsummed::header)
+            lacks.map_or([0; segmentation::HEADER], Unsummed::header)
         })
     }
 
@@ -496,7 +497,8 @@ impl<F> PacketBackend<F> {
     }
 
     /// Returns the number of received frames that were dropped since this backend was made because they need
-    /// segmentation and cannot be segmented: tunnels, most likely. See [`segment`].
+    /// segmentation and cannot be segmented: tunnels, most likely. See
+    /// [`fairlane_wire::segmentation`].
     #[doc(hidden)]
     pub fn uncut(&self) -> u64 {
         self.cutter.uncut()

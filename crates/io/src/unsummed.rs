@@ -2,9 +2,8 @@
 
 use std::num::NonZeroU16;
 
-use fairlane_classify::offload::{HEADER, NEEDS_CHECKSUM};
-
-use crate::checksum;
+use fairlane_wire::checksum;
+use fairlane_wire::segmentation::{HEADER, NEEDS_CHECKSUM};
 
 /// The missing checksum of a frame: the start of the checksummed bytes, and the place of the checksum.
 /// The field holds the sum of the pseudo-header so far.
@@ -102,7 +101,7 @@ impl PacketFrame for Vec<u8> {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Offload;
+    use fairlane_wire::segmentation::Offload;
 
     #[test]
     fn the_kernel_is_told_what_it_told() {

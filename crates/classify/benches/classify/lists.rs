@@ -3,7 +3,8 @@
 
 use std::net::IpAddr;
 
-use fairlane_classify::{Match, PortRange, Prefix, Protocol, Rule};
+use fairlane_classify::{Match, PortRange, Prefix, Rule};
+use fairlane_wire::Protocol;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};

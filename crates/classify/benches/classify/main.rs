@@ -8,7 +8,8 @@ mod lists;
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use fairlane_classify::{Classifier, DigestKey, Headers, Layer, Origin, Per, Rule, mark_ce, parse};
+use fairlane_classify::{Classifier, DigestKey, Origin, Per, Rule};
+use fairlane_wire::{Headers, Layer, mark_ce, parse};
 use lists::{KINDS, frames, list};
 
 const RULES: [usize; 4] = [10, 100, 1_000, 10_000];

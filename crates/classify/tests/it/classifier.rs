@@ -4,9 +4,9 @@ use crate::lists;
 use std::cmp::Reverse;
 
 use fairlane_classify::{
-    Asked, Classifier, Family, Fragment, Headers, Hit, Layer, Match, Origin, Owner, PortRange,
-    Protocol, Rule, WORDS, parse, words,
+    Asked, Classifier, Hit, Match, Origin, Owner, PortRange, Rule, WORDS, words,
 };
+use fairlane_wire::{Family, Fragment, Headers, Layer, Protocol, parse};
 use proptest::prelude::*;
 
 use crate::support::{rule_match, seen};

@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use fairlane_classify::{
-    DigestKey, Dscp, Family, Fragment, Headers, Origin, Owner, Per, Ports, Protocol, VlanId,
-};
+use fairlane_classify::{DigestKey, Origin, Owner, Per};
+use fairlane_wire::{Dscp, Family, Fragment, Headers, Ports, Protocol, VlanId};
 use proptest::prelude::*;
 
 use crate::support::seen;

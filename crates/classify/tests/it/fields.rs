@@ -1,6 +1,7 @@
 //! Fields are read as they are written, and what cannot be is refused in one sentence.
 
-use fairlane_classify::{Dscp, Family, PortRange, Prefix, Protocol, VlanId};
+use fairlane_classify::{PortRange, Prefix};
+use fairlane_wire::{Dscp, Family, Protocol, VlanId};
 use proptest::prelude::*;
 
 fn error<T: std::str::FromStr<Err: std::fmt::Display> + std::fmt::Debug>(text: &str) -> String {

@@ -1,8 +1,9 @@
 //! Fragments go where the first one of their datagram went.
 
-use fairlane_classify::{DigestKey, Found, Layer, LinkClassifier, Match, Origin, Per, Rule};
+use fairlane_classify::{DigestKey, Found, LinkClassifier, Match, Origin, Per, Rule};
 use fairlane_core::Nanos;
 use fairlane_core::tree::{ClassFlow, ClassId};
+use fairlane_wire::Layer;
 
 const VOICE: u32 = 1;
 const REST: u32 = 2;

@@ -1,11 +1,10 @@
 //! The filters of a link.
 
-use fairlane_classify::{
-    DigestKey, Layer, LinkClassifier, Match, Origin, Owner, Per, Rule, Scratch,
-};
+use fairlane_classify::{DigestKey, LinkClassifier, Match, Origin, Owner, Per, Rule, Scratch};
 use fairlane_core::Nanos;
 use fairlane_core::random::splitmix64;
 use fairlane_core::tree::ClassId;
+use fairlane_wire::Layer;
 
 use crate::lists::{frames, list};
 

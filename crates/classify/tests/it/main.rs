@@ -2,13 +2,10 @@
 
 mod classifier;
 mod digest;
-mod ecn;
 mod fields;
 mod fragments;
 mod link;
 #[path = "../../benches/classify/lists.rs"]
 mod lists;
-mod parse;
 mod support;
-mod tcp;
 mod unreachable;

@@ -1,10 +1,8 @@
 //! A rule is called unreachable only if it is, and always if one rule covers it.
 
 use crate::lists;
-use fairlane_classify::{
-    Classifier, Dscp, Family, Fragment, Headers, Match, Origin, Owner, Protocol, Rule, Unreachable,
-    VlanId,
-};
+use fairlane_classify::{Classifier, Match, Origin, Owner, Rule, Unreachable};
+use fairlane_wire::{Dscp, Family, Fragment, Headers, Protocol, VlanId};
 use proptest::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 

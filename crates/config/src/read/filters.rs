@@ -5,7 +5,8 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use fairlane_classify::{Classifier, Dscp, Family, Match, Protocol, Rule, VlanId};
+use fairlane_classify::{Classifier, Match, Rule};
+use fairlane_wire::{Dscp, Family, Protocol, VlanId};
 use nix::unistd::{Group, User};
 
 use super::again::{Reading, Same};

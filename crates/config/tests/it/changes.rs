@@ -422,7 +422,7 @@ fn filters_go_by_the_numbers_that_classes_have_by_then() {
         .link
         .classifier(&vec![ClassId::ROOT; running.ids.len()], DigestKey([1, 2]));
     classifier.renumber(&running.ids);
-    let layer = fairlane_classify::Layer::Ethernet;
+    let layer = fairlane_wire::Layer::Ethernet;
     let sorted = classifier.classify(&[0; 60], layer, &Default::default(), Nanos::ZERO);
     assert_eq!(sorted.class, running.ids[running.place("new")]);
 }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin, Owner};
+use fairlane_classify::{DigestKey, LinkClassifier, Origin, Owner};
 use fairlane_config::{ClassKind, Guarantee, Link, Near, Site};
 use fairlane_core::aqm::AqmConfig;
 use fairlane_core::tree::{ClassFlow, ClassQueue};
 use fairlane_core::{Dequeue, Discipline, Length, Nanos};
+use fairlane_wire::Layer;
 
 fn example(name: &str) -> Site {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

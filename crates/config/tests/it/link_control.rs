@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
-use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin};
+use fairlane_classify::{DigestKey, LinkClassifier, Origin};
 use fairlane_config::{ClassKind, Link, Site, SiteError};
 use fairlane_core::tree::{ClassId, ClassQueue};
 use fairlane_core::{Dequeue, Discipline, Length, Nanos};
+use fairlane_wire::Layer;
 
 const INTERFACES: &str = "[interfaces]\ninside = 'lan0'\noutside = 'wan0'\n";
 

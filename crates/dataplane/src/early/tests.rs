@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::io;
 
-use fairlane_classify::{Family, Fragment, Headers, Match, Rule, VlanId, parse};
+use fairlane_classify::{Match, Rule};
 use fairlane_config::Site;
 use fairlane_core::tree::ClassId;
+use fairlane_wire::{Family, Fragment, Headers, VlanId, parse};
 use proptest::prelude::*;
 
 use super::super::classifier::{Conduct, random_key};
@@ -566,8 +567,8 @@ fn a_thousand_destinations_are_one_table_and_what_is_not_certain_passes() {
     let packet = |destination: u32, from: u16| Headers {
         family: Family::V4,
         destination: u128::from(0x0a01_0000 + destination),
-        protocol: Some(classify::Protocol::UDP),
-        ports: Some(classify::Ports {
+        protocol: Some(wire::Protocol::UDP),
+        ports: Some(wire::Ports {
             source: from,
             destination: 9,
         }),

@@ -18,8 +18,8 @@ mod text;
 use listing::Listing;
 
 /// The crates that the facade gathers.
-const GATHERED: [&str; 7] = [
-    "classify", "config", "core", "io", "mailbox", "runtime", "sim",
+const GATHERED: [&str; 8] = [
+    "classify", "config", "core", "io", "mailbox", "runtime", "sim", "wire",
 ];
 
 fn folder(name: &str) -> PathBuf {

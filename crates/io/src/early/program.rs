@@ -13,6 +13,8 @@
 //! later fragments follow the first one of their datagram, a table of datagrams has the class of each first fragment,
 //! dropped or not.
 
+use fairlane_wire::{Protocol, arp, ethernet, icmpv6, ipv4, ipv6, pppoe, transport, vlan};
+
 use crate::bpf::{Assembler, Do, If, Label, Register, Register::*, Size};
 
 use super::layout::{
@@ -77,8 +79,8 @@ const PORTS: i16 = KEY - 8;
 /// The IP header, up to 40 bytes. Before it was read, the end of an Ethernet header lies there, so
 /// that the IP header would be in its place.
 const IP: i16 = PORTS - 40;
-const IDENTIFICATION: i16 = IP + 4;
-const ETHERNET: i16 = IP - 14;
+const IDENTIFICATION: i16 = IP + ipv4::IDENTIFICATION as i16;
+const ETHERNET: i16 = IP - ethernet::LENGTH as i16;
 /// Offsets in the frame of the datagram and of its payload.
 const OFFSET: i16 = IP - 24;
 /// Bytes of the frame.
@@ -88,11 +90,6 @@ const NEXT: i16 = LENGTH - 8;
 /// A key of the table of datagrams, and its value: the class, and the epoch in which a fragment was dropped.
 const DATAGRAM: i16 = NEXT - 8 * WORDS as i16;
 const CLASS: i16 = DATAGRAM - 8;
-
-const ETHERNET_BYTES: i32 = 14;
-const TAG_BYTES: i32 = 4;
-/// Of an IPv6 extension header those that all have.
-const EXTENSION_BYTES: i32 = 8;
 
 // Bits of the first word, in addition to those of `super::search`.
 const HAS_PORTS: i32 = 1;
@@ -109,32 +106,17 @@ const PROTOCOL: i32 = 24;
 pub(super) const DESTINATION_PORT: i32 = 32;
 pub(super) const SOURCE_PORT: i32 = 48;
 
-/// Protocols with ports, and how long their headers are at least.
-const WITH_PORTS: [(i32, i32); 5] = [(6, 20), (17, 8), (132, 12), (33, 12), (136, 8)];
-/// A first fragment may be that short.
-const SHORTEST_FIRST: i32 = 8;
-/// IPv6 extension headers, and by how many bits their length is shifted to be one of bytes, beyond eight.
-const EXTENSIONS: [(i32, Option<i32>); 8] = [
-    (0, Some(3)),
-    (43, Some(3)),
-    (44, None),
-    (51, Some(2)),
-    (60, Some(3)),
-    (135, Some(3)),
-    (139, Some(3)),
-    (140, Some(3)),
-];
-const FRAGMENT_HEADER: i32 = 44;
-/// Extension headers and VLAN tags that the classifier follows.
-const MOST_EXTENSIONS: usize = 9;
-const MOST_TAGS: usize = 4;
-const TAGS: [i32; 3] = [0x8100, 0x88a8, 0x9100];
-const ICMPV6: i32 = 58;
-const PPPOE_SESSION: i32 = 0x8864;
-/// ARP and PPPoE discovery.
-const CONTROL_TYPES: [i32; 2] = [0x0806, 0x8863];
-/// The addresses that IEEE 802.1D reserves, except for four bits.
-const RESERVED: u64 = 0x0180_c200_0000 >> 4;
+/// Extension headers that the classifier follows, and the header behind them.
+const MOST_EXTENSIONS: usize = ipv6::MOST_EXTENSIONS as usize + 1;
+/// Types in an Ethernet header that are link-layer control.
+const CONTROL_TYPES: [u16; 2] = [arp::TYPE, pppoe::DISCOVERY];
+
+/// Returns what `of` has for each protocol for which it has something.
+fn protocols<T>(of: impl Fn(Protocol) -> Option<T>) -> Vec<(i32, T)> {
+    let all = (0..=u8::MAX).map(|number| (number.into(), of(Protocol(number))));
+    all.filter_map(|(number, found)| Some((number, found?)))
+        .collect()
+}
 
 /// Returns the place of a word on the stack.
 const fn word(number: usize) -> i16 {
@@ -247,10 +229,10 @@ impl Writer<'_> {
     /// Reads the headers before the datagram, and jumps to one of two labels if the frame carries IP.
     fn ethernet(&mut self) -> [Label; 2] {
         self.asm.calculate(Do::Set, R2, 0);
-        self.copy(ETHERNET, ETHERNET_BYTES);
-        self.half(R5, ETHERNET + 12);
+        self.copy(ETHERNET, ethernet::LENGTH as i32);
+        self.half(R5, ETHERNET + ethernet::TYPE as i16);
         let asm = &mut *self.asm;
-        asm.store_number(R10, OFFSET, ETHERNET_BYTES);
+        asm.store_number(R10, OFFSET, ethernet::LENGTH as i32);
         asm.calculate(Do::Set, R9, 0);
         let [first, behind_outermost, known] = [(); 3].map(|()| asm.label());
         if self.hook == Hook::Socket {
@@ -258,12 +240,12 @@ impl Writer<'_> {
             asm.load(Size::Word, R1, R6, VLAN_PRESENT);
             asm.go_if(If::Equal, R1, 0, first);
             asm.load(Size::Word, R9, R6, VLAN_TCI);
-            asm.calculate(Do::And, R9, 0xfff);
+            asm.calculate(Do::And, R9, vlan::ID.into());
             asm.calculate(Do::ShiftLeft, R9, VLAN);
             asm.go(behind_outermost);
         }
         self.asm.place(first);
-        for number in 0..MOST_TAGS {
+        for number in 0..vlan::MOST {
             if number == 1 {
                 self.asm.place(behind_outermost);
             }
@@ -277,8 +259,8 @@ impl Writer<'_> {
             asm.store_number(R10, word(number), 0);
         }
         let [v4, v6] = [(); 2].map(|()| asm.label());
-        asm.go_if(If::Equal, R5, 0x0800, v4);
-        asm.go_if(If::Equal, R5, 0x86dd, v6);
+        asm.go_if(If::Equal, R5, ipv4::TYPE.into(), v4);
+        asm.go_if(If::Equal, R5, ipv6::TYPE.into(), v6);
         self.not_ip();
         [v4, v6]
     }
@@ -288,20 +270,20 @@ impl Writer<'_> {
     fn tag(&mut self, known: Label) {
         let asm = &mut *self.asm;
         let [tagged, has_one] = [(); 2].map(|()| asm.label());
-        for tag in TAGS {
-            asm.go_if(If::Equal, R5, tag, tagged);
+        for tag in vlan::TYPES {
+            asm.go_if(If::Equal, R5, tag.into(), tagged);
         }
         asm.go(known);
         asm.place(tagged);
-        self.copy_next(PORTS, TAG_BYTES);
+        self.copy_next(PORTS, vlan::LENGTH as i32);
         self.asm.go_if(If::Differs, R9, 0, has_one);
         self.half(R9, PORTS);
-        self.asm.calculate(Do::And, R9, 0xfff);
+        self.asm.calculate(Do::And, R9, vlan::ID.into());
         self.asm.calculate(Do::ShiftLeft, R9, VLAN);
         self.asm.place(has_one);
-        self.asm.calculate(Do::Set, R1, TAG_BYTES);
+        self.asm.calculate(Do::Set, R1, vlan::LENGTH as i32);
         self.skip();
-        self.half(R5, PORTS + 2);
+        self.half(R5, PORTS + vlan::TYPE as i16);
     }
 
     /// Notes the MAC addresses of a frame of the type in `R5`, and whether it is link-layer control.
@@ -309,7 +291,7 @@ impl Writer<'_> {
         let asm = &mut *self.asm;
         let [control, done] = [(); 2].map(|()| asm.label());
         // The source and the type behind it; two and four bytes, since the stack wants them aligned.
-        asm.load(Size::Double, R1, R10, ETHERNET + 6);
+        asm.load(Size::Double, R1, R10, ETHERNET + ethernet::SOURCE as i16);
         asm.order_from_network(R1, 64);
         asm.calculate(Do::ShiftRight, R1, 16);
         asm.store(Size::Double, R10, word(1), R1);
@@ -320,19 +302,19 @@ impl Writer<'_> {
         asm.order_from_network(R2, 32);
         asm.calculate_by(Do::Or, R1, R2);
         asm.store(Size::Double, R10, word(2), R1);
-        asm.calculate(Do::ShiftRight, R1, 4);
-        asm.set(R2, RESERVED);
+        asm.calculate(Do::ShiftRight, R1, ethernet::RESERVED_BITS as i32);
+        asm.set(R2, ethernet::RESERVED >> ethernet::RESERVED_BITS);
         asm.go_if_by(If::Equal, R1, R2, control);
         for kind in CONTROL_TYPES {
-            asm.go_if(If::Equal, R5, kind, control);
+            asm.go_if(If::Equal, R5, kind.into(), control);
         }
-        asm.go_if(If::Differs, R5, PPPOE_SESSION, done);
+        asm.go_if(If::Differs, R5, pppoe::SESSION.into(), done);
         asm.load(Size::Double, R2, R10, OFFSET);
-        asm.calculate(Do::Add, R2, 6);
+        asm.calculate(Do::Add, R2, pppoe::PROTOCOL as i32);
         self.copy_or(PORTS, 1, done);
         let asm = &mut *self.asm;
         asm.load(Size::Byte, R1, R10, PORTS);
-        asm.go_if(If::Less, R1, 0x80, done);
+        asm.go_if(If::Less, R1, pppoe::CONTROL.into(), done);
         asm.place(control);
         asm.calculate(Do::Or, R9, LINK_CONTROL);
         asm.place(done);
@@ -341,7 +323,7 @@ impl Writer<'_> {
     /// Reads IPv4.
     fn v4(&mut self) {
         let unclear = self.unclear;
-        self.copy_next(IP, 20);
+        self.copy_next(IP, ipv4::LENGTH as i32);
         let asm = &mut *self.asm;
         asm.load(Size::Byte, R1, R10, IP);
         asm.calculate_by(Do::Set, R2, R1);
@@ -350,9 +332,9 @@ impl Writer<'_> {
         // R1 = bytes of the header.
         asm.calculate(Do::And, R1, 0xf);
         asm.calculate(Do::ShiftLeft, R1, 2);
-        asm.go_if(If::Less, R1, 20, unclear);
+        asm.go_if(If::Less, R1, ipv4::LENGTH as i32, unclear);
         // R2 = those of the datagram.
-        self.half(R2, IP + 2);
+        self.half(R2, IP + ipv4::TOTAL_LENGTH as i16);
         let asm = &mut *self.asm;
         asm.go_if_by(If::Greater, R2, R8, unclear);
         asm.go_if_by(If::Greater, R1, R2, unclear);
@@ -360,27 +342,31 @@ impl Writer<'_> {
         asm.calculate_by(Do::Subtract, R8, R1);
         self.skip();
         let asm = &mut *self.asm;
-        asm.load(Size::Byte, R1, R10, IP + 1);
+        asm.load(Size::Byte, R1, R10, IP + ipv4::TRAFFIC_CLASS as i16);
         asm.calculate(Do::ShiftRight, R1, 2);
         asm.calculate(Do::ShiftLeft, R1, DSCP);
         asm.calculate_by(Do::Or, R9, R1);
-        asm.load(Size::Word, R1, R10, IP + 12);
+        asm.load(Size::Word, R1, R10, IP + ipv4::SOURCE as i16);
         asm.order_from_network(R1, 32);
         asm.calculate(Do::ShiftLeft, R1, 32);
-        asm.load(Size::Word, R2, R10, IP + 16);
+        asm.load(Size::Word, R2, R10, IP + ipv4::DESTINATION as i16);
         asm.order_from_network(R2, 32);
         asm.calculate_by(Do::Or, R1, R2);
         asm.store(Size::Double, R10, word(1), R1);
-        asm.load(Size::Byte, R5, R10, IP + 9);
+        asm.load(Size::Byte, R5, R10, IP + ipv4::PROTOCOL as i16);
         self.protocol();
-        self.half(R1, IP + 6);
+        self.half(R1, IP + ipv4::FRAGMENT as i16);
         let asm = &mut *self.asm;
         let (whole, carried) = (asm.label(), asm.label());
         asm.calculate_by(Do::Set, R2, R1);
-        asm.calculate(Do::And, R2, 0x3fff);
+        asm.calculate(
+            Do::And,
+            R2,
+            (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).into(),
+        );
         asm.go_if(If::Equal, R2, 0, whole);
         asm.calculate(Do::Or, R9, FRAGMENT);
-        asm.calculate(Do::And, R1, 0x1fff);
+        asm.calculate(Do::And, R1, ipv4::FRAGMENT_OFFSET.into());
         asm.go_if(If::Equal, R1, 0, whole);
         // Only a first fragment has ports.
         asm.calculate(Do::Or, R9, LATER);
@@ -393,17 +379,17 @@ impl Writer<'_> {
     /// Reads IPv6.
     fn v6(&mut self) {
         let unclear = self.unclear;
-        self.copy_next(IP, 40);
+        self.copy_next(IP, ipv6::LENGTH as i32);
         let asm = &mut *self.asm;
         asm.load(Size::Byte, R1, R10, IP);
         asm.calculate(Do::ShiftRight, R1, 4);
         asm.go_if(If::Differs, R1, 6, unclear);
-        asm.calculate(Do::Subtract, R8, 40);
-        self.half(R1, IP + 4);
+        asm.calculate(Do::Subtract, R8, ipv6::LENGTH as i32);
+        self.half(R1, IP + ipv6::PAYLOAD_LENGTH as i16);
         let asm = &mut *self.asm;
         asm.go_if_by(If::Greater, R1, R8, unclear);
         asm.calculate_by(Do::Set, R8, R1);
-        asm.calculate(Do::Set, R1, 40);
+        asm.calculate(Do::Set, R1, ipv6::LENGTH as i32);
         self.skip();
         self.half(R1, IP);
         let asm = &mut *self.asm;
@@ -412,11 +398,16 @@ impl Writer<'_> {
         asm.calculate(Do::ShiftLeft, R1, DSCP);
         asm.calculate_by(Do::Or, R9, R1);
         for number in 1..WORDS {
-            asm.load(Size::Double, R1, R10, IP + 8 * number as i16);
+            asm.load(
+                Size::Double,
+                R1,
+                R10,
+                IP + ipv6::SOURCE as i16 + 8 * (number as i16 - 1),
+            );
             asm.order_from_network(R1, 64);
             asm.store(Size::Double, R10, word(number), R1);
         }
-        asm.load(Size::Byte, R5, R10, IP + 6);
+        asm.load(Size::Byte, R5, R10, IP + ipv6::NEXT_HEADER as i16);
         self.neighbours();
         let [carried, known] = [(); 2].map(|()| self.asm.label());
         for _ in 0..MOST_EXTENSIONS {
@@ -434,16 +425,17 @@ impl Writer<'_> {
     fn neighbours(&mut self) {
         let asm = &mut *self.asm;
         let others = asm.label();
-        asm.go_if(If::Differs, R5, ICMPV6, others);
-        asm.load(Size::Byte, R1, R10, IP + 7);
-        asm.go_if(If::Differs, R1, 255, others);
+        asm.go_if(If::Differs, R5, Protocol::ICMPV6.0.into(), others);
+        asm.load(Size::Byte, R1, R10, IP + ipv6::HOP_LIMIT as i16);
+        asm.go_if(If::Differs, R1, icmpv6::HOP_LIMIT.into(), others);
         asm.go_if(If::Equal, R8, 0, others);
         self.copy_next(PORTS, 1);
         let asm = &mut *self.asm;
-        asm.calculate(Do::Set, R5, ICMPV6);
+        asm.calculate(Do::Set, R5, Protocol::ICMPV6.0.into());
         asm.load(Size::Byte, R1, R10, PORTS);
-        asm.go_if(If::Less, R1, 133, others);
-        asm.go_if(If::Greater, R1, 137, others);
+        let kinds = icmpv6::NEIGHBOUR_DISCOVERY;
+        asm.go_if(If::Less, R1, (*kinds.start()).into(), others);
+        asm.go_if(If::Greater, R1, (*kinds.end()).into(), others);
         asm.calculate(Do::Or, R9, LINK_CONTROL);
         asm.place(others);
     }
@@ -454,21 +446,25 @@ impl Writer<'_> {
         let unclear = self.unclear;
         let asm = &mut *self.asm;
         let [fixed, sized, next] = [(); 3].map(|()| asm.label());
-        let all = EXTENSIONS.map(|(extension, shift)| (asm.label(), extension, shift));
-        for (label, extension, _) in all {
+        let all = protocols(ipv6::extension_unit).into_iter();
+        let all: Vec<_> = all
+            .map(|(number, unit)| (asm.label(), number, unit))
+            .collect();
+        for &(label, extension, _) in &all {
             asm.go_if(If::Equal, R5, extension, label);
         }
         asm.go(known);
-        for (label, _, shift) in all {
+        for (label, _, unit) in all {
             asm.place(label);
-            asm.calculate(Do::Set, R1, shift.unwrap_or(0));
+            // Bits that a length is shifted by to be one of bytes; of a fragment header, which has none, 0.
+            asm.calculate(Do::Set, R1, unit.checked_ilog2().unwrap_or(0) as i32);
             asm.go(sized);
         }
         asm.place(sized);
         asm.store(Size::Double, R10, NEXT, R5);
         asm.store(Size::Double, R10, KEY, R1);
-        asm.go_if(If::Less, R8, EXTENSION_BYTES, unclear);
-        self.copy_next(PORTS, EXTENSION_BYTES);
+        asm.go_if(If::Less, R8, ipv6::EXTENSION as i32, unclear);
+        self.copy_next(PORTS, ipv6::EXTENSION as i32);
         let asm = &mut *self.asm;
         // R1 = its bytes.
         asm.load(Size::Double, R2, R10, KEY);
@@ -477,25 +473,29 @@ impl Writer<'_> {
         asm.load(Size::Byte, R1, R10, PORTS + 1);
         asm.calculate_by(Do::ShiftLeft, R1, R2);
         asm.place(fixed);
-        asm.calculate(Do::Add, R1, EXTENSION_BYTES);
+        asm.calculate(Do::Add, R1, ipv6::EXTENSION as i32);
         asm.go_if_by(If::Greater, R1, R8, unclear);
         asm.calculate_by(Do::Subtract, R8, R1);
         self.skip();
         let asm = &mut *self.asm;
         asm.load(Size::Double, R3, R10, NEXT);
         asm.load(Size::Byte, R5, R10, PORTS);
-        asm.go_if(If::Differs, R3, FRAGMENT_HEADER, next);
+        asm.go_if(If::Differs, R3, ipv6::FRAGMENT_HEADER.into(), next);
         // Which datagram it is of, where that is in IPv4: the length that was there is known.
         let asm = &mut *self.asm;
-        asm.load(Size::Word, R1, R10, PORTS + 4);
+        asm.load(Size::Word, R1, R10, PORTS + ipv6::IDENTIFICATION as i16);
         asm.store(Size::Word, R10, IDENTIFICATION, R1);
-        self.half(R1, PORTS + 2);
+        self.half(R1, PORTS + ipv6::FRAGMENT as i16);
         let asm = &mut *self.asm;
         // The place of the fragment, and whether more follow; two bits between them say nothing.
-        asm.calculate(Do::And, R1, 0xfff9);
+        asm.calculate(
+            Do::And,
+            R1,
+            (ipv6::FRAGMENT_OFFSET | ipv6::MORE_FRAGMENTS).into(),
+        );
         asm.go_if(If::Equal, R1, 0, next);
         asm.calculate(Do::Or, R9, FRAGMENT);
-        asm.go_if(If::Equal, R1, 1, next);
+        asm.go_if(If::Equal, R1, ipv6::MORE_FRAGMENTS.into(), next);
         asm.calculate(Do::Or, R9, LATER);
         self.protocol();
         self.asm.go(carried);
@@ -516,14 +516,17 @@ impl Writer<'_> {
         let unclear = self.unclear;
         let asm = &mut *self.asm;
         let [checked, whole] = [(); 2].map(|()| asm.label());
-        let protocols = WITH_PORTS.map(|(protocol, least)| (asm.label(), protocol, least));
-        for (label, protocol, _) in protocols {
+        let protocols = protocols(Protocol::header_with_ports).into_iter();
+        let protocols: Vec<_> = protocols
+            .map(|(protocol, (_, shortest))| (asm.label(), protocol, shortest as i32))
+            .collect();
+        for &(label, protocol, _) in &protocols {
             asm.go_if(If::Equal, R5, protocol, label);
         }
         asm.go(carried);
-        for (label, _, least) in protocols {
+        for (label, _, shortest) in protocols {
             asm.place(label);
-            asm.calculate(Do::Set, R1, least);
+            asm.calculate(Do::Set, R1, shortest);
             asm.go(whole);
         }
         asm.place(whole);
@@ -531,12 +534,12 @@ impl Writer<'_> {
         asm.calculate_by(Do::Set, R2, R9);
         asm.calculate(Do::And, R2, FRAGMENT);
         asm.go_if(If::Equal, R2, 0, unfragmented);
-        asm.calculate(Do::Set, R1, SHORTEST_FIRST);
+        asm.calculate(Do::Set, R1, transport::SHORTEST_FIRST as i32);
         asm.place(unfragmented);
         asm.go_if_by(If::AtLeast, R8, R1, checked);
         asm.go(unclear);
         asm.place(checked);
-        self.copy_next(PORTS, 4);
+        self.copy_next(PORTS, transport::PORTS as i32);
         self.half(R1, PORTS);
         self.half(R2, PORTS + 2);
         let asm = &mut *self.asm;

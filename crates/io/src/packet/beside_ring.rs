@@ -8,8 +8,8 @@ use fairlane_netlab::{Link, cable, or_skip};
 use super::like_kernel::sender;
 use super::*;
 use crate::Waiter;
-use crate::segment::MOST_FRAMES;
 use crate::segment::whole::{Ip, Transport, Whole};
+use fairlane_wire::segmentation::MOST_FRAMES;
 
 /// Returns a frame yet to be cut into pieces of this size.
 fn whole(number: u16, payload: usize, size: u16) -> Whole {

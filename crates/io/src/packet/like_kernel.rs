@@ -21,7 +21,7 @@ use super::*;
 use crate::Waiter;
 use crate::segment::whole::{Ip, Transport, Whole, wholes};
 use crate::sys::interface::Joins;
-use fairlane_classify::offload::internet_sum;
+use fairlane_wire::checksum::internet_sum;
 
 pub(super) struct Lab {
     pub(super) host: Link,

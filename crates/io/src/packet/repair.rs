@@ -3,14 +3,15 @@
 //! The kernel strips a VLAN tag from the frame and reports it separately; and a sender on the same
 //! machine, behind a virtual device, leaves checksums to hardware that does not exist.
 
-use crate::checksum;
+use fairlane_wire::{checksum, ethernet, vlan};
+
 use crate::kept;
-use crate::segment::Offload;
 use crate::sys::packet::Arrival;
 use crate::unsummed::{PacketFrame, Unsummed};
+use fairlane_wire::segmentation::Offload;
 
 /// Bytes of the two Ethernet addresses, after which a tag stands.
-const ADDRESSES: usize = 12;
+const ADDRESSES: usize = ethernet::TYPE;
 
 /// Returns a copy of the frame as the wire would have it, if it is a whole one that need not be cut;
 /// without the checksum that its sender has left undone, if it can say so.
@@ -49,9 +50,8 @@ pub(super) fn offload(arrival: &Arrival<'_>) -> Offload {
 }
 
 fn tag_length(arrival: &Arrival<'_>) -> usize {
-    const TAG: usize = 4;
     match arrival.vlan {
-        Some(_) if arrival.bytes.len() >= ADDRESSES => TAG,
+        Some(_) if arrival.bytes.len() >= ADDRESSES => vlan::LENGTH,
         _ => 0,
     }
 }
@@ -97,9 +97,9 @@ mod tests {
         // From byte 14 on: a word, the field with the sum of a pseudo-header, an odd byte.
         bytes.extend([0x12, 0x34, 0x00, 0x11, 0x56]);
         let expected = !(0x1234 + 0x0011 + 0x5600_u16);
-        for (vlan, field) in [(None, 16), (Some((0x8100, 5)), 20)] {
+        for (tag, field) in [(None, 16), (Some((0x8100, 5)), 20)] {
             let partial = Arrival {
-                vlan,
+                vlan: tag,
                 offload: Offload {
                     checksum: Some((14, 16)),
                     segments: None,

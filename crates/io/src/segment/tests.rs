@@ -4,8 +4,10 @@
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use proptest::prelude::*;
 
+use fairlane_wire::segmentation::{Cut, HEADER, MOST_FRAMES, Offload, Uncut};
+
+use super::Cutter;
 use super::whole::{CWR, Ip, Transport, Whole, wholes};
-use super::*;
 
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;

@@ -4,7 +4,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use fairlane_classify::offload::{fold, internet_sum};
+use fairlane_wire::checksum::{fold, internet_sum};
+use fairlane_wire::segmentation::HEADER;
 
 /// The flag by which a sender of TCP says that it has reduced its window.
 pub(crate) const CWR: u8 = 0x80;
@@ -182,7 +183,7 @@ impl Whole {
     }
 
     /// Returns the frame and the header by which the kernel would describe it.
-    pub(crate) fn made(&self) -> ([u8; super::HEADER], Vec<u8>) {
+    pub(crate) fn made(&self) -> ([u8; HEADER], Vec<u8>) {
         let mut transport = self.transport_header();
         let behind = transport.len() + self.payload.len();
         let (network, addresses) = self.network_header(behind);

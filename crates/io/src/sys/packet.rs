@@ -15,7 +15,7 @@ use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket2_hd
 
 use super::bpf::Filtered;
 use super::{BATCH, Plain, count_or_error, option_of, set_option};
-use crate::segment::{self, Offload};
+use fairlane_wire::segmentation::{self, Offload};
 
 /// Milliseconds after which the kernel hands over a block that is not empty. It accepts no shorter time.
 const HAND_OVER_MILLISECONDS: c_uint = 1;
@@ -152,10 +152,10 @@ pub(crate) fn send_with<F: AsRef<[u8]>>(
     socket: BorrowedFd<'_>,
     batch: &VecDeque<F>,
     count: usize,
-    header: impl Fn(&F) -> [u8; segment::HEADER],
+    header: impl Fn(&F) -> [u8; segmentation::HEADER],
 ) -> io::Result<usize> {
     let count = count.min(batch.len()).min(BATCH);
-    let mut headers = [[0; segment::HEADER]; BATCH];
+    let mut headers = [[0; segmentation::HEADER]; BATCH];
     for (place, frame) in headers.iter_mut().zip(batch).take(count) {
         *place = header(frame);
     }
@@ -307,7 +307,7 @@ impl Ring {
     ) -> io::Result<Self> {
         let memory = Memory::map(socket.as_fd(), blocks, block_size)?;
         let long = match hand_over {
-            HandOver::Frames { .. } => segment::HEADER + LONGEST,
+            HandOver::Frames { .. } => segmentation::HEADER + LONGEST,
             HandOver::Blocks => 0,
         };
         Ok(Self {
@@ -660,7 +660,7 @@ fn arrival(header: &[u8]) -> Arrival<'_> {
 
 /// Decodes the kernel's header with a frame's pending offloads.
 fn offload(before: &[u8]) -> Offload {
-    let header = before.last_chunk::<{ segment::HEADER }>();
+    let header = before.last_chunk::<{ segmentation::HEADER }>();
     Offload::decode(header.expect("a ring's header is longer"))
 }
 

@@ -3,9 +3,9 @@
 use std::io::BufRead;
 
 use anyhow::{Result, anyhow};
-use fairlane_classify::{Layer, mark_ce};
 use fairlane_core::tree::Payload;
 use fairlane_sim::Picos;
+use fairlane_wire::{Layer, mark_ce};
 
 use super::csv::Rows;
 use super::in_order::{Disorder, InOrder, Late};

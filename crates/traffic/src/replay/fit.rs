@@ -2,10 +2,10 @@
 //!
 //! A host captures the frames that it hands to its hardware: up to 64 KiB of a connection in one, and more
 //! with BIG TCP. A capture does not have the size of their segments, so they are cut as long as the link
-//! carries them, by the code that the daemon uses ([`fairlane_classify::offload`]).
+//! carries them, by the code that the daemon uses ([`fairlane_wire::segmentation`]).
 
-use fairlane_classify::offload::{Cut, MOST_FRAMES};
-use fairlane_classify::{Layer, network};
+use fairlane_wire::segmentation::{Cut, MOST_FRAMES};
+use fairlane_wire::{Layer, network};
 
 use super::capture::Packet;
 

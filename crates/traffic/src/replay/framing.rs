@@ -1,6 +1,6 @@
 //! The bytes that precede the headers of a captured packet.
 
-use fairlane_classify::Layer;
+use fairlane_wire::{Layer, ethernet, ipv4, ipv6};
 use pcap_file::DataLink;
 
 use super::capture::Packet;
@@ -24,7 +24,7 @@ impl View {
         let (layer, start, headers) = match packet.framing.layer(captured) {
             Ok((layer, start)) => (layer, start, Some((layer, start))),
             Err(ether_type) => {
-                self.scratch.extend([0; 12]);
+                self.scratch.extend([0; ethernet::TYPE]);
                 self.scratch.extend(ether_type.to_be_bytes());
                 (Layer::Ethernet, captured.len(), None)
             }
@@ -93,7 +93,7 @@ impl Framing {
             } => {
                 let found = packet.get(ether_type..ether_type + 2);
                 match found.map_or(0, |found| u16::from_be_bytes([found[0], found[1]])) {
-                    0x0800 | 0x86dd => Ok((Layer::Ip, payload)),
+                    ipv4::TYPE | ipv6::TYPE => Ok((Layer::Ip, payload)),
                     other => Err(other),
                 }
             }

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use etherparse::{IpHeaders, IpNumber, Ipv4Header, Ipv6Header, PacketBuilder};
-use fairlane_classify::{Dscp, Family, PortRange, Prefix, Protocol, VlanId};
+use fairlane_classify::{PortRange, Prefix};
+use fairlane_wire::{Build, Dscp, Family, Protocol, VlanId, ipv6};
 
 /// The header fields of a source's packets. Sources that are alike spread over the prefixes and the ranges of ports.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +18,9 @@ pub(super) struct Headers {
     pub ecn: bool,
 }
 
-/// Whether IPv6 has an extension header with this number, which other headers follow: no protocol of a packet.
+/// Returns whether IPv6 has an extension header with this number, which other headers follow: no protocol of a packet.
 pub(super) fn extends_ipv6(protocol: Protocol) -> bool {
-    matches!(protocol.0, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
+    ipv6::extension_unit(protocol).is_some()
 }
 
 /// A header of any transport protocol and its payload: as long as any needs to be.
@@ -48,39 +48,21 @@ impl Headers {
             payload[2..4].copy_from_slice(&port(self.destination_port).to_be_bytes());
         }
         let class = self.dscp.map_or(0, Dscp::get) << 2 | if self.ecn { 2 } else { 0 };
+        let ethernet = Build::ethernet();
+        let ethernet = match self.vlan {
+            Some(vlan) => ethernet.vlan(vlan.get()),
+            None => ethernet,
+        };
         let ip = match self.source.family() {
-            Family::V6 => IpHeaders::Ipv6(
-                Ipv6Header {
-                    traffic_class: class,
-                    hop_limit: 64,
-                    source: source.to_be_bytes(),
-                    destination: destination.to_be_bytes(),
-                    ..Ipv6Header::default()
-                },
-                Default::default(),
-            ),
-            _ => IpHeaders::Ipv4(
-                Ipv4Header {
-                    dscp: (class >> 2).try_into().unwrap_or_default(),
-                    ecn: (class & 3).try_into().unwrap_or_default(),
-                    time_to_live: 64,
-                    source: (source as u32).to_be_bytes(),
-                    destination: (destination as u32).to_be_bytes(),
-                    ..Ipv4Header::default()
-                },
-                Default::default(),
-            ),
+            Family::V6 => ethernet.ipv6(source.to_be_bytes(), destination.to_be_bytes()),
+            _ => {
+                let [source, destination] =
+                    [source, destination].map(|address| (address as u32).to_be_bytes());
+                ethernet.ipv4(source, destination)
+            }
         };
-        let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
-        let builder = match self.vlan.and_then(|vlan| vlan.get().try_into().ok()) {
-            Some(vlan) => ethernet.single_vlan(vlan).ip(ip),
-            None => ethernet.ip(ip),
-        };
-        let mut frame = vec![0; builder.size(PAYLOAD)];
-        let protocol = IpNumber(self.protocol.0);
-        let written = builder.write_to_slice(&mut frame, protocol, &payload);
-        written.expect("the frame is as long as it said");
-        frame
+        let protocol = self.protocol.0.into();
+        ip.traffic_class(class).carrying(protocol).payload(&payload)
     }
 }
 
@@ -115,7 +97,7 @@ pub(super) fn unnamed(family: Family, source: bool) -> Prefix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlane_classify::{Fragment, Layer, parse};
+    use fairlane_wire::{Fragment, Layer, parse};
 
     fn headers(source: &str, destination: &str, protocol: &str) -> Headers {
         Headers {

@@ -3,13 +3,12 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use fairlane_classify::{
-    Family, Layer, LinkClassifier, Origin, Owner, PortRange, Prefix, Protocol, VlanId,
-};
+use fairlane_classify::{LinkClassifier, Origin, Owner, PortRange, Prefix};
 use fairlane_config::{At, ClassKind, Link, Report, Role, Scalar, Site, Text, Whole, suggestion};
 use fairlane_core::Nanos;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{ClassFlow, ClassSource};
+use fairlane_wire::{Family, Layer, Protocol, VlanId};
 
 use super::packet::{Headers, extends_ipv6, host, unnamed};
 use super::sends::{Form, Sends};

@@ -1,10 +1,11 @@
 //! The frames that pass: as many as a device has memory for, each made for one of the site's filters.
 
-use fairlane_classify::{Family, Match, Origin, Owner, PortRange, Prefix, Protocol, Rule};
+use fairlane_classify::{Match, Origin, Owner, PortRange, Prefix, Rule};
 use fairlane_core::Length;
 use fairlane_core::random::splitmix64;
 use fairlane_core::tree::{ClassFlow, Payload};
 use fairlane_io::ByteLen;
+use fairlane_wire::{Family, Protocol};
 
 /// Frames that there are.
 pub(super) const FRAMES: usize = 8_192;
@@ -184,7 +185,7 @@ fn port(range: Option<PortRange>, seed: &mut u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairlane_classify::{Layer, parse};
+    use fairlane_wire::{Layer, parse};
 
     fn asking(matches: Match) -> Rule {
         Rule {
@@ -209,7 +210,7 @@ mod tests {
                 destination: Some("2001:db8:7::/48".parse().unwrap()),
                 protocol: Some(Protocol::TCP),
                 dscp: Some("af41".parse().unwrap()),
-                vlan: fairlane_classify::VlanId::new(7),
+                vlan: fairlane_wire::VlanId::new(7),
                 ..any
             },
             Match {

@@ -4,11 +4,12 @@ use std::collections::{HashSet, VecDeque};
 use std::hint::black_box;
 use std::io;
 
-use fairlane_classify::{Layer, LinkClassifier, Scratch};
+use fairlane_classify::{LinkClassifier, Scratch};
 use fairlane_core::tree::{ClassFlow, ClassQueue};
 use fairlane_core::{Dequeue, Discipline, Nanos, Packet, Rate};
 use fairlane_io::Backend;
 use fairlane_io::memory::{self, MemoryBackend};
+use fairlane_wire::Layer;
 
 use super::frames::{Classified, Frame, Memory};
 use super::rounds::{Amount, Figure, measured};

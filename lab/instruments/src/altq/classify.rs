@@ -9,10 +9,11 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use etherparse::{EtherType, Ethernet2Header, IpNumber, Ipv4Header, UdpHeader};
-use fairlane_classify::{Classifier, Headers, Layer, Origin, Rule, parse};
+use fairlane_classify::{Classifier, Origin, Rule};
 use fairlane_cli::arguments::seconds;
 use fairlane_config::Site;
 use fairlane_core::random::splitmix64;
+use fairlane_wire::{Headers, Layer, parse};
 use serde::Serialize;
 
 use crate::bed::check;

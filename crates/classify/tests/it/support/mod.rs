@@ -4,10 +4,8 @@
 
 use std::net::IpAddr;
 
-use fairlane_classify::{
-    Dscp, Family, Fragment, Headers, Match, Origin, Owner, PortRange, Ports, Prefix, Protocol,
-    VlanId,
-};
+use fairlane_classify::{Match, Origin, Owner, PortRange, Prefix};
+use fairlane_wire::{Dscp, Family, Fragment, Headers, Ports, Protocol, VlanId};
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
 
@@ -88,7 +86,7 @@ pub(crate) fn rule_match() -> impl Strategy<Value = Match> {
     )
 }
 
-/// Returns a packet as [`parse`](fairlane_classify::parse) may have read it.
+/// Returns a packet as [`parse`](fairlane_wire::parse) may have read it.
 pub(crate) fn packet(
     family: Family,
     (source, destination): (u128, u128),

@@ -3,10 +3,11 @@
 use std::io::Read;
 
 use anyhow::{Context, Result, ensure};
-use fairlane_classify::{DigestKey, Origin, Per, parse_partly};
+use fairlane_classify::{DigestKey, Origin, Per};
 use fairlane_core::scheduler::MAX_ENTITIES;
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{FlowId, Length, Weight};
+use fairlane_wire::parse_partly;
 
 use super::Report;
 use super::declared::{Flow, check_length};

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use fairlane_classify::{Family, Fragment, Headers, Per, Protocol};
+use fairlane_classify::Per;
+use fairlane_wire::{Family, Fragment, Headers, Protocol};
 
 /// Returns the name of the flow of a packet with these headers, with flows per `per`: the source address, else the
 /// 5-tuple.

@@ -1,7 +1,7 @@
 //! The fields of a TCP segment are those that another library wrote into it.
 
 use etherparse::{PacketBuilder, TcpOptionElement};
-use fairlane_classify::{Layer, Segment, segment};
+use fairlane_wire::{Layer, Segment, segment};
 use proptest::option::of;
 use proptest::prelude::*;
 

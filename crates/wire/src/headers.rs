@@ -1,4 +1,4 @@
-//! The data by which packets are classified: their headers, and their origin.
+//! The header fields of a packet, and the faults that headers have.
 
 use core::fmt;
 
@@ -79,6 +79,24 @@ pub struct Headers {
     pub ip_offset: u16,
 }
 
+impl Headers {
+    /// Notes the place of a fragment in its datagram. Out of line, since few packets are fragments.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_fragment(&mut self, id: u32, offset: u32, has_more: bool, payload: &[u8]) {
+        self.fragment = match offset {
+            0 => Fragment::First,
+            _ => Fragment::Later,
+        };
+        self.identification = id;
+        self.fragment_bytes = payload.len() as u16;
+        self.fragmented_bytes = match has_more {
+            true => 0,
+            false => offset + payload.len() as u32,
+        };
+    }
+}
+
 /// The two ports of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
@@ -88,71 +106,13 @@ pub struct Ports {
     pub destination: u16,
 }
 
-/// The origin of a packet, which its bytes do not contain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Origin {
-    /// The caller's number of the interface that received it, or [`Origin::ATTACHED`].
-    pub ingress: u16,
-    /// The sender, for an attached process.
-    pub owner: Option<Owner>,
-}
-
-impl Origin {
-    /// The `ingress` of packets from a process instead of an interface.
-    #[doc(hidden)]
-    pub const ATTACHED: u16 = u16::MAX;
-}
-
-/// A process, as the kernel vouched for it.
+/// A kind of header, by its name in errors. The file of each header has its constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Owner {
-    /// User.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Process.
-    pub pid: u32,
-}
-
-/// A kind of header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Header {
-    /// Ethernet, 14 bytes.
-    Ethernet,
-    /// An 802.1Q or 802.1ad tag, 4 bytes.
-    Vlan,
-    /// IPv4, with its options.
-    Ipv4,
-    /// IPv6, 40 bytes.
-    Ipv6,
-    /// An IPv6 extension header, fragment header and authentication header included.
-    Ipv6Extension,
-    /// TCP, 20 bytes or more.
-    Tcp,
-    /// UDP, 8 bytes.
-    Udp,
-    /// SCTP's common header, 12 bytes.
-    Sctp,
-    /// DCCP, 12 bytes or more.
-    Dccp,
-    /// UDP-Lite, 8 bytes.
-    UdpLite,
-}
+pub struct Header(pub(crate) &'static str);
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Header::Ethernet => "an Ethernet header",
-            Header::Vlan => "a VLAN tag",
-            Header::Ipv4 => "an IPv4 header",
-            Header::Ipv6 => "an IPv6 header",
-            Header::Ipv6Extension => "an IPv6 extension header",
-            Header::Tcp => "a TCP header",
-            Header::Udp => "a UDP header",
-            Header::Sctp => "an SCTP header",
-            Header::Dccp => "a DCCP header",
-            Header::UdpLite => "a UDP-Lite header",
-        })
+        f.write_str(self.0)
     }
 }
 
@@ -164,6 +124,13 @@ pub struct Malformed {
     pub header: Header,
     /// The fault.
     pub reason: Reason,
+}
+
+impl Malformed {
+    #[inline]
+    pub(crate) const fn new(header: Header, reason: Reason) -> Malformed {
+        Malformed { header, reason }
+    }
 }
 
 /// The fault of a header.

@@ -1,6 +1,6 @@
 //! A mark changes two bits, and the checksum that covers them as if computed again.
 
-use fairlane_classify::{Layer, mark_ce, parse};
+use fairlane_wire::{Layer, mark_ce, parse};
 use proptest::prelude::*;
 
 /// Returns the checksum of an IPv4 header from scratch (RFC 1071).

@@ -5,7 +5,7 @@ use etherparse::{
     Ipv6Extensions, Ipv6FlowLabel, Ipv6FragmentHeader, Ipv6Header, Ipv6RawExtHeader,
     Ipv6RoutingExtensions, NetSlice, PacketBuilder, SlicedPacket, TransportSlice,
 };
-use fairlane_classify::{
+use fairlane_wire::{
     Dscp, Family, Fragment, Header, Headers, Layer, Malformed, Ports, Protocol, Reason, VlanId,
     parse, parse_partly,
 };
@@ -297,7 +297,7 @@ proptest! {
             prop_assert!(usize::from(read.ip_offset) <= bytes.len());
         }
         let before = bytes.clone();
-        if !fairlane_classify::mark_ce(&mut bytes, layer) {
+        if !fairlane_wire::mark_ce(&mut bytes, layer) {
             prop_assert_eq!(bytes, before);
         }
     }
@@ -335,34 +335,34 @@ fn udp6(extensions: &[u8]) -> Vec<u8> {
 fn the_header_that_is_wrong_is_named() {
     assert_eq!(
         wrong(&[0; 13], Layer::Ethernet),
-        (Header::Ethernet, Reason::Short(14))
+        (Header::ETHERNET, Reason::Short(14))
     );
     let mut tagged = vec![0; 12];
     tagged.extend([0x81, 0, 0, 7, 8]);
     assert_eq!(
         wrong(&tagged, Layer::Ethernet),
-        (Header::Vlan, Reason::Short(4))
+        (Header::VLAN, Reason::Short(4))
     );
-    assert_eq!(wrong(&[], Layer::Ip), (Header::Ipv4, Reason::Short(20)));
+    assert_eq!(wrong(&[], Layer::Ip), (Header::IPV4, Reason::Short(20)));
     assert_eq!(
         wrong(&[0x50; 40], Layer::Ip),
-        (Header::Ipv4, Reason::Version(5))
+        (Header::IPV4, Reason::Version(5))
     );
     assert_eq!(
         wrong(&udp()[..19], Layer::Ip),
-        (Header::Ipv4, Reason::Short(20))
+        (Header::IPV4, Reason::Short(20))
     );
     assert_eq!(
         wrong(&udp()[..27], Layer::Ip),
-        (Header::Ipv4, Reason::TotalLength(28))
+        (Header::IPV4, Reason::TotalLength(28))
     );
     assert_eq!(
         wrong(&udp6(&[])[..39], Layer::Ip),
-        (Header::Ipv6, Reason::Short(40))
+        (Header::IPV6, Reason::Short(40))
     );
     assert_eq!(
         wrong(&udp6(&[])[..47], Layer::Ip),
-        (Header::Ipv6, Reason::TotalLength(48))
+        (Header::IPV6, Reason::TotalLength(48))
     );
 }
 
@@ -373,7 +373,7 @@ fn an_ethertype_and_a_version_that_disagree_are_malformed() {
     frame.extend(udp6(&[]));
     assert_eq!(
         wrong(&frame, Layer::Ethernet),
-        (Header::Ipv4, Reason::Version(6))
+        (Header::IPV4, Reason::Version(6))
     );
     let mut frame = vec![0; 12];
     frame.extend([0x86, 0xdd]);
@@ -381,7 +381,7 @@ fn an_ethertype_and_a_version_that_disagree_are_malformed() {
     frame.extend([0; 20]);
     assert_eq!(
         wrong(&frame, Layer::Ethernet),
-        (Header::Ipv6, Reason::Version(4))
+        (Header::IPV6, Reason::Version(4))
     );
 }
 
@@ -394,24 +394,24 @@ fn lengths_that_contradict_each_other_are_malformed_and_the_smallest_that_do_not
     };
     assert_eq!(
         wrong(&with(0, 0x44), Layer::Ip),
-        (Header::Ipv4, Reason::HeaderLength(16))
+        (Header::IPV4, Reason::HeaderLength(16))
     );
     assert_eq!(
         wrong(&with(3, 19), Layer::Ip),
-        (Header::Ipv4, Reason::TotalLength(19))
+        (Header::IPV4, Reason::TotalLength(19))
     );
     assert_eq!(
         wrong(&with(3, 29), Layer::Ip),
-        (Header::Ipv4, Reason::TotalLength(29))
+        (Header::IPV4, Reason::TotalLength(29))
     );
     // Padding is no part of the datagram, even where ports would fit into it.
     assert_eq!(
         wrong(&with(3, 27), Layer::Ip),
-        (Header::Udp, Reason::Short(8))
+        (Header::UDP, Reason::Short(8))
     );
     assert_eq!(
         wrong(&with(3, 20), Layer::Ip),
-        (Header::Udp, Reason::Short(8))
+        (Header::UDP, Reason::Short(8))
     );
     assert!(parse(&udp(), Layer::Ip).is_ok());
     let mut without_payload = with(9, 1);
@@ -422,11 +422,11 @@ fn lengths_that_contradict_each_other_are_malformed_and_the_smallest_that_do_not
 #[test]
 fn each_transport_has_a_header_of_its_own_length() {
     for (protocol, header, least) in [
-        (6, Header::Tcp, 20),
-        (17, Header::Udp, 8),
-        (33, Header::Dccp, 12),
-        (132, Header::Sctp, 12),
-        (136, Header::UdpLite, 8),
+        (6, Header::TCP, 20),
+        (17, Header::UDP, 8),
+        (33, Header::DCCP, 12),
+        (132, Header::SCTP, 12),
+        (136, Header::UDP_LITE, 8),
     ] {
         let of = |len: u8| {
             let mut ip = udp();
@@ -497,18 +497,18 @@ fn eight_extension_headers_are_followed_and_nine_are_too_many() {
         })
     );
     let nine = wrong(&udp6(&[60; 9]), Layer::Ip);
-    assert_eq!(nine, (Header::Ipv6Extension, Reason::TooMany(8)));
+    assert_eq!(nine, (Header::IPV6_EXTENSION, Reason::TooMany(8)));
 }
 
 #[test]
 fn an_extension_header_longer_than_the_packet_is_malformed() {
     let mut ip = udp6(&[0]);
     ip[41] = 1;
-    assert!(parse(&ip, Layer::Ip).is_err_and(|e| e.header == Header::Udp));
+    assert!(parse(&ip, Layer::Ip).is_err_and(|e| e.header == Header::UDP));
     ip[41] = 2;
     assert_eq!(
         wrong(&ip, Layer::Ip),
-        (Header::Ipv6Extension, Reason::Short(24))
+        (Header::IPV6_EXTENSION, Reason::Short(24))
     );
 }
 
