@@ -91,6 +91,7 @@ const OF_THE_FIELD: &[&str] = &[
     "Server",
     "Slot",
     "Socket",
+    "Transmit",
     "Tree",
     "Wire",
     "Wfi",
@@ -180,6 +181,7 @@ const TO_RENAME: &[&str] = &[
     "Way",
     "Whole",
     "Words",
+    "Written",
     "Work",
 ];
 
@@ -229,15 +231,13 @@ fn texts() -> BTreeMap<&'static str, Texts> {
         let name = path.strip_prefix(root()).unwrap().to_owned();
         let mut add = |kind, text| all.entry(kind).or_default().push((name.clone(), text));
         match path.extension().and_then(|it| it.to_str()) {
-            Some("rs") => {
-                // This file lists the phrases.
-                if !name.ends_with("tests/language.rs") {
-                    let is_test = name.components().any(|it| it.as_os_str() == "tests");
-                    let is_test = is_test || name.ends_with("tests.rs");
-                    for (kind, text) in parts(&text) {
-                        if kind != "strings" || !is_test {
-                            add(kind, text);
-                        }
+            // This file lists the phrases.
+            Some("rs") if !name.ends_with("tests/language.rs") => {
+                let is_test = name.components().any(|it| it.as_os_str() == "tests");
+                let is_test = is_test || name.ends_with("tests.rs");
+                for (kind, text) in parts(&text) {
+                    if kind != "strings" || !is_test {
+                        add(kind, text);
                     }
                 }
             }
