@@ -503,6 +503,12 @@ fn what_is_published_is_whole() {
         }
     }
 
+    // All of them are packaged together, as each needs the others.
+    let ci = read(&crates().join("../.ci/run"));
+    let packaged = ci.split("--package=fairlane-{").nth(1).unwrap();
+    let packaged = packaged.split('}').next().unwrap().split(',');
+    assert!(packaged.eq(PUBLISHED.into_iter().filter(|name| *name != "fairlane")));
+
     let workspace = read(&crates().join("../Cargo.toml"));
     let version = workspace.split("version = ").nth(1).unwrap();
     let version = version.lines().next().unwrap();
