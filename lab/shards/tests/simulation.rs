@@ -7,6 +7,7 @@ use fairlane_core::{Length, Rate};
 use fairlane_shards::Config;
 use fairlane_shards::simulation::{Candidate, Core, Member, Report, Scenario, Setup, Source};
 use fairlane_testkit::long_tests;
+use fairlane_testkit::tape::{Attack, Tape};
 use proptest::prelude::*;
 
 /// The longest packet of a simulation.
@@ -29,8 +30,8 @@ fn work(setup: &Setup, nanoseconds: u64) -> f64 {
     setup.config.rate as f64 * nanoseconds as f64 / 8e9
 }
 
-/// Checks the bounds that hold for any behaviour of the threads.
-fn assert_bounds(setup: &Setup, report: &Report) {
+/// Checks the bounds that hold for any behaviour of the threads. Returns the largest ratio to one.
+fn assert_bounds(setup: &Setup, report: &Report) -> f64 {
     let Config {
         batch,
         ahead: queue,
@@ -45,11 +46,13 @@ fn assert_bounds(setup: &Setup, report: &Report) {
     let (shards, batch, longest) = (weights.len() as u64, u64::from(batch), u64::from(LONGEST));
     let most = queue + batch + shards * (batch + longest);
     assert!(report.queue <= most, "{} of {most} queued", report.queue);
+    let apart = report.apart as f64 / apart as f64;
+    apart.max(report.queue as f64 / most as f64)
 }
 
 /// While no thread stops and none is left out, each is a server of its share of the rate, with the bounds of core's
-/// `Service`.
-fn assert_service(setup: &Setup, report: &Report) {
+/// `Service`. Returns the largest ratio to one of these bounds.
+fn assert_service(setup: &Setup, report: &Report) -> f64 {
     let left_out: u64 = report.left_out.iter().sum();
     if left_out > 0
         || setup
@@ -57,8 +60,9 @@ fn assert_service(setup: &Setup, report: &Report) {
             .iter()
             .any(|member| member.core.stops_one_in > 0)
     {
-        return;
+        return 0.0;
     }
+    let mut largest: f64 = 0.0;
     let weights = weights(setup);
     let whole: f64 = weights.iter().copied().map(f64::from).sum();
     let (config, longest) = (setup.config, Length::new(LONGEST).unwrap());
@@ -85,7 +89,9 @@ fn assert_service(setup: &Setup, report: &Report) {
         let taken = f64::from(config.batch + LONGEST);
         let most = link.child(share, wfi).lag().bytes() + taken;
         assert!(behind <= most, "shard {shard}: {behind} of {most} behind");
+        largest = largest.max(behind / most);
     }
+    largest
 }
 
 #[test]
@@ -204,6 +210,65 @@ fn member() -> impl Strategy<Value = Member> {
             source,
         }
     })
+}
+
+/// Returns the largest ratio to a bound of two to five shards whose threads, traffic and link a tape chooses.
+fn play(tape: &mut Tape) -> Result<f64, String> {
+    let mut below = |count: u32| u64::from(tape.below(count));
+    let config = Config {
+        rate: 100_000_000_000,
+        batch: 1_500 + below(20_000) as u32,
+        ahead: below(200) * 1_000,
+        catch_up: 0,
+        lead: below(400) * 1_000,
+        patience: below(50) * 1_000,
+    };
+    let members = (0..2 + below(4)).map(|_| {
+        let source = match below(3) {
+            0 => Source::Always,
+            1 => Source::OnOff {
+                start: below(50_000),
+                on: 1 + below(50_000),
+                off: 1 + below(50_000),
+            },
+            _ => Source::Bursts {
+                bytes: 1 + below(100_000),
+                gap: 1 + below(100_000),
+            },
+        };
+        let (stops_one_in, stops_for) = match below(3) {
+            0 => (50 + below(2_000), 1_000 + below(100_000)),
+            _ => (0, 0),
+        };
+        let core = Core {
+            stops_one_in,
+            stops_for,
+            ..Core::default().slower(1 + below(20))
+        };
+        Member {
+            weight: 1 + below(20) as u32,
+            core,
+            source,
+        }
+    });
+    let members = members.collect();
+    let setup = Setup {
+        config,
+        members,
+        candidate: Candidate::LinkClock,
+        span: 100_000,
+        seed: u64::from(tape.below(1 << 16)),
+    };
+    let report = setup.run().map_err(|error| format!("{error:?}"))?;
+    Ok(assert_bounds(&setup, &report).max(assert_service(&setup, &report)))
+}
+
+/// `FAIRLANE_TRIES=10000` searches for worse tapes than the one in the file.
+#[test]
+fn no_tape_of_threads_and_traffic_breaks_the_bounds() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attacks");
+    let worst = Attack::new(folder, "shards").run(3, play);
+    assert!(worst.is_ok(), "{worst:?}");
 }
 
 fn cases() -> ProptestConfig {
