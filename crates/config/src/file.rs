@@ -59,8 +59,8 @@ pub(crate) struct Interfaces {
     /// default) or "xdp" (AF_XDP).
     #[cfg_attr(test, schemars(extend("enum" = ["packet", "xdp"])))]
     pub backend: Option<Text>,
-    /// The speed of the interfaces, as in "1gbit", where it is more than the rates of their links: a full transmit queue
-    /// leaves at this rate. By default it leaves at the link's.
+    /// The speed of the interfaces, as in "1gbit": a full transmit queue leaves at this rate. By default the speed that
+    /// the driver of an interface reports, and the link's rate if it reports none.
     #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub speed: Option<Text>,
     /// How long a round of the forwarding thread may take, "1ms" by default: the delays from interface to interface

@@ -61,7 +61,7 @@ pub struct LinkReport {
 /// ```
 /// use fairlane_config::link_report::PipelineTerms;
 ///
-/// // Two receive workers, and 256 KiB in the hands of the device.
+/// // Two receive workers, and a millisecond of the link in the hands of the device.
 /// let terms = PipelineTerms {
 ///     receive_workers: 2,
 ///     arbiters: 1,
@@ -69,11 +69,12 @@ pub struct LinkReport {
 ///     arrival_rounds: Some(4),
 ///     departure_rounds: 2,
 ///     released_packets: 64,
-///     device_bytes: 256 << 10,
+///     released_bytes: 64 * 1_500,
+///     device_bytes: 125_000,
 ///     ..PipelineTerms::default()
 /// };
-/// let terms = terms.over("1gbit".parse()?, 1_500, 0);
-/// assert_eq!(terms.transmit_bytes, (256 << 10) + 64 * 1_500);
+/// let terms = terms.over("1gbit".parse()?, 0);
+/// assert_eq!(terms.transmit_bytes, 125_000 + 64 * 1_500);
 /// // 8 ns a byte.
 /// assert_eq!(terms.transmit_time_ns, terms.transmit_bytes * 8);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -101,6 +102,9 @@ pub struct PipelineTerms {
     pub transmit_rounds: Option<usize>,
     /// The most packets released in a round. If the device is full, no more than these are left unsent.
     pub released_packets: usize,
+    /// Their most bytes: no more than the link carries in the [longest permitted round](Self::round_budget_ns), and a
+    /// packet.
+    pub released_bytes: u64,
     /// Bytes that may be queued in the device, as its backend counts them, and in transmit workers.
     pub device_bytes: u64,
     /// Q: the bytes of both, with the link's overhead if the backend counts none.
@@ -108,7 +112,7 @@ pub struct PipelineTerms {
     /// The time in nanoseconds that the link takes to send these bytes: the delay of a packet behind a full transmit
     /// queue.
     pub transmit_time_ns: u64,
-    /// The configured speed of the interface: the rate at which a full transmit queue drains.
+    /// The speed of the interface, from the file or from its driver: the rate at which a full transmit queue drains.
     pub speed_bps: Option<u64>,
     /// The budget of a round, in nanoseconds, on which delays from interface to interface are based.
     pub round_budget_ns: u64,
@@ -128,13 +132,12 @@ impl PipelineTerms {
         Nanos(self.round_budget_ns.saturating_mul(rounds as u64))
     }
 
-    /// Returns the terms for a link of this rate, with the packets that are [released](Self::released_packets) but not
-    /// yet accepted by the device counted at `longest` bytes each, plus `beside` bytes of overhead that the device does
-    /// not count.
+    /// Returns the terms for a link that drains a full transmit queue at this rate: the bytes of the device, those that
+    /// are [released](Self::released_bytes) but not yet accepted by it, and `beside` bytes of overhead that it does not
+    /// count.
     #[must_use]
-    pub fn over(self, rate: Rate, longest: u32, beside: u64) -> PipelineTerms {
-        let released = self.released_packets as u64 * u64::from(longest);
-        let transmit_bytes = self.device_bytes + beside + released;
+    pub fn over(self, rate: Rate, beside: u64) -> PipelineTerms {
+        let transmit_bytes = self.device_bytes + beside + self.released_bytes;
         PipelineTerms {
             transmit_bytes,
             transmit_time_ns: transmit_time(Transmit::Queue(transmit_bytes), rate).0,

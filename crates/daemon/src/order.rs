@@ -8,7 +8,7 @@ use fairlane_dataplane::bridge::SiteBridge;
 use fairlane_dataplane::device::Opened;
 use fairlane_dataplane::steps::{StepKind, Work};
 use fairlane_dataplane::walk::Walking;
-use fairlane_dataplane::work::{Adding, Counting, Draining, Flushing, Taking};
+use fairlane_dataplane::work::{Adding, Counting, Draining, Flushing, Taking, keep_short};
 
 /// One thing to do between rounds.
 pub(crate) enum Order {
@@ -70,6 +70,9 @@ impl Work for Order {
             Order::Walk(walking) => walking.step(bridge, now),
             Order::Shape(side, shaped) => {
                 bridge.set_shaped(*side, *shaped);
+                if let Some(arbiter) = bridge.arbiter_mut(*side) {
+                    keep_short(arbiter);
+                }
                 true
             }
             Order::Exchange(side, opened) => {

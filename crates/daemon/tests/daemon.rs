@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::fs;
+use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_config::{Attach, Site};
 use fairlane_daemon::{
-    Attaching, Daemon, Error, Notice, Options, Outcome, Report, Source, Standby,
+    Attaching, Daemon, Error, Notice, Options, Outcome, Report, Source, Standby, pipeline_terms,
 };
 use fairlane_io::{Backend, Umem, XdpBackend, XdpFrame, XdpOptions};
 use fairlane_mailbox::shared::Geometry;
@@ -538,4 +539,63 @@ fn a_wire_at_rest_waits_for_no_pipe_in_the_place_of_the_file() {
     let rested = rested.recv_timeout(PATIENCE);
     fs::remove_file(fifo).unwrap();
     rested.expect("nobody writes to it");
+}
+
+/// A port that sends slower than the link: frames queue in their classes, and at the port as many as `check` prints.
+#[test]
+fn a_slow_port_queues_no_more_than_its_budget() {
+    let Some(wire) = or_skip("a slow port", Wire::new(1)) else {
+        return;
+    };
+    let outside = Link::find(wire.middle(), "outside").unwrap();
+    outside.limit_rate(500_000, 10_000_000).unwrap();
+    let host = wire.sender(0);
+    let bound = (host.namespace()).run(|| UdpSocket::bind((host.address(), 0)));
+    let (socket, to) = (bound.unwrap(), (wire.receiver().address(), 9));
+    for workers in ["", "[workers]\nreceive = 1\ntransmit = 1\n"] {
+        let site = |rate: &str| {
+            let link = format!("[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"{rate}\"\n");
+            Site::parse(&format!("{INTERFACES}{workers}{link}"), "test").unwrap()
+        };
+        // Two frames of 2,304 bytes of kernel memory, and a millisecond.
+        let (slow, fast) = (site("10mbit"), site("100mbit"));
+        let budgets =
+            [&slow, &fast].map(|site| pipeline_terms(site, &site.links[0]).unwrap().device_bytes);
+        assert_eq!(budgets, [4_608, 12_500]);
+        let daemon = (wire.middle()).run(|| Daemon::open(slow, &options(), |_| {}));
+        let daemon = daemon.unwrap();
+        let handle = daemon.handle();
+        let (tell, reports) = channel::<Arc<Report>>();
+        thread::scope(|scope| {
+            let running = scope.spawn(move || {
+                daemon.run(|report| {
+                    // The receiver may not wait for the last ones.
+                    let _ = tell.send(Arc::clone(report));
+                })
+            });
+            assert!(wire.is_through(PATIENCE).unwrap());
+            for (budget, least) in [(budgets[0], 2_305), (budgets[1], 4_609)] {
+                let begun = Instant::now();
+                loop {
+                    for _ in 0..20 {
+                        // A full socket buffer is the test's own loss.
+                        let _ = socket.send_to(&[0; 1_400], to);
+                    }
+                    let report = reports.recv_timeout(PATIENCE).unwrap();
+                    let pipeline = &report.links[0].pipeline;
+                    let most = pipeline.device_most_bytes;
+                    assert!(most <= budget, "{most} of {budget} bytes, {workers}");
+                    if most >= least && pipeline.terms.device_bytes == budget {
+                        break;
+                    }
+                    assert!(begun.elapsed() < PATIENCE, "{most} of {budget} bytes");
+                }
+                handle
+                    .change(Source::Site(Box::new(fast.clone())), None)
+                    .unwrap();
+            }
+            handle.stop_at_once();
+            running.join().unwrap().result.unwrap();
+        });
+    }
 }

@@ -2,13 +2,14 @@
 //! runs: the terms of PSPAT's Eq. 1. `docs/internals/pipeline.md` derives them.
 
 use crate::counts::{arbiters, counts, transmit_counts};
-use crate::device::opener::properties;
+use crate::device::opener::{properties, short_queue};
 use crate::device::xdp::TX_RING;
 use crate::transmitting;
 use crate::workers::{HELD, WorkerOptions, arrival_rounds};
 use fairlane_config::link_report::PipelineTerms;
 use fairlane_config::{Interfaces, Link, Near, Role, Site};
 use fairlane_core::{Nanos, Rate};
+use fairlane_io::{Budget, interface};
 use fairlane_runtime::ArbiterConfig;
 use fairlane_runtime::bridge::Side;
 
@@ -25,12 +26,14 @@ pub struct Pipeline {
     arbiters: usize,
     /// Transmit workers by side.
     transmitting: [usize; 2],
-    /// Bytes that a device may have in flight.
+    /// Bytes that a device may ever have in flight.
     budgets: [u64; 2],
+    /// The maximum of these for a frame.
+    longest_costs: [u64; 2],
     /// The largest number of frames whose overhead it does not count.
     bare_frames: [u64; 2],
-    /// The interfaces' speed, if configured.
-    speed: Option<Rate>,
+    /// The speed of each interface, if it is configured or its driver knows it.
+    speeds: [Option<Rate>; 2],
     /// The longest permitted round.
     longest_round: Nanos,
 }
@@ -67,6 +70,7 @@ impl Pipeline {
     ) -> Pipeline {
         let backend = properties(interfaces.backend);
         let bytes = backend.budget.as_bytes();
+        let names = [Role::Inside, Role::Outside].map(|role| interfaces.named(role));
         Pipeline {
             workers: workers.map(Option::unwrap_or_default),
             arbiters: arbiters(site, workers, transmitting),
@@ -79,7 +83,8 @@ impl Pipeline {
                     (rings + workers * transmitting::HELD) as u64
                 }
             }),
-            speed: interfaces.speed,
+            speeds: names.map(|name| interfaces.speed.or_else(|| speed_of(name?))),
+            longest_costs: names.map(|name| backend.longest_cost(name.unwrap_or(""))),
             longest_round: interfaces.longest_round,
             budgets: match interfaces.near {
                 Near::Inside(_) => [bytes, bytes],
@@ -98,6 +103,10 @@ impl Pipeline {
         let workers = self.workers[side.other() as usize];
         let transmitting = self.transmitting[side as usize];
         let released = ArbiterConfig::new(fairlane_runtime::Link::new(link.rate)).release_limit;
+        let longest = u64::from(link.longest.get());
+        let most = Budget::from_bytes(self.budgets[side as usize]);
+        let most = most.shortened(short_queue(link.rate), self.longest_costs[side as usize]);
+        let speed = self.speeds[side as usize];
         let terms = PipelineTerms {
             receive_workers: workers,
             arbiters: self.arbiters,
@@ -107,18 +116,29 @@ impl Pipeline {
             transmit_workers: transmitting,
             transmit_rounds: (transmitting > 0).then_some(transmitting::ROUNDS),
             released_packets: released,
-            device_bytes: self.budgets[side as usize],
+            released_bytes: (released as u64 * longest).min(self.of_a_round(link.rate) + longest),
+            device_bytes: most.as_bytes(),
             round_budget_ns: self.longest_round.0,
-            speed_bps: self.speed.map(Rate::bps),
+            speed_bps: speed.map(Rate::bps),
             ..PipelineTerms::default()
         };
         let beside = match terms.device_bytes {
             0 => 0,
             _ => self.bare_frames[side as usize] * u64::from(link.overhead),
         };
-        let rate = self.speed.map_or(link.rate, |speed| speed.max(link.rate));
-        terms.over(rate, link.longest.get(), beside)
+        terms.over(speed.unwrap_or(link.rate), beside)
     }
+
+    /// Returns the bytes that a link of this rate carries in the longest permitted round, rounded up.
+    fn of_a_round(&self, rate: Rate) -> u64 {
+        let billionths = u128::from(rate.bps()) * u128::from(self.longest_round.0);
+        u64::try_from(billionths.div_ceil(8_000_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// Returns the speed of an interface as its driver reports it.
+fn speed_of(name: &str) -> Option<Rate> {
+    Rate::from_bps(interface::speed(name).ok()??)
 }
 
 /// Returns the terms that a daemon on this machine adds to the delays of a link of a site, or `None` if the site has no
@@ -148,7 +168,8 @@ impl Pipeline {
 /// let site = Site::parse(text, "site.toml")?;
 /// let terms = fairlane_dataplane::pipeline_terms(&site, &site.links[0]).ok_or("it has interfaces")?;
 /// assert_eq!((terms.receive_workers, terms.arrival_rounds), (2, Some(4)));
-/// assert_eq!(terms.device_bytes, 256 << 10);
+/// // A millisecond of the link.
+/// assert_eq!(terms.device_bytes, 12_500);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn pipeline_terms(site: &Site, link: &Link) -> Option<PipelineTerms> {
@@ -205,8 +226,7 @@ mod tests {
                 let site = Site::parse(&text, "site.toml").unwrap();
                 let link = &site.links[0];
                 let terms = pipeline_terms(&site, link).unwrap();
-                let released = terms.released_packets as u64 * u64::from(link.longest.get());
-                let counted = terms.device_bytes + released;
+                let counted = terms.device_bytes + terms.released_bytes;
                 assert_eq!(terms.transmit_bytes, counted + bare * overhead, "{text}");
             }
         }

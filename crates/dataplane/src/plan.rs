@@ -8,7 +8,7 @@ use crate::meter::{self, Contract, Delays, Meter};
 use crate::note::SharedFilters;
 use crate::opaque::OpaqueWindow;
 use crate::passing::{Finding, Findings, What};
-use crate::work::{Adding, Draining, Gone, Moved, Taking};
+use crate::work::{Adding, Draining, Gone, Moved, Taking, keep_short};
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
 use fairlane_config::{Class, ClassKind, Link, List, Shared, Steps};
@@ -333,10 +333,9 @@ impl Plan {
             })
         };
         let queue = Classified::new(discipline, classifier);
-        (
-            plan,
-            Arbiter::over(queue, config, Straight::to(device), now),
-        )
+        let mut arbiter = Arbiter::over(queue, config, Straight::to(device), now);
+        keep_short(&mut arbiter);
+        (plan, arbiter)
     }
 
     /// Workers where its frames arrive find its filters here, which this classifier has.

@@ -210,6 +210,8 @@ pub struct TransmitHandles<D> {
     each: Vec<TransmitHandle<D>>,
     /// Key of the flow digest that selects a worker.
     key: DigestKey,
+    /// The budget that the workers were started with.
+    most: u64,
     budget: u64,
     cost: fn(usize) -> u64,
     /// Number of frames longer than the whole budget.
@@ -539,11 +541,18 @@ impl<D> TransmitHandles<D> {
         TransmitHandles {
             each,
             key: options.key,
+            most: options.budget.as_bytes(),
             budget: options.budget.as_bytes(),
             cost: options.cost,
             too_long: 0,
             most_in_flight: 0,
         }
+    }
+
+    /// Lowers the budget to `bytes`, or raises it again, up to the one that the workers were started with. Returns it.
+    pub fn keep_short(&mut self, bytes: u64) -> u64 {
+        self.budget = bytes.min(self.most);
+        self.budget
     }
 
     /// Hands over frames from the front of `batch`, in order, while the budget and the mailboxes have space. Returns

@@ -19,7 +19,7 @@ use fairlane_runtime::{Arbiter, FromPort, Spans, Straight};
 
 use crate::bridge::{Shaped, SiteBridge};
 use crate::classifier::FrameClassifier;
-use crate::device::Losses;
+use crate::device::{Losses, opener::short_queue};
 use crate::frame::{Frame, Received};
 use crate::steps::{STEP, StepKind};
 use crate::waits::Waits;
@@ -288,6 +288,15 @@ pub struct Gone {
     pub remains: Option<Remains>,
 }
 
+/// Keeps the transmit queue as short as the link's rate demands, or as long as it may be while nothing is shaped.
+pub fn keep_short<D: Backend<Tx = Frame>>(arbiter: &mut Arbiter<Shaped, Straight<D>>) {
+    let bytes = match arbiter.is_open() {
+        true => u64::MAX,
+        false => short_queue(arbiter.link().rate),
+    };
+    arbiter.backend_mut().keep_short(bytes);
+}
+
 /// Going on as another link: classes that move or change, filters, packets that move, classes that go.
 pub struct Taking {
     pub side: Side,
@@ -374,6 +383,7 @@ impl Taking {
                 Phase::Exchange => {
                     self.exchange(queue);
                     arbiter.change_rate(self.link.rate, now);
+                    keep_short(arbiter);
                     true
                 }
                 Phase::Move => self.relocate(queue, &mut left, now),

@@ -58,6 +58,14 @@ pub trait Backend {
         0
     }
 
+    /// Keeps the transmit queue short from now on: no more than `bytes` are [in flight](Self::in_flight), or two of
+    /// the longest packets if these are more; never more than the budget with which the backend was opened. A packet
+    /// that is longer than that leaves alone. Returns the limit; `u64::MAX` for a device without a budget, on which this has no effect. O(1).
+    fn keep_short(&mut self, bytes: u64) -> u64 {
+        let _ = bytes;
+        u64::MAX
+    }
+
     /// Resumes transmission of accepted packets, where the device needs a call for that, and returns how
     /// many of the bytes [in flight](Self::in_flight) may be lost if this backend were dropped now. A
     /// caller that does not [receive](Self::receive) (which resumes transmission too) should call it
@@ -102,6 +110,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn most_in_flight(&self) -> u64 {
         (**self).most_in_flight()
+    }
+
+    fn keep_short(&mut self, bytes: u64) -> u64 {
+        (**self).keep_short(bytes)
     }
 
     fn go_on(&mut self) -> io::Result<u64> {

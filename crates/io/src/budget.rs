@@ -30,16 +30,33 @@ impl Budget {
         self.0
     }
 
+    /// Returns a budget of `bytes`, or of two packets with this cost if that is more, but not more than this one.
+    ///
+    /// ```
+    /// use fairlane_io::Budget;
+    ///
+    /// let budget = Budget::from_bytes(100_000);
+    /// // A millisecond of 40 Mbit/s, of 1 Mbit/s, and of 1 Gbit/s.
+    /// let shortened = [5_000, 125, 125_000].map(|bytes| budget.shortened(bytes, 2_304).as_bytes());
+    /// assert_eq!(shortened, [5_000, 4_608, 100_000]);
+    /// ```
+    #[must_use]
+    pub fn shortened(self, bytes: u64, cost: u64) -> Self {
+        Self(bytes.max(cost.saturating_mul(2)).min(self.0))
+    }
+
     /// Returns how many of the next packets, with the given costs, fit the budget after `in_flight`
-    /// bytes, and the bytes in flight including them.
+    /// bytes, and the bytes in flight including them. The first packet always fits if nothing is in flight.
     pub(crate) fn room_for(self, in_flight: u64, costs: impl Iterator<Item = u64>) -> (usize, u64) {
         let totals = costs.scan(in_flight, |total, cost| {
             *total = total.saturating_add(cost);
             Some(*total)
         });
+        let fits = |&(at, total): &(usize, u64)| total <= self.0 || (at == 0 && in_flight == 0);
         totals
-            .take_while(|&total| total <= self.0)
-            .fold((0, in_flight), |(count, _), total| (count + 1, total))
+            .enumerate()
+            .take_while(fits)
+            .fold((0, in_flight), |_, (at, total)| (at + 1, total))
     }
 }
 
@@ -62,6 +79,13 @@ mod tests {
         assert_eq!(budget.room_for(50, [50].into_iter()), (1, 100));
         assert_eq!(budget.room_for(51, [50].into_iter()), (0, 51));
         assert_eq!(budget.room_for(u64::MAX, [1].into_iter()), (0, u64::MAX));
+    }
+
+    #[test]
+    fn a_packet_longer_than_the_budget_is_in_flight_alone() {
+        let budget = Budget::from_bytes(100);
+        assert_eq!(budget.room_for(0, [101, 1].into_iter()), (1, 101));
+        assert_eq!(budget.room_for(1, [101, 1].into_iter()), (0, 1));
     }
 
     #[test]

@@ -46,6 +46,24 @@ pub fn rx_queues(name: &str) -> io::Result<u32> {
     Interface::find(name)?.rx_queues()
 }
 
+/// Returns the speed of the interface of this name in bit/s, as its driver reports it (`ETHTOOL_GSET`). `None` if the
+/// driver knows none, as without a carrier, and for a virtual device. Needs no privilege. A few system calls.
+///
+/// # Errors
+///
+/// `NotFound` or another error of the system if there is no such interface, or its driver has no settings.
+///
+/// ```
+/// use fairlane_io::interface::speed;
+///
+/// assert!(speed("nosuch0").is_err());
+/// // The loopback interface has no speed.
+/// assert_eq!(speed("lo").unwrap_or_default(), None);
+/// ```
+pub fn speed(name: &str) -> io::Result<Option<u64>> {
+    Interface::find(name)?.speed()
+}
+
 /// Returns how many queues of the interface of this name transmit, as [`rx_queues`] says how many
 /// receive.
 ///

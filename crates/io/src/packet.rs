@@ -214,6 +214,10 @@ pub struct PacketBackend<F = Vec<u8>> {
     /// Whether other backends share the arrivals.
     is_sharing: bool,
     budget: Budget,
+    /// The part of it that is in use, which keeps the transmit queue short.
+    limit: Budget,
+    /// Kernel memory of a frame of the MTU.
+    longest: u64,
     most_in_flight: u64,
     /// Calls of `receive` running that found nothing, modulo [`LOOKS_PER_QUESTION`].
     vain: u32,
@@ -294,7 +298,14 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
             packet::hear_all_addresses(ring.as_fd(), index).map_err(explained)?;
         }
         let senders = [sender, unsummed];
-        Ok(Self::over(name, interface, senders, ring, options.budget))
+        Ok(Self::over(
+            name,
+            interface,
+            senders,
+            ring,
+            options.budget,
+            least,
+        ))
     }
 
     /// Opens the interface with `count` backends, for as many receiving threads: each frame arrives at exactly one of
@@ -388,7 +399,8 @@ impl<F> PacketBackend<F> {
         let ring = Ring::shared(sockets.receiver, sockets.ring).map_err(explained)?;
         let unsummed = unsummed(interface.index(), budget).map_err(explained)?;
         let senders = [sockets.sender, unsummed];
-        Ok(Self::over(name, interface, senders, ring, budget))
+        let longest = kernel_memory(interface.mtu().map_err(explained)? + HEADER);
+        Ok(Self::over(name, interface, senders, ring, budget, longest))
     }
 
     /// Returns its sockets, for another process; `None` where frames come in blocks. Two system
@@ -426,6 +438,7 @@ impl<F> PacketBackend<F> {
         [sender, unsummed]: [OwnedFd; 2],
         ring: Ring,
         budget: Budget,
+        longest: u64,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -436,6 +449,8 @@ impl<F> PacketBackend<F> {
             ring,
             is_sharing: false,
             budget,
+            limit: budget,
+            longest,
             most_in_flight: 0,
             vain: 0,
             down: false,
@@ -571,7 +586,7 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
                 return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
             }
             let unsent = self.unsent()?;
-            let (room, in_flight) = budget.room_for(unsent, costs.take(sys::BATCH));
+            let (room, in_flight) = self.limit.room_for(unsent, costs.take(sys::BATCH));
             if room == 0 {
                 return Ok(0);
             }
@@ -657,6 +672,11 @@ impl<F: PacketFrame> Backend for PacketBackend<F> {
     /// As if nothing of what one call sent had left before its end.
     fn most_in_flight(&self) -> u64 {
         self.most_in_flight
+    }
+
+    fn keep_short(&mut self, bytes: u64) -> u64 {
+        self.limit = self.budget.shortened(bytes, self.longest);
+        self.limit.as_bytes()
     }
 
     /// Always 0: the kernel transmits accepted frames without further calls.

@@ -469,6 +469,13 @@ impl Backend for XdpBackend {
         self.sender.most_in_flight()
     }
 
+    fn keep_short(&mut self, bytes: u64) -> u64 {
+        for sender in &mut self.beside {
+            sender.keep_short(bytes);
+        }
+        self.sender.keep_short(bytes)
+    }
+
     fn refused(&self) -> u64 {
         self.sender.refused()
     }

@@ -721,9 +721,15 @@ where
         }
     }
 
-    /// Counts the rounds from now on that take longer than this.
+    /// Counts the rounds from now on that take longer than this. No round releases more than a link carries in this
+    /// time, and a packet: a late round makes up for the time before it in several.
     pub fn allow_rounds(&mut self, longest: Nanos) {
         self.longest_round = longest;
+        for way in &mut self.ways {
+            if let Way::Shaped(arbiter, ..) = way {
+                arbiter.limit_release(longest);
+            }
+        }
     }
 
     /// Takes back the lane that leaves by this device, which was [cut off](Self::split_off), as it is by now. Both

@@ -64,6 +64,8 @@ impl Link {
 pub struct Pacer {
     link: Link,
     released: LeakyBucket,
+    /// How long the packets of one window take on the link, not counting the last one.
+    longest_window: Nanos,
 }
 
 impl Pacer {
@@ -72,6 +74,7 @@ impl Pacer {
         Pacer {
             link,
             released: LeakyBucket::new(link.rate, now),
+            longest_window: Nanos(u64::MAX),
         }
     }
 
@@ -115,11 +118,19 @@ impl Pacer {
         }
     }
 
+    /// Limits the packets of one window, from now on: no more than the link carries in this time, and a packet. By
+    /// default a late arbiter releases all that it may.
+    pub fn limit_window(&mut self, longest: Nanos) {
+        self.longest_window = longest;
+    }
+
     /// Opens a window of the packets that may be released at `now`, without a division per packet:
-    /// as often as `charge` and `may_release` would allow it. It must be closed again.
+    /// as often as `charge` and `may_release` would allow it, up to the [limit](Self::limit_window). It must be closed
+    /// again.
     #[inline]
     pub fn open(&self, now: Nanos) -> Window {
-        self.released.open(now)
+        let limit = Nanos(self.idle_at().0.saturating_add(self.longest_window.0));
+        self.released.open(now.min(limit))
     }
 
     /// Charges the link with the packets that were released while the window was open.
@@ -164,6 +175,30 @@ mod tests {
         assert_eq!(pacer.idle_at(), Nanos::from_millis(480));
         pacer.forget_before(Nanos::from_millis(490));
         assert_eq!(pacer.idle_at(), Nanos::from_millis(480));
+    }
+
+    #[test]
+    fn a_window_has_no_more_than_its_limit_and_a_packet() {
+        // 125 bytes a millisecond.
+        let mut pacer = pacer(1_000_000);
+        pacer.limit_window(Nanos::from_millis(2));
+        let now = Nanos::from_millis(10);
+        let mut released = Vec::new();
+        while pacer.may_release(now) {
+            let mut window = pacer.open(now);
+            released.push(0);
+            while window.may_release() {
+                window.charge(length(100));
+                *released.last_mut().unwrap() += 100;
+            }
+            pacer.close(window);
+        }
+        assert!(
+            released.iter().all(|&bytes| bytes <= 250 + 100),
+            "{released:?}"
+        );
+        // All of the time is made up for, as without a limit.
+        assert_eq!(released.iter().sum::<u32>(), 1_300);
     }
 
     #[test]

@@ -296,6 +296,11 @@ impl<Q: Queue, R: Release<Q::Payload>, P: Pace> Shaper<Q, R, P> {
 }
 
 impl<Q: Queue, R> Shaper<Q, R> {
+    /// Limits the packets of one step, from now on: no more than the link carries in this time, and a packet.
+    pub fn limit_release(&mut self, longest: Nanos) {
+        self.pace.limit_window(longest);
+    }
+
     /// Gives the link another rate from `now` on. Its overhead stays what clients know.
     pub fn change_rate(&mut self, rate: Rate, now: Nanos) {
         self.pace.change_rate(rate, now);

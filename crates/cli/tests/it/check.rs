@@ -102,36 +102,36 @@ fn check_reports_pipeline_delay_apart_from_delay_bounds() {
     let between = "[interfaces]\ninside = 'lan%d'\noutside = 'wan%d'\n";
     let alone = "[interfaces]\noutside = 'wan%d'\ntap = 'fair0'\n[workers]\nreceive = 3\n";
     let xdp = format!("{between}backend = 'xdp'\n");
-    // 262,144 bytes, or half of it, and 64 packets of 1,522.
-    let (packet, half) = ("359552 351kb 2.876ms", "228480 223kb 1.828ms");
+    // A millisecond, and 64 packets of 1,522 bytes.
+    let queued = "222408 217kb 1.779ms";
     let mut classes = Vec::new();
     for (interfaces, (workers, held, rounds), queue) in [
         ("", (0, 0, None), ""),
-        (between, (0, 0, None), packet),
-        (&xdp, (0, 0, None), half),
+        (between, (0, 0, None), queued),
+        (&xdp, (0, 0, None), queued),
         // The host's packets do not arrive at an interface.
-        (alone, (0, 0, None), packet),
+        (alone, (0, 0, None), queued),
         (
             &format!("{between}[workers]\nreceive = 1\n"),
             (1, 1_092, Some(3)),
-            packet,
+            queued,
         ),
         (
             &format!("{between}[workers]\nreceive = 2\n"),
             (2, 2_184, Some(4)),
-            packet,
+            queued,
         ),
         (
             &format!("{xdp}[workers]\nreceive = 2\n"),
             (2, 2_184, Some(4)),
-            half,
+            queued,
         ),
         // By default as many as this machine has cores besides that of the forwarding thread, for interfaces that do
         // not exist here.
         (
             &format!("{between}[workers]\n"),
             (most, most * 1_092, Some(1 + (most * 18).div_ceil(16))),
-            packet,
+            queued,
         ),
     ] {
         let (_folder, path) = file(&site(interfaces));
@@ -344,6 +344,8 @@ fn one_number_is_the_delay_from_interface_to_interface() {
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     let link = &report["links"][0];
     let bytes = link["pipeline"]["transmit_bytes"].as_u64().unwrap();
+    // A millisecond of the link, and a round's worth and a packet.
+    assert_eq!(bytes, 5_000 + 2_500 + 1_522);
     assert_eq!(
         link["pipeline"]["transmit_time_ns"].as_u64(),
         Some(bytes * 8)
@@ -362,7 +364,7 @@ fn one_number_is_the_delay_from_interface_to_interface() {
         "6.088ms",
         "608.8us",
         "port to port",
-        "10.57ms",
+        "7.769ms",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }

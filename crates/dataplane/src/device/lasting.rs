@@ -61,6 +61,8 @@ pub(super) struct Lasting {
     /// Frames dropped while it was absent.
     away: u64,
     lending: Lending,
+    /// Bytes that it [keeps](Backend::keep_short) to, also once it is reopened.
+    short: u64,
     /// Its backend name while it is absent, and while it is detached.
     absences: [Arc<str>; 2],
 }
@@ -106,6 +108,7 @@ impl Lasting {
             former_transmit_waits: None,
             away: 0,
             lending: Lending::Here,
+            short: u64::MAX,
             absences: ["away", "detached"].map(Arc::from),
         })
     }
@@ -296,7 +299,10 @@ impl Backend for Lasting {
             && let Ok(opened) = self.keeper.back.try_recv()
         {
             match self.detached {
-                false => self.opened = Some(opened),
+                false => {
+                    self.opened = Some(opened);
+                    self.keep_short(self.short);
+                }
                 // It came back at the moment of the detach.
                 true => self
                     .keeper
@@ -331,6 +337,12 @@ impl Backend for Lasting {
             },
             None => Ok(0),
         }
+    }
+
+    fn keep_short(&mut self, bytes: u64) -> u64 {
+        self.short = bytes;
+        let opened = self.opened.as_mut();
+        opened.map_or(u64::MAX, |opened| opened.device.keep_short(bytes))
     }
 
     fn most_in_flight(&self) -> u64 {
@@ -530,6 +542,7 @@ impl Replace for Lasting {
         let former = self.take();
         self.detached = opened.is_none();
         self.opened = std::mem::replace(opened, former);
+        self.keep_short(self.short);
     }
 
     fn keeper(&self) -> Option<ToKeeper> {

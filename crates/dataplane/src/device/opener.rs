@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use fairlane_config::{self as config, Interfaces};
+use fairlane_core::Rate;
 use fairlane_io::{Budget, Hold, PacketBackend, XdpMode, interface, packet};
 
 use super::worked::Worked;
@@ -119,10 +120,21 @@ pub struct Properties {
     pub budget: Budget,
     /// The maximum cost of a frame, by its bytes, against the budget.
     pub cost: fn(usize) -> u64,
+    /// Bytes of the longest frame beyond the MTU.
+    header_and_tags: usize,
     /// Whether that is at least the frame with its overhead on the wire.
     pub costs_overhead: bool,
     /// The number of an interface's queues that workers may transmit by.
     pub transmit_queues: fn(&str) -> io::Result<u32>,
+}
+
+impl Properties {
+    /// Returns the cost of the longest frame that an interface sends; of one with the usual MTU, if it does not exist
+    /// here.
+    pub fn longest_cost(&self, name: &str) -> u64 {
+        let mtu = interface::mtu(name).unwrap_or(1_500) as usize;
+        (self.cost)(mtu + self.header_and_tags)
+    }
 }
 
 /// Returns the properties of a backend.
@@ -131,16 +143,24 @@ pub fn properties(backend: config::Backend) -> Properties {
         config::Backend::Packet => Properties {
             budget: of_packets(false).budget,
             cost: packet::kernel_memory,
+            header_and_tags: 18,
             costs_overhead: true,
             transmit_queues: interface::rx_queues,
         },
         config::Backend::Xdp => Properties {
             budget: xdp::BUDGET,
             cost: |bytes| bytes as u64,
+            header_and_tags: 22,
             costs_overhead: false,
             transmit_queues: xdp::transmit_queues,
         },
     }
+}
+
+/// Returns the bytes that a link's interface may have in flight, unless two of its longest frames are more: a
+/// millisecond of the link.
+pub fn short_queue(rate: Rate) -> u64 {
+    rate.bps().div_ceil(8_000)
 }
 
 /// Returns the memory that the frames of a site share with the kernel, if the backend has any.

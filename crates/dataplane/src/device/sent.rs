@@ -19,6 +19,9 @@ pub struct Sending<D> {
     devices: Vec<IdleSender<D>>,
     workers: Option<TransmitHandles<D>>,
     options: Option<TransmitOptions>,
+    /// Bytes that may be in flight, unless two of the longest frames, the next, are more.
+    short: u64,
+    two_longest: u64,
     /// The bell of the last workers; it is not rung here.
     bell: Option<Arc<Bell>>,
     former_waits: Option<Waits>,
@@ -38,6 +41,8 @@ impl<D: Device + 'static> Sending<D> {
             devices: devices.into_iter().map(IdleSender::new).collect(),
             workers: None,
             options: options.cloned(),
+            short: u64::MAX,
+            two_longest: 0,
             bell: None,
             former_waits: None,
             former_most_in_flight: 0,
@@ -60,6 +65,18 @@ impl<D: Device + 'static> Sending<D> {
     /// Returns the number of frames that workers have left here.
     fn left(&self) -> usize {
         self.devices.iter().map(|one| one.left.len()).sum()
+    }
+
+    /// Limits the bytes in flight, as [`Backend::keep_short`](fairlane_io::Backend::keep_short) does. Workers limit
+    /// those of all devices together.
+    pub fn keep_short(&mut self, bytes: u64) -> u64 {
+        self.short = bytes;
+        let limits = self.devices.iter_mut();
+        let limit = limits.map(|one| one.device.keep_short(bytes)).max();
+        match &mut self.workers {
+            Some(workers) => workers.keep_short(bytes.max(self.two_longest)),
+            None => limit.unwrap_or(u64::MAX),
+        }
     }
 
     pub fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
@@ -159,14 +176,20 @@ impl<D: Device + 'static> Sending<D> {
         if self.devices.is_empty() {
             return Ok(());
         }
+        for one in &mut self.devices {
+            self.two_longest = one.device.keep_short(0);
+            one.device.keep_short(u64::MAX);
+        }
         match TransmitHandles::start(std::mem::take(&mut self.devices), options, name) {
             Ok(workers) => {
                 self.bell = workers.bell();
                 self.workers = Some(workers);
+                self.keep_short(self.short);
                 Ok(())
             }
             Err((error, devices)) => {
                 self.devices = devices;
+                self.keep_short(self.short);
                 let sentence = format!("cannot start a transmit worker at {name}: {error}");
                 Err(io::Error::new(error.kind(), sentence))
             }
@@ -189,6 +212,7 @@ impl<D: Device + 'static> Sending<D> {
             Some(devices) => self.devices = devices,
             None => self.refused += refused,
         }
+        self.keep_short(self.short);
     }
 
     /// Takes the frames left by workers that have [ended](Self::quiesce), oldest first for each.

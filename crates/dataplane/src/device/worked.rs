@@ -141,6 +141,10 @@ impl<D: Device + 'static> Backend for Worked<D> {
         self.sender.in_flight()
     }
 
+    fn keep_short(&mut self, bytes: u64) -> u64 {
+        self.sender.keep_short(bytes)
+    }
+
     fn most_in_flight(&self) -> u64 {
         self.sender.most_in_flight()
     }

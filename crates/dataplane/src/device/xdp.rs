@@ -476,6 +476,14 @@ impl Backend for Shared {
         self.part.sender().map_or(0, |it| it.most_in_flight())
     }
 
+    fn keep_short(&mut self, bytes: u64) -> u64 {
+        match &mut self.part {
+            Part::Whole(backend) => backend.keep_short(bytes),
+            Part::Sender(sender) => sender.keep_short(bytes),
+            Part::Receiver(_) => u64::MAX,
+        }
+    }
+
     fn refused(&self) -> u64 {
         self.refused + self.part.sender().map_or(0, |it| it.refused())
     }

@@ -70,21 +70,51 @@ struct Channels {
     combined: u32,
 }
 
-/// `struct ethtool_drvinfo`, of which the name counts.
+/// `struct ethtool_drvinfo`, of which the name and the bus address count.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Driver {
     command: u32,
     name: [u8; 32],
-    rest: [u8; 160],
+    versions: [u8; 64],
+    bus: [u8; 32],
+    rest: [u8; 64],
 }
 
-// SAFETY: a struct of integers without padding, as are the next two.
+/// `struct ethtool_cmd`, of which the speed counts: its low and high half, in Mbit/s.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Settings {
+    command: u32,
+    modes: [u32; 2],
+    speed: u16,
+    ports: [u8; 6],
+    packets: [u32; 2],
+    speed_high: u16,
+    rest: [u8; 2],
+    more: [u32; 3],
+}
+
+// SAFETY: a struct of integers without padding, as are the next three.
 unsafe impl Plain for Value {}
 // SAFETY: as above.
 unsafe impl Plain for Channels {}
 // SAFETY: as above.
+unsafe impl Plain for Settings {}
+// SAFETY: as above.
 unsafe impl Plain for Driver {}
+
+// The kernel's sizes.
+const _: () = assert!(size_of::<Settings>() == 44 && size_of::<Driver>() == 196);
+
+impl Settings {
+    /// Returns the speed in bit/s; `None` if it is unknown, which all bits set, or none, mean.
+    fn bps(&self) -> Option<u64> {
+        let mbit = u32::from(self.speed_high) << 16 | u32::from(self.speed);
+        let is_unknown = [0, u32::MAX, u32::from(u16::MAX)].contains(&mbit);
+        (!is_unknown).then(|| u64::from(mbit) * 1_000_000)
+    }
+}
 
 impl Interface {
     /// Returns the interface of this name in the calling thread's network namespace.
@@ -248,14 +278,34 @@ impl Interface {
 
     /// Returns whether it is one end of a virtual cable.
     pub(crate) fn is_cable(&self) -> io::Result<bool> {
+        Ok(self.driver()?.name.starts_with(b"veth\0"))
+    }
+
+    /// Returns its speed in bit/s, if its driver knows one; `None` for a virtual device, whose number has no meaning.
+    pub(crate) fn speed(&self) -> io::Result<Option<u64>> {
+        /// `ETHTOOL_GSET`.
+        const GET_SETTINGS: u32 = 0x01;
+        let driver = self.driver()?;
+        if driver.bus[0] == 0 || driver.name.starts_with(b"tun\0") {
+            return Ok(None);
+        }
+        let settings = self.ask_driver(Settings {
+            command: GET_SETTINGS,
+            ..Settings::default()
+        })?;
+        Ok(settings.bps())
+    }
+
+    fn driver(&self) -> io::Result<Driver> {
         /// `ETHTOOL_GDRVINFO`.
         const GET_DRIVER: u32 = 0x03;
-        let known = self.ask_driver(Driver {
+        self.ask_driver(Driver {
             command: GET_DRIVER,
             name: [0; 32],
-            rest: [0; 160],
-        })?;
-        Ok(known.name.starts_with(b"veth\0"))
+            versions: [0; 64],
+            bus: [0; 32],
+            rest: [0; 64],
+        })
     }
 
     /// Asks the driver, by one of the commands whose argument and answer is one number.
@@ -366,6 +416,30 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::thread;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_speed_that_no_driver_knows_is_none() {
+        let of = |speed, speed_high| {
+            let settings = Settings {
+                speed,
+                speed_high,
+                ..Settings::default()
+            };
+            settings.bps()
+        };
+        assert_eq!(of(1_000, 0), Some(1_000_000_000));
+        // 100 Gbit/s do not fit into one half.
+        assert_eq!(of(34_464, 1), Some(100_000_000_000));
+        for unknown in [(0, 0), (u16::MAX, 0), (u16::MAX, u16::MAX)] {
+            assert_eq!(of(unknown.0, unknown.1), None);
+        }
+        let Some((near, _far)) = or_skip("the speed of a cable", cable(1_500)) else {
+            return;
+        };
+        // A virtual cable claims 10 Gbit/s, which says nothing.
+        let find = || Interface::find(near.name())?.speed();
+        assert_eq!(near.namespace().run(find).unwrap(), None);
+    }
 
     fn rename(interface: &Interface, to: &str) {
         let mut request = blank();

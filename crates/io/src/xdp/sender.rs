@@ -27,6 +27,8 @@ pub struct XdpSender {
     socket: Sending,
     bound: Arc<Bound>,
     budget: Budget,
+    /// The part of it that is in use, which keeps the transmit queue short.
+    limit: Budget,
     most_in_flight: u64,
     mtu: usize,
     state: State,
@@ -48,6 +50,7 @@ impl XdpSender {
             socket,
             bound,
             budget,
+            limit: budget,
             most_in_flight: 0,
             mtu,
             state: State::Up,
@@ -97,7 +100,8 @@ impl XdpSender {
                 batch.pop_front();
                 continue;
             }
-            if self.socket.unsent_bytes() + length as u64 > self.budget.as_bytes() {
+            let unsent = self.socket.unsent_bytes();
+            if unsent > 0 && unsent + length as u64 > self.limit.as_bytes() {
                 break;
             }
             let Some(frame) = self.native(batch) else {
@@ -262,6 +266,12 @@ impl Backend for XdpSender {
 
     fn most_in_flight(&self) -> u64 {
         self.most_in_flight
+    }
+
+    fn keep_short(&mut self, bytes: u64) -> u64 {
+        let longest = self.mtu + HEADER + MOST_TAGS * TAG;
+        self.limit = self.budget.shortened(bytes, longest as u64);
+        self.limit.as_bytes()
     }
 
     fn refused(&self) -> u64 {

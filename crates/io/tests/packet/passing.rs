@@ -222,6 +222,38 @@ fn in_flight_never_exceeds_the_budget_and_the_rest_waits_in_its_order() {
     }
 }
 
+/// Behind a device that sends a frame each millisecond, the queue has two frames, or as many as fit into the limit.
+#[test]
+fn a_queue_behind_a_slow_device_is_kept_short() {
+    let Some((near, far)) = new_cable("a short queue") else {
+        return;
+    };
+    near.limit_rate(1_514_000, 10_000_000).unwrap();
+    let mut receiver = open(&far);
+    let mut sender = open(&near);
+    let mut batch = VecDeque::new();
+    for (bytes, limit, count) in [(0, 4_608, 20), (8_000, 8_000, 20), (u64::MAX, 262_144, 50)] {
+        assert_eq!(sender.keep_short(bytes), limit);
+        let mut highest = 0;
+        batch.extend((0..count).map(|number| frame(0, number, 1_514)));
+        let sent = batch.clone();
+        transmit_all(&mut sender, &mut batch, |sender| {
+            highest = highest.max(sender.in_flight().unwrap());
+            thread::sleep(Duration::from_micros(100));
+        });
+        let most = sender.most_in_flight();
+        assert!(highest <= limit && most <= limit, "{most} of {limit} bytes");
+        assert!(
+            most + 2_304 > limit.min(u64::from(count) * 1_514),
+            "{most} of {limit} bytes"
+        );
+        assert_eq!(collect(&mut receiver, count as usize), sent);
+        while sender.in_flight().unwrap() > 0 {
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
 #[test]
 fn a_budget_below_one_frame_is_refused_in_a_sentence() {
     let Some((near, _far)) = new_cable("too small a budget") else {

@@ -153,6 +153,9 @@ fn what_is_in_flight_stays_within_the_budget() {
         assert_eq!(lab.near.most_in_flight(), in_flight);
         assert!(in_flight <= 4_000 && in_flight + bytes[taken] as u64 > 4_000);
         assert_eq!(lab.near.transmit(&mut batch).unwrap(), 0, "full");
+        // Two frames of the MTU, with two tags, are always allowed.
+        let limits = [0, 3_500, u64::MAX].map(|bytes| lab.near.keep_short(bytes));
+        assert_eq!(limits, [3_044, 3_500, 4_000], "{mode}");
         lab.near_link.up().unwrap();
 
         let (mut came, mut arrived) = (0, Vec::new());
