@@ -73,9 +73,9 @@ pub struct Headers {
     /// that IEEE 802.1D reserves (STP, LACP, LLDP, 802.1X), PPPoE discovery, and the control
     /// protocols of PPP (LCP, authentication, IPCP, IPv6CP) in a PPPoE session.
     pub link_control: bool,
-    /// The type in the last Ethernet header; 0 without one.
+    /// The type in the last Ethernet header or tag; 0 without one.
     pub ethertype: u16,
-    /// Where the header behind Ethernet and VLAN tags begins, in bytes.
+    /// Where the IP header begins, in bytes; without one, the header behind Ethernet and VLAN tags.
     pub ip_offset: u16,
 }
 

@@ -9,7 +9,7 @@
 //! * [`build`](Build) writes frames.
 //!
 //! The module of a header has its type or protocol number, its length and the offsets of its fields. A new header
-//! takes its file and one row in [`parse`]'s.
+//! takes its file and one row in `encapsulated.rs` or `parse.rs`.
 //!
 //! ```
 //! use fairlane_wire::{
@@ -77,11 +77,13 @@ mod bytes;
 pub mod checksum;
 mod dscp;
 mod ecn;
+mod encapsulated;
 pub mod ethernet;
 mod headers;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+pub mod mpls;
 mod names;
 mod parse;
 pub mod pppoe;

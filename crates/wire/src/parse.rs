@@ -1,12 +1,11 @@
 //! Reads the headers of a packet: each is checked against the bytes there are before a
 //! field of it is used, and no loop is longer than a constant.
 
-use crate::{
-    Header, Headers, Layer, Malformed, Reason, VlanId, arp, ethernet, ipv4, ipv6, pppoe, vlan,
-};
+use crate::encapsulated::{self, Inner};
+use crate::{Header, Headers, Layer, Malformed, Reason, VlanId, ethernet, ipv4, ipv6, vlan};
 
 /// Reads the headers of a packet whose first byte is of `layer`, up to the ports. O(1): at most four
-/// VLAN tags and eight IPv6 extension headers.
+/// VLAN tags, eight MPLS labels and eight IPv6 extension headers. The packet in a PPPoE session or behind MPLS labels counts.
 ///
 /// A packet other than IP is no error, but of [`Family::Other`](crate::Family::Other). Padding behind the datagram is
 /// ignored. Not verified: the header's checksum, and anything behind the ports.
@@ -44,27 +43,33 @@ impl Headers {
                 match link.ethertype {
                     ipv4::TYPE => ipv4::read(ip, self),
                     ipv6::TYPE => ipv6::read(ip, self),
-                    _ => {
-                        self.not_ip(bytes, ip);
-                        Ok(())
-                    }
+                    _ => self.encapsulated(bytes, ip),
                 }
             }
         }
     }
 
-    /// Reads the MAC addresses of a frame that has an Ethernet header, and whether it is link-layer control.
-    /// By itself: few frames are not IP.
+    /// Reads the IP packet behind other headers, or of a frame without one its MAC addresses and whether it is link-layer
+    /// control. By itself: few frames are not plainly IP.
     #[inline(never)]
-    fn not_ip(&mut self, frame: &[u8], behind: &[u8]) {
+    fn encapsulated(&mut self, frame: &[u8], behind: &[u8]) -> Result<(), Malformed> {
+        let is_control = match encapsulated::read(self.ethertype, behind)? {
+            Inner::Ipv4 { at, end } => return ipv4::read(self.inner(behind, at, end), self),
+            Inner::Ipv6 { at, end } => return ipv6::read(self.inner(behind, at, end), self),
+            Inner::Control => true,
+            Inner::Other => false,
+        };
         let destination = ethernet::address(frame, ethernet::DESTINATION);
         self.destination = destination.into();
         self.source = ethernet::address(frame, ethernet::SOURCE).into();
-        self.link_control = match self.ethertype {
-            arp::TYPE | pppoe::DISCOVERY => true,
-            pppoe::SESSION if pppoe::is_control(behind) => true,
-            _ => ethernet::is_reserved(destination),
-        };
+        self.link_control = is_control || ethernet::is_reserved(destination);
+        Ok(())
+    }
+
+    /// Returns the IP packet in these bytes, and notes where it begins.
+    fn inner<'a>(&mut self, bytes: &'a [u8], at: usize, end: usize) -> &'a [u8] {
+        self.ip_offset += at as u16;
+        &bytes[at..end]
     }
 }
 
@@ -76,10 +81,9 @@ pub fn parse_partly(bytes: &[u8], layer: Layer) -> (Headers, Option<Malformed>) 
         Err(wrong) => wrong,
     };
     let mut headers = Headers::default();
-    let ip = match (layer, link(bytes)) {
-        (Layer::Ip, _) => Some(bytes),
-        (Layer::Ethernet, Ok((_, ip))) => Some(ip),
-        (Layer::Ethernet, Err(_)) => None,
+    let ip = match layer {
+        Layer::Ip => Some(bytes),
+        Layer::Ethernet => network(bytes).map(|(_, at)| &bytes[at..]),
     };
     // One of the two does not apply to the packet, and changes nothing.
     let _ = ip.map(|ip| ipv4::read(ip, &mut headers).or_else(|_| ipv6::read(ip, &mut headers)));
@@ -111,17 +115,28 @@ fn link(bytes: &[u8]) -> Result<(Link, &[u8]), Malformed> {
     Ok((link, rest))
 }
 
-/// Returns the ether type of the header behind Ethernet and VLAN tags, and where it begins in the
-/// frame. O(1).
+/// Returns the ether type of the network protocol in a frame, and where its header begins: behind Ethernet, VLAN tags and, for
+/// IP, the headers of PPPoE or MPLS. O(1).
 ///
 /// ```
-/// use fairlane_wire::network;
+/// use fairlane_wire::{Build, network};
 ///
 /// let tagged = [&[2; 12][..], &[0x81, 0x00, 0, 7, 0x08, 0x00, 0x45]].concat();
 /// assert_eq!(network(&tagged), Some((0x0800, 18)));
 /// assert_eq!(network(&tagged[..17]), None);
+/// let session = Build::ethernet().pppoe(7).ipv6([1; 16], [2; 16]).payload(&[]);
+/// assert_eq!(network(&session), Some((0x86dd, 22)));
 /// ```
+#[inline]
 pub fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let (link, rest) = link(frame).ok()?;
-    Some((link.ethertype, frame.len() - rest.len()))
+    let start = frame.len() - rest.len();
+    if matches!(link.ethertype, ipv4::TYPE | ipv6::TYPE) {
+        return Some((link.ethertype, start));
+    }
+    Some(match encapsulated::read(link.ethertype, rest).ok()? {
+        Inner::Ipv4 { at, .. } => (ipv4::TYPE, start + at),
+        Inner::Ipv6 { at, .. } => (ipv6::TYPE, start + at),
+        Inner::Control | Inner::Other => (link.ethertype, start),
+    })
 }

@@ -9,8 +9,8 @@
 //!
 //! | field | in the frames |
 //! | --- | --- |
-//! | addresses, VLAN tags, IP options, IPv6 extension headers, TOS with ECN, TCP options | copied |
-//! | IPv4 total length, IPv6 payload length, UDP length | of each |
+//! | addresses, VLAN tags, MPLS labels, IP options, IPv6 extension headers, TOS with ECN, TCP options | copied |
+//! | PPPoE length, IPv4 total length, IPv6 payload length, UDP length | of each |
 //! | IPv4 identification | counted up from that of the whole; 0 with *don't fragment* over TCP stays 0 |
 //! | IPv4 header checksum, TCP and UDP checksum | computed; none over UDP stays none |
 //! | TCP sequence number | that of its first byte |
@@ -70,7 +70,7 @@ use core::ops::Range;
 
 use crate::bytes::{put, u16_at, u32_at};
 use crate::checksum::{internet_sum, pseudo_sum};
-use crate::{ipv4, ipv6, network, tcp, udp};
+use crate::{ipv4, ipv6, network, pppoe, tcp, udp};
 
 /// Bytes of a `virtio_net_hdr`.
 pub const HEADER: usize = 10;
@@ -332,6 +332,10 @@ impl Cut {
         frame.extend_from_slice(&whole[..payload]);
         frame.extend_from_slice(&whole[payload..][part.clone()]);
         self.network.adapt(&mut frame, number);
+        if let Some(field) = pppoe::length_before(&frame, self.network.at()) {
+            let length = frame.len() - field - (pppoe::PROTOCOL - pppoe::PAYLOAD_LENGTH);
+            put(&mut frame, field, length as u16);
+        }
         let last = number + 1 == self.frames();
         (self.transport).adapt(&mut frame, part.start, number == 0, last);
         if let Some((start, field)) = self.checksum() {

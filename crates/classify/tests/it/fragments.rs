@@ -216,12 +216,13 @@ fn frames_of_protocols_that_no_filter_looks_into_are_counted() {
         frame.extend(behind);
         frame
     };
-    let session = |protocol: u8| frame(0x8864, &[0x11, 0, 0, 1, 0, 2, protocol, 0x21]);
+    let session = |[high, low]: [u8; 2]| frame(0x8864, &[0x11, 0, 0, 1, 0, 2, high, low]);
     let frames = [
         frame(0x8847, &[0; 46]),
-        session(0x00),
+        // Compressed datagrams of PPP.
+        session([0x00, 0xfd]),
         // Link-layer control, and a malformed frame.
-        session(0xc0),
+        session([0xc0, 0x21]),
         frame(0x0806, &[0; 28]),
         frame(0x0800, &[0; 46]),
     ];

@@ -13,7 +13,7 @@
 //! later fragments follow the first one of their datagram, a table of datagrams has the class of each first fragment,
 //! dropped or not.
 
-use fairlane_wire::{Protocol, arp, ethernet, icmpv6, ipv4, ipv6, pppoe, transport, vlan};
+use fairlane_wire::{Protocol, arp, ethernet, icmpv6, ipv4, ipv6, mpls, pppoe, transport, vlan};
 
 use crate::bpf::{Assembler, Do, If, Label, Register, Register::*, Size};
 
@@ -261,8 +261,85 @@ impl Writer<'_> {
         let [v4, v6] = [(); 2].map(|()| asm.label());
         asm.go_if(If::Equal, R5, ipv4::TYPE.into(), v4);
         asm.go_if(If::Equal, R5, ipv6::TYPE.into(), v6);
+        let other = self.asm.label();
+        self.session([v4, v6], other);
+        self.labels([v4, v6], other);
+        self.asm.place(other);
         self.not_ip();
         [v4, v6]
+    }
+
+    /// Reads the headers of a PPPoE session, and jumps to a label of `ip` if it carries IP. A frame of another type in `R5`
+    /// goes on; else it goes to `other`, with the type in `R5`.
+    fn session(&mut self, [v4, v6]: [Label; 2], other: Label) {
+        let unclear = self.unclear;
+        let asm = &mut *self.asm;
+        let [others, no_ip, ip] = [(); 3].map(|()| asm.label());
+        asm.go_if(If::Differs, R5, pppoe::SESSION.into(), others);
+        asm.load(Size::Double, R2, R10, OFFSET);
+        self.copy_or(PORTS, pppoe::LENGTH as i32, no_ip);
+        self.half(R1, PORTS);
+        self.asm
+            .go_if(If::Differs, R1, pppoe::IS_SESSION.into(), no_ip);
+        self.half(R1, PORTS + pppoe::PROTOCOL as i16);
+        for protocol in [pppoe::PPP_IPV4, pppoe::PPP_IPV6] {
+            self.asm.go_if(If::Equal, R1, protocol.into(), ip);
+        }
+        let asm = &mut *self.asm;
+        asm.place(no_ip);
+        asm.calculate(Do::Set, R5, pppoe::SESSION.into());
+        asm.go(other);
+        asm.place(ip);
+        // R1 = the length behind the header of PPPoE, which has the protocol of PPP.
+        self.half(R1, PORTS + pppoe::PAYLOAD_LENGTH as i16);
+        let asm = &mut *self.asm;
+        asm.calculate(Do::Subtract, R8, pppoe::PROTOCOL as i32);
+        asm.go_if_by(If::Greater, R1, R8, unclear);
+        let protocol = (pppoe::LENGTH - pppoe::PROTOCOL) as i32;
+        asm.go_if(If::Less, R1, protocol, unclear);
+        asm.calculate_by(Do::Set, R8, R1);
+        asm.calculate(Do::Subtract, R8, protocol);
+        asm.calculate(Do::Set, R1, pppoe::LENGTH as i32);
+        self.skip();
+        self.half(R1, PORTS + pppoe::PROTOCOL as i16);
+        let asm = &mut *self.asm;
+        asm.go_if(If::Equal, R1, pppoe::PPP_IPV4.into(), v4);
+        asm.go(v6);
+        asm.place(others);
+    }
+
+    /// The same for MPLS labels.
+    fn labels(&mut self, [v4, v6]: [Label; 2], other: Label) {
+        let asm = &mut *self.asm;
+        let [labels, bottom, no_ip] = [(); 3].map(|()| asm.label());
+        for ethertype in [mpls::UNICAST, mpls::MULTICAST] {
+            asm.go_if(If::Equal, R5, ethertype.into(), labels);
+        }
+        asm.go(other);
+        asm.place(labels);
+        for _ in 0..mpls::MOST {
+            self.asm.load(Size::Double, R2, R10, OFFSET);
+            self.copy_or(PORTS, mpls::LENGTH as i32, no_ip);
+            self.asm.calculate(Do::Set, R1, mpls::LENGTH as i32);
+            self.skip();
+            let asm = &mut *self.asm;
+            asm.calculate(Do::Subtract, R8, mpls::LENGTH as i32);
+            asm.load(Size::Byte, R1, R10, PORTS + mpls::BOTTOM as i16);
+            asm.calculate(Do::And, R1, mpls::IS_BOTTOM.into());
+            asm.go_if(If::Differs, R1, 0, bottom);
+        }
+        let asm = &mut *self.asm;
+        asm.go(no_ip);
+        asm.place(bottom);
+        asm.load(Size::Double, R2, R10, OFFSET);
+        self.copy_or(PORTS, 1, no_ip);
+        let asm = &mut *self.asm;
+        asm.load(Size::Byte, R1, R10, PORTS);
+        asm.calculate(Do::ShiftRight, R1, 4);
+        asm.go_if(If::Equal, R1, 4, v4);
+        asm.go_if(If::Equal, R1, 6, v6);
+        asm.place(no_ip);
+        asm.calculate(Do::Set, R5, mpls::UNICAST.into());
     }
 
     /// Reads a tag if the type in `R5` is that of one, and goes to `known` if it is not. The outermost VLAN that is

@@ -564,8 +564,6 @@ fn link_layer_control_is_recognised() {
         (reserved(0x10), false),
         (session(0xc021), true),
         (session(0x8021), true),
-        (session(0x0021), false),
-        (session(0x0057), false),
         (frame(ANY, 0x8864, &[0x11, 0, 0, 1]), false),
         (frame(ANY, 0x8847, &[0xff; 46]), false),
         (icmpv6(255, 133), true),
