@@ -19,7 +19,7 @@ pub const RESERVED_BITS: u32 = 4;
 
 impl Header {
     /// Ethernet, 14 bytes.
-    pub const ETHERNET: Header = Header("an Ethernet header");
+    pub const ETHERNET: Header = Header(&"an Ethernet header");
 }
 
 /// Returns the type of the next header, and the bytes from that header on.

@@ -108,7 +108,8 @@ pub struct Ports {
 
 /// A kind of header, by its name in errors. The file of each header has its constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Header(pub(crate) &'static str);
+// One pointer, so that a result with a fault fits into registers.
+pub struct Header(pub(crate) &'static &'static str);
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -42,7 +42,7 @@ pub const FRAGMENT_OFFSET: u16 = 0x1fff;
 
 impl Header {
     /// IPv4, with its options.
-    pub const IPV4: Header = Header("an IPv4 header");
+    pub const IPV4: Header = Header(&"an IPv4 header");
 }
 
 /// Returns the bytes of a header with options, from its first byte.

@@ -56,9 +56,9 @@ pub const MORE_FRAGMENTS: u16 = 1;
 
 impl Header {
     /// IPv6, 40 bytes.
-    pub const IPV6: Header = Header("an IPv6 header");
+    pub const IPV6: Header = Header(&"an IPv6 header");
     /// An IPv6 extension header, fragment header and authentication header included.
-    pub const IPV6_EXTENSION: Header = Header("an IPv6 extension header");
+    pub const IPV6_EXTENSION: Header = Header(&"an IPv6 extension header");
 }
 
 /// Returns the unit of an extension header's length in bytes, beyond its first eight; `None` for a protocol that is no

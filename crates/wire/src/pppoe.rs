@@ -27,7 +27,7 @@ pub const IS_SESSION: u16 = 0x1100;
 
 impl Header {
     /// PPPoE with PPP's protocol, 8 bytes.
-    pub const PPPOE: Header = Header("a PPPoE header");
+    pub const PPPOE: Header = Header(&"a PPPoE header");
 }
 
 /// Returns the content of a session's frame.

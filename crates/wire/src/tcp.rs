@@ -27,7 +27,7 @@ pub const CWR: u8 = 0x80;
 
 impl Header {
     /// TCP, 20 bytes or more.
-    pub const TCP: Header = Header("a TCP header");
+    pub const TCP: Header = Header(&"a TCP header");
 }
 
 impl Protocol {

@@ -10,11 +10,11 @@ pub const SHORTEST_FIRST: usize = 8;
 
 impl Header {
     /// SCTP's common header, 12 bytes.
-    pub const SCTP: Header = Header("an SCTP header");
+    pub const SCTP: Header = Header(&"an SCTP header");
     /// DCCP, 12 bytes or more.
-    pub const DCCP: Header = Header("a DCCP header");
+    pub const DCCP: Header = Header(&"a DCCP header");
     /// UDP-Lite, 8 bytes.
-    pub const UDP_LITE: Header = Header("a UDP-Lite header");
+    pub const UDP_LITE: Header = Header(&"a UDP-Lite header");
 }
 
 impl Protocol {

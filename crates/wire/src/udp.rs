@@ -13,7 +13,7 @@ pub const CHECKSUM: usize = 6;
 
 impl Header {
     /// UDP, 8 bytes.
-    pub const UDP: Header = Header("a UDP header");
+    pub const UDP: Header = Header(&"a UDP header");
 }
 
 impl Protocol {

@@ -26,7 +26,7 @@ pub const TYPES: [u16; 3] = [CUSTOMER, SERVICE, SERVICE_OLD];
 
 impl Header {
     /// An 802.1Q or 802.1ad tag, 4 bytes.
-    pub const VLAN: Header = Header("a VLAN tag");
+    pub const VLAN: Header = Header(&"a VLAN tag");
 }
 
 /// Returns whether a header of this type is a tag.
