@@ -585,7 +585,7 @@ mod tests {
                 ring(8, transmit).unwrap_err().to_string(),
                 format!(
                     "with the backend xdp and so many receive queues (inside has 4 and outside has 2) at most \
-                     {most} packets may wait in all links beside what {hold}, and their limits add up to \
+                     {most} packets may wait in all links in addition to {hold}, and their limits add up to \
                      122368: lower 'limit', give the interfaces fewer queues (ethtool -L), or use the \
                      backend packet"
                 )

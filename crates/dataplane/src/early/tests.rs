@@ -262,6 +262,46 @@ fn extended(extensions: &[(u8, &[u8])], hop_limit: u8, protocol: u8, carried: &[
     datagram
 }
 
+/// Frames with IP in a session with every length, version and code, and behind MPLS labels; both also behind tags.
+fn encapsulated(v4: &[u8], v6: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let mut frames = Vec::new();
+    for (protocol, packet) in [(0x21, v4), (0x57, v6), (0x57, v4), (0xfd, v4)] {
+        for (first, code, more) in [
+            (0x11, 0, 0),
+            (0x12, 0, 0),
+            (0x11, 9, 0),
+            (0x11, 0, 1),
+            (0x11, 0, -99),
+        ] {
+            let length = packet.len() as i16 + 2 + more;
+            let header = [first, code, 0, 1, 0, length as u8, 0, protocol];
+            let session = [&header[..], packet, &[0; 9]].concat();
+            for tags in [&[][..], &[(0x88a8, 7), (0x8100, 9)]] {
+                for end in [session.len(), 30, 7] {
+                    let cut = &session[..end.min(session.len())];
+                    frames.push(tagged(tags, 0x8864, cut));
+                }
+            }
+        }
+    }
+    for labels in [1, 8, 9] {
+        for packet in [v4, v6, &[0; 30], &[]] {
+            let mut stack = [0, 1, 0x30, 64].repeat(labels);
+            stack[4 * labels - 2] |= 1;
+            let behind = [&stack[..], packet].concat();
+            for end in [
+                behind.len(),
+                behind.len().saturating_sub(20),
+                4 * labels - 1,
+            ] {
+                frames.push(tagged(&[(0x8100, 7)], 0x8847, &behind[..end]));
+                frames.push(tagged(&[], 0x8848, &behind[..end]));
+            }
+        }
+    }
+    frames.into_iter()
+}
+
 /// Frames of every shape that the classifier knows, and whether each is link-layer control.
 fn shapes() -> Vec<(Vec<u8>, bool)> {
     let udp = [0x13, 0xc4, 0x13, 0xc4, 0, 8, 0, 0];
@@ -324,42 +364,7 @@ fn shapes() -> Vec<(Vec<u8>, bool)> {
         frames.push((tagged(&[(0x8100, 7)], 0x8864, &session), is_one));
     }
     frames.push((tagged(&[], 0x8864, &[0x11, 0, 0, 1]), false));
-    // IP in a session with every length, version and code, and behind MPLS labels; both also behind tags.
-    let v6 = plain(&[]);
-    for (protocol, packet) in [(0x21, &v4), (0x57, &v6), (0x57, &v4), (0xfd, &v4)] {
-        for (first, code, more) in [
-            (0x11, 0, 0),
-            (0x12, 0, 0),
-            (0x11, 9, 0),
-            (0x11, 0, 1),
-            (0x11, 0, -99),
-        ] {
-            let length = packet.len() as i16 + 2 + more;
-            let header = [first, code, 0, 1, 0, length as u8, 0, protocol];
-            let session = [&header[..], packet, &[0; 9]].concat();
-            for tags in [&[][..], &[(0x88a8, 7), (0x8100, 9)]] {
-                for end in [session.len(), 30, 7] {
-                    let cut = &session[..end.min(session.len())];
-                    frames.push((tagged(tags, 0x8864, cut), false));
-                }
-            }
-        }
-    }
-    for labels in [1, 8, 9] {
-        for packet in [&v4, &v6, &vec![0; 30], &Vec::new()] {
-            let mut stack = [0, 1, 0x30, 64].repeat(labels);
-            stack[4 * labels - 2] |= 1;
-            let behind = [&stack[..], packet].concat();
-            for end in [
-                behind.len(),
-                behind.len().saturating_sub(20),
-                4 * labels - 1,
-            ] {
-                frames.push((tagged(&[(0x8100, 7)], 0x8847, &behind[..end]), false));
-                frames.push((tagged(&[], 0x8848, &behind[..end]), false));
-            }
-        }
-    }
+    frames.extend(encapsulated(&v4, &plain(&[])).map(|frame| (frame, false)));
     // STP and LLDP, by their address.
     for (address, is_one) in [(0x00, true), (0x0e, true), (0x10, false)] {
         let mut frame = tagged(&[], 0x0026, &[0x42; 46]);
