@@ -76,7 +76,7 @@ mod tests {
         let Allowed(rule) = "uid=1000:4".parse().unwrap();
         assert_eq!((&*rule.who.to_string(), rule.weight.get()), ("uid=1000", 4));
         for (text, names) in [
-            ("uid=1000", "WHO:WEIGHT"),
+            ("uid=1000", "CLIENT:WEIGHT"),
             ("user:1", "\"user\""),
             ("any:0", "'0'"),
         ] {

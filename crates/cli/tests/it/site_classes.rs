@@ -323,10 +323,10 @@ fn frames_of_opaque_protocols_are_counted_and_reported() {
     let mut backend = host
         .namespace()
         .run(|| fairlane_io::PacketBackend::open(host.name(), &Default::default()).unwrap());
-    // IPv4 in a PPPoE session.
+    // IPX in a PPPoE session.
     let mut frame = vec![0xff; 6];
     frame.extend(host.mac());
-    frame.extend([0x88, 0x64, 0x11, 0, 0, 1, 0, 40, 0, 0x21]);
+    frame.extend([0x88, 0x64, 0x11, 0, 0, 1, 0, 40, 0, 0x2b]);
     frame.resize(60, 0);
     let mut batch: std::collections::VecDeque<Vec<u8>> = vec![frame; 150].into();
     while !batch.is_empty() {

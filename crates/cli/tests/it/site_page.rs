@@ -409,7 +409,8 @@ fn a_thousand_classes_leave_no_frame_late() {
     });
     browser.ask("Tracing.start", &categories);
     browser.open(PAGE);
-    browser.until(&says("#shown", "1000 classes"));
+    // With `link-control`.
+    browser.until(&says("#shown", "1001 classes"));
     let hosts = (wire.sender(0), wire.receiver());
     numbered(hosts, 1_001, || {
         for order in ["rate", "drops", "name", "file"] {
