@@ -427,7 +427,7 @@ fn a_thousand_classes_leave_no_frame_late() {
         }
         browser.value("document.getElementById('filter').focus()");
         browser.type_text("class-1");
-        browser.until(&says("#shown", "of 1000 classes"));
+        browser.until(&says("#shown", "of 1001 classes"));
     });
     // Only visible rows are in the document.
     let rows = browser.value("document.querySelectorAll('.row').length");

@@ -93,7 +93,7 @@ fn the_place_of_a_client_is_free_when_its_packets_are_sent_and_not_before() {
         client.push(&packet(number)).unwrap();
         drop(client);
         daemon.wait_until_left(number);
-        assert!(daemon.refusal().contains("there are 1 clients already"));
+        assert!(daemon.refusal().contains("has 1 clients, its limit"));
         assert_eq!(daemon.drain_the_dead().len(), 1);
     }
     assert_eq!(daemon.attach().stats().attached, 3);

@@ -151,12 +151,12 @@ fn unknown_senders_that_wait_take_no_place_from_those_who_may() {
         .map(|_| dial(&daemon.path.get()))
         .collect();
     let further = dial(&daemon.path.get());
-    assert!(sentence(&receive(&further).0).contains("there are 0 clients already"));
+    assert!(sentence(&receive(&further).0).contains("has 0 clients, its limit"));
     assert_eq!(receive(&further).0, b"");
     assert_eq!(daemon.attach().stats().refused, 1);
     // A polite client that is refused before its hello knows why.
-    assert!(daemon.refusal().contains("there are 0 clients already"));
+    assert!(daemon.refusal().contains("has 0 clients, its limit"));
     // One of the others is answered as soon as it says hello.
     send(&waiting[0], HELLO, SendFlags::empty()).unwrap();
-    assert!(sentence(&receive(&waiting[0]).0).contains("there are 0 clients already"));
+    assert!(sentence(&receive(&waiting[0]).0).contains("has 0 clients, its limit"));
 }
