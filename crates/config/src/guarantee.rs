@@ -12,7 +12,7 @@ pub struct Guarantee {
     /// Long-term rate in bit/s; of a class of flows, that of all of them together.
     pub rate: Result<u64, NoGuarantee>,
     /// The delay bound: the longest time from a packet's arrival until it has left the link, for a class or flow that
-    /// keeps to its guaranteed rate and [burst](Class::arrival_burst). Over any time t it enqueues at most the burst
+    /// keeps to its guaranteed rate and [burst](crate::Class::arrival_burst). Over any time t it enqueues at most the burst
     /// plus t times the rate. `None` for a class with children, since packets are queued in those. The link takes a
     /// packet when it has sent the one before; the delays of the daemon's pipeline and transmit queue
     /// ([`PipelineTerms`](crate::link_report::PipelineTerms)), and of a late wakeup of a program, are extra.
@@ -42,7 +42,7 @@ pub struct Each {
     /// The service it gets, which says more than the rate alone.
     pub service: Result<Service, NoGuarantee>,
     /// Bytes that a flow may send at once in addition to its rate without loss, if it is one of those with a buffer
-    /// reservation ([`Flows::roomy`]).
+    /// reservation ([`Flows::roomy`](crate::Flows::roomy)).
     pub burst: Option<u64>,
 }
 
