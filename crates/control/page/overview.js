@@ -181,6 +181,7 @@ export class Links {
         rates.forEach((value, at) => { sums[sums.length - rates.length + at] += value ?? 0; });
       }
       it.recent.fill([sums.map((bps) => bps / link.rate_bps)], step);
+      it.spark.draw(it.recent, 1);
     }).catch(() => {});
   }
 }
