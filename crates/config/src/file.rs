@@ -93,7 +93,7 @@ pub(crate) struct Attach {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "control"))]
 pub(crate) struct Control {
-    /// Path of a Unix socket. Each user who may open it may change the site.
+    /// Path of a Unix socket. Permission to open it is permission to change the site.
     pub socket: Option<Text>,
     /// Mode of the socket file, which decides which users may open it: "0600" by default.
     #[cfg_attr(test, schemars(extend("pattern" = "^0?[0-7]{3}$")))]

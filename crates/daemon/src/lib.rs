@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! Frames pass the [data plane](fairlane_dataplane). This crate has what it does not know: the control thread, reload,
-//! reports, handover and fail-open.
+//! Frames pass the [data plane](fairlane_dataplane). This crate has the control thread, reload, reports, handover and
+//! fail-open.
 #![forbid(unsafe_code)]
 
 mod bypass;

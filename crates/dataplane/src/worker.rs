@@ -83,7 +83,7 @@ impl<L> WorkerThread<L> {
         WorkerThread { end, thread: None }
     }
 
-    /// Waits for a worker whose end was requested. Returns what it leaves, or `None` if it has panicked.
+    /// Waits for a worker whose end was requested. Returns its remains, or `None` after a panic.
     pub(crate) fn join(&mut self) -> Option<L> {
         self.thread.take()?.join().ok()?
     }

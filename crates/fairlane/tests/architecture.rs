@@ -279,7 +279,7 @@ impl Imports {
         Imports(imports.collect())
     }
 
-    /// Removes the modules that import no other that is left, as often as there are any. What is left is in circles, or
+    /// Removes the modules that import no other that is left, as often as there are any. The rest is in circles, or
     /// above one.
     fn circles(mut self) -> Vec<String> {
         loop {

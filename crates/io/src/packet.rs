@@ -35,8 +35,8 @@
 //! are restored. Checksums that a sender on the same machine left to hardware that does not exist are completed, unless
 //! the frame is received as a [`PacketFrame`] that can say that it lacks one. Frames that such a sender left
 //! unsegmented, up to 64 KiB each, and frames that the kernel coalesced on ingress (GRO), are segmented, byte by byte
-//! as the kernel's own bridge would ([`fairlane_wire::segmentation`]): each segment is a frame of its own, and a call returns no more of
-//! them than it asked for. Frames that cannot be segmented, most likely tunnels, are dropped and counted by
+//! as the kernel's own bridge would ([`fairlane_wire::segmentation`]): each segment is a frame of its own, and a call
+//! returns no more of them than it asked for. Frames that cannot be segmented, most likely tunnels, are dropped and counted by
 //! [`uncut`](PacketBackend::uncut). A frame that a *device* has coalesced (LRO) cannot be restored: turn LRO off where
 //! you forward ([`Hold`](crate::Hold::single_frames_of_device)). Frames that this backend or the kernel transmits on
 //! the interface are not received.

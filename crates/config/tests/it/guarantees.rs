@@ -613,7 +613,7 @@ fn delay_behind_a_burst(text: &str) -> (u64, u64) {
     (waited.unwrap_or(0), bound.0)
 }
 
-/// Returns that delay where the second class sends so many packets before.
+/// Returns that delay if the second class sends `before` packets first.
 fn delay_in_phase(link: &Link, before: usize) -> u64 {
     let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
     let long = Length::new(LONGEST as u32).unwrap();
@@ -683,7 +683,7 @@ fn ceilings_of_siblings_bound_the_delay_and_their_bursts_come_near_the_bound() {
         // Ceilings above the shares bound nothing: the bound is that by weight.
         let by_weight = delay_behind_a_burst(&text(MBIT, queue, "")).1;
         assert!(by_weight > 99 * LONGEST, "{algorithm}: {by_weight}");
-        // A class below it has the same, and what waits for the parent to know its head.
+        // A class below it has the same delay, and the time until its parent knows its head.
         let below = |ceil: u64| {
             let below = format!("[[link.class]]\nname = 'below'\nparent = 'light'\n{queue}\n");
             let text = text(ceil, &format!("algorithm = '{algorithm}'"), &below);

@@ -270,7 +270,7 @@ impl Writer<'_> {
     }
 
     /// Reads the headers of a PPPoE session, and jumps to a label of `ip` if it carries IP. A frame of another type in `R5`
-    /// goes on; else it goes to `other`, with the type in `R5`.
+    /// continues; else it goes to `other`, with the type in `R5`.
     fn session(&mut self, [v4, v6]: [Label; 2], other: Label) {
         let unclear = self.unclear;
         let asm = &mut *self.asm;
