@@ -114,7 +114,7 @@ fn shares_are_as_exact_whatever_requests_cost_and_however_many_are_remembered() 
 }
 
 #[test]
-fn quiet_tenant_waits_for_at_most_two_requests_of_each_other() {
+fn in_random_load_a_quiet_tenant_waits_for_at_most_two_requests_of_each_other() {
     let (mut waited, mut dearest) = (0, 0f64);
     for seed in 0..10 {
         let mut random = SmallRng::seed_from_u64(1000 + seed);
